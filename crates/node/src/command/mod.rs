@@ -1,0 +1,212 @@
+//! What can be asked of a keyspace, as values: the same for every protocol, log and simulator.
+//!
+//! A gateway turns bytes into a [`Read`] or a [`Write`]. A read is answered at once from the view
+//! of its shards; a write is encoded ([`codec`]) into a log entry and judged when the entry is
+//! applied ([`apply`]), in log order, as a pure function of state and entry (SAFETY G3).
+
+pub mod reply;
+
+pub use reply::{Refusal, Reply, Sink};
+
+/// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expiry {
+    /// Never.
+    Never,
+    /// As the value had it that is replaced (KEEPTTL).
+    Keep,
+    /// At this many milliseconds since 1970. In the past: the value is gone at once.
+    At(u64),
+}
+
+/// Whether a `SET` takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetIf {
+    /// Always.
+    Always,
+    /// Only if the key has no value (NX).
+    Absent,
+    /// Only if the key has a value (XX).
+    Present,
+}
+
+/// What a `SET` answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetReply {
+    /// OK, or nil if the condition failed (SET).
+    Ok,
+    /// The value before, or nil (SET … GET, GETSET).
+    Old,
+    /// 1 if it took place, else 0 (SETNX).
+    Flag,
+}
+
+/// Whether an `EXPIRE` takes place, compared with the expiry the key has; a key without one counts
+/// as one that lives for ever. NX and XX, GT, LT may not all be combined: the gateway sees to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpireIf {
+    /// Only if the key has no expiry.
+    pub nx: bool,
+    /// Only if it has one.
+    pub xx: bool,
+    /// Only if the new one is later.
+    pub gt: bool,
+    /// Only if the new one is earlier.
+    pub lt: bool,
+}
+
+/// A command that changes keys. All keys lie in one shard: the gateway splits or refuses others.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Write<'a> {
+    /// SET, SETNX, SETEX, PSETEX, GETSET, and each pair of MSET.
+    Set {
+        /// The key.
+        key: &'a [u8],
+        /// Its new value.
+        value: &'a [u8],
+        /// Condition.
+        when: SetIf,
+        /// Expiry of the new value.
+        expiry: Expiry,
+        /// What is answered.
+        reply: SetReply,
+    },
+    /// DEL, UNLINK, one key: 1 if it was there, else 0.
+    Delete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// GETDEL: the value, or nil.
+    GetDelete {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// GETEX with an option (without one it is a read): the value, or nil.
+    GetExpire {
+        /// The key.
+        key: &'a [u8],
+        /// Never (PERSIST) or At.
+        expiry: Expiry,
+    },
+    /// APPEND: the new length.
+    Append {
+        /// The key.
+        key: &'a [u8],
+        /// What is put at the end.
+        value: &'a [u8],
+    },
+    /// SETRANGE: the new length.
+    SetRange {
+        /// The key.
+        key: &'a [u8],
+        /// Where `value` begins.
+        offset: u64,
+        /// What is put there.
+        value: &'a [u8],
+    },
+    /// INCR, DECR, INCRBY, DECRBY: the new number.
+    Increment {
+        /// The key.
+        key: &'a [u8],
+        /// What is added.
+        by: i64,
+    },
+    /// INCRBYFLOAT: the new number as a bulk string.
+    IncrementFloat {
+        /// The key.
+        key: &'a [u8],
+        /// The increment as the client wrote it (checked by the gateway).
+        by: &'a [u8],
+    },
+    /// EXPIRE, PEXPIRE, EXPIREAT, PEXPIREAT: 1 if set (or deleted, if in the past), else 0.
+    Expire {
+        /// The key.
+        key: &'a [u8],
+        /// Milliseconds since 1970.
+        at: i64,
+        /// Condition.
+        when: ExpireIf,
+    },
+    /// PERSIST: 1 if an expiry was taken away, else 0.
+    Persist {
+        /// The key.
+        key: &'a [u8],
+    },
+    /// MSETNX within one shard: 1 if all were set, 0 if any key had a value.
+    SetAllIfAbsent {
+        /// Keys and values.
+        pairs: Vec<(&'a [u8], &'a [u8])>,
+    },
+    /// RENAME, RENAMENX within one shard.
+    Rename {
+        /// From.
+        from: &'a [u8],
+        /// To.
+        to: &'a [u8],
+        /// RENAMENX: only if `to` has no value; then answers 1 or 0, else OK.
+        if_absent: bool,
+    },
+    /// COPY within one shard: 1 or 0.
+    Copy {
+        /// From.
+        from: &'a [u8],
+        /// To.
+        to: &'a [u8],
+        /// Also if `to` has a value.
+        replace: bool,
+    },
+    /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19). OK.
+    Flush,
+}
+
+/// A command that only reads, of named keys. Scans, KEYS, DBSIZE, RANDOMKEY are the node's own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Read<'a> {
+    /// GET, and GETEX without options.
+    Get(&'a [u8]),
+    /// MGET.
+    GetMany(Vec<&'a [u8]>),
+    /// GETRANGE, SUBSTR.
+    GetRange {
+        /// The key.
+        key: &'a [u8],
+        /// First byte; negative from the end.
+        start: i64,
+        /// Last byte, inclusive; negative from the end.
+        end: i64,
+    },
+    /// STRLEN.
+    Length(&'a [u8]),
+    /// EXISTS, TOUCH: how many of them are there, repeats counted.
+    Exists(Vec<&'a [u8]>),
+    /// TYPE.
+    Type(&'a [u8]),
+    /// TTL, PTTL, EXPIRETIME, PEXPIRETIME: −2 no key, −1 no expiry.
+    Ttl {
+        /// The key.
+        key: &'a [u8],
+        /// In milliseconds, else in seconds (rounded as Redis does).
+        millis: bool,
+        /// The time itself, not what is left.
+        absolute: bool,
+    },
+    /// OBJECT ENCODING: int, embstr or raw as Redis would hold it.
+    Encoding(&'a [u8]),
+    /// OBJECT REFCOUNT, IDLETIME.
+    ObjectNumber(&'a [u8]),
+    /// LCS.
+    Lcs {
+        /// First key.
+        a: &'a [u8],
+        /// Second key.
+        b: &'a [u8],
+        /// LEN.
+        len: bool,
+        /// IDX.
+        idx: bool,
+        /// MINMATCHLEN.
+        min_match: u64,
+        /// WITHMATCHLEN.
+        with_match_len: bool,
+    },
+}

@@ -1,0 +1,8 @@
+//! What a node keeps: versions of keys in memory, a log and checkpoints on disk.
+
+pub mod checkpoint;
+pub mod disk;
+pub mod engine;
+pub mod faulty;
+pub mod log;
+pub mod manifest;
