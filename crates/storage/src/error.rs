@@ -55,7 +55,9 @@ pub enum Error {
         remedy: &'static str,
     },
     /// The file belongs to another cluster or directory. Nothing was changed on disk.
-    #[error("{file} belongs to cluster {found:016x}, not to {expected:016x}; is this the right directory?")]
+    #[error(
+        "{file} belongs to cluster {found:016x}, not to {expected:016x}; is this the right directory?"
+    )]
     Foreign {
         /// The file.
         file: String,
@@ -75,7 +77,9 @@ pub enum Error {
         supported: u32,
     },
     /// There is data, but no manifest that says what it is. Nothing was changed on disk.
-    #[error("{file} exists but MANIFEST does not: the directory is damaged or incomplete. {remedy}")]
+    #[error(
+        "{file} exists but MANIFEST does not: the directory is damaged or incomplete. {remedy}"
+    )]
     Orphan {
         /// The first file found that only a manifest gives meaning to.
         file: String,

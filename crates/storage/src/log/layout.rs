@@ -71,8 +71,8 @@ const _: () = {
     assert!(group_at::PAYLOAD_CRC == 40);
     assert!(record_at::SHARD == 0 && record_at::PAYLOAD_BYTES == 8 && record_at::KIND == 12);
     assert!(record_at::PAYLOAD == RECORD_HEADER_BYTES);
-    assert!(SEGMENT_HEADER_BYTES % GROUP_ALIGN_BYTES == 0);
-    assert!(GROUP_HEADER_BYTES % GROUP_ALIGN_BYTES == 0);
+    assert!(SEGMENT_HEADER_BYTES.is_multiple_of(GROUP_ALIGN_BYTES));
+    assert!(GROUP_HEADER_BYTES.is_multiple_of(GROUP_ALIGN_BYTES));
     assert!(GROUP_BYTES_MAX <= u32::MAX as usize);
 };
 

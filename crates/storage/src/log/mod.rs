@@ -60,7 +60,9 @@ pub use recover::Recovered;
 
 use crate::Error;
 use crate::disk::{Disk, File};
-use layout::{GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES};
+use layout::{
+    GROUP_ALIGN_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES,
+};
 use segment::Segment;
 
 /// A position in the log: the byte offset in the row of all segments.
@@ -335,6 +337,7 @@ impl Log {
             incarnation: self.incarnation,
             seal,
         };
+        assert!(stamp.lsn.0.is_multiple_of(GROUP_ALIGN_BYTES as u64), "groups are aligned");
         layout::seal_group(&mut group.bytes, &stamp, group.records, self.seed);
         let active = self.active();
         let written = active.file.write_at(&group.bytes, self.written_end.0 - active.start.0);
@@ -356,7 +359,7 @@ impl Log {
 
 /// The size of a segment that takes groups of together `bytes`.
 fn capacity_for(bytes: u64) -> u64 {
-    SEGMENT_HEADER_BYTES as u64 + bytes + SEAL_BYTES
+    (SEGMENT_HEADER_BYTES as u64 + bytes + SEAL_BYTES).next_multiple_of(GROUP_ALIGN_BYTES as u64)
 }
 
 /// A sync that is to be run without the mutex that guards the log.

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::layout::{self, DecodeError, GROUP_HEADER_BYTES, GroupHeader, SEGMENT_HEADER_BYTES, Seed};
+use super::layout::{
+    self, DecodeError, GROUP_HEADER_BYTES, GroupHeader, SEGMENT_HEADER_BYTES, Seed,
+};
 use super::segment::{self, Segment, Window, segment_name};
 use super::{Group, Log, LogOptions, Lsn, Record};
 use crate::Error;

@@ -114,11 +114,7 @@ impl Segment {
     }
 
     /// Opens an existing segment; `Ok(None)` if its header is damaged.
-    pub fn open(
-        disk: &dyn Disk,
-        options: &LogOptions,
-        start: Lsn,
-    ) -> Result<Option<Self>, Error> {
+    pub fn open(disk: &dyn Disk, options: &LogOptions, start: Lsn) -> Result<Option<Self>, Error> {
         let name = segment_name(start);
         let file = disk.open(&name).map_err(|e| Error::io("open", &name, e))?;
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
