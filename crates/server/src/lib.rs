@@ -1,1 +1,8 @@
-//! Being built.
+//! The edge around a node: configuration, protocols, sockets, logs, signals.
+
+pub mod api;
+pub mod config;
+pub mod gateway;
+pub mod logging;
+pub mod run;
+pub mod signals;
