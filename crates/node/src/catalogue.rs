@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, Timestamp};
 
 /// What the system shard holds.
@@ -32,21 +33,18 @@ impl System {
     ///
     /// # Panics
     /// If the operation cannot be read: it was encoded by this node and checksummed.
-    pub fn apply(&mut self, mut body: &[u8]) -> Result<Change, CatalogueError> {
-        let op = CatalogueOp::decode(&mut body).expect("operations in the log are readable");
-        match op {
-            CatalogueOp::Create { name, options } => {
-                self.catalogue.create(&name, &options).cloned().map(Change::Created)
+    pub fn apply(&mut self, body: &[u8]) -> Result<Change, CatalogueError> {
+        let mut reader = Reader::new(body);
+        let op = CatalogueOp::decode(&mut reader).expect("operations in the log are readable");
+        let keyspace = self.catalogue.apply(&op)?;
+        Ok(match op {
+            CatalogueOp::Create { .. } => Change::Created(keyspace),
+            CatalogueOp::Alter { .. } => Change::Altered(keyspace),
+            CatalogueOp::Drop { .. } => {
+                self.safe_points.remove(&keyspace.id);
+                Change::Dropped(keyspace)
             }
-            CatalogueOp::Alter { name, alteration } => {
-                self.catalogue.alter(&name, &alteration).cloned().map(Change::Altered)
-            }
-            CatalogueOp::Drop { name } => {
-                let gone = self.catalogue.drop(&name)?;
-                self.safe_points.remove(&gone.id);
-                Ok(Change::Dropped(gone))
-            }
-        }
+        })
     }
 
     /// Raises a keyspace's safe point to at least `to`; what it is now.
@@ -54,5 +52,32 @@ impl System {
         let point = self.safe_points.entry(keyspace).or_default();
         *point = (*point).max(to);
         *point
+    }
+
+    /// Appends its bytes, for a checkpoint: the catalogue, then id and safe point of each keyspace.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        self.catalogue.encode(out);
+        put_varint(self.safe_points.len() as u64, out);
+        for (id, point) in &self.safe_points {
+            put_varint(u64::from(id.0), out);
+            out.extend_from_slice(&point.0.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of a system state of this version.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let catalogue = Catalogue::decode(&mut reader)?;
+        let count = reader.varint()?;
+        let mut safe_points = BTreeMap::new();
+        for _ in 0..count {
+            let id = reader.varint_max(u32::MAX.into(), "keyspace id")? as u32;
+            safe_points.insert(KeyspaceId(id), Timestamp(reader.u64()?));
+        }
+        reader.end()?;
+        Ok(Self { catalogue, safe_points })
     }
 }

@@ -20,9 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspace::{
-    CatalogueError, CatalogueOp, Durability, KeyspaceId, ReplicaId, ShardId, Timestamp,
-};
+use keyspace::{CatalogueError, Durability, KeyspaceId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use storage::log::{Group as Records, Lsn};
 use txn::Clock;
@@ -64,8 +62,8 @@ pub enum Input {
     },
     /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
     Catalogue {
-        /// The change.
-        op: CatalogueOp,
+        /// A `keyspace::CatalogueOp`, encoded.
+        op: Vec<u8>,
         /// Who asks.
         origin: Origin,
         /// Who waits there.
@@ -260,9 +258,7 @@ impl Lane {
                 None => self.refuse(origin, vec![waiter]),
             },
             Input::Catalogue { op, origin, waiter } => {
-                let mut body = Vec::new();
-                op.encode(&mut body);
-                self.operate(ShardId(0), Kind::Catalogue, &body, Some((origin, waiter)));
+                self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
             }
             Input::RaiseKeyspace { keyspace, to } => {
                 let mut body = keyspace.0.to_le_bytes().to_vec();
@@ -339,10 +335,8 @@ impl Lane {
     }
 
     fn create(&mut self, start: ShardStart) {
-        let mut descriptor = Vec::new();
-        start.state.descriptor.encode(&mut descriptor);
         let id = start.state.descriptor.shard;
-        self.pending.records.push(id, record::SHARD_CREATED, &[&descriptor]);
+        push(&mut self.pending.records, id, record::SHARD_CREATED, &[&start.state.birth_record()]);
         let mut shard = Shard::new(start);
         shard.campaign();
         let before = self.shards.insert(id, shard);
@@ -352,13 +346,18 @@ impl Lane {
 
     fn drop_shard(&mut self, id: ShardId) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
-        self.pending.records.push(id, record::SHARD_DROPPED, &[]);
+        push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending.answers);
     }
 }
 
 /// The replica id of a shard's first and, in this release, only replica.
 pub const SOLE_REPLICA: ReplicaId = ReplicaId(1);
+
+/// Puts a record into a group; sizes were limited when the batch was built.
+pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u8]]) {
+    records.push(shard, kind, parts).expect("batches stay far below the largest group");
+}
 
 /// Turns what an applied entry led to into news.
 pub(crate) fn report(

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 1 | entry | index u64, term u64, then the entry ([`crate::entry`]) or nothing |
 //! | 2 | hard state | term u64, vote u64, commit u64 |
-//! | 3 | shard created | the shard's descriptor ([`keyspace::Descriptor`]) |
+//! | 3 | shard created | placement u8 (0 hashed, 1 ordered, 2 system), then its [`keyspace::Descriptor`] |
 //! | 4 | shard dropped | nothing |
 
 use replication::HardState;

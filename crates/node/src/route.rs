@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keyspace::{HashedKey, KeyHasher, Keyspace, ShardId};
+use keyspace::{HashedKey, KeyHasher, Keyspace, Placement, ShardId};
 use parking_lot::RwLock;
 
 use crate::state::ShardState;
@@ -27,7 +27,10 @@ impl Route {
 
     /// The place of a key's shard in `views`.
     pub fn place(&self, key: &HashedKey<'_>) -> usize {
-        self.keyspace.place_of(key.slot)
+        match self.keyspace.options.placement {
+            Placement::Hashed => self.keyspace.index_of_slot(key.slot),
+            Placement::Ordered => 0,
+        }
     }
 
     /// The shard at a place.

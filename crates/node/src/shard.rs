@@ -13,7 +13,7 @@ use storage::log::Lsn;
 use txn::{Clock, Promise, SnapshotRead};
 
 use crate::entry::{Batch, Header, Kind, Waiter, operation};
-use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, report};
+use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, push, report};
 use crate::record;
 use crate::state::ShardState;
 
@@ -216,12 +216,12 @@ impl Shard {
         let mut needs_sync = self.durability == Durability::Sync;
         if let Some(hard_state) = work.hard_state {
             let payload = record::encode_hard_state(hard_state);
-            effects.records.push(self.id, record::HARD_STATE, &[&payload]);
+            push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
             needs_sync = true;
         }
         for entry in &work.entries {
             let prefix = record::entry_prefix(entry.index, entry.term);
-            effects.records.push(self.id, record::ENTRY, &[&prefix, &entry.data]);
+            push(&mut effects.records, self.id, record::ENTRY, &[&prefix, &entry.data]);
             // An empty entry opens a term and stands beside its hard state.
             needs_sync |= entry.data.first().is_none_or(|kind| *kind != Kind::Commands as u8);
         }

@@ -1,7 +1,8 @@
 //! What a shard's entries have made: the state that readers see under the read guard.
 
+use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Descriptor, HashedKey, KeyHasher, KeyspaceId, Timestamp};
-use storage::engine::Engine;
+use storage::engine::{Engine, Layout};
 
 use crate::catalogue::{self, System};
 use crate::command::{self, Reply, codec};
@@ -59,6 +60,38 @@ impl ShardState {
             horizon: Timestamp::ZERO,
             last: Timestamp::ZERO,
         }
+    }
+
+    /// The state a shard is born with: what stands in its record of birth.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of such a record.
+    pub fn born(record: &[u8], hasher: KeyHasher) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(record);
+        let placement = reader.u8()?;
+        let descriptor = Descriptor::decode(&mut reader)?;
+        reader.end()?;
+        let content = match placement {
+            HASHED => Content::Keys(Box::new(Engine::new(hashed_layout(&descriptor)?, hasher))),
+            ORDERED => Content::Keys(Box::new(Engine::new(Layout::Ordered, hasher))),
+            SYSTEM => Content::System(System::default()),
+            _ => return Err(DecodeError::Field { what: "placement of a shard" }),
+        };
+        Ok(Self::new(descriptor, content))
+    }
+
+    /// The record of birth of a shard with this state's descriptor and kind of content.
+    pub fn birth_record(&self) -> Vec<u8> {
+        let placement = match &self.content {
+            Content::System(_) => SYSTEM,
+            Content::Keys(engine) => match engine.layout() {
+                Layout::Hashed { .. } => HASHED,
+                Layout::Ordered => ORDERED,
+            },
+        };
+        let mut out = vec![placement];
+        self.descriptor.encode(&mut out);
+        out
     }
 
     /// The engine of a shard that holds keys.
@@ -152,4 +185,15 @@ impl ShardState {
 
 fn read_timestamp(bytes: &[u8]) -> Timestamp {
     Timestamp(u64::from_le_bytes(bytes.try_into().expect("a timestamp of eight bytes")))
+}
+
+const HASHED: u8 = 0;
+const ORDERED: u8 = 1;
+const SYSTEM: u8 = 2;
+
+/// The layout of a hashed shard: the slots of its arc.
+fn hashed_layout(descriptor: &Descriptor) -> Result<Layout, DecodeError> {
+    let slots = descriptor.arc.slots();
+    let (first_slot, end_slot) = slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
+    Ok(Layout::Hashed { first_slot, end_slot })
 }
