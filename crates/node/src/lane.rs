@@ -335,8 +335,11 @@ impl Lane {
     }
 
     fn create(&mut self, start: ShardStart) {
-        let id = start.state.descriptor.shard;
-        push(&mut self.pending.records, id, record::SHARD_CREATED, &[&start.state.birth_record()]);
+        let (id, birth) = {
+            let state = start.view.read();
+            (state.descriptor.shard, state.birth_record())
+        };
+        push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
         let mut shard = Shard::new(start);
         shard.campaign();
         let before = self.shards.insert(id, shard);

@@ -12,8 +12,11 @@
 //! Invariants: entries are applied without gaps; entries at or below the checkpoint's index are
 //! passed over; whatever contradicts this is an error that names the shard, never a guess.
 
+use std::sync::Arc;
+
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{Durability, KeyHasher, ShardId, Timestamp};
+use parking_lot::RwLock;
 use replication::{Entry, HardState, Start};
 
 use crate::catalogue::System;
@@ -187,7 +190,7 @@ impl Recovering {
         };
         let before = (applied, self.state.applied_term);
         let log = Start { hard_state, before, entries: Vec::new(), applied };
-        ShardStart { state: self.state, durability, log }
+        ShardStart { view: Arc::new(RwLock::new(self.state)), durability, log }
     }
 }
 

@@ -19,8 +19,8 @@ use crate::state::ShardState;
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {
-    /// Its state as far as it is applied.
-    pub state: ShardState,
+    /// Its state as far as it is applied, as readers will see it.
+    pub view: Arc<RwLock<ShardState>>,
     /// When its entries count as persisted.
     pub durability: Durability,
     /// Its log.
@@ -29,7 +29,7 @@ pub struct ShardStart {
 
 impl std::fmt::Debug for ShardStart {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ShardStart({})", self.state.descriptor.shard)
+        write!(f, "ShardStart({})", self.view.read().descriptor.shard)
     }
 }
 
@@ -90,13 +90,16 @@ struct Reader {
 impl Shard {
     /// A shard from its first state or what was recovered.
     pub fn new(start: ShardStart) -> Self {
-        let voters: Vec<_> = start.state.descriptor.replicas.iter().map(|(id, _)| *id).collect();
+        let state = start.view.read();
+        let id = state.descriptor.shard;
+        let voters: Vec<_> = state.descriptor.replicas.iter().map(|(id, _)| *id).collect();
+        drop(state);
         let group = Group::new(SOLE_REPLICA, &voters, start.log, &Default::default());
         Self {
-            id: start.state.descriptor.shard,
+            id,
             durability: start.durability,
             group,
-            state: Arc::new(RwLock::new(start.state)),
+            state: start.view,
             promise: Promise::default(),
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
