@@ -54,7 +54,8 @@ impl Checkpoint {
         let at = state.last;
         let rest = match &mut state.content {
             Content::Keys(engine) => {
-                engine.pin(at);
+                // Nothing that this checkpoint promises to be readable may go meanwhile.
+                engine.pin(engine.safe_point());
                 Rest::Keys(DumpCursor::default())
             }
             Content::System(system) => {

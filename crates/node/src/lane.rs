@@ -161,6 +161,28 @@ pub enum Answer {
     },
 }
 
+impl Answer {
+    /// Who asked.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Answer::Applied { origin, .. }
+            | Answer::NotDone { origin, .. }
+            | Answer::Go { origin, .. }
+            | Answer::Catalogue { origin, .. } => *origin,
+        }
+    }
+
+    /// Who waits there, in the order of the replies.
+    pub fn waiters(&self) -> &[Waiter] {
+        match self {
+            Answer::Applied { waiters, .. } | Answer::NotDone { waiters, .. } => waiters,
+            Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
+                std::slice::from_ref(waiter)
+            }
+        }
+    }
+}
+
 /// What a turn wants done.
 #[derive(Debug, Default)]
 pub struct Effects {

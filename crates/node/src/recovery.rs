@@ -14,7 +14,7 @@
 
 use std::sync::Arc;
 
-use keyspace::codec::{DecodeError, Reader, put_varint};
+use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Durability, KeyHasher, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Entry, HardState, Start};
@@ -106,13 +106,8 @@ impl Recovering {
         state.last = Timestamp(reader.u64()?);
         let hard_state = HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
         let safe_point = Timestamp(reader.u64()?);
-        let flushes = reader.varint()?;
-        let mut flushed = Vec::new();
-        for _ in 0..flushes {
-            flushed.push(Timestamp(reader.u64()?));
-        }
         if let Some(engine) = state.keys_mut() {
-            engine.restore_times(safe_point, &flushed);
+            engine.raise_safe_point(safe_point);
         }
         reader.end()?;
         Ok(Self { shard, state, hard_state })
@@ -198,10 +193,7 @@ impl Recovering {
 pub(crate) fn encode_meta(state: &ShardState, hard_state: HardState) -> Vec<u8> {
     let mut out = Vec::new();
     keyspace::codec::put_bytes(&state.birth_record(), &mut out);
-    let (safe_point, flushes) = match state.keys() {
-        Some(engine) => (engine.safe_point(), engine.flushes()),
-        None => (Timestamp::ZERO, &[][..]),
-    };
+    let safe_point = state.keys().map_or(Timestamp::ZERO, |engine| engine.safe_point());
     for number in [
         state.applied_index,
         state.applied_term,
@@ -213,10 +205,6 @@ pub(crate) fn encode_meta(state: &ShardState, hard_state: HardState) -> Vec<u8> 
         safe_point.0,
     ] {
         out.extend_from_slice(&number.to_le_bytes());
-    }
-    put_varint(flushes.len() as u64, &mut out);
-    for flush in flushes {
-        out.extend_from_slice(&flush.0.to_le_bytes());
     }
     out
 }

@@ -171,15 +171,13 @@ impl ShardState {
 
     /// Whether this shard owns the key, at its current generation (G1 check 1).
     pub fn owns(&self, key: &HashedKey<'_>) -> bool {
-        match self.keys() {
-            Some(engine) => engine.owns_slot(key.slot),
+        match self.keys().map(Engine::layout) {
+            Some(Layout::Hashed { first_slot, end_slot }) => {
+                (first_slot..end_slot).contains(&key.slot)
+            }
+            Some(Layout::Ordered) => true,
             None => false,
         }
-    }
-
-    /// The hasher of this shard's keys.
-    pub fn hasher(&self) -> KeyHasher {
-        self.keys().expect("only shards of keys are asked").hasher()
     }
 }
 

@@ -181,6 +181,11 @@ impl Engine {
         self.layout
     }
 
+    /// What hashes its keys.
+    pub fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
     /// The value of a key now, unless it has none or has expired at `now`. `now` is at or above
     /// every timestamp written.
     #[inline]
