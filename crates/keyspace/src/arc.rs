@@ -213,7 +213,7 @@ mod tests {
             let mut count = 0;
             for (at, (left, right)) in cuts {
                 count += 1;
-                assert_eq!(positions(&right).contains(&at), true);
+                assert!(positions(&right).contains(&at));
                 assert!(left.is_before(&right) && left.is_adjacent(&right));
                 assert!(positions(&left).is_disjoint(&positions(&right)));
                 assert_eq!(&positions(&left) | &positions(&right), set);

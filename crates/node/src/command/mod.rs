@@ -4,8 +4,15 @@
 //! of its shards; a write is encoded ([`codec`]) into a log entry and judged when the entry is
 //! applied ([`apply`]), in log order, as a pure function of state and entry (SAFETY G3).
 
+pub mod apply;
+pub mod codec;
+pub mod float;
+pub mod integer;
 pub mod reply;
+#[cfg(test)]
+mod samples;
 
+pub use apply::{Limits, Store, Version, apply};
 pub use reply::{Refusal, Reply, Sink};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).

@@ -1,0 +1,347 @@
+//! What does a write do? The only judge of commands, run in log order (SAFETY G3).
+//!
+//! [`apply`] is a pure function of the store, the command, the entry's timestamp and limits that are
+//! the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
+//! Checks made before proposing only save work; here all of them are made again.
+//!
+//! ```text
+//!   entry at 1000.0:  SET n 5 · INCR n · SET n x NX · EXPIRE n 999
+//!   replies:          OK      · 6      · nil        · 1 (the time is past: n is deleted)
+//! ```
+//!
+//! # Invariants
+//! 1. [`Reply::Refused`] means that nothing changed.
+//! 2. A value whose expiry is at or before the entry's millisecond counts as absent (SAFETY G13).
+//! 3. No value outlives an expiry in the past: writing one is deleting the key.
+//!
+//! # What it does not know
+//! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
+//! too: only a leader judges them, before proposing.
+//!
+//! # Caveats
+//! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
+
+use keyspace::{HashedKey, KeyHasher, Timestamp};
+
+use super::float::{self, Float};
+use super::integer::{self, Digits};
+use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
+
+/// The value of a key at some time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// When it ends, in milliseconds since 1970; 0: never.
+    pub expiry_ms: u64,
+    /// When it was written.
+    pub timestamp: Timestamp,
+}
+
+/// The keys of one shard, as this module needs them.
+pub trait Store {
+    /// Hashes this store's keys.
+    fn hasher(&self) -> KeyHasher;
+    /// The newest version of a key, unless it is a deletion or has expired at `now`: its expiry is
+    /// not 0 and at or before `now`'s millisecond.
+    fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>>;
+    /// Gives a key a new value: the parts, one after the other. A second change of a key at one
+    /// timestamp takes the place of the first.
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
+    /// Takes a key's value away.
+    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp);
+    /// Takes all values away.
+    fn flush(&mut self, at: Timestamp);
+}
+
+/// What a value may be. Part of the state that all replicas share, for apply must not differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// The longest value that APPEND and SETRANGE may make. Whole values are checked when read
+    /// from the client.
+    pub value_bytes_max: u64,
+}
+
+impl Default for Limits {
+    /// Values of up to 64 MiB.
+    fn default() -> Self {
+        Self { value_bytes_max: 64 << 20 }
+    }
+}
+
+/// Does what a command says, at the time of its entry, and answers what its client is told.
+pub fn apply(store: &mut impl Store, write: &Write<'_>, at: Timestamp, limits: &Limits) -> Reply {
+    let hasher = store.hasher();
+    let mut judge = Judge { store, at };
+    let result = match write {
+        Write::Set { key, value, when, expiry, reply } => {
+            Ok(judge.set(&hasher.key(key), value, *when, *expiry, *reply))
+        }
+        Write::Delete { key } => Ok(judge.delete(&hasher.key(key))),
+        Write::GetDelete { key } => Ok(judge.get_delete(&hasher.key(key))),
+        Write::GetExpire { key, expiry } => Ok(judge.get_expire(&hasher.key(key), *expiry)),
+        Write::Append { key, value } => judge.append(&hasher.key(key), value, limits),
+        Write::SetRange { key, offset, value } => {
+            judge.set_range(&hasher.key(key), *offset, value, limits)
+        }
+        Write::Increment { key, by } => judge.increment(&hasher.key(key), *by),
+        Write::IncrementFloat { key, by } => judge.increment_float(&hasher.key(key), by),
+        Write::Expire { key, at, when } => Ok(judge.expire(&hasher.key(key), *at, *when)),
+        Write::Persist { key } => Ok(judge.persist(&hasher.key(key))),
+        Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
+        Write::Rename { from, to, if_absent } => {
+            judge.rename(&hasher.key(from), &hasher.key(to), *if_absent)
+        }
+        Write::Copy { from, to, replace } => {
+            Ok(judge.copy(&hasher.key(from), &hasher.key(to), *replace))
+        }
+        Write::Flush => {
+            judge.store.flush(at);
+            Ok(Reply::Ok)
+        }
+    };
+    result.unwrap_or_else(Reply::Refused)
+}
+
+/// A store at the moment of an entry.
+struct Judge<'s, S> {
+    store: &'s mut S,
+    at: Timestamp,
+}
+
+impl<S: Store> Judge<'_, S> {
+    #[inline]
+    fn newest(&self, key: &HashedKey<'_>) -> Option<Version<'_>> {
+        self.store.newest(key, self.at)
+    }
+
+    /// A copy that stays while the store changes: value and expiry.
+    fn owned(&self, key: &HashedKey<'_>) -> Option<(Box<[u8]>, u64)> {
+        self.newest(key).map(|version| (version.value.into(), version.expiry_ms))
+    }
+
+    /// Puts a value that ends at `expiry_ms` (0: never), or nothing if that is past.
+    #[inline]
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64) {
+        self.store.put(key, parts, expiry_ms, self.at);
+    }
+
+    fn is_past(&self, expiry_ms: u64) -> bool {
+        expiry_ms <= self.at.millis()
+    }
+
+    #[inline]
+    fn set(
+        &mut self,
+        key: &HashedKey<'_>,
+        value: &[u8],
+        when: SetIf,
+        expiry: Expiry,
+        reply: SetReply,
+    ) -> Reply {
+        if (when, reply) == (SetIf::Always, SetReply::Ok) && expiry == Expiry::Never {
+            self.put(key, &[value], 0);
+            return Reply::Ok;
+        }
+        let old = self.newest(key);
+        let takes_place = match when {
+            SetIf::Always => true,
+            SetIf::Absent => old.is_none(),
+            SetIf::Present => old.is_some(),
+        };
+        let answer = match (reply, takes_place) {
+            (SetReply::Ok, true) => Reply::Ok,
+            (SetReply::Ok, false) => Reply::Nil,
+            (SetReply::Old, _) => old.map_or(Reply::Nil, |old| Reply::Bulk(old.value.into())),
+            (SetReply::Flag, _) => Reply::Int(takes_place.into()),
+        };
+        let old_expiry_ms = old.map_or(0, |old| old.expiry_ms);
+        if takes_place {
+            match expiry {
+                Expiry::Never => self.put(key, &[value], 0),
+                Expiry::Keep => self.put(key, &[value], old_expiry_ms),
+                Expiry::At(expiry_ms) if self.is_past(expiry_ms) => self.remove(key),
+                Expiry::At(expiry_ms) => self.put(key, &[value], expiry_ms),
+            }
+        }
+        answer
+    }
+
+    /// Deletes a key if it is there, and says whether it was.
+    fn remove_if_there(&mut self, key: &HashedKey<'_>) -> bool {
+        let there = self.newest(key).is_some();
+        if there {
+            self.store.delete(key, self.at);
+        }
+        there
+    }
+
+    fn remove(&mut self, key: &HashedKey<'_>) {
+        self.remove_if_there(key);
+    }
+
+    fn delete(&mut self, key: &HashedKey<'_>) -> Reply {
+        Reply::Int(self.remove_if_there(key).into())
+    }
+
+    fn get_delete(&mut self, key: &HashedKey<'_>) -> Reply {
+        let Some((value, _)) = self.owned(key) else { return Reply::Nil };
+        self.store.delete(key, self.at);
+        Reply::Bulk(value)
+    }
+
+    fn get_expire(&mut self, key: &HashedKey<'_>, expiry: Expiry) -> Reply {
+        let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Nil };
+        match expiry {
+            Expiry::At(expiry_ms) if self.is_past(expiry_ms) => self.store.delete(key, self.at),
+            Expiry::At(expiry_ms) => self.put(key, &[&value], expiry_ms),
+            Expiry::Never if old_expiry_ms != 0 => self.put(key, &[&value], 0),
+            Expiry::Never | Expiry::Keep => {}
+        }
+        Reply::Bulk(value)
+    }
+
+    fn append(
+        &mut self,
+        key: &HashedKey<'_>,
+        value: &[u8],
+        limits: &Limits,
+    ) -> Result<Reply, Refusal> {
+        let Some(old) = self.newest(key) else {
+            self.put(key, &[value], 0);
+            return Ok(length(value.len()));
+        };
+        let len = old.value.len() + value.len();
+        if len as u64 > limits.value_bytes_max {
+            return Err(Refusal::TooLong);
+        }
+        let (old, expiry_ms) = (Box::<[u8]>::from(old.value), old.expiry_ms);
+        self.put(key, &[&old, value], expiry_ms);
+        Ok(length(len))
+    }
+
+    fn set_range(
+        &mut self,
+        key: &HashedKey<'_>,
+        offset: u64,
+        value: &[u8],
+        limits: &Limits,
+    ) -> Result<Reply, Refusal> {
+        let old = self.newest(key);
+        let (old, expiry_ms) = old.map_or((&[][..], 0), |old| (old.value, old.expiry_ms));
+        if value.is_empty() {
+            return Ok(length(old.len()));
+        }
+        let end = offset.saturating_add(value.len() as u64);
+        if end > limits.value_bytes_max {
+            return Err(Refusal::TooLong);
+        }
+        // Both now lie below a limit on what memory holds.
+        let (offset, end) = (offset as usize, end as usize);
+        let mut new = Vec::with_capacity(old.len().max(end));
+        new.extend_from_slice(old);
+        new.resize(old.len().max(end), 0);
+        new[offset..end].copy_from_slice(value);
+        self.put(key, &[&new], expiry_ms);
+        Ok(length(new.len()))
+    }
+
+    fn increment(&mut self, key: &HashedKey<'_>, by: i64) -> Result<Reply, Refusal> {
+        let (number, expiry_ms) = match self.newest(key) {
+            None => (0, 0),
+            Some(old) => (integer::parse(old.value).ok_or(Refusal::NotInteger)?, old.expiry_ms),
+        };
+        let sum = number.checked_add(by).ok_or(Refusal::Overflow)?;
+        self.put(key, &[Digits::of(sum).bytes()], expiry_ms);
+        Ok(Reply::Int(sum))
+    }
+
+    fn increment_float(&mut self, key: &HashedKey<'_>, by: &[u8]) -> Result<Reply, Refusal> {
+        let (number, expiry_ms) = match self.newest(key) {
+            None => (Float::ZERO, 0),
+            Some(old) => (float::parse(old.value).ok_or(Refusal::NotFloat)?, old.expiry_ms),
+        };
+        let by = float::parse(by).ok_or(Refusal::NotFloat)?;
+        let sum = number.plus(by).ok_or(Refusal::NotFinite)?.to_text();
+        self.put(key, &[&sum], expiry_ms);
+        Ok(Reply::Bulk(sum.into()))
+    }
+
+    fn expire(&mut self, key: &HashedKey<'_>, at: i64, when: ExpireIf) -> Reply {
+        let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Int(0) };
+        // As the command counts: a value that never ends lives longer than any other.
+        let old = match old_expiry_ms {
+            0 => i128::MAX,
+            old => i128::from(old),
+        };
+        let ends = old_expiry_ms != 0;
+        let new = i128::from(at);
+        let refused = (when.nx && ends)
+            || (when.xx && !ends)
+            || (when.gt && new <= old)
+            || (when.lt && new >= old);
+        if refused {
+            return Reply::Int(0);
+        }
+        match u64::try_from(at) {
+            Ok(expiry_ms) if !self.is_past(expiry_ms) => self.put(key, &[&value], expiry_ms),
+            _ => self.store.delete(key, self.at),
+        }
+        Reply::Int(1)
+    }
+
+    fn persist(&mut self, key: &HashedKey<'_>) -> Reply {
+        match self.owned(key) {
+            None | Some((_, 0)) => Reply::Int(0),
+            Some((value, _)) => {
+                self.put(key, &[&value], 0);
+                Reply::Int(1)
+            }
+        }
+    }
+
+    fn set_all_if_absent(&mut self, hasher: &KeyHasher, pairs: &[(&[u8], &[u8])]) -> Reply {
+        if pairs.iter().any(|(key, _)| self.newest(&hasher.key(key)).is_some()) {
+            return Reply::Int(0);
+        }
+        for (key, value) in pairs {
+            self.put(&hasher.key(key), &[value], 0);
+        }
+        Reply::Int(1)
+    }
+
+    fn rename(
+        &mut self,
+        from: &HashedKey<'_>,
+        to: &HashedKey<'_>,
+        if_absent: bool,
+    ) -> Result<Reply, Refusal> {
+        let (value, expiry_ms) = self.owned(from).ok_or(Refusal::NoSuchKey)?;
+        if if_absent && self.newest(to).is_some() {
+            return Ok(Reply::Int(0));
+        }
+        if from.bytes != to.bytes {
+            self.put(to, &[&value], expiry_ms);
+            self.store.delete(from, self.at);
+        }
+        Ok(if if_absent { Reply::Int(1) } else { Reply::Ok })
+    }
+
+    fn copy(&mut self, from: &HashedKey<'_>, to: &HashedKey<'_>, replace: bool) -> Reply {
+        let Some((value, expiry_ms)) = self.owned(from) else { return Reply::Int(0) };
+        if !replace && self.newest(to).is_some() {
+            return Reply::Int(0);
+        }
+        if from.bytes != to.bytes {
+            self.put(to, &[&value], expiry_ms);
+        }
+        Reply::Int(1)
+    }
+}
+
+fn length(len: usize) -> Reply {
+    Reply::Int(len as i64)
+}
+
+#[cfg(test)]
+mod tests;
