@@ -263,9 +263,9 @@ impl Lane {
         self.shards.values()
     }
 
-    /// As [`Self::shards`], one of them, to begin or end a checkpoint.
-    pub fn shard_mut(&mut self, shard: ShardId) -> Option<&mut Shard> {
-        self.shards.get_mut(&shard)
+    /// One of them.
+    pub fn shard(&self, shard: ShardId) -> Option<&Shard> {
+        self.shards.get(&shard)
     }
 
     /// Takes one input. Its effects come with the next [`Self::turn`].

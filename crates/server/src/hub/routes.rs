@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::{
-    Descriptor, Durability, Generation, Keyspace, KeyspaceId, NodeId, Placement, ShardId,
+    CatalogueOp, Descriptor, Durability, Generation, Keyspace, KeyspaceId, NodeId, Placement,
+    ShardId,
 };
 use node::catalogue::Change;
+use node::entry::Waiter;
 use node::lane::{Input, SOLE_REPLICA};
 use node::route::Route;
 use node::shard::ShardStart;
@@ -16,7 +18,8 @@ use parking_lot::RwLock;
 use replication::Start;
 use storage::engine::{Engine, Layout};
 
-use super::Hub;
+use super::mail::Callback;
+use super::{Hub, NOBODY, SIDE_DOOR};
 
 /// All keyspaces at one moment. Replaced as a whole.
 #[derive(Default)]
@@ -92,26 +95,45 @@ impl Hub {
     }
 
     /// Has the shards of a new keyspace created, and returns its route.
-    pub(super) fn create_shards(&self, keyspace: Keyspace) -> Route {
-        let mut views = Vec::new();
-        for (place, shard) in keyspace.shards.iter().enumerate() {
-            let arc = keyspace.arc(place);
-            let layout = match keyspace.options.placement {
-                Placement::Ordered => Layout::Ordered,
-                Placement::Hashed => {
-                    let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
-                    Layout::Hashed { first_slot, end_slot }
-                }
-            };
-            let content = Content::Keys(Box::new(Engine::new(layout, self.hasher)));
-            let state = ShardState::new(new_descriptor(*shard, arc, self.node_id), content);
-            let view = Arc::new(RwLock::new(state));
-            views.push(view.clone());
-            let durability = keyspace.options.durability;
-            let start = ShardStart { view, durability, log: Start::default() };
-            self.submit(*shard, Input::Create(start));
-        }
+    fn create_shards(&self, keyspace: Keyspace) -> Route {
+        let places = 0..keyspace.shards.len();
+        let views = places.map(|place| self.create_shard(&keyspace, place)).collect();
         Route { keyspace, hasher: self.hasher, views }
+    }
+
+    /// Has one shard of a keyspace created, and returns its view.
+    pub(super) fn create_shard(
+        &self,
+        keyspace: &Keyspace,
+        place: usize,
+    ) -> Arc<RwLock<ShardState>> {
+        let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
+        let layout = match keyspace.options.placement {
+            Placement::Ordered => Layout::Ordered,
+            Placement::Hashed => {
+                let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
+                Layout::Hashed { first_slot, end_slot }
+            }
+        };
+        let content = Content::Keys(Box::new(Engine::new(layout, self.hasher)));
+        let state = ShardState::new(new_descriptor(shard, arc, self.node_id), content);
+        let view = Arc::new(RwLock::new(state));
+        let durability = keyspace.options.durability;
+        let start = ShardStart { view: view.clone(), durability, log: Start::default() };
+        self.submit(shard, Input::Create(start));
+        view
+    }
+
+    /// Asks the system shard for a change of the catalogue. `callback` is told when the change can
+    /// be used, or why it was refused.
+    pub fn ask_catalogue(&self, op: &CatalogueOp<'_>, callback: Option<Callback>) {
+        let mut body = Vec::new();
+        op.encode(&mut body);
+        let (origin, waiter) = match callback {
+            Some(callback) => (SIDE_DOOR, self.side_door.wait(callback)),
+            None => (NOBODY, Waiter(0)),
+        };
+        self.submit(ShardId(0), Input::Catalogue { op: body, origin, waiter });
     }
 }
 
