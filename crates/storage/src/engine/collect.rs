@@ -81,6 +81,11 @@ impl Queue {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
     fn front_is_due(&self, limit: Timestamp) -> bool {
         self.records.front().is_some_and(|record| record.timestamp() <= limit)
     }

@@ -49,6 +49,8 @@
 mod collect;
 mod dump;
 mod era;
+#[cfg(test)]
+mod model;
 mod record;
 mod scan;
 mod slots;
@@ -68,7 +70,7 @@ use record::{Body, Record};
 
 /// An era with at most this many keys is flushed key by key, so that a program which sets one
 /// key and flushes, over and over, does not fill memory with empty indexes.
-const FLUSH_IN_PLACE_KEYS_MAX: u64 = 1024;
+const FLUSH_IN_PLACE_KEYS_MAX: u64 = if cfg!(test) { 2 } else { 1024 };
 
 /// How a shard's keys are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -312,12 +314,12 @@ impl Engine {
         expiry_ms: u64,
         timestamp: Timestamp,
     ) {
-        let (place, head) = self.current.index.locate(key);
-        if expiry_ms == 0 || expiry_ms > timestamp.millis() {
-            self.write(key, place, head, Body::Value { parts, expiry_ms }, timestamp);
-        } else if head.is_some() {
-            self.write(key, place, head, Body::Tombstone, timestamp);
+        if expiry_ms != 0 && expiry_ms <= timestamp.millis() {
+            self.delete(key, timestamp);
+            return;
         }
+        let (place, head) = self.current.index.locate(key);
+        self.write(key, place, head, Body::Value { parts, expiry_ms }, timestamp);
     }
 
     /// Deletes a key: a tombstone, if it has a value at `timestamp`. Returns whether it had.
