@@ -1,0 +1,3 @@
+//! Gateways: the protocols through which clients speak to a node.
+
+pub mod resp;
