@@ -2,7 +2,11 @@
 
 pub mod api;
 pub mod config;
+pub mod counters;
+pub mod event_loop;
 pub mod gateway;
+pub mod hub;
 pub mod logging;
+pub mod medium;
 pub mod run;
 pub mod signals;
