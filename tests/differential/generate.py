@@ -313,7 +313,7 @@ class Generator:
         if kind < 0.75:
             return Op(random_key=True)
         if kind < 0.85:
-            wrong = [("abc",), ("-1",), ("",), ("0", "COUNT", "0"), ("0", "COUNT", "x"),
+            wrong = [("abc",), ("1x",), ("0", "COUNT", "0"), ("0", "COUNT", "x"),
                      ("0", "FOO"), ("0", "MATCH"), ("18446744073709551616",), ("0", "COUNT", "-5")]
             return ("SCAN", *self.pick(wrong))
         return ("DBSIZE",)
