@@ -11,23 +11,24 @@ import traceback
 class Report:
     """Passed and failed checks of one suite."""
 
-    def __init__(self, suite, verbose=True):
+    def __init__(self, suite, quiet=False):
         self.suite = suite
-        self.verbose = verbose
+        self.quiet = quiet
         self.passed = 0
         self.failed = 0
 
     def ok(self, name, seconds=None):
         """A check held."""
         self.passed += 1
-        if self.verbose:
+        if not self.quiet:
             took = f" ({seconds:.1f} s)" if seconds is not None else ""
             print(f"  ok   {self.suite} {name}{took}", flush=True)
 
     def fail(self, name, why):
         """A check did not hold."""
         self.failed += 1
-        print(f"  FAIL {self.suite} {name}: {why}", flush=True)
+        if not self.quiet:
+            print(f"  FAIL {self.suite} {name}: {why}", flush=True)
 
     def run(self, name, check, *args):
         """Runs a check that raises when it does not hold."""

@@ -7,7 +7,7 @@ const [host, port, phase] = [process.argv[2], Number(process.argv[3]), process.a
 const big = Buffer.alloc(10 << 20, "0123456789abcdef");
 let failed = false;
 
-async function check(name, test) {
+async function report(name, test) {
   try {
     await test();
     console.log(`ok ioredis ${name}`);
@@ -23,8 +23,9 @@ async function scanAll(redis, match) {
   return found;
 }
 
-async function use(redis, other) {
-  const key = (text) => `io:${text}`;
+async function use(mode, redis, other) {
+  const key = (text) => `io:${mode}:${text}`;
+  const check = (name, test) => report(`${mode} ${name}`, test);
   await check("set and get", async () => {
     assert.equal(await redis.set(key("a"), "x"), "OK");
     assert.equal(await redis.get(key("a")), "x");
@@ -94,21 +95,24 @@ async function use(redis, other) {
   });
 }
 
-async function verify(redis, other) {
-  await check("kept over a restart", async () => {
-    assert.equal(await redis.get("io:kept"), "kept");
-    assert.ok((await redis.ttl("io:expiring")) > 99000);
-    assert.ok(big.equals(await redis.getBuffer("io:big")));
-    assert.equal(await other.get("io:here"), "six");
-    assert.equal((await scanAll(redis, "io:scan*")).size, 500);
-    assert.equal(await redis.get("io:count"), "1000");
+async function verify(mode, redis, other) {
+  await report(`${mode} kept over a restart`, async () => {
+    assert.equal(await redis.get(`io:${mode}:kept`), "kept");
+    assert.ok((await redis.ttl(`io:${mode}:expiring`)) > 99000);
+    assert.ok(big.equals(await redis.getBuffer(`io:${mode}:big`)));
+    assert.equal(await other.get(`io:${mode}:here`), "six");
+    assert.equal((await scanAll(redis, `io:${mode}:scan*`)).size, 500);
+    assert.equal(await redis.get(`io:${mode}:count`), "1000");
   });
 }
 
-const redis = new Redis({ host, port });
-const other = new Redis({ host, port, db: 6 });
-for (const each of [redis, other]) each.on("error", (error) => console.log(`note: ${error.message}`));
-await (phase === "use" ? use : verify)(redis, other);
-await redis.quit();
-await other.quit();
+for (const protocol of [undefined, 2, 3]) {
+  const options = { host, port, ...(protocol && { protocol }) };
+  const redis = new Redis(options);
+  const other = new Redis({ ...options, db: 6 });
+  for (const each of [redis, other]) each.on("error", (error) => console.log(`note: ${error.message}`));
+  await (phase === "use" ? use : verify)(protocol ? `resp${protocol}` : "default", redis, other);
+  await redis.quit();
+  await other.quit();
+}
 process.exit(failed ? 1 : 0);
