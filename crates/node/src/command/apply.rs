@@ -22,21 +22,11 @@
 //! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
 
 use keyspace::{HashedKey, KeyHasher, Timestamp};
+use storage::engine::Version;
 
 use super::float::{self, Float};
 use super::integer::{self, Digits};
 use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
-
-/// The value of a key at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version<'a> {
-    /// The value.
-    pub value: &'a [u8],
-    /// When it ends, in milliseconds since 1970; 0: never.
-    pub expiry_ms: u64,
-    /// When it was written.
-    pub timestamp: Timestamp,
-}
 
 /// The keys of one shard, as this module needs them.
 pub trait Store {

@@ -8,11 +8,12 @@ pub mod apply;
 pub mod codec;
 pub mod float;
 pub mod integer;
+mod keys;
 pub mod reply;
 #[cfg(test)]
 mod samples;
 
-pub use apply::{Limits, Store, Version, apply};
+pub use apply::{Limits, Store, apply};
 pub use reply::{Refusal, Reply, Sink};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).

@@ -1,0 +1,67 @@
+//! Which keys does a command name?
+
+use super::{Read, Write};
+
+impl<'a> Write<'a> {
+    /// Shows every key, in the order of the command. A flush names none.
+    pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
+        match self {
+            Write::Set { key, .. }
+            | Write::Delete { key }
+            | Write::GetDelete { key }
+            | Write::GetExpire { key, .. }
+            | Write::Append { key, .. }
+            | Write::SetRange { key, .. }
+            | Write::Increment { key, .. }
+            | Write::IncrementFloat { key, .. }
+            | Write::Expire { key, .. }
+            | Write::Persist { key } => show(key),
+            Write::SetAllIfAbsent { pairs } => pairs.iter().for_each(|(key, _)| show(key)),
+            Write::Rename { from, to, .. } | Write::Copy { from, to, .. } => {
+                show(from);
+                show(to);
+            }
+            Write::Flush => {}
+        }
+    }
+
+    /// Whether it may take more memory, and so is refused when there is none.
+    pub fn may_grow(&self) -> bool {
+        match self {
+            Write::Set { .. }
+            | Write::Append { .. }
+            | Write::SetRange { .. }
+            | Write::Increment { .. }
+            | Write::IncrementFloat { .. }
+            | Write::SetAllIfAbsent { .. }
+            | Write::Copy { .. } => true,
+            Write::Delete { .. }
+            | Write::GetDelete { .. }
+            | Write::GetExpire { .. }
+            | Write::Expire { .. }
+            | Write::Persist { .. }
+            | Write::Rename { .. }
+            | Write::Flush => false,
+        }
+    }
+}
+
+impl<'a> Read<'a> {
+    /// Shows every key, in the order of the command.
+    pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
+        match self {
+            Read::Get(key)
+            | Read::Length(key)
+            | Read::Type(key)
+            | Read::Encoding(key)
+            | Read::ObjectNumber(key)
+            | Read::GetRange { key, .. }
+            | Read::Ttl { key, .. } => show(key),
+            Read::GetMany(keys) | Read::Exists(keys) => keys.iter().for_each(|key| show(key)),
+            Read::Lcs { a, b, .. } => {
+                show(a);
+                show(b);
+            }
+        }
+    }
+}
