@@ -12,7 +12,7 @@
 //! # Invariants
 //! 1. [`Reply::Refused`] means that nothing changed.
 //! 2. A value whose expiry is at or before the entry's millisecond counts as absent (SAFETY G13).
-//! 3. No value outlives an expiry in the past: writing one is deleting the key.
+//! 3. Giving a value an expiry in the past is deleting it, and answers as if it were not.
 //!
 //! # What it does not know
 //! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
@@ -45,11 +45,15 @@ pub trait Store {
     /// The newest version of a key, unless it is a deletion or has expired at `now`: its expiry is
     /// not 0 and at or before `now`'s millisecond.
     fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>>;
-    /// Gives a key a new value: the parts, one after the other. A second change of a key at one
-    /// timestamp takes the place of the first.
+    /// Gives a key a new value: the parts, one after the other. `expiry_ms` 0 never expires; one
+    /// that has passed at `at` makes this a deletion. A second change of a key at one timestamp
+    /// takes the place of the first.
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
-    /// Takes a key's value away.
-    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp);
+    /// Takes a key's value away and says whether there was one.
+    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
+    /// Changes when a key's value ends, as [`Self::put`] of the same value would, and says whether
+    /// there was one.
+    fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool;
     /// Takes all values away.
     fn flush(&mut self, at: Timestamp);
 }
@@ -120,14 +124,9 @@ impl<S: Store> Judge<'_, S> {
         self.newest(key).map(|version| (version.value.into(), version.expiry_ms))
     }
 
-    /// Puts a value that ends at `expiry_ms` (0: never), or nothing if that is past.
     #[inline]
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64) {
         self.store.put(key, parts, expiry_ms, self.at);
-    }
-
-    fn is_past(&self, expiry_ms: u64) -> bool {
-        expiry_ms <= self.at.millis()
     }
 
     #[inline]
@@ -155,33 +154,19 @@ impl<S: Store> Judge<'_, S> {
             (SetReply::Old, _) => old.map_or(Reply::Nil, |old| Reply::Bulk(old.value.into())),
             (SetReply::Flag, _) => Reply::Int(takes_place.into()),
         };
-        let old_expiry_ms = old.map_or(0, |old| old.expiry_ms);
+        let expiry_ms = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => old.map_or(0, |old| old.expiry_ms),
+            Expiry::At(expiry_ms) => stored(expiry_ms),
+        };
         if takes_place {
-            match expiry {
-                Expiry::Never => self.put(key, &[value], 0),
-                Expiry::Keep => self.put(key, &[value], old_expiry_ms),
-                Expiry::At(expiry_ms) if self.is_past(expiry_ms) => self.remove(key),
-                Expiry::At(expiry_ms) => self.put(key, &[value], expiry_ms),
-            }
+            self.put(key, &[value], expiry_ms);
         }
         answer
     }
 
-    /// Deletes a key if it is there, and says whether it was.
-    fn remove_if_there(&mut self, key: &HashedKey<'_>) -> bool {
-        let there = self.newest(key).is_some();
-        if there {
-            self.store.delete(key, self.at);
-        }
-        there
-    }
-
-    fn remove(&mut self, key: &HashedKey<'_>) {
-        self.remove_if_there(key);
-    }
-
     fn delete(&mut self, key: &HashedKey<'_>) -> Reply {
-        Reply::Int(self.remove_if_there(key).into())
+        Reply::Int(self.store.delete(key, self.at).into())
     }
 
     fn get_delete(&mut self, key: &HashedKey<'_>) -> Reply {
@@ -192,11 +177,13 @@ impl<S: Store> Judge<'_, S> {
 
     fn get_expire(&mut self, key: &HashedKey<'_>, expiry: Expiry) -> Reply {
         let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Nil };
-        match expiry {
-            Expiry::At(expiry_ms) if self.is_past(expiry_ms) => self.store.delete(key, self.at),
-            Expiry::At(expiry_ms) => self.put(key, &[&value], expiry_ms),
-            Expiry::Never if old_expiry_ms != 0 => self.put(key, &[&value], 0),
-            Expiry::Never | Expiry::Keep => {}
+        let expiry_ms = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => old_expiry_ms,
+            Expiry::At(expiry_ms) => stored(expiry_ms),
+        };
+        if expiry_ms != old_expiry_ms {
+            self.store.set_expiry(key, expiry_ms, self.at);
         }
         Reply::Bulk(value)
     }
@@ -268,13 +255,10 @@ impl<S: Store> Judge<'_, S> {
     }
 
     fn expire(&mut self, key: &HashedKey<'_>, at: i64, when: ExpireIf) -> Reply {
-        let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Int(0) };
-        // As the command counts: a value that never ends lives longer than any other.
-        let old = match old_expiry_ms {
-            0 => i128::MAX,
-            old => i128::from(old),
-        };
-        let ends = old_expiry_ms != 0;
+        let Some(old) = self.newest(key) else { return Reply::Int(0) };
+        let ends = old.expiry_ms != 0;
+        // A value that never ends outlives any other.
+        let old = if ends { i128::from(old.expiry_ms) } else { i128::MAX };
         let new = i128::from(at);
         let refused = (when.nx && ends)
             || (when.xx && !ends)
@@ -283,21 +267,17 @@ impl<S: Store> Judge<'_, S> {
         if refused {
             return Reply::Int(0);
         }
-        match u64::try_from(at) {
-            Ok(expiry_ms) if !self.is_past(expiry_ms) => self.put(key, &[&value], expiry_ms),
-            _ => self.store.delete(key, self.at),
-        }
+        // Before 1970 is past as well.
+        self.store.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
         Reply::Int(1)
     }
 
     fn persist(&mut self, key: &HashedKey<'_>) -> Reply {
-        match self.owned(key) {
-            None | Some((_, 0)) => Reply::Int(0),
-            Some((value, _)) => {
-                self.put(key, &[&value], 0);
-                Reply::Int(1)
-            }
+        let ends = self.newest(key).is_some_and(|old| old.expiry_ms != 0);
+        if ends {
+            self.store.set_expiry(key, 0, self.at);
         }
+        Reply::Int(ends.into())
     }
 
     fn set_all_if_absent(&mut self, hasher: &KeyHasher, pairs: &[(&[u8], &[u8])]) -> Reply {
@@ -339,9 +319,14 @@ impl<S: Store> Judge<'_, S> {
     }
 }
 
+/// An expiry as the store has it, where 0 would mean never: the first millisecond is as past.
+fn stored(expiry_ms: u64) -> u64 {
+    expiry_ms.max(1)
+}
+
 fn length(len: usize) -> Reply {
     Reply::Int(len as i64)
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -7,12 +7,18 @@
 pub mod apply;
 pub mod codec;
 pub mod float;
+pub mod glob;
 pub mod integer;
+mod lcs;
+pub mod read;
 pub mod reply;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod script;
 
 pub use apply::{Limits, Store, Version, apply};
+pub use read::{View, answer};
 pub use reply::{Refusal, Reply, Sink};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).

@@ -9,12 +9,12 @@ use super::*;
 
 /// The plainest store: what each key has now.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in super::super) struct Plain {
+pub(in crate::command) struct Plain {
     keys: BTreeMap<Vec<u8>, (Vec<u8>, u64, Timestamp)>,
 }
 
 impl Plain {
-    pub(in super::super) fn version(&self, key: &[u8], now: Timestamp) -> Option<Version<'_>> {
+    pub(in crate::command) fn version(&self, key: &[u8], now: Timestamp) -> Option<Version<'_>> {
         let (value, expiry_ms, timestamp) = self.keys.get(key)?;
         let version = Version { value, expiry_ms: *expiry_ms, timestamp: *timestamp };
         (*expiry_ms == 0 || *expiry_ms > now.millis()).then_some(version)
@@ -31,13 +31,25 @@ impl Store for Plain {
     }
 
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        assert!(expiry_ms == 0 || expiry_ms > at.millis(), "a value that is past already");
-        self.keys.insert(key.bytes.into(), (parts.concat(), expiry_ms, at));
+        let value = (parts.concat(), expiry_ms, at);
+        self.keys.insert(key.bytes.into(), value);
+        if self.newest(key, at).is_none() {
+            self.keys.remove(key.bytes);
+        }
     }
 
-    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) {
-        assert!(self.newest(key, at).is_some(), "what is not there is deleted");
+    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {
+        let there = self.newest(key, at).is_some();
         self.keys.remove(key.bytes);
+        there
+    }
+
+    fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool {
+        let Some(value) = self.newest(key, at).map(|version| version.value.to_vec()) else {
+            return false;
+        };
+        self.put(key, &[&value], expiry_ms, at);
+        true
     }
 
     fn flush(&mut self, _: Timestamp) {
