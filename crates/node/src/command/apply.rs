@@ -1,6 +1,6 @@
 //! What does a write do? The only judge of commands, run in log order (SAFETY G3).
 //!
-//! [`apply`] is a pure function of the store, the command, the entry's timestamp and limits that are
+//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that are
 //! the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
 //! Checks made before proposing only save work; here all of them are made again.
 //!
@@ -22,61 +22,20 @@
 //! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
 
 use keyspace::{HashedKey, KeyHasher, Timestamp};
+use storage::engine::{Engine, Version};
 
 use super::float::{self, Float};
 use super::integer::{self, Digits};
 use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
-
-/// The value of a key at some time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Version<'a> {
-    /// The value.
-    pub value: &'a [u8],
-    /// When it ends, in milliseconds since 1970; 0: never.
-    pub expiry_ms: u64,
-    /// When it was written.
-    pub timestamp: Timestamp,
-}
-
-/// The keys of one shard, as this module needs them.
-pub trait Store {
-    /// Hashes this store's keys.
-    fn hasher(&self) -> KeyHasher;
-    /// The newest version of a key, unless it is a deletion or has expired at `now`: its expiry is
-    /// not 0 and at or before `now`'s millisecond.
-    fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>>;
-    /// Gives a key a new value: the parts, one after the other. `expiry_ms` 0 never expires; one
-    /// that has passed at `at` makes this a deletion. A second change of a key at one timestamp
-    /// takes the place of the first.
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
-    /// Takes a key's value away and says whether there was one.
-    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
-    /// Changes when a key's value ends, as [`Self::put`] of the same value would, and says whether
-    /// there was one.
-    fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool;
-    /// Takes all values away.
-    fn flush(&mut self, at: Timestamp);
-}
-
-/// What a value may be. Part of the state that all replicas share, for apply must not differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The longest value that APPEND and SETRANGE may make. Whole values are checked when read
-    /// from the client.
-    pub value_bytes_max: u64,
-}
-
-impl Default for Limits {
-    /// Values of up to 64 MiB.
-    fn default() -> Self {
-        Self { value_bytes_max: 64 << 20 }
-    }
-}
+use crate::limits::ApplyLimits;
 
 /// Does what a command says, at the time of its entry, and answers what its client is told.
-pub fn apply(store: &mut impl Store, write: &Write<'_>, at: Timestamp, limits: &Limits) -> Reply {
-    let hasher = store.hasher();
-    let mut judge = Judge { store, at };
+///
+/// # Panics
+/// As the engine does: on a time before the engine's newest, on keys outside its arc.
+pub fn apply(engine: &mut Engine, write: &Write<'_>, at: Timestamp, limits: &ApplyLimits) -> Reply {
+    let hasher = engine.hasher();
+    let mut judge = Judge { engine, at };
     let result = match write {
         Write::Set { key, value, when, expiry, reply } => {
             Ok(judge.set(&hasher.key(key), value, *when, *expiry, *reply))
@@ -100,33 +59,33 @@ pub fn apply(store: &mut impl Store, write: &Write<'_>, at: Timestamp, limits: &
             Ok(judge.copy(&hasher.key(from), &hasher.key(to), *replace))
         }
         Write::Flush => {
-            judge.store.flush(at);
+            judge.engine.flush(at);
             Ok(Reply::Ok)
         }
     };
     result.unwrap_or_else(Reply::Refused)
 }
 
-/// A store at the moment of an entry.
-struct Judge<'s, S> {
-    store: &'s mut S,
+/// An engine at the moment of an entry.
+struct Judge<'e> {
+    engine: &'e mut Engine,
     at: Timestamp,
 }
 
-impl<S: Store> Judge<'_, S> {
+impl Judge<'_> {
     #[inline]
     fn newest(&self, key: &HashedKey<'_>) -> Option<Version<'_>> {
-        self.store.newest(key, self.at)
+        self.engine.newest(key, self.at)
     }
 
-    /// A copy that stays while the store changes: value and expiry.
+    /// A copy that stays while the engine changes: value and expiry.
     fn owned(&self, key: &HashedKey<'_>) -> Option<(Box<[u8]>, u64)> {
         self.newest(key).map(|version| (version.value.into(), version.expiry_ms))
     }
 
     #[inline]
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64) {
-        self.store.put(key, parts, expiry_ms, self.at);
+        self.engine.put(key, parts, expiry_ms, self.at);
     }
 
     #[inline]
@@ -166,12 +125,12 @@ impl<S: Store> Judge<'_, S> {
     }
 
     fn delete(&mut self, key: &HashedKey<'_>) -> Reply {
-        Reply::Int(self.store.delete(key, self.at).into())
+        Reply::Int(self.engine.delete(key, self.at).into())
     }
 
     fn get_delete(&mut self, key: &HashedKey<'_>) -> Reply {
         let Some((value, _)) = self.owned(key) else { return Reply::Nil };
-        self.store.delete(key, self.at);
+        self.engine.delete(key, self.at);
         Reply::Bulk(value)
     }
 
@@ -183,7 +142,7 @@ impl<S: Store> Judge<'_, S> {
             Expiry::At(expiry_ms) => stored(expiry_ms),
         };
         if expiry_ms != old_expiry_ms {
-            self.store.set_expiry(key, expiry_ms, self.at);
+            self.engine.set_expiry(key, expiry_ms, self.at);
         }
         Reply::Bulk(value)
     }
@@ -192,7 +151,7 @@ impl<S: Store> Judge<'_, S> {
         &mut self,
         key: &HashedKey<'_>,
         value: &[u8],
-        limits: &Limits,
+        limits: &ApplyLimits,
     ) -> Result<Reply, Refusal> {
         let Some(old) = self.newest(key) else {
             self.put(key, &[value], 0);
@@ -212,7 +171,7 @@ impl<S: Store> Judge<'_, S> {
         key: &HashedKey<'_>,
         offset: u64,
         value: &[u8],
-        limits: &Limits,
+        limits: &ApplyLimits,
     ) -> Result<Reply, Refusal> {
         let old = self.newest(key);
         let (old, expiry_ms) = old.map_or((&[][..], 0), |old| (old.value, old.expiry_ms));
@@ -268,14 +227,14 @@ impl<S: Store> Judge<'_, S> {
             return Reply::Int(0);
         }
         // Before 1970 is past as well.
-        self.store.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
+        self.engine.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
         Reply::Int(1)
     }
 
     fn persist(&mut self, key: &HashedKey<'_>) -> Reply {
         let ends = self.newest(key).is_some_and(|old| old.expiry_ms != 0);
         if ends {
-            self.store.set_expiry(key, 0, self.at);
+            self.engine.set_expiry(key, 0, self.at);
         }
         Reply::Int(ends.into())
     }
@@ -302,7 +261,7 @@ impl<S: Store> Judge<'_, S> {
         }
         if from.bytes != to.bytes {
             self.put(to, &[&value], expiry_ms);
-            self.store.delete(from, self.at);
+            self.engine.delete(from, self.at);
         }
         Ok(if if_absent { Reply::Int(1) } else { Reply::Ok })
     }
@@ -319,7 +278,7 @@ impl<S: Store> Judge<'_, S> {
     }
 }
 
-/// An expiry as the store has it, where 0 would mean never: the first millisecond is as past.
+/// An expiry as the engine has it, where 0 would mean never: the first millisecond is as past.
 fn stored(expiry_ms: u64) -> u64 {
     expiry_ms.max(1)
 }
@@ -329,4 +288,4 @@ fn length(len: usize) -> Reply {
 }
 
 #[cfg(test)]
-pub(super) mod tests;
+mod tests;

@@ -17,7 +17,7 @@ mod samples;
 #[cfg(test)]
 mod script;
 
-pub use apply::{Limits, Store, Version, apply};
+pub use apply::apply;
 pub use read::{View, answer};
 pub use reply::{Refusal, Reply, Sink};
 
@@ -209,10 +209,8 @@ pub enum Read<'a> {
     ObjectNumber(&'a [u8]),
     /// LCS.
     Lcs {
-        /// First key.
-        a: &'a [u8],
-        /// Second key.
-        b: &'a [u8],
+        /// The first and the second key.
+        keys: [&'a [u8]; 2],
         /// LEN.
         len: bool,
         /// IDX.
@@ -222,4 +220,22 @@ pub enum Read<'a> {
         /// WITHMATCHLEN.
         with_match_len: bool,
     },
+}
+
+impl<'a> Read<'a> {
+    /// The keys it reads, in the order they were given.
+    #[inline]
+    pub fn keys(&self) -> &[&'a [u8]] {
+        match self {
+            Read::Get(key)
+            | Read::GetRange { key, .. }
+            | Read::Length(key)
+            | Read::Type(key)
+            | Read::Ttl { key, .. }
+            | Read::Encoding(key)
+            | Read::ObjectNumber(key) => std::slice::from_ref(key),
+            Read::GetMany(keys) | Read::Exists(keys) => keys,
+            Read::Lcs { keys, .. } => keys,
+        }
+    }
 }

@@ -14,8 +14,8 @@
 //! REFCOUNT is 1 and IDLETIME too, as there is one number for both.
 
 use keyspace::Timestamp;
+use storage::engine::Version;
 
-use super::apply::Version;
 use super::integer;
 use super::lcs;
 use super::{Read, Refusal, Sink};
@@ -61,8 +61,8 @@ pub fn answer(view: &impl View, read: &Read<'_>, now: Timestamp, sink: &mut impl
             Some(_) => sink.int(1),
             None => sink.nil(),
         },
-        Read::Lcs { a, b, len, idx, min_match, with_match_len } => {
-            let (a, b) = (value(view, a), value(view, b));
+        Read::Lcs { keys, len, idx, min_match, with_match_len } => {
+            let [a, b] = keys.map(|key| value(view, key));
             if lcs::is_too_large(a, b) {
                 sink.refused(Refusal::LcsTooLarge);
             } else if *idx {

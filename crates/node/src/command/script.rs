@@ -3,13 +3,11 @@
 //! Understands only what the tests of this folder need. What a gateway refuses (syntax, numbers out
 //! of range) is not a command here.
 
-use keyspace::Timestamp;
+use keyspace::{KeyHasher, SLOTS, Timestamp};
+use storage::engine::{Engine, Layout, Version};
 
-use super::apply::tests::Plain;
-use super::{
-    ExpireIf, Expiry, Limits, Read, Reply, SetIf, SetReply, Sink, Version, View, Write, answer,
-    apply,
-};
+use super::{ExpireIf, Expiry, Read, Reply, SetIf, SetReply, Sink, View, Write, answer, apply};
+use crate::limits;
 
 /// A command of either kind.
 #[derive(Debug)]
@@ -114,8 +112,7 @@ pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
                 "PEXPIRETIME" => ttl(true, true),
                 "OBJECT" if key.eq_ignore_ascii_case(b"encoding") => Read::Encoding(arg),
                 "LCS" => Read::Lcs {
-                    a: key,
-                    b: arg,
+                    keys: [key, arg],
                     len: has("LEN"),
                     idx: has("IDX"),
                     min_match: after("MINMATCHLEN").unwrap_or(0),
@@ -129,24 +126,28 @@ pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
     Some(Command::Write(write))
 }
 
-struct At<'s>(&'s Plain, Timestamp);
+/// An empty engine for all slots.
+pub(super) fn engine() -> Engine {
+    Engine::new(Layout::Hashed { first_slot: 0, end_slot: SLOTS }, KeyHasher::new([7; 16]))
+}
+
+struct At<'e>(&'e Engine, Timestamp);
 
 impl View for At<'_> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
-        self.0.version(key, self.1)
+        self.0.newest(&self.0.hasher().key(key), self.1)
     }
 }
 
 /// Runs a command and answers as [`Text`] writes it.
-pub(super) fn run(store: &mut Plain, command: &Command<'_>, at: Timestamp) -> String {
-    let limits = Limits { value_bytes_max: 512 << 20 };
+pub(super) fn run(engine: &mut Engine, command: &Command<'_>, at: Timestamp) -> String {
     let mut text = Text::default();
     match command {
-        Command::Read(read) => answer(&At(store, at), read, at, &mut text),
-        Command::Write(write) => apply(store, write, at, &limits).give(&mut text),
+        Command::Read(read) => answer(&At(engine, at), read, at, &mut text),
+        Command::Write(write) => apply(engine, write, at, &limits::APPLY).give(&mut text),
         Command::Writes(writes) => {
             for write in writes {
-                assert_eq!(apply(store, write, at, &limits), Reply::Ok);
+                assert_eq!(apply(engine, write, at, &limits::APPLY), Reply::Ok);
             }
             text.ok();
         }
