@@ -5,6 +5,7 @@ pub mod checkpoint;
 pub mod command;
 pub mod entry;
 pub mod lane;
+pub mod limits;
 pub mod read;
 pub mod record;
 pub mod recovery;

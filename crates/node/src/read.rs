@@ -103,8 +103,8 @@ struct Guards<'a> {
 
 impl<'a> Guards<'a> {
     fn take(route: &'a Route, request: &Read<'_>, now: Timestamp) -> Result<Self, Blocked> {
-        let mut places = Vec::new();
-        request.each_key(&mut |key| places.push(route.place(&route.key(key))));
+        let keys = request.keys().iter();
+        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
         places.sort_unstable();
         places.dedup();
         let guards = places.into_iter().map(|place| Ok((place, lock(route, place, now)?)));

@@ -2,11 +2,12 @@
 
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Descriptor, HashedKey, KeyHasher, KeyspaceId, Timestamp};
-use storage::engine::{Engine, Layout, Version};
+use storage::engine::{Engine, Layout};
 
 use crate::catalogue::{self, System};
-use crate::command::{self, Reply, Store, codec};
+use crate::command::{self, Reply, codec};
 use crate::entry::{Header, Kind};
+use crate::limits;
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).
@@ -27,10 +28,6 @@ pub struct ShardState {
     /// The newest timestamp applied.
     pub last: Timestamp,
 }
-
-/// What apply judges values by: the same on every replica, or replicas would differ (SAFETY G3).
-/// 512 MiB as in Redis; gateways refuse longer arguments earlier, by the node's configuration.
-pub const APPLY_LIMITS: command::Limits = command::Limits { value_bytes_max: 512 << 20 };
 
 /// What a shard holds.
 pub enum Content {
@@ -147,7 +144,7 @@ impl ShardState {
                         engine.as_mut(),
                         &write,
                         header.timestamp,
-                        &APPLY_LIMITS,
+                        &limits::APPLY,
                     ));
                 }
                 Outcome::Quiet
@@ -197,26 +194,4 @@ fn hashed_layout(descriptor: &Descriptor) -> Result<Layout, DecodeError> {
     let slots = descriptor.arc.slots();
     let (first_slot, end_slot) = slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
     Ok(Layout::Hashed { first_slot, end_slot })
-}
-
-impl Store for Engine {
-    fn hasher(&self) -> KeyHasher {
-        Engine::hasher(self)
-    }
-
-    fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>> {
-        Engine::newest(self, key, now)
-    }
-
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        Engine::put(self, key, parts, expiry_ms, at);
-    }
-
-    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) {
-        Engine::delete(self, key, at);
-    }
-
-    fn flush(&mut self, at: Timestamp) {
-        Engine::flush(self, at);
-    }
 }

@@ -1,6 +1,6 @@
 //! What does a write do? The only judge of commands, run in log order (SAFETY G3).
 //!
-//! [`apply`] is a pure function of the store, the command, the entry's timestamp and limits that are
+//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that are
 //! the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
 //! Checks made before proposing only save work; here all of them are made again.
 //!
@@ -12,7 +12,7 @@
 //! # Invariants
 //! 1. [`Reply::Refused`] means that nothing changed.
 //! 2. A value whose expiry is at or before the entry's millisecond counts as absent (SAFETY G13).
-//! 3. No value outlives an expiry in the past: writing one is deleting the key.
+//! 3. Giving a value an expiry in the past is deleting it, and answers as if it were not.
 //!
 //! # What it does not know
 //! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
@@ -22,47 +22,20 @@
 //! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
 
 use keyspace::{HashedKey, KeyHasher, Timestamp};
-use storage::engine::Version;
+use storage::engine::{Engine, Version};
 
 use super::float::{self, Float};
 use super::integer::{self, Digits};
 use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
-
-/// The keys of one shard, as this module needs them.
-pub trait Store {
-    /// Hashes this store's keys.
-    fn hasher(&self) -> KeyHasher;
-    /// The newest version of a key, unless it is a deletion or has expired at `now`: its expiry is
-    /// not 0 and at or before `now`'s millisecond.
-    fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>>;
-    /// Gives a key a new value: the parts, one after the other. A second change of a key at one
-    /// timestamp takes the place of the first.
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
-    /// Takes a key's value away.
-    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp);
-    /// Takes all values away.
-    fn flush(&mut self, at: Timestamp);
-}
-
-/// What a value may be. Part of the state that all replicas share, for apply must not differ.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// The longest value that APPEND and SETRANGE may make. Whole values are checked when read
-    /// from the client.
-    pub value_bytes_max: u64,
-}
-
-impl Default for Limits {
-    /// Values of up to 64 MiB.
-    fn default() -> Self {
-        Self { value_bytes_max: 64 << 20 }
-    }
-}
+use crate::limits::ApplyLimits;
 
 /// Does what a command says, at the time of its entry, and answers what its client is told.
-pub fn apply(store: &mut impl Store, write: &Write<'_>, at: Timestamp, limits: &Limits) -> Reply {
-    let hasher = store.hasher();
-    let mut judge = Judge { store, at };
+///
+/// # Panics
+/// As the engine does: on a time before the engine's newest, on keys outside its arc.
+pub fn apply(engine: &mut Engine, write: &Write<'_>, at: Timestamp, limits: &ApplyLimits) -> Reply {
+    let hasher = engine.hasher();
+    let mut judge = Judge { engine, at };
     let result = match write {
         Write::Set { key, value, when, expiry, reply } => {
             Ok(judge.set(&hasher.key(key), value, *when, *expiry, *reply))
@@ -86,38 +59,33 @@ pub fn apply(store: &mut impl Store, write: &Write<'_>, at: Timestamp, limits: &
             Ok(judge.copy(&hasher.key(from), &hasher.key(to), *replace))
         }
         Write::Flush => {
-            judge.store.flush(at);
+            judge.engine.flush(at);
             Ok(Reply::Ok)
         }
     };
     result.unwrap_or_else(Reply::Refused)
 }
 
-/// A store at the moment of an entry.
-struct Judge<'s, S> {
-    store: &'s mut S,
+/// An engine at the moment of an entry.
+struct Judge<'e> {
+    engine: &'e mut Engine,
     at: Timestamp,
 }
 
-impl<S: Store> Judge<'_, S> {
+impl Judge<'_> {
     #[inline]
     fn newest(&self, key: &HashedKey<'_>) -> Option<Version<'_>> {
-        self.store.newest(key, self.at)
+        self.engine.newest(key, self.at)
     }
 
-    /// A copy that stays while the store changes: value and expiry.
+    /// A copy that stays while the engine changes: value and expiry.
     fn owned(&self, key: &HashedKey<'_>) -> Option<(Box<[u8]>, u64)> {
         self.newest(key).map(|version| (version.value.into(), version.expiry_ms))
     }
 
-    /// Puts a value that ends at `expiry_ms` (0: never), or nothing if that is past.
     #[inline]
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64) {
-        self.store.put(key, parts, expiry_ms, self.at);
-    }
-
-    fn is_past(&self, expiry_ms: u64) -> bool {
-        expiry_ms <= self.at.millis()
+        self.engine.put(key, parts, expiry_ms, self.at);
     }
 
     #[inline]
@@ -145,48 +113,36 @@ impl<S: Store> Judge<'_, S> {
             (SetReply::Old, _) => old.map_or(Reply::Nil, |old| Reply::Bulk(old.value.into())),
             (SetReply::Flag, _) => Reply::Int(takes_place.into()),
         };
-        let old_expiry_ms = old.map_or(0, |old| old.expiry_ms);
+        let expiry_ms = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => old.map_or(0, |old| old.expiry_ms),
+            Expiry::At(expiry_ms) => stored(expiry_ms),
+        };
         if takes_place {
-            match expiry {
-                Expiry::Never => self.put(key, &[value], 0),
-                Expiry::Keep => self.put(key, &[value], old_expiry_ms),
-                Expiry::At(expiry_ms) if self.is_past(expiry_ms) => self.remove(key),
-                Expiry::At(expiry_ms) => self.put(key, &[value], expiry_ms),
-            }
+            self.put(key, &[value], expiry_ms);
         }
         answer
     }
 
-    /// Deletes a key if it is there, and says whether it was.
-    fn remove_if_there(&mut self, key: &HashedKey<'_>) -> bool {
-        let there = self.newest(key).is_some();
-        if there {
-            self.store.delete(key, self.at);
-        }
-        there
-    }
-
-    fn remove(&mut self, key: &HashedKey<'_>) {
-        self.remove_if_there(key);
-    }
-
     fn delete(&mut self, key: &HashedKey<'_>) -> Reply {
-        Reply::Int(self.remove_if_there(key).into())
+        Reply::Int(self.engine.delete(key, self.at).into())
     }
 
     fn get_delete(&mut self, key: &HashedKey<'_>) -> Reply {
         let Some((value, _)) = self.owned(key) else { return Reply::Nil };
-        self.store.delete(key, self.at);
+        self.engine.delete(key, self.at);
         Reply::Bulk(value)
     }
 
     fn get_expire(&mut self, key: &HashedKey<'_>, expiry: Expiry) -> Reply {
         let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Nil };
-        match expiry {
-            Expiry::At(expiry_ms) if self.is_past(expiry_ms) => self.store.delete(key, self.at),
-            Expiry::At(expiry_ms) => self.put(key, &[&value], expiry_ms),
-            Expiry::Never if old_expiry_ms != 0 => self.put(key, &[&value], 0),
-            Expiry::Never | Expiry::Keep => {}
+        let expiry_ms = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => old_expiry_ms,
+            Expiry::At(expiry_ms) => stored(expiry_ms),
+        };
+        if expiry_ms != old_expiry_ms {
+            self.engine.set_expiry(key, expiry_ms, self.at);
         }
         Reply::Bulk(value)
     }
@@ -195,7 +151,7 @@ impl<S: Store> Judge<'_, S> {
         &mut self,
         key: &HashedKey<'_>,
         value: &[u8],
-        limits: &Limits,
+        limits: &ApplyLimits,
     ) -> Result<Reply, Refusal> {
         let Some(old) = self.newest(key) else {
             self.put(key, &[value], 0);
@@ -215,7 +171,7 @@ impl<S: Store> Judge<'_, S> {
         key: &HashedKey<'_>,
         offset: u64,
         value: &[u8],
-        limits: &Limits,
+        limits: &ApplyLimits,
     ) -> Result<Reply, Refusal> {
         let old = self.newest(key);
         let (old, expiry_ms) = old.map_or((&[][..], 0), |old| (old.value, old.expiry_ms));
@@ -258,13 +214,10 @@ impl<S: Store> Judge<'_, S> {
     }
 
     fn expire(&mut self, key: &HashedKey<'_>, at: i64, when: ExpireIf) -> Reply {
-        let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Int(0) };
-        // As the command counts: a value that never ends lives longer than any other.
-        let old = match old_expiry_ms {
-            0 => i128::MAX,
-            old => i128::from(old),
-        };
-        let ends = old_expiry_ms != 0;
+        let Some(old) = self.newest(key) else { return Reply::Int(0) };
+        let ends = old.expiry_ms != 0;
+        // A value that never ends outlives any other.
+        let old = if ends { i128::from(old.expiry_ms) } else { i128::MAX };
         let new = i128::from(at);
         let refused = (when.nx && ends)
             || (when.xx && !ends)
@@ -273,21 +226,17 @@ impl<S: Store> Judge<'_, S> {
         if refused {
             return Reply::Int(0);
         }
-        match u64::try_from(at) {
-            Ok(expiry_ms) if !self.is_past(expiry_ms) => self.put(key, &[&value], expiry_ms),
-            _ => self.store.delete(key, self.at),
-        }
+        // Before 1970 is past as well.
+        self.engine.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
         Reply::Int(1)
     }
 
     fn persist(&mut self, key: &HashedKey<'_>) -> Reply {
-        match self.owned(key) {
-            None | Some((_, 0)) => Reply::Int(0),
-            Some((value, _)) => {
-                self.put(key, &[&value], 0);
-                Reply::Int(1)
-            }
+        let ends = self.newest(key).is_some_and(|old| old.expiry_ms != 0);
+        if ends {
+            self.engine.set_expiry(key, 0, self.at);
         }
+        Reply::Int(ends.into())
     }
 
     fn set_all_if_absent(&mut self, hasher: &KeyHasher, pairs: &[(&[u8], &[u8])]) -> Reply {
@@ -312,7 +261,7 @@ impl<S: Store> Judge<'_, S> {
         }
         if from.bytes != to.bytes {
             self.put(to, &[&value], expiry_ms);
-            self.store.delete(from, self.at);
+            self.engine.delete(from, self.at);
         }
         Ok(if if_absent { Reply::Int(1) } else { Reply::Ok })
     }
@@ -327,6 +276,11 @@ impl<S: Store> Judge<'_, S> {
         }
         Reply::Int(1)
     }
+}
+
+/// An expiry as the engine has it, where 0 would mean never: the first millisecond is as past.
+fn stored(expiry_ms: u64) -> u64 {
+    expiry_ms.max(1)
 }
 
 fn length(len: usize) -> Reply {

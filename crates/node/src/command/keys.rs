@@ -1,6 +1,6 @@
-//! Which keys does a command name?
+//! Which keys does a write name, and may it take more memory?
 
-use super::{Read, Write};
+use super::Write;
 
 impl<'a> Write<'a> {
     /// Shows every key, in the order of the command. A flush names none.
@@ -42,26 +42,6 @@ impl<'a> Write<'a> {
             | Write::Persist { .. }
             | Write::Rename { .. }
             | Write::Flush => false,
-        }
-    }
-}
-
-impl<'a> Read<'a> {
-    /// Shows every key, in the order of the command.
-    pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
-        match self {
-            Read::Get(key)
-            | Read::Length(key)
-            | Read::Type(key)
-            | Read::Encoding(key)
-            | Read::ObjectNumber(key)
-            | Read::GetRange { key, .. }
-            | Read::Ttl { key, .. } => show(key),
-            Read::GetMany(keys) | Read::Exists(keys) => keys.iter().for_each(|key| show(key)),
-            Read::Lcs { a, b, .. } => {
-                show(a);
-                show(b);
-            }
         }
     }
 }

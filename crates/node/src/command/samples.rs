@@ -77,9 +77,12 @@ impl From<Write<'_>> for Owned {
     }
 }
 
+/// The keys of the commands.
+pub(super) const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"{a}long"];
+
 /// Any command, on few keys, around time 1000.
 pub(super) fn writes() -> impl Strategy<Value = Owned> {
-    let key = || prop::sample::select(vec![&b"a"[..], b"b", b"c", b"", b"{a}long"]);
+    let key = || prop::sample::select(&KEYS[..]);
     let value = || {
         let number = any::<i64>().prop_map(|number| number.to_string().into_bytes());
         let text = prop::collection::vec(any::<u8>(), 0..200);

@@ -1,51 +1,19 @@
 //! Promises of [`apply`] that no script shows.
 
-use std::collections::BTreeMap;
-
 use proptest::prelude::*;
 
-use super::super::samples::writes;
+use super::super::samples::{KEYS, writes};
+use super::super::script::engine;
 use super::*;
 
-/// The plainest store: what each key has now.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(in super::super) struct Plain {
-    keys: BTreeMap<Vec<u8>, (Vec<u8>, u64, Timestamp)>,
+const LIMITS: ApplyLimits = ApplyLimits { value_bytes_max: 500 };
+
+/// What all keys have.
+fn state(engine: &Engine, at: Timestamp) -> Vec<Option<(Vec<u8>, u64)>> {
+    let newest = |key: &&[u8]| engine.newest(&engine.hasher().key(key), at);
+    let owned = |version: Version<'_>| (version.value.to_vec(), version.expiry_ms);
+    KEYS.iter().map(|key| newest(key).map(owned)).collect()
 }
-
-impl Plain {
-    pub(in super::super) fn version(&self, key: &[u8], now: Timestamp) -> Option<Version<'_>> {
-        let (value, expiry_ms, timestamp) = self.keys.get(key)?;
-        let version = Version { value, expiry_ms: *expiry_ms, timestamp: *timestamp };
-        (*expiry_ms == 0 || *expiry_ms > now.millis()).then_some(version)
-    }
-}
-
-impl Store for Plain {
-    fn hasher(&self) -> KeyHasher {
-        KeyHasher::new([7; 16])
-    }
-
-    fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>> {
-        self.version(key.bytes, now)
-    }
-
-    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
-        assert!(expiry_ms == 0 || expiry_ms > at.millis(), "a value that is past already");
-        self.keys.insert(key.bytes.into(), (parts.concat(), expiry_ms, at));
-    }
-
-    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) {
-        assert!(self.newest(key, at).is_some(), "what is not there is deleted");
-        self.keys.remove(key.bytes);
-    }
-
-    fn flush(&mut self, _: Timestamp) {
-        self.keys.clear();
-    }
-}
-
-const LIMITS: Limits = Limits { value_bytes_max: 500 };
 
 proptest! {
     #[test]
@@ -53,28 +21,39 @@ proptest! {
         writes in prop::collection::vec(writes(), 0..60),
         steps in prop::collection::vec(0..100u64, 60),
     ) {
-        let mut store = Plain::default();
-        let mut millis = 0;
+        let mut engine = engine();
+        let mut at = Timestamp::ZERO;
         for (write, step) in writes.iter().zip(steps) {
-            millis += step;
-            let at = Timestamp::from_millis(millis);
-            let before = store.clone();
+            at = Timestamp::from_millis(at.millis() + step).max(at.next());
+            let before = state(&engine, at);
             let write = write.borrow();
-            let reply = apply(&mut store, &write, at, &LIMITS);
+            let reply = apply(&mut engine, &write, at, &LIMITS);
+            let after = state(&engine, at);
             if let Reply::Refused(_) = reply {
-                prop_assert_eq!(&store, &before);
+                prop_assert_eq!(&after, &before);
             }
-            let length = match write {
-                Write::Append { key, .. } | Write::SetRange { key, .. } => Some(key),
-                _ => None,
+            for (_, expiry_ms) in after.iter().flatten() {
+                prop_assert!(*expiry_ms == 0 || *expiry_ms > at.millis());
+            }
+            let of = |key: &[u8]| {
+                let version = engine.newest(&engine.hasher().key(key), at);
+                version.map_or(&[][..], |version| version.value)
             };
-            if let (Some(key), Reply::Int(length)) = (length, &reply) {
-                let version = store.version(key, at);
-                prop_assert_eq!(version.map_or(0, |version| version.value.len()), *length as usize);
-            }
-            if let (Write::Increment { key, .. }, Reply::Int(sum)) = (&write, &reply) {
-                let version = store.version(key, at).unwrap();
-                prop_assert_eq!(version.value, format!("{sum}").into_bytes());
+            match (&write, &reply) {
+                (Write::Append { key, .. } | Write::SetRange { key, .. }, Reply::Int(length)) => {
+                    prop_assert_eq!(of(key).len(), *length as usize);
+                }
+                (Write::Increment { key, .. }, Reply::Int(sum)) => {
+                    prop_assert_eq!(of(key).to_vec(), sum.to_string().into_bytes());
+                }
+                (Write::IncrementFloat { key, .. }, Reply::Bulk(sum)) => {
+                    prop_assert_eq!(of(key), &sum[..]);
+                }
+                (Write::Delete { key } | Write::GetDelete { key }, _) => {
+                    prop_assert_eq!(of(key), b"");
+                }
+                (Write::Flush, _) => prop_assert!(after.iter().all(Option::is_none)),
+                _ => {}
             }
         }
     }

@@ -54,14 +54,15 @@ proptest! {
         prop_assert_eq!(String::from_utf8(sum.to_text()).unwrap(), format!("{}", (a + b) as f64 / 8.0));
     }
 
-    /// The nearest of 64 bits, then the nearest of 53, is that of the standard library but for
-    /// double rounding, which these few digits cannot meet.
+    /// Rounded on from 64 to 53 bits it is what the standard library reads, but for ties, where
+    /// rounding twice may differ from rounding once.
     #[test]
     fn parsing_agrees_with_the_standard_library(mantissa in 1u64..1 << 40, exponent in -250..250i32) {
         let text = format!("{mantissa}e{exponent}");
         let Size::Finite { mantissa, exponent } = parse(text.as_bytes()).unwrap().size else {
             panic!("finite");
         };
+        prop_assume!(mantissa & 0x7ff != 0x400);
         let rounded = (mantissa >> 11) + (mantissa >> 10 & 1);
         let near = rounded as f64 * 2f64.powi(exponent as i32 + 11);
         prop_assert_eq!(near, text.parse::<f64>().unwrap());

@@ -221,6 +221,9 @@ pub fn refusal_text(why: Refusal) -> &'static str {
         Refusal::NotFinite => "ERR increment would produce NaN or Infinity",
         Refusal::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
         Refusal::NoSuchKey => "ERR no such key",
+        Refusal::LcsTooLarge => {
+            "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
+        }
     }
 }
 

@@ -225,6 +225,6 @@ pub fn lcs<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             "ERR If you want both the length and indexes, please just use IDX.",
         ));
     }
-    let (a, b) = (args.at(1), args.at(2));
-    Ok(Request::Read(Read::Lcs { a, b, len, idx, min_match, with_match_len }))
+    let keys = [args.at(1), args.at(2)];
+    Ok(Request::Read(Read::Lcs { keys, len, idx, min_match, with_match_len }))
 }
