@@ -3,6 +3,7 @@
 pub mod api;
 pub mod config;
 pub mod gateway;
+pub mod http;
 pub mod logging;
 pub mod run;
 pub mod signals;
