@@ -137,11 +137,11 @@ enum Phase {
 }
 
 impl Progress {
-    /// How long the buffer must be before a further call finds anything new.
+    /// How long the buffer must be for the argument in flight; 0 if none is.
     pub(super) fn wanted(&self) -> usize {
         match self.phase {
             Phase::Bytes { len } => self.at + len + 2,
-            _ => self.searched + 1,
+            _ => 0,
         }
     }
 }

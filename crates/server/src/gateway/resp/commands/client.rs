@@ -263,7 +263,12 @@ pub fn unblock<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
                 "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
             ));
         }
-        _ => return Err(SYNTAX),
+        _ => {
+            return Err(CommandError::Fixed(
+                "ERR unknown subcommand or wrong number of arguments for 'unblock'. Try CLIENT \
+                 HELP.",
+            ));
+        }
     }
     integer(args.at(2))?;
     call.answer(|writer| writer.int(0))

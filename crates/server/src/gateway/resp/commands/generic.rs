@@ -4,7 +4,7 @@ use node::command::{Read, Sink, Write};
 
 use super::{Call, Outcome, integer, needed};
 use crate::gateway::resp::args::Args;
-use crate::gateway::resp::error::{CommandError, DB_OUT_OF_RANGE, SYNTAX};
+use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::request::{Gather, Request};
 
 /// How many keyspaces have a number for a name.
@@ -49,8 +49,9 @@ pub fn copy<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             replace = true;
         } else if args.is(index, "DB") && index + 1 < args.len() {
             index += 1;
-            if !(0..NUMBERED_KEYSPACES).contains(&integer(args.at(index))?) {
-                return Err(DB_OUT_OF_RANGE);
+            let db = integer(args.at(index))?;
+            if !(0..NUMBERED_KEYSPACES).contains(&db) {
+                return Err(error::no_numbered_keyspace(db));
             }
             foreign = args.at(index) != call.session.keyspace.as_bytes();
         } else {
