@@ -62,6 +62,41 @@ fn replies_can_be_switched_off() {
 }
 
 #[test]
+fn reset_ends_silence_but_can_be_skipped() {
+    let mut session = session();
+    send(&mut session, b"CLIENT REPLY OFF");
+    assert_eq!(reply(&mut session, "RESET"), "+RESET\r\n");
+    send(&mut session, b"CLIENT REPLY SKIP");
+    assert_eq!(reply(&mut session, "RESET"), "");
+    assert_eq!(reply(&mut session, "PING"), "+PONG\r\n");
+}
+
+#[test]
+fn what_a_client_makes_the_server_keep_or_say_is_limited() {
+    let mut session = session();
+    let long = "x".repeat(2_000);
+    for line in ["CLIENT SETNAME X", "CLIENT SETINFO LIB-NAME X", "HELLO 3 SETNAME X"] {
+        let answer = reply(&mut session, &line.replace('X', &long));
+        assert!(answer.contains("cannot be longer than 1024 bytes"), "{line}: {answer}");
+    }
+    let many = " get".repeat(2_000);
+    for line in ["COMMAND INFO", "COMMAND DOCS"] {
+        assert_eq!(
+            reply(&mut session, &(line.to_owned() + &many)),
+            "-ERR more than 1024 names\r\n"
+        );
+    }
+    assert!(reply(&mut session, &long).len() < 300);
+}
+
+#[test]
+fn a_browser_is_hung_up_on() {
+    for line in ["POST / HTTP/1.1", "Host: localhost:6379"] {
+        assert_eq!(send(&mut session(), line.as_bytes()), ("Close".to_owned(), Vec::new()));
+    }
+}
+
+#[test]
 fn a_client_says_who_it_is() {
     let mut session = session();
     assert_eq!(reply(&mut session, "CLIENT ID"), ":7\r\n");

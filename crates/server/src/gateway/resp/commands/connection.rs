@@ -8,6 +8,7 @@ use crate::gateway::resp::args::Args;
 use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::number::parse_i64;
 use crate::gateway::resp::request::Request;
+use crate::gateway::resp::session::ReplyMode;
 use crate::gateway::resp::writer::Version;
 
 /// The version of Redis whose clients are served.
@@ -41,9 +42,11 @@ pub fn quit<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `RESET`
 pub fn reset<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    // A client that wanted no replies wants this one, but not if it skips just this one: as Redis.
+    if call.session.reply == ReplyMode::Off {
+        call.session.muted = false;
+    }
     call.session.reset();
-    // A client that wanted no replies wants this one, as in Redis.
-    call.session.muted = false;
     call.writer().status("RESET");
     Ok(Request::Reset)
 }

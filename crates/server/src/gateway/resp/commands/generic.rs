@@ -2,7 +2,7 @@
 
 use node::command::{Read, Sink, Write};
 
-use super::{Call, Outcome, integer, needed};
+use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::request::{Gather, Request};
@@ -107,8 +107,8 @@ pub fn object_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `WAIT numreplicas timeout`: there are no replicas, so there is nothing to wait for.
 pub fn wait<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    integer(needed(args, 1)?)?;
-    let timeout = integer(needed(args, 2)?)
+    integer(args.at(1))?;
+    let timeout = integer(args.at(2))
         .map_err(|_| CommandError::Fixed("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {
         return Err(CommandError::Fixed("ERR timeout is negative"));
