@@ -189,14 +189,22 @@ impl Log {
     }
 
     /// Writes an empty group that states the present [`Log::durable_end`], if that is news and
-    /// there is room beside what is reserved; otherwise does nothing. It needs no sync of its own.
+    /// room can be had beside what is reserved; otherwise does nothing. It needs no sync of its
+    /// own.
     ///
     /// # Errors
     /// Those of [`Log::append`], but never [`Error::Full`].
     pub fn append_marker(&mut self) -> Result<(), Error> {
         self.check()?;
-        if !self.wants_marker() || !self.has_room(self.promised_bytes + SEAL_BYTES) {
+        if !self.wants_marker() {
             return Ok(());
+        }
+        let bytes = self.promised_bytes + SEAL_BYTES;
+        if !self.has_room(bytes) {
+            match self.make_next(bytes) {
+                Err(Error::Full { .. } | Error::TooLarge { .. }) => return Ok(()),
+                made => made?,
+            }
         }
         if !self.active_fits(SEAL_BYTES) {
             self.roll()?;

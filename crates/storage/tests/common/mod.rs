@@ -1,6 +1,8 @@
 //! A log under a random workload, beside a model that remembers what was promised.
 #![allow(missing_docs, dead_code)]
 
+pub mod reader;
+
 use storage::Error;
 use storage::faulty::FaultyDisk;
 use storage::log::{Group, Log, LogOptions, Lsn, Recovered};
