@@ -180,7 +180,9 @@ fn dead_groups_do_not_revive() {
         log.append(&mut group(19)).expect("appended");
     }
     // Of four unsynced groups of 80 bytes the first is torn.
-    disk.flip_bit("log-0000000000000000.seg", start.0 + 60, 0);
+    let segment = "log-0000000000000000.seg";
+    disk.flip_bit(segment, start.0 + 60, 0);
+    let dead = disk.contents(segment).expect("there")[144..384].to_vec();
     disk.kill();
     let found = open(&disk, start).expect("opens");
     assert_eq!((found.groups.len(), found.recovered.cut_bytes), (0, 320));
@@ -189,6 +191,12 @@ fn dead_groups_do_not_revive() {
     disk.kill();
     let found = open(&disk, start).expect("opens");
     assert_eq!((found.groups.len(), found.recovered.cut_bytes), (1, 0));
+    // Even a medium that forgets being overwritten does not bring them back.
+    let file = Disk::open(&disk, segment).expect("there");
+    file.write_at(&dead, 144).expect("written");
+    disk.kill();
+    let found = open(&disk, start).expect("opens");
+    assert_eq!((found.groups.len(), found.recovered.cut_bytes), (1, 240));
 }
 
 #[test]

@@ -1,6 +1,9 @@
 //! The decoder of groups: round trips, and no panic on any bytes.
 #![allow(missing_docs)]
 
+use std::fs;
+use std::path::Path;
+
 use keyspace::ShardId;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -91,4 +94,25 @@ proptest! {
         let other = Seed::new(cluster, OPTIONS.salt);
         prop_assert_eq!(decode_group(&bytes, other).err(), Some(DecodeError::Header));
     }
+}
+
+/// The seeds of the fuzz target `log_group`: the good ones are read, the bad ones refused.
+#[test]
+fn the_corpus_is_read_without_panic() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_group");
+    let (mut good, mut bad) = (0, 0);
+    for file in fs::read_dir(corpus).expect("there") {
+        let path = file.expect("listed").path();
+        let bytes = fs::read(&path).expect("readable");
+        let decoded = decode_group(&bytes, Seed::new(7, 99));
+        let name = path.file_name().and_then(|name| name.to_str()).expect("ASCII");
+        assert_eq!(decoded.is_ok(), name.starts_with("good"), "{name}: {:?}", decoded.err());
+        if let Ok((header, records)) = decoded {
+            assert_eq!(records.count(), header.records as usize);
+            good += 1;
+        } else {
+            bad += 1;
+        }
+    }
+    assert!(good >= 4 && bad >= 6, "{good} good and {bad} bad files");
 }

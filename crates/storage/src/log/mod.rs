@@ -217,6 +217,12 @@ impl Log {
         self.durable_end < self.records_end
     }
 
+    /// Bytes written that are not known to be durable. Open writes and syncs as much again, so
+    /// syncing now and then bounds the time of a start even where nobody waits for durability.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.written_end.0 - self.durable_end.0
+    }
+
     /// What is to be synced to make everything written so far durable. Run it without the mutex
     /// that guards the log, then hand it to [`Log::finish_sync`].
     ///

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{
-    self, DecodeError, GROUP_HEADER_BYTES, GroupHeader, SEGMENT_HEADER_BYTES, Seed,
-};
+use super::layout::{GROUP_HEADER_BYTES, GroupHeader, Records, SEGMENT_HEADER_BYTES, Seed};
 use super::segment::{self, Segment, Window, segment_name};
 use super::{Group, Log, LogOptions, Lsn, Record};
 use crate::Error;
@@ -231,14 +229,14 @@ impl Replay {
             let Some(header) = header.filter(|header| self.follows(header, segment)) else {
                 return Ok(Stop::Bad);
             };
-            let bytes = window.get(offset, GROUP_HEADER_BYTES + header.payload_bytes as usize)?;
-            let records = match layout::decode_group(bytes, self.seed) {
-                Ok((_, records)) => records,
-                Err(DecodeError::Records) => {
-                    let what = "the group's records do not add up";
-                    return Err(Error::rot(&segment.name(), offset, what).into());
-                }
-                Err(_) => return Ok(Stop::Bad),
+            let payload_at = offset + GROUP_HEADER_BYTES as u64;
+            let payload = window.get(payload_at, header.payload_bytes as usize)?;
+            if !header.fits(payload, self.seed) {
+                return Ok(Stop::Bad);
+            }
+            let Some(records) = Records::new(payload, header.records) else {
+                let what = "the group's records do not add up";
+                return Err(Error::rot(&segment.name(), offset, what).into());
             };
             for record in records {
                 visit(self.at, record)?;
