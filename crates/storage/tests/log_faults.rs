@@ -250,6 +250,22 @@ fn syncs_may_end_in_any_order() {
     assert_eq!(log.durable_end(), log.written_end());
 }
 
+/// The error of one write may be reported to one of two overlapping syncs only.
+#[test]
+fn no_sync_succeeds_after_one_failed() {
+    let disk = FaultyDisk::new(1);
+    let mut log = open(&disk, Lsn::NEW).expect("opens").log;
+    log.append(&mut group(10)).expect("appended");
+    let (first, second) = (log.begin_sync().expect("begun"), log.begin_sync().expect("begun"));
+    disk.fail_sync(0);
+    let (first_done, second_done) = (first.run(), second.run());
+    assert!(first_done.is_err() && second_done.is_err());
+    let durable_end = log.durable_end();
+    assert!(matches!(log.finish_sync(&second, second_done), Err(Error::Io { .. })));
+    assert!(matches!(log.finish_sync(&first, first_done), Err(Error::Poisoned)));
+    assert_eq!(log.durable_end(), durable_end);
+}
+
 #[test]
 fn segments_go_when_nothing_needs_them() {
     let disk = FaultyDisk::new(1);
@@ -282,7 +298,6 @@ fn large_groups_get_a_segment_of_their_size() {
     let lengths: Vec<usize> = found.groups.iter().map(|group| group.records[0].2.len()).collect();
     assert_eq!(lengths, [100, 3_000_000, 100, 9000]);
     let mut log = found.log;
-    let bytes = 2 * GROUP_BYTES_MAX as u64;
-    assert!(matches!(log.reserve(bytes), Err(Error::TooLarge { .. })));
-    log.append(&mut group(5)).expect("nothing changed");
+    log.reserve(2 * GROUP_BYTES_MAX as u64).expect("as large as needed");
+    log.append(&mut group(5)).expect("appended");
 }

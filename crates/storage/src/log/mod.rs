@@ -50,7 +50,7 @@ pub(crate) mod segment;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use keyspace::ShardId;
 
@@ -60,9 +60,7 @@ pub use recover::Recovered;
 
 use crate::Error;
 use crate::disk::{Disk, File};
-use layout::{
-    GROUP_ALIGN_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES,
-};
+use layout::{GROUP_ALIGN_BYTES, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES};
 use segment::Segment;
 
 /// A position in the log: the byte offset in the row of all segments.
@@ -136,6 +134,8 @@ pub struct Log {
     promised_bytes: u64,
     incarnation: u32,
     poisoned: bool,
+    /// Whether a sync failed, known before `finish_sync` is told.
+    sync_failed: Arc<Mutex<bool>>,
     /// The buffer of seals and markers.
     empty: Group,
 }
@@ -146,11 +146,11 @@ impl Log {
     ///
     /// The promise is no account: each call states *all* that the caller may still append, and
     /// replaces the promise of the call before. Costs two comparisons when there is room; else
-    /// makes the next segment, which syncs.
+    /// makes the next segment, which syncs; it is as large as `bytes` if the usual size is not
+    /// enough, so bound what may be outstanding.
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing changed, call again later. [`Error::TooLarge`]: nothing changed.
-    /// Others poison.
+    /// [`Error::Full`]: nothing changed, call again later. Others poison.
     pub fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
         self.check()?;
         if !self.has_room(bytes + MARKER_ROOM_BYTES) {
@@ -202,7 +202,7 @@ impl Log {
         let bytes = self.promised_bytes + SEAL_BYTES;
         if !self.has_room(bytes) {
             match self.make_next(bytes) {
-                Err(Error::Full { .. } | Error::TooLarge { .. }) => return Ok(()),
+                Err(Error::Full { .. }) => return Ok(()),
                 made => made?,
             }
         }
@@ -234,7 +234,12 @@ impl Log {
         let active = dirty.next().expect("a log has a segment");
         let older = dirty.take_while(|segment| segment.end() > self.durable_end);
         let older = older.map(|segment| segment.file.clone()).collect();
-        Ok(SyncJob { active: active.file.clone(), older, upto: self.written_end })
+        Ok(SyncJob {
+            active: active.file.clone(),
+            older,
+            upto: self.written_end,
+            failed: self.sync_failed.clone(),
+        })
     }
 
     /// Takes the result of a [`SyncJob`]. Jobs may overlap and end in any order.
@@ -314,10 +319,6 @@ impl Log {
 
     /// Makes the next segment, or makes it larger, so that `next_fits(bytes)`.
     fn make_next(&mut self, bytes: u64) -> Result<(), Error> {
-        let bytes_max = GROUP_BYTES_MAX as u64 + MARKER_ROOM_BYTES;
-        if bytes > bytes_max {
-            return Err(Error::TooLarge { what: "log reservation", bytes, bytes_max });
-        }
         let capacity = capacity_for(bytes).max(self.options.segment_bytes);
         let made = match &mut self.next {
             Some(next) => next.grow(&self.options, capacity),
@@ -384,6 +385,9 @@ pub struct SyncJob {
     older: Vec<Arc<dyn File>>,
     /// What the job makes durable.
     upto: Lsn,
+    /// Held while a job runs. An operating system may report a failed write to one of two
+    /// overlapping syncs only; so jobs run one at a time, and after a failure none succeeds.
+    failed: Arc<Mutex<bool>>,
 }
 
 impl SyncJob {
@@ -392,14 +396,24 @@ impl SyncJob {
         self.upto
     }
 
-    /// Syncs. Give the result to [`Log::finish_sync`], good or bad.
+    /// Syncs, after any job that is running now. Give the result to [`Log::finish_sync`], good or
+    /// bad.
     ///
     /// # Errors
-    /// What the medium says. Never run the job again.
+    /// What the medium says, now or to an earlier job. Never run the job again.
     pub fn run(&self) -> io::Result<()> {
-        for file in self.older.iter().rev() {
-            file.sync()?;
+        // A panic of another job leaves unknown what it did: that is a failure too.
+        let Ok(mut failed) = self.failed.lock() else { return Err(earlier_sync_failed()) };
+        if *failed {
+            return Err(earlier_sync_failed());
         }
-        self.active.sync()
+        let files = self.older.iter().rev().chain([&self.active]);
+        let result = files.into_iter().try_for_each(|file| file.sync());
+        *failed = result.is_err();
+        result
     }
+}
+
+fn earlier_sync_failed() -> io::Error {
+    io::Error::other("an earlier sync failed")
 }

@@ -131,6 +131,7 @@ impl Log {
             promised_bytes: 0,
             incarnation: replay.incarnation.checked_add(1).expect("2^32 starts of one log"),
             poisoned: false,
+            sync_failed: Arc::default(),
             empty: Group::new(),
         };
         Ok((log, replay.found))
@@ -159,6 +160,7 @@ impl Log {
             promised_bytes: 0,
             incarnation: 1,
             poisoned: false,
+            sync_failed: Arc::default(),
             empty: Group::new(),
         })
     }
