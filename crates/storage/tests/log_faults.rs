@@ -261,9 +261,68 @@ fn no_sync_succeeds_after_one_failed() {
     let (first_done, second_done) = (first.run(), second.run());
     assert!(first_done.is_err() && second_done.is_err());
     let durable_end = log.durable_end();
+    assert_poisoned(&mut log);
     assert!(matches!(log.finish_sync(&second, second_done), Err(Error::Io { .. })));
-    assert!(matches!(log.finish_sync(&first, first_done), Err(Error::Poisoned)));
+    assert!(matches!(log.finish_sync(&first, Ok(())), Err(Error::Poisoned)));
     assert_eq!(log.durable_end(), durable_end);
+}
+
+#[test]
+fn writers_do_not_wait_for_a_segment_that_is_made_ahead() {
+    let disk = FaultyDisk::new(1);
+    let mut log = open(&disk, Lsn::NEW).expect("opens").log;
+    let mut made = 0;
+    for step in 0..100 {
+        if let Some(job) = log.begin_segment() {
+            assert!(!log.wants_segment() && log.begin_segment().is_none(), "one job at a time");
+            job.run().expect("made");
+            made += 1;
+            assert_eq!(log.bytes_on_disk(), used_bytes(&disk));
+        }
+        let syncs = disk.syncs();
+        log.append(&mut group(100 + step)).expect("appended");
+        assert_eq!(disk.syncs(), syncs, "the writer made a segment");
+    }
+    assert!(made > 5);
+    // A job that comes too late does nothing.
+    let job = loop {
+        match log.begin_segment() {
+            Some(job) => break job,
+            None => log.append(&mut group(100)).map(|_| ()).expect("appended"),
+        }
+    };
+    log.reserve(3000).expect("made by the writer");
+    let writes = disk.writes();
+    job.run().expect("nothing to do");
+    assert_eq!(disk.writes(), writes);
+    let start = found_start(&mut log);
+    disk.kill();
+    open(&disk, start).expect("opens");
+}
+
+/// The position a manifest would name for a log that lost nothing.
+fn found_start(log: &mut Log) -> Lsn {
+    sync(log).expect("synced");
+    log.durable_end()
+}
+
+#[test]
+fn a_segment_that_cannot_be_made_ahead() {
+    let disk = FaultyDisk::new(1);
+    let mut log = open(&disk, Lsn::NEW).expect("opens").log;
+    log.append(&mut group(1200)).expect("appended");
+    disk.set_capacity_bytes(used_bytes(&disk));
+    log.begin_segment().expect("half full").run().expect("a full disk is no failure");
+    assert!(matches!(log.reserve(1000), Err(Error::Full { .. })));
+    disk.set_capacity_bytes(u64::MAX);
+    log.reserve(1000).expect("space");
+    for _ in 0..2 {
+        log.append(&mut group(1900)).expect("appended");
+    }
+    disk.fail_sync(0);
+    let job = log.begin_segment().expect("half full");
+    assert!(matches!(job.run(), Err(Error::Io { .. })));
+    assert_poisoned(&mut log);
 }
 
 #[test]

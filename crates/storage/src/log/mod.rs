@@ -15,6 +15,7 @@
 //!
 //!  event loop, under the mutex      log thread
 //!  reserve → Group::push → append   begin_sync (mutex) → SyncJob::run → finish_sync (mutex)
+//!                                   begin_segment (mutex) → SegmentJob::run
 //! ```
 //!
 //! A position ([`Lsn`]) is a byte offset in the row of all segments, headers included, so it
@@ -50,7 +51,8 @@ pub(crate) mod segment;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use keyspace::ShardId;
 
@@ -124,6 +126,9 @@ pub struct Log {
     segments: VecDeque<Segment>,
     /// The one that follows, made ahead; no seal points to it yet.
     next: Option<Segment>,
+    shared: Arc<Shared>,
+    /// The start of the segment the last job was begun for.
+    job_start: Lsn,
     written_end: Lsn,
     durable_end: Lsn,
     /// The end of the last group with records.
@@ -133,9 +138,6 @@ pub struct Log {
     /// Bytes promised by `reserve` and not appended since.
     promised_bytes: u64,
     incarnation: u32,
-    poisoned: bool,
-    /// Whether a sync failed, known before `finish_sync` is told.
-    sync_failed: Arc<Mutex<bool>>,
     /// The buffer of seals and markers.
     empty: Group,
 }
@@ -146,7 +148,7 @@ impl Log {
     ///
     /// The promise is no account: each call states *all* that the caller may still append, and
     /// replaces the promise of the call before. Costs two comparisons when there is room; else
-    /// makes the next segment, which syncs; it is as large as `bytes` if the usual size is not
+    /// takes what a [`SegmentJob`] made, or makes the next segment, which syncs; it is as large as `bytes` if the usual size is not
     /// enough, so bound what may be outstanding.
     ///
     /// # Errors
@@ -238,7 +240,7 @@ impl Log {
             active: active.file.clone(),
             older,
             upto: self.written_end,
-            failed: self.sync_failed.clone(),
+            shared: self.shared.clone(),
         })
     }
 
@@ -248,11 +250,11 @@ impl Log {
     /// [`Error::Io`] if the sync failed: the log is poisoned, nothing that was not durable before
     /// may be acknowledged, and the node must stop.
     pub fn finish_sync(&mut self, job: &SyncJob, result: io::Result<()>) -> Result<(), Error> {
-        self.check()?;
         if let Err(source) = result {
-            self.poisoned = true;
+            self.shared.poison();
             return Err(Error::io("sync", "the log", source));
         }
+        self.check()?;
         self.durable_end = self.durable_end.max(job.upto);
         Ok(())
     }
@@ -273,6 +275,31 @@ impl Log {
         Ok(())
     }
 
+    /// Whether the segment in use is more than half full and nobody makes the next one yet.
+    pub fn wants_segment(&self) -> bool {
+        let active = self.active();
+        let left = active.end().0 - self.written_end.0;
+        self.next.is_none() && self.job_start < active.end() && left < active.capacity_bytes / 2
+    }
+
+    /// The making of the next segment, if [`Log::wants_segment`]. Run it without the mutex that
+    /// guards the log, and writers will not wait for its syncs; without it, they make the segment
+    /// themselves.
+    pub fn begin_segment(&mut self) -> Option<SegmentJob> {
+        if self.shared.is_poisoned() || !self.wants_segment() {
+            return None;
+        }
+        self.job_start = self.active().end();
+        let room = capacity_for(self.promised_bytes + MARKER_ROOM_BYTES);
+        Some(SegmentJob {
+            disk: self.disk.clone(),
+            options: self.options,
+            start: self.job_start,
+            capacity_bytes: room.max(self.options.segment_bytes),
+            shared: self.shared.clone(),
+        })
+    }
+
     /// The position behind the last group written.
     pub fn written_end(&self) -> Lsn {
         self.written_end
@@ -288,13 +315,16 @@ impl Log {
         self.incarnation
     }
 
-    /// Bytes of all segment files, used or not.
+    /// Bytes of all segment files, used or not, but for one that a job has not finished.
     pub fn bytes_on_disk(&self) -> u64 {
-        self.segments.iter().chain(&self.next).map(|segment| segment.capacity_bytes).sum()
+        let ahead = self.shared.ahead.try_lock();
+        let made = ahead.iter().flat_map(|ahead| &ahead.made);
+        let segments = self.segments.iter().chain(&self.next).chain(made);
+        segments.map(|segment| segment.capacity_bytes).sum()
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.poisoned { Err(Error::Poisoned) } else { Ok(()) }
+        if self.shared.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn active(&self) -> &Segment {
@@ -319,13 +349,26 @@ impl Log {
 
     /// Makes the next segment, or makes it larger, so that `next_fits(bytes)`.
     fn make_next(&mut self, bytes: u64) -> Result<(), Error> {
+        let shared = self.shared.clone();
+        // Waits for a job that is making it, and may have failed.
+        let mut ahead = shared.ahead();
+        self.check()?;
+        if self.next.is_none() {
+            self.next = ahead.made.take();
+        }
+        if self.next_fits(bytes) {
+            return Ok(());
+        }
+        let start = self.active().end();
         let capacity = capacity_for(bytes).max(self.options.segment_bytes);
         let made = match &mut self.next {
             Some(next) => next.grow(&self.options, capacity),
-            None => Segment::create(&*self.disk, &self.options, self.active().end(), capacity)
-                .map(|made| self.next = Some(made)),
+            None => Segment::create(&*self.disk, &self.options, start, capacity).map(|made| {
+                self.next = Some(made);
+                ahead.made_start = start;
+            }),
         };
-        self.poison_unless_full(made)
+        shared.poison_unless_full(made)
     }
 
     /// Ends the segment in use and goes on in the next, which must have been made.
@@ -357,24 +400,92 @@ impl Log {
         let active = self.active();
         let written = active.file.write_at(&group.bytes, self.written_end.0 - active.start.0);
         let written = written.map_err(|e| Error::io("write", &active.name(), e));
-        if written.is_err() {
-            self.poisoned = true;
-        }
-        written?;
+        self.shared.poison_unless_full(written)?;
         self.written_end.0 += group.bytes.len() as u64;
         self.stated_end = stamp.durable_end;
         Ok(())
-    }
-
-    fn poison_unless_full(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        self.poisoned |= matches!(result, Err(ref e) if !matches!(e, Error::Full { .. }));
-        result
     }
 }
 
 /// The size of a segment that takes groups of together `bytes`.
 fn capacity_for(bytes: u64) -> u64 {
     (SEGMENT_HEADER_BYTES as u64 + bytes + SEAL_BYTES).next_multiple_of(GROUP_ALIGN_BYTES as u64)
+}
+
+/// What a log and its jobs tell each other.
+#[derive(Default)]
+struct Shared {
+    /// Set by the first failure of a write or sync, of the log or a job; never unset.
+    poisoned: AtomicBool,
+    /// Held while a [`SyncJob`] runs.
+    syncing: Mutex<()>,
+    /// Held while a segment is made.
+    ahead: Mutex<Ahead>,
+}
+
+/// What a [`SegmentJob`] leaves for the log.
+#[derive(Default)]
+struct Ahead {
+    /// The next segment.
+    made: Option<Segment>,
+    /// The start of the newest segment made, by a job or by a writer that could not wait.
+    made_start: Lsn,
+}
+
+impl Shared {
+    fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    fn poison(&self) {
+        self.poisoned.store(true, Ordering::Release);
+    }
+
+    fn poison_unless_full<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        if matches!(result, Err(ref e) if !matches!(e, Error::Full { .. })) {
+            self.poison();
+        }
+        result
+    }
+
+    fn ahead(&self) -> MutexGuard<'_, Ahead> {
+        // A disk that panics leaves as unknown a state as one that fails.
+        self.ahead.lock().unwrap_or_else(|panicked| {
+            self.poison();
+            panicked.into_inner()
+        })
+    }
+}
+
+/// The making of a segment, to be run without the mutex that guards the log.
+#[must_use = "writers make the segment themselves if nobody runs this"]
+pub struct SegmentJob {
+    disk: Arc<dyn Disk>,
+    options: LogOptions,
+    start: Lsn,
+    capacity_bytes: u64,
+    shared: Arc<Shared>,
+}
+
+impl SegmentJob {
+    /// Makes the segment, unless a writer could not wait and made it. On a full disk does nothing:
+    /// the next [`Log::reserve`] that needs it finds out.
+    ///
+    /// # Errors
+    /// [`Error::Io`]: the log is poisoned; stop the node.
+    pub fn run(&self) -> Result<(), Error> {
+        let mut ahead = self.shared.ahead();
+        if self.shared.is_poisoned() || ahead.made_start >= self.start {
+            return Ok(());
+        }
+        let made = Segment::create(&*self.disk, &self.options, self.start, self.capacity_bytes);
+        match self.shared.poison_unless_full(made) {
+            Ok(made) => (ahead.made, ahead.made_start) = (Some(made), self.start),
+            Err(Error::Full { .. }) => {}
+            Err(e) => return Err(e),
+        }
+        Ok(())
+    }
 }
 
 /// A sync that is to be run without the mutex that guards the log.
@@ -385,9 +496,7 @@ pub struct SyncJob {
     older: Vec<Arc<dyn File>>,
     /// What the job makes durable.
     upto: Lsn,
-    /// Held while a job runs. An operating system may report a failed write to one of two
-    /// overlapping syncs only; so jobs run one at a time, and after a failure none succeeds.
-    failed: Arc<Mutex<bool>>,
+    shared: Arc<Shared>,
 }
 
 impl SyncJob {
@@ -402,18 +511,21 @@ impl SyncJob {
     /// # Errors
     /// What the medium says, now or to an earlier job. Never run the job again.
     pub fn run(&self) -> io::Result<()> {
-        // A panic of another job leaves unknown what it did: that is a failure too.
-        let Ok(mut failed) = self.failed.lock() else { return Err(earlier_sync_failed()) };
-        if *failed {
-            return Err(earlier_sync_failed());
+        // An operating system may report a failed write to one of two overlapping syncs only. So
+        // they run one at a time, and after a failure, or a panic, none succeeds.
+        let _one = self.shared.syncing.lock().map_err(|_| earlier_failure())?;
+        if self.shared.is_poisoned() {
+            return Err(earlier_failure());
         }
-        let files = self.older.iter().rev().chain([&self.active]);
-        let result = files.into_iter().try_for_each(|file| file.sync());
-        *failed = result.is_err();
+        let mut files = self.older.iter().rev().chain([&self.active]);
+        let result = files.try_for_each(|file| file.sync());
+        if result.is_err() {
+            self.shared.poison();
+        }
         result
     }
 }
 
-fn earlier_sync_failed() -> io::Error {
-    io::Error::other("an earlier sync failed")
+fn earlier_failure() -> io::Error {
+    io::Error::other("an earlier write or sync failed")
 }

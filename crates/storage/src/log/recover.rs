@@ -124,14 +124,14 @@ impl Log {
             seed,
             segments: segments.into(),
             next: None,
+            shared: Arc::default(),
+            job_start: Lsn(0),
             written_end: replay.at,
             durable_end: replay.at,
             records_end: replay.records_end,
             stated_end: replay.stated_end,
             promised_bytes: 0,
             incarnation: replay.incarnation.checked_add(1).expect("2^32 starts of one log"),
-            poisoned: false,
-            sync_failed: Arc::default(),
             empty: Group::new(),
         };
         Ok((log, replay.found))
@@ -153,14 +153,14 @@ impl Log {
             seed,
             segments: [first].into(),
             next: None,
+            shared: Arc::default(),
+            job_start: Lsn(0),
             written_end: end,
             durable_end: end,
             records_end: end,
             stated_end: end,
             promised_bytes: 0,
             incarnation: 1,
-            poisoned: false,
-            sync_failed: Arc::default(),
             empty: Group::new(),
         })
     }
