@@ -85,9 +85,14 @@ fn key(i: u64) -> [u8; 16] {
     key
 }
 
-/// Visits every number below `count` once, in scattered order.
-fn scattered(count: u64) -> impl Iterator<Item = u64> {
-    let step = (count as f64 * 0.618) as u64 | 1;
+/// The order in which keys are made, and so laid out in memory.
+const MADE: f64 = 0.618;
+/// The order in which they are used.
+const USED: f64 = 0.271;
+
+/// Visits every number below `count` once, in a scattered order.
+fn scattered(order: f64, count: u64) -> impl Iterator<Item = u64> {
+    let step = (count as f64 * order) as u64 | 1;
     let step = (step..).find(|step| gcd(*step, count) == 1).expect("1 is among the residues");
     (0..count).scan(0, move |i, _| {
         *i = (*i + step) % count;
@@ -100,7 +105,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 fn fill(engine: &mut Engine, keys: u64, timestamp: Timestamp) {
-    for i in scattered(keys) {
+    for i in scattered(MADE, keys) {
         engine.put(&HASHER.key(&key(i)), &[&VALUE], 0, timestamp);
     }
 }
@@ -122,7 +127,7 @@ fn engine(name: &str, keys: u64) -> Engine {
     let insert = per_op(keys, || fill(&mut engine, keys, Timestamp(1)));
     let get = |from: u64| {
         per_op(keys, || {
-            for i in scattered(keys) {
+            for i in scattered(USED, keys) {
                 black_box(engine.newest(&HASHER.key(&key(i + from)), now));
             }
         })
@@ -130,7 +135,7 @@ fn engine(name: &str, keys: u64) -> Engine {
     let (hit, miss) = (get(0), get(keys));
     // Replaced versions are collected as they would be in a server: behind the writes, in steps.
     let replace = per_op(keys, || {
-        for (written, i) in scattered(keys).enumerate() {
+        for (written, i) in scattered(USED, keys).enumerate() {
             let timestamp = Timestamp(written as u64 + 2);
             engine.put(&HASHER.key(&key(i)), &[&VALUE], 0, timestamp);
             if written % 64 == 0 {
@@ -146,25 +151,25 @@ fn engine(name: &str, keys: u64) -> Engine {
 fn maps(keys: u64) {
     macro_rules! measure {
         ($name:literal, $map:ident) => {
-            let write = |map: &mut _| {
+            let write = |map: &mut _, order| {
                 per_op(keys, || {
-                    for i in scattered(keys) {
+                    for i in scattered(order, keys) {
                         let map: &mut $map<Box<[u8]>, Box<[u8]>> = map;
                         map.insert(Box::from(key(i)), Box::from(VALUE));
                     }
                 })
             };
             let mut map = $map::new();
-            let insert = write(&mut map);
+            let insert = write(&mut map, MADE);
             let get = |from: u64| {
                 per_op(keys, || {
-                    for i in scattered(keys) {
+                    for i in scattered(USED, keys) {
                         black_box(map.get(&key(i + from)[..]));
                     }
                 })
             };
             let (hit, miss) = (get(0), get(keys));
-            let replace = write(&mut map);
+            let replace = write(&mut map, USED);
             row($name, [insert, hit, miss, replace]);
         };
     }
@@ -176,11 +181,11 @@ fn maps(keys: u64) {
 fn variants(engine: &Engine, keys: u64) {
     let now = Timestamp(u64::MAX);
     let hashing = per_op(keys, || {
-        for i in scattered(keys) {
+        for i in scattered(USED, keys) {
             black_box(HASHER.key(&key(i)));
         }
     });
-    let texts: Vec<_> = scattered(keys).map(key).collect();
+    let texts: Vec<_> = scattered(USED, keys).map(key).collect();
     let hashed: Vec<HashedKey<'_>> = texts.iter().map(|text| HASHER.key(text)).collect();
     let plain = per_op(keys, || {
         for key in &hashed {
