@@ -8,6 +8,8 @@ pub mod apply;
 pub mod codec;
 pub mod float;
 pub mod glob;
+#[cfg(test)]
+mod golden;
 pub mod integer;
 mod lcs;
 pub mod read;
