@@ -12,3 +12,4 @@ pub mod recovery;
 pub mod route;
 pub mod shard;
 pub mod state;
+pub mod whole;

@@ -49,12 +49,28 @@ pub fn read(
     now: Timestamp,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
+    if let Read::Get(key) = request {
+        return get(route, key, now, sink);
+    }
     let guards = Guards::take(route, request, now)?;
     command::answer(&guards, request, now, sink);
     match guards.blocked.get() {
         Some(place) => Err(Blocked { place, at: now }),
         None => Ok(()),
     }
+}
+
+/// The hot path of [`read`]: one key, hashed once.
+fn get(route: &Route, key: &[u8], now: Timestamp, sink: &mut impl Sink) -> Result<(), Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    let state = lock(route, place, now)?;
+    match newest(&state, &key, now) {
+        Ok(Some(version)) => sink.bulk(version.value),
+        Ok(None) => sink.nil(),
+        Err(()) => return Err(Blocked { place, at: now }),
+    }
+    Ok(())
 }
 
 /// Serves a read of one key at a past timestamp, once the lane has said that it may be served.
@@ -81,69 +97,63 @@ pub fn read_at<R>(
 struct Guards<'a> {
     route: &'a Route,
     now: Timestamp,
-    held: Held<'a>,
+    held: Vec<(usize, RwLockReadGuard<'a, ShardState>)>,
     blocked: Cell<Option<usize>>,
-}
-
-enum Held<'a> {
-    One(usize, RwLockReadGuard<'a, ShardState>),
-    Many(Vec<(usize, RwLockReadGuard<'a, ShardState>)>),
 }
 
 impl<'a> Guards<'a> {
     fn take(route: &'a Route, request: &Read<'_>, now: Timestamp) -> Result<Self, Blocked> {
-        let lock = |place: usize| {
-            let state = route.views[place].read();
-            if state.serving { Ok(state) } else { Err(Blocked { place, at: now }) }
-        };
-        let held = match request.keys() {
-            [key] => {
-                let place = route.place(&route.key(key));
-                Held::One(place, lock(place)?)
-            }
-            keys => {
-                let mut places: Vec<_> =
-                    keys.iter().map(|key| route.place(&route.key(key))).collect();
-                places.sort_unstable();
-                places.dedup();
-                let guards = places.into_iter().map(|place| Ok((place, lock(place)?)));
-                Held::Many(guards.collect::<Result<_, _>>()?)
-            }
-        };
+        let keys = request.keys().iter();
+        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
+        places.sort_unstable();
+        places.dedup();
+        let guards = places.into_iter().map(|place| Ok((place, lock(route, place, now)?)));
+        let held = guards.collect::<Result<_, _>>()?;
         Ok(Self { route, now, held, blocked: Cell::new(None) })
     }
 
-    fn guard(&self, key: &HashedKey<'_>) -> (usize, &ShardState) {
-        match &self.held {
-            Held::One(place, state) => (*place, state),
-            Held::Many(guards) => {
-                let place = self.route.place(key);
-                let at = guards
-                    .binary_search_by_key(&place, |(place, _)| *place)
-                    .expect("the guards of all keys of the request are held");
-                (place, &guards[at].1)
-            }
+    fn guard(&self, place: usize) -> &ShardState {
+        let at = self.held.binary_search_by_key(&place, |(place, _)| *place);
+        &self.held[at.expect("the guards of all keys of the request are held")].1
+    }
+}
+
+fn lock(
+    route: &Route,
+    place: usize,
+    now: Timestamp,
+) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
+    let state = route.views[place].read();
+    if state.serving { Ok(state) } else { Err(Blocked { place, at: now }) }
+}
+
+/// The newest value of a key in its shard, or the news that the shard must be asked first.
+fn newest<'s>(
+    state: &'s ShardState,
+    key: &HashedKey<'_>,
+    now: Timestamp,
+) -> Result<Option<Version<'s>>, ()> {
+    if !state.owns(key) {
+        return Err(());
+    }
+    let engine = state.keys().expect("routes lead to shards of keys");
+    // At time zero nothing has expired yet: expiry is judged here, for its horizon.
+    match engine.newest(key, Timestamp::ZERO) {
+        Some(version) if version.expiry_ms == 0 || version.expiry_ms > now.millis() => {
+            Ok(Some(version))
         }
+        Some(_) if now > state.horizon => Err(()),
+        _ => Ok(None),
     }
 }
 
 impl command::View for Guards<'_> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
         let key = self.route.key(key);
-        let (place, state) = self.guard(&key);
-        if !state.owns(&key) {
+        let place = self.route.place(&key);
+        newest(self.guard(place), &key, self.now).unwrap_or_else(|()| {
             self.blocked.set(Some(place));
-            return None;
-        }
-        let engine = state.keys().expect("routes lead to shards of keys");
-        // At time zero nothing has expired yet: expiry is judged here, for its horizon.
-        let version = engine.newest(&key, Timestamp::ZERO)?;
-        if version.expiry_ms == 0 || version.expiry_ms > self.now.millis() {
-            return Some(version);
-        }
-        if self.now > state.horizon {
-            self.blocked.set(Some(place));
-        }
-        None
+            None
+        })
     }
 }

@@ -8,5 +8,6 @@ pub mod gateway;
 pub mod hub;
 pub mod logging;
 pub mod medium;
+pub mod process;
 pub mod run;
 pub mod signals;

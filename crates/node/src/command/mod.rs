@@ -11,6 +11,7 @@ pub mod glob;
 #[cfg(test)]
 mod golden;
 pub mod integer;
+mod keys;
 mod lcs;
 pub mod read;
 pub mod reply;

@@ -472,6 +472,16 @@ impl Engine {
         self.len(now) == 0
     }
 
+    /// How many keys have a value with an expiry, expired or not, that is not collected.
+    pub fn expiring(&self) -> u64 {
+        self.current.expiring.len() as u64
+    }
+
+    /// When the next value expires, or did and is not collected yet: milliseconds since 1970.
+    pub fn next_expiry_millis(&self) -> Option<u64> {
+        self.current.expiring.first().map(|entry| entry.expiry_ms)
+    }
+
     /// How much there is, as counted along the way.
     pub fn usage(&self) -> Usage {
         let retired_index = self.retired.iter().map(|retired| retired.era.index.bytes());
