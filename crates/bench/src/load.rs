@@ -70,7 +70,8 @@ mod tests {
     fn reads_what_redis_benchmark_prints() {
         let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
                    \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
-                   \"SET\",\"83333.34\",\"0.316\",\"0.088\",\"0.303\",\"0.463\",\"0.719\",\"1.9\"\n";
+                   \"SET\",\"83333.34\",\"0.316\",\"0.088\",\"0.303\",\"0.463\",\
+                   \"0.719\",\"1.9\"\n";
         let run = parse(csv).unwrap();
         assert_eq!(run, Run { rate: 83333.34, p50_ms: 0.303, p99_ms: 0.719 });
         assert_eq!(parse("Could not connect"), None);
