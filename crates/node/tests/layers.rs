@@ -38,8 +38,12 @@ const PURE: &[&str] = &["keyspace", "storage", "replication", "txn", "node"];
 const COLUMNS_MAX: usize = 100;
 
 /// Words that mean "not finished" or "left behind"; written apart, so that this file passes.
-const BANNED: &[&str] =
-    &[concat!("todo", "!("), concat!("unimplemented", "!("), concat!("dbg", "!("), concat!("#[", "ignore")];
+const BANNED: &[&str] = &[
+    concat!("todo", "!("),
+    concat!("unimplemented", "!("),
+    concat!("dbg", "!("),
+    concat!("#[", "ignore"),
+];
 
 fn crates_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
