@@ -3,6 +3,9 @@
 pub mod checkpoint;
 pub mod disk;
 pub mod engine;
+pub mod error;
 pub mod faulty;
 pub mod log;
 pub mod manifest;
+
+pub use error::Error;

@@ -1,0 +1,288 @@
+//! What may be asked of a node beside the hot path, and in which words on the wire.
+//!
+//! HTTP, and whatever comes to stand beside it, asks through [`Api`]; the event loops answer it.
+//! The trait is shaped for them: nothing here waits, and every answer that takes a while comes
+//! through a function that is called once.
+//!
+//! ```text
+//!   HTTP thread ── call(id, "orders", Put …, done) ──► Api ──► the loop whose lane owns the key
+//!        ▲                                                              │
+//!        └───────────────── done(Ok(Answer) | Err(ApiError)) ◄──────────┘
+//! ```
+//!
+//! Every error is of one of two kinds (SAFETY G10): nothing was done, or the outcome is unknown;
+//! [`ApiError::outcome`] says which. The types with `Serialize` are the wire's own: cores have
+//! others, and the event loops translate.
+//!
+//! It does not know HTTP, JSON's layout or who asks.
+
+mod error;
+mod metrics;
+
+use bytes::Bytes;
+use keyspace::Timestamp;
+use serde::{Deserialize, Serialize};
+
+pub use error::{ApiError, Outcome};
+pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
+
+/// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
+/// outcome of a write is unknown.
+pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
+
+/// A running node, as its side doors see it.
+pub trait Api: Send + Sync + 'static {
+    /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
+    fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
+    /// All keyspaces, by name.
+    fn keyspaces(&self) -> Vec<KeyspaceInfo>;
+    /// Makes a keyspace; [`ApiError::KeyspaceExists`] if there is one of that name.
+    fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>);
+    /// Changes what `change` names and nothing else.
+    fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>);
+    /// Removes a keyspace and everything in it.
+    fn keyspace_drop(&self, name: &str, done: Done<()>);
+    /// The node's time: milliseconds since 1970, never stepped back (SAFETY G12).
+    fn now_millis(&self) -> u64;
+    /// Why the node does not serve yet, or any more; `None` if it does.
+    fn not_ready(&self) -> Option<String>;
+    /// How the node is.
+    fn status(&self) -> Status;
+    /// What the node counts.
+    fn metrics(&self) -> Metrics;
+}
+
+/// Names one request of this node: the process that took it, and its number there (SAFETY G10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestId {
+    /// Drawn when the process started.
+    pub incarnation: u64,
+    /// Counts up.
+    pub sequence: u64,
+}
+
+impl std::fmt::Display for RequestId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}-{}", self.incarnation, self.sequence)
+    }
+}
+
+/// A command that owns its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// The value of a key.
+    Get {
+        /// The key.
+        key: Bytes,
+        /// As of then; newest if not given.
+        at: Option<Timestamp>,
+    },
+    /// A new value for a key.
+    Put {
+        /// The key.
+        key: Bytes,
+        /// Its value.
+        value: Bytes,
+        /// When it ends, in milliseconds since 1970.
+        expires_at_ms: Option<u64>,
+        /// Whether it takes place.
+        when: PutIf,
+    },
+    /// No value for a key.
+    Delete {
+        /// The key.
+        key: Bytes,
+    },
+}
+
+impl Command {
+    /// Whether it may change anything.
+    pub fn is_write(&self) -> bool {
+        match self {
+            Command::Get { .. } => false,
+            Command::Put { .. } | Command::Delete { .. } => true,
+        }
+    }
+}
+
+/// When a put takes place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PutIf {
+    /// Always.
+    Always,
+    /// Only if the key has no value.
+    Absent,
+    /// Only if it has one.
+    Present,
+}
+
+/// What a command answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The value, as of the time asked for.
+    Value {
+        /// The value.
+        value: Bytes,
+        /// When it was written.
+        timestamp: Timestamp,
+        /// When it ends, in milliseconds since 1970.
+        expires_at_ms: Option<u64>,
+    },
+    /// There is no value.
+    Nil,
+    /// There was no value at the time asked for, but one came later.
+    NilYet,
+    /// The put or the delete took place.
+    Written {
+        /// When, if the node knows it.
+        timestamp: Option<Timestamp>,
+    },
+    /// The put's condition did not hold; nothing was done.
+    ConditionFailed,
+    /// The key to delete had no value; nothing was done.
+    NothingToDelete,
+}
+
+/// Where a keyspace's keys live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Spread by the hash of the key, as in Redis Cluster.
+    #[default]
+    Hashed,
+    /// In the order of the keys, for range scans.
+    Ordered,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// After fsync: survives a power cut.
+    Sync,
+    /// Before the next fsync, which comes within `interval_ms`: a power cut may lose that much.
+    Interval,
+    /// After it was handed to the system: survives the process's end, not the machine's.
+    Memory,
+}
+
+/// A keyspace to be made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceSpec {
+    /// Its name.
+    pub name: String,
+    /// Where its keys live; cannot be changed later.
+    #[serde(default)]
+    pub placement: Placement,
+    /// When its writes are answered; the node's default if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// How long replaced versions stay readable; the node's default if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+}
+
+/// What to change of a keyspace.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeyspaceChange {
+    /// When its writes are answered from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub durability: Option<Durability>,
+    /// How long replaced versions stay readable from now on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retention_ms: Option<u64>,
+}
+
+/// A keyspace as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyspaceInfo {
+    /// Its id, never used again.
+    pub id: u32,
+    /// Its name.
+    pub name: String,
+    /// Where its keys live.
+    pub placement: Placement,
+    /// When its writes are answered.
+    pub durability: Durability,
+    /// How long replaced versions stay readable.
+    pub retention_ms: u64,
+    /// How many shards it has.
+    pub shards: u64,
+    /// How many keys it has.
+    pub keys: u64,
+}
+
+/// How a node is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// Its name.
+    pub name: String,
+    /// Its id, in hexadecimal: JSON's numbers do not hold 64 bits everywhere.
+    pub node_id: String,
+    /// The program's version.
+    pub version: String,
+    /// Whether it serves.
+    pub ready: bool,
+    /// Why it does not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_ready: Option<String>,
+    /// How long the process has run.
+    pub uptime_ms: u64,
+    /// Where it listens.
+    pub listeners: Vec<ListenerStatus>,
+    /// Its data directory.
+    pub dir: String,
+    /// How many event loops it has.
+    pub threads: u64,
+    /// Clients connected now, by Redis and native protocol.
+    pub connections: u64,
+    /// How many keyspaces there are.
+    pub keyspaces: u64,
+    /// How many shards there are.
+    pub shards: u64,
+    /// How many keys there are in all keyspaces.
+    pub keys: u64,
+    /// Its memory.
+    pub memory: MemoryStatus,
+    /// Its log.
+    pub log: LogStatus,
+    /// What was found in the data directory at start, in words.
+    pub recovered: String,
+    /// What to know before relying on this node.
+    pub warnings: Vec<String>,
+}
+
+/// One listener.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ListenerStatus {
+    /// `resp`, `native` or `http`.
+    pub protocol: String,
+    /// Address as bound.
+    pub address: String,
+}
+
+/// What data takes in memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryStatus {
+    /// Keys and values, all versions, and what keeps them.
+    pub used_bytes: u64,
+    /// Of that, replaced versions kept for retention.
+    pub old_versions_bytes: u64,
+    /// `memory_max`.
+    pub max_bytes: u64,
+}
+
+/// What data takes on disk.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LogStatus {
+    /// All files of the log.
+    pub bytes: u64,
+    /// How many files.
+    pub segments: u64,
+    /// Of `bytes`, what came since the last checkpoint.
+    pub bytes_since_checkpoint: u64,
+    /// When the last checkpoint was finished, in milliseconds since 1970; 0 = never.
+    pub checkpoint_at_ms: u64,
+}

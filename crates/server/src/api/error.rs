@@ -1,0 +1,118 @@
+//! Why a node did not do what it was asked: what state is left, and what to do next.
+
+use keyspace::Timestamp;
+
+use super::RequestId;
+
+/// What is known about a request that failed (SAFETY G10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing was changed, and nothing will be.
+    NotDone,
+    /// It may have been done, or may yet be.
+    Unknown,
+}
+
+/// Why a request failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApiError {
+    /// No keyspace has this name. Nothing was done: create it first.
+    #[error("there is no keyspace {name:?}")]
+    NoKeyspace {
+        /// The name.
+        name: String,
+    },
+    /// There is a keyspace of this name. Nothing was done.
+    #[error("there already is a keyspace {name:?}")]
+    KeyspaceExists {
+        /// The name.
+        name: String,
+    },
+    /// A keyspace cannot be called that, or not be what was asked for. Nothing was done.
+    #[error("{why}")]
+    BadKeyspace {
+        /// What is wrong, as a clause.
+        why: String,
+    },
+    /// The key is longer than `key_bytes_max`. Nothing was done.
+    #[error("the key has {bytes} bytes, at most {bytes_max} are allowed")]
+    KeyTooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// The value is longer than `value_bytes_max`. Nothing was done.
+    #[error("the value has {bytes} bytes, at most {bytes_max} are allowed")]
+    ValueTooLong {
+        /// Its length.
+        bytes: u64,
+        /// The limit.
+        bytes_max: u64,
+    },
+    /// Versions that old are collected. Nothing was done: read at or above the safe point.
+    #[error("versions at {at:?} are gone; the oldest readable time is {safe_point:?}")]
+    BelowSafePoint {
+        /// The time asked for.
+        at: Timestamp,
+        /// The oldest time that can be asked for.
+        safe_point: Timestamp,
+    },
+    /// That time has not come. Nothing was done: ask again when it has.
+    #[error("{at:?} is in the future; now is {now:?}")]
+    InFuture {
+        /// The time asked for.
+        at: Timestamp,
+        /// The newest time that can be asked for.
+        now: Timestamp,
+    },
+    /// Data takes all of `memory_max`. The write was not done; reads and deletes go on.
+    #[error("all memory for data is used ({bytes_max} bytes)")]
+    OutOfMemory {
+        /// `memory_max` in bytes.
+        bytes_max: u64,
+    },
+    /// The disk is full. The write was not done; reads go on.
+    #[error("the disk of the data directory is full")]
+    DiskFull,
+    /// Too much is waiting already. Nothing was done: try again a little later.
+    #[error("the node has too much to do")]
+    Busy,
+    /// The node reads its data. Nothing was done: try again when it is ready.
+    #[error("the node is still reading its data")]
+    Loading,
+    /// The node is draining. Nothing was done: ask another, or after its restart.
+    #[error("the node is stopping")]
+    Stopping,
+    /// The node's disk failed. This request was not done; the node has to be restarted.
+    #[error("the node's storage failed")]
+    StorageFailed,
+    /// The request may have been done. Read what it would have changed before sending it again.
+    #[error("the outcome of request {id} is unknown")]
+    Unknown {
+        /// The request.
+        id: RequestId,
+    },
+}
+
+impl ApiError {
+    /// What is known about the request.
+    pub fn outcome(&self) -> Outcome {
+        match self {
+            ApiError::Unknown { .. } => Outcome::Unknown,
+            ApiError::NoKeyspace { .. }
+            | ApiError::KeyspaceExists { .. }
+            | ApiError::BadKeyspace { .. }
+            | ApiError::KeyTooLong { .. }
+            | ApiError::ValueTooLong { .. }
+            | ApiError::BelowSafePoint { .. }
+            | ApiError::InFuture { .. }
+            | ApiError::OutOfMemory { .. }
+            | ApiError::DiskFull
+            | ApiError::Busy
+            | ApiError::Loading
+            | ApiError::Stopping
+            | ApiError::StorageFailed => Outcome::NotDone,
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! What was this node told?
+//!
+//! Every setting can be given as a flag, as an environment variable or in a TOML file, always in
+//! the same words; the earlier wins:
+//!
+//! ```text
+//!   --memory-max 2GiB   >   CARILLON_MEMORY_MAX=2GiB   >   memory_max = "2GiB"   >   60%
+//!                                                          in --config FILE          the default
+//! ```
+//!
+//! Invariants:
+//! 1. One table ([`SETTINGS`]) is the only place that knows a setting's name, bounds and default.
+//! 2. A name nobody knows is an error, never ignored: a misspelt `memry_max` must not start a node
+//!    without its limit. The error suggests the nearest name.
+//! 3. A [`Config`] that [`load`] returned is consistent: see [`Config::check`].
+//!
+//! It does not know the command line's syntax (the binary builds its flags from the table), nor
+//! whether an address can be bound or a directory used: starting finds out.
+
+mod error;
+pub mod kind;
+pub mod memory;
+mod nearest;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+pub use error::{ConfigError, Origin};
+pub use kind::{Listen, MemoryMax};
+pub use nearest::nearest;
+pub use settings::{Config, SETTINGS, Setting};
+
+/// What the name of each variable of ours begins with.
+pub const VARIABLE_PREFIX: &str = "CARILLON_";
+/// Names the configuration file, if `--config` does not.
+pub const FILE_VARIABLE: &str = "CARILLON_CONFIG";
+/// No configuration is longer.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+/// A value in an error is cut to about this length.
+const SHOWN_CHARS_MAX: usize = 80;
+/// Room in a buffer beside one key and one value: names of commands, headers, lengths.
+const FRAME_BYTES: u64 = 16 << 10;
+
+/// The configuration of the flags `(name without dashes, value)`, the environment (other programs'
+/// variables are passed over) and the file of `--config` or [`FILE_VARIABLE`], if any.
+///
+/// # Errors
+/// See [`ConfigError`]; nothing has been started or changed.
+pub fn load(
+    file: Option<PathBuf>,
+    flags: &[(String, String)],
+    environment: impl IntoIterator<Item = (OsString, OsString)>,
+) -> Result<Config, ConfigError> {
+    let environment = ours(environment);
+    let named = || environment.iter().find(|(name, _)| name == FILE_VARIABLE);
+    let file = file.or_else(|| named().map(|(_, path)| PathBuf::from(path)));
+    let text = file.as_deref().map(read).transpose()?;
+
+    let mut config = Config::default();
+    if let (Some(path), Some(text)) = (&file, &text) {
+        apply_file(&mut config, path, text)?;
+    }
+    apply_environment(&mut config, &environment)?;
+    apply_flags(&mut config, flags)?;
+    config.check()?;
+    Ok(config)
+}
+
+fn ours(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(String, OsString)> {
+    let named = environment.into_iter().map(|(name, value)| (name.to_string_lossy().into(), value));
+    let mut ours: Vec<(String, OsString)> =
+        named.filter(|(name, _): &(String, _)| name.starts_with(VARIABLE_PREFIX)).collect();
+    // Whichever error there is comes first on every run.
+    ours.sort();
+    ours
+}
+
+fn read(path: &Path) -> Result<String, ConfigError> {
+    let failed = |source| ConfigError::Read { path: path.into(), source };
+    let mut text = String::new();
+    let file = File::open(path).map_err(failed)?;
+    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(failed)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(ConfigError::TooLong { path: path.into(), bytes_max: FILE_BYTES_MAX });
+    }
+    Ok(text)
+}
+
+/// Sets what a file's text says.
+fn apply_file(config: &mut Config, path: &Path, text: &str) -> Result<(), ConfigError> {
+    let table: toml::Table = text.parse().map_err(|why: toml::de::Error| ConfigError::Toml {
+        path: path.into(),
+        why: why.to_string().trim_end().to_owned(),
+    })?;
+    for (key, value) in &table {
+        let origin = Origin::File { key: key.clone(), path: path.into() };
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.name == key) else {
+            let nearest = nearest(key, SETTINGS.iter().map(|setting| setting.name));
+            return Err(ConfigError::Unknown { origin, nearest: nearest.map(str::to_owned) });
+        };
+        let written = match (value, setting.toml) {
+            (toml::Value::String(text), _) => Some(text.clone()),
+            (toml::Value::Integer(number), kind::Toml::Number) => Some(number.to_string()),
+            (toml::Value::Boolean(on), kind::Toml::Switch) => Some(on.to_string()),
+            _ => None,
+        };
+        match written {
+            Some(text) => set(config, setting, origin, &text)?,
+            None => {
+                let (value, expected) = (shown(&value.to_string()), (setting.accepts)());
+                return Err(ConfigError::Value { origin, value, expected });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn apply_environment(
+    config: &mut Config,
+    environment: &[(String, OsString)],
+) -> Result<(), ConfigError> {
+    for (name, value) in environment.iter().filter(|(name, _)| name != FILE_VARIABLE) {
+        let origin = Origin::Environment(name.clone());
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.variable() == *name) else {
+            let names: Vec<String> = SETTINGS.iter().map(Setting::variable).collect();
+            let all = names.iter().map(String::as_str).chain([FILE_VARIABLE]);
+            let nearest = nearest(name, all).map(str::to_owned);
+            return Err(ConfigError::Unknown { origin, nearest });
+        };
+        match value.to_str() {
+            Some(text) => set(config, setting, origin, text)?,
+            None => {
+                let (value, expected) = (shown(&value.to_string_lossy()), "Unicode text".into());
+                return Err(ConfigError::Value { origin, value, expected });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn apply_flags(config: &mut Config, flags: &[(String, String)]) -> Result<(), ConfigError> {
+    for (name, value) in flags {
+        let origin = Origin::Flag(format!("--{name}"));
+        let Some(setting) = SETTINGS.iter().find(|setting| setting.flag() == *name) else {
+            let names: Vec<String> = SETTINGS.iter().map(Setting::flag).collect();
+            let nearest = nearest(name, names.iter().map(String::as_str));
+            let nearest = nearest.map(|name| format!("--{name}"));
+            return Err(ConfigError::Unknown { origin, nearest });
+        };
+        set(config, setting, origin, value)?;
+    }
+    Ok(())
+}
+
+fn set(
+    config: &mut Config,
+    setting: &Setting,
+    origin: Origin,
+    text: &str,
+) -> Result<(), ConfigError> {
+    (setting.set)(config, text).map_err(|expected| ConfigError::Value {
+        origin,
+        value: shown(text),
+        expected,
+    })
+}
+
+fn shown(value: &str) -> String {
+    match value.char_indices().nth(SHOWN_CHARS_MAX) {
+        Some((cut, _)) => format!("{}…", &value[..cut]),
+        None => value.to_owned(),
+    }
+}
+
+impl Config {
+    /// The listeners, by the names of their settings.
+    pub fn listeners(&self) -> [(&'static str, Listen); 3] {
+        [("resp", self.resp), ("native", self.native), ("http", self.http)]
+    }
+
+    /// Event loops: `threads`, or one for each core if that is 0.
+    pub fn threads_count(&self) -> usize {
+        match self.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads as usize,
+        }
+    }
+
+    /// `memory_max` in bytes, here and now.
+    pub fn memory_bytes_max(&self) -> u64 {
+        self.memory_max.bytes(memory::total_bytes())
+    }
+
+    /// Whether the settings fit each other: only loopback without `insecure`, no two listeners at
+    /// one address, buffers that hold the longest key and value.
+    ///
+    /// # Errors
+    /// The first that does not fit, with its remedy.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        self.check_listeners()?;
+        let bytes_min = self.key_bytes_max + self.value_bytes_max + FRAME_BYTES;
+        let buffers = [
+            ("input_bytes_max", self.input_bytes_max),
+            ("output_bytes_max", self.output_bytes_max),
+        ];
+        for (setting, bytes) in buffers {
+            if bytes < bytes_min {
+                return Err(ConfigError::BufferTooSmall { setting, bytes, bytes_min });
+            }
+        }
+        Ok(())
+    }
+
+    fn check_listeners(&self) -> Result<(), ConfigError> {
+        let on = self.listeners().map(|(name, listen)| listen.address().map(|at| (name, at)));
+        let on: Vec<(&'static str, SocketAddr)> = on.into_iter().flatten().collect();
+        for (place, &(setting, address)) in on.iter().enumerate() {
+            if !self.insecure && !is_loopback(address.ip()) {
+                return Err(ConfigError::Exposed { setting, address });
+            }
+            let earlier = on[..place].iter().find(|(_, other)| *other == address);
+            if let Some((first, _)) = earlier
+                && address.port() != 0
+            {
+                return Err(ConfigError::SameAddress { first, second: setting, address });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether only this machine reaches an address.
+pub fn is_loopback(ip: IpAddr) -> bool {
+    ip.to_canonical().is_loopback()
+}

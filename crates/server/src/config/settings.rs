@@ -1,0 +1,151 @@
+//! The table of settings: each one's name, type, default, bounds and meaning, written once.
+//!
+//! The struct, the defaults, the parser, the flags of `carillon start --help` and the names to
+//! suggest all come from here.
+
+use std::path::PathBuf;
+
+use super::kind::{
+    Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size, Switch, Text, Toml,
+};
+use crate::api::Durability;
+use crate::logging::{Format, Level};
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    /// Its name in TOML and in [`Config`]: `memory_max`.
+    pub name: &'static str,
+    /// Its default, as one would write it.
+    pub default: &'static str,
+    /// What it is for, a sentence or two.
+    pub help: &'static str,
+    /// How TOML may write it.
+    pub toml: Toml,
+    /// What it accepts, in words.
+    pub accepts: fn() -> String,
+    pub(super) set: fn(&mut Config, &str) -> Result<(), String>,
+}
+
+impl Setting {
+    /// Its flag without the dashes: `memory-max`.
+    pub fn flag(&self) -> String {
+        self.name.replace('_', "-")
+    }
+
+    /// Its environment variable: `CARILLON_MEMORY_MAX`.
+    pub fn variable(&self) -> String {
+        format!("{}{}", super::VARIABLE_PREFIX, self.name.to_ascii_uppercase())
+    }
+}
+
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:literal, $kind:expr, $is:ty;)+) => {
+        /// Everything a node is told before it starts.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct Config {
+            $($(#[doc = $help])+ pub $name: $type,)+
+        }
+
+        impl Default for Config {
+            fn default() -> Self {
+                Self {
+                    $($name: Kind::parse(&$kind, $default).expect("a default is within its bounds"),)+
+                }
+            }
+        }
+
+        /// All settings, in the order in which a person may want to read them.
+        pub const SETTINGS: &[Setting] = &[$(
+            Setting {
+                name: stringify!($name),
+                default: $default,
+                help: concat!($($help),+),
+                toml: <$is as Kind>::TOML,
+                accepts: || Kind::accepts(&$kind),
+                set: |config, text| {
+                    config.$name = Kind::parse(&$kind, text)?;
+                    Ok(())
+                },
+            },
+        )+];
+    };
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+const DAY_MS: u64 = 86_400_000;
+
+settings! {
+    /// Directory that holds the node's data. Made if it is not there; locked while the node runs.
+    dir: PathBuf = "carillon-data", Path, Path;
+    /// Name of the node, for people: in status, logs and metrics.
+    name: String = "carillon", Text, Text;
+    /// Where Redis clients connect (RESP2 and RESP3), or off.
+    resp: Listen = "127.0.0.1:6379", Address, Address;
+    /// Where clients of the native frames connect, or off.
+    native: Listen = "127.0.0.1:7400", Address, Address;
+    /// Where HTTP and the command line connect, or off.
+    http: Listen = "127.0.0.1:7480", Address, Address;
+    /// Host name or address under which clients reach this node, if not the one it listens on.
+    advertise: String = "", Text, Text;
+    /// Allow listeners that other machines can reach, although nobody is asked for a password.
+    insecure: bool = "false", Switch, Switch;
+    /// Event loops, each with its own thread; 0 = as many as there are cores.
+    threads: u64 = "0", Number(0..=1024), Number;
+    /// Memory that data may take. Beyond it writes fail with OOM; reads and deletes go on.
+    memory_max: MemoryMax = "60%", Memory, Memory;
+    /// Longest key.
+    key_bytes_max: u64 = "64KiB", Size(1..=MIB), Size;
+    /// Longest value.
+    value_bytes_max: u64 = "64MiB", Size(1..=512 * MIB), Size;
+    /// Connections of Redis and native clients together; further ones are told so and closed.
+    connections_max: u64 = "20000", Number(1..=1_000_000), Number;
+    /// Connections of HTTP clients; further ones wait to be accepted.
+    http_connections_max: u64 = "1024", Number(1..=100_000), Number;
+    /// Close a Redis or native connection that was silent for this long; 0 = never.
+    idle_timeout_ms: u64 = "0", Millis(0..=365 * DAY_MS), Millis;
+    /// How long an HTTP request may take, from its last byte to its answer.
+    request_timeout_ms: u64 = "10s", Millis(100..=3_600_000), Millis;
+    /// Bytes of unfinished requests that one connection may hold; beyond, it is closed.
+    input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
+    /// Bytes of replies that one connection may leave unread; beyond, it is closed.
+    output_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
+    /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: leave the value
+    /// empty, as the original clients knew it; then a missing key cannot be told from a failure.
+    native_error_reason: bool = "true", Switch, Switch;
+    /// Length at which a file of the log ends and the next begins.
+    segment_bytes: u64 = "64MiB", Size(MIB..=4 * GIB), Size;
+    /// Bytes of log since the last checkpoint that start the next one.
+    checkpoint_log_bytes: u64 = "256MiB", Size(MIB..=1024 * GIB), Size;
+    /// Time between two fsyncs for keyspaces of durability interval.
+    interval_ms: u64 = "100", Millis(1..=60_000), Millis;
+    /// Durability of new keyspaces unless they say otherwise: sync (fsync before the answer),
+    /// interval (fsync every interval_ms) or memory (written, not fsynced).
+    durability: Durability = "sync", OneOf(DURABILITIES), OneOf<Durability>;
+    /// How long new keyspaces keep replaced versions readable, unless they say otherwise.
+    retention_ms: u64 = "60s", Millis(0..=3650 * DAY_MS), Millis;
+    /// How long a stopping node waits for requests under way.
+    shutdown_timeout_ms: u64 = "10s", Millis(0..=600_000), Millis;
+    /// What is logged: error, warn, info, debug or trace and everything before it.
+    log_level: Level = "info", OneOf(LEVELS), OneOf<Level>;
+    /// How it is logged: text for people, json for machines.
+    log_format: Format = "text", OneOf(FORMATS), OneOf<Format>;
+}
+
+const DURABILITIES: &[(&str, Durability)] = &[
+    ("sync", Durability::Sync),
+    ("interval", Durability::Interval),
+    ("memory", Durability::Memory),
+];
+
+const LEVELS: &[(&str, Level)] = &[
+    ("error", Level::Error),
+    ("warn", Level::Warn),
+    ("info", Level::Info),
+    ("debug", Level::Debug),
+    ("trace", Level::Trace),
+];
+
+const FORMATS: &[(&str, Format)] = &[("text", Format::Text), ("json", Format::Json)];

@@ -1,0 +1,275 @@
+//! Three forms of every setting, what wins, and what is refused with which words.
+
+use std::ffi::OsString;
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::api::Durability;
+use crate::logging::{Format, Level};
+
+fn from(
+    text: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    apply_file(&mut config, Path::new("c.toml"), text)?;
+    let owned = environment.iter().map(|(name, value)| (name.into(), value.into()));
+    apply_environment(&mut config, &ours(owned))?;
+    let flags: Vec<_> = flags.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
+    apply_flags(&mut config, &flags)?;
+    config.check()?;
+    Ok(config)
+}
+
+fn error(text: &str, environment: &[(&str, &str)], flags: &[(&str, &str)]) -> String {
+    from(text, environment, flags).unwrap_err().to_string()
+}
+
+#[test]
+fn defaults_are_as_promised() {
+    let config = from("", &[], &[]).unwrap();
+    assert_eq!(config, Config::default());
+    assert_eq!(config.resp, Listen::On("127.0.0.1:6379".parse().unwrap()));
+    assert_eq!(config.native, Listen::On("127.0.0.1:7400".parse().unwrap()));
+    assert_eq!(config.http, Listen::On("127.0.0.1:7480".parse().unwrap()));
+    assert_eq!(config.key_bytes_max, 64 << 10);
+    assert_eq!(config.value_bytes_max, 64 << 20);
+    assert_eq!(config.segment_bytes, 64 << 20);
+    assert_eq!(config.interval_ms, 100);
+    assert_eq!(config.retention_ms, 60_000);
+    assert_eq!(config.durability, Durability::Sync);
+    assert_eq!(config.memory_max, MemoryMax::Percent(60));
+    assert_eq!((config.log_level, config.log_format), (Level::Info, Format::Text));
+    assert!(!config.insecure && config.threads_count() >= 1);
+    assert_eq!(config.memory_max.bytes(1000), 600);
+}
+
+/// A value other than the default, in its TOML form, for every setting.
+fn other(setting: &Setting) -> (&'static str, String) {
+    let value = match setting.name {
+        "dir" => "/elsewhere",
+        "name" => "ferdinand",
+        "resp" | "native" | "http" => "127.0.0.1:0",
+        "advertise" => "db.example",
+        "insecure" => "true",
+        "native_error_reason" => "false",
+        "threads" => "3",
+        "connections_max" | "http_connections_max" => "77",
+        "memory_max" => "33%",
+        "durability" => "memory",
+        "log_level" => "warn",
+        "log_format" => "json",
+        "key_bytes_max" => "5KiB",
+        "value_bytes_max" => "3mb",
+        "segment_bytes" => "128 MiB",
+        "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
+        _ if setting.name.ends_with("_ms") => "1234",
+        name => panic!("{name} has no value to try here"),
+    };
+    let bare = matches!(setting.toml, kind::Toml::Switch) || value.parse::<u64>().is_ok();
+    let toml = if bare { value.to_owned() } else { format!("{value:?}") };
+    (value, format!("{} = {toml}", setting.name))
+}
+
+#[test]
+fn every_setting_has_three_forms_that_mean_the_same() {
+    for setting in SETTINGS {
+        let (value, toml) = other(setting);
+        let by_file = from(&toml, &[], &[]).unwrap();
+        let by_environment = from("", &[(&setting.variable(), value)], &[]).unwrap();
+        let by_flag = from("", &[], &[(&setting.flag(), value)]).unwrap();
+        assert_ne!(by_file, Config::default(), "{}", setting.name);
+        assert_eq!(by_file, by_environment, "{}", setting.name);
+        assert_eq!(by_file, by_flag, "{}", setting.name);
+        assert!(!setting.help.trim().is_empty());
+    }
+}
+
+#[test]
+fn flags_win_over_environment_over_file_over_defaults() {
+    let text = "threads = 1\nname = \"file\"\ninterval_ms = 5";
+    let environment = [("CARILLON_THREADS", "2"), ("CARILLON_NAME", "environment"), ("HOME", "/")];
+    let config = from(text, &environment, &[("threads", "3")]).unwrap();
+    assert_eq!((config.threads, config.name.as_str(), config.interval_ms), (3, "environment", 5));
+}
+
+#[test]
+fn sizes_and_times_take_units() {
+    let sizes = [
+        ("1048576", 1 << 20),
+        ("1MiB", 1 << 20),
+        ("1m", 1 << 20),
+        ("2 GiB", 2 << 30),
+        ("3gb", 3_000_000_000),
+        ("1500kb", 1_500_000),
+        ("2048K", 2 << 20),
+    ];
+    for (text, bytes) in sizes {
+        let config = from("", &[], &[("segment-bytes", text)]).unwrap();
+        assert_eq!(config.segment_bytes, bytes, "{text}");
+    }
+    let config = from("", &[], &[("retention-ms", "7d"), ("idle-timeout-ms", "5m")]).unwrap();
+    assert_eq!((config.retention_ms, config.idle_timeout_ms), (7 * 86_400_000, 300_000));
+    for text in [
+        "",
+        "MiB",
+        "1.5GiB",
+        "-1",
+        "1 potato",
+        "99999999999999999999",
+        "18446744073709551615TiB",
+        "5PB",
+    ] {
+        assert!(from("", &[], &[("segment-bytes", text)]).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn unknown_names_suggest_the_nearest_in_the_same_form() {
+    assert_eq!(
+        error("memry_max = 1", &[], &[]),
+        "unknown setting `memry_max` in c.toml; did you mean `memory_max`?"
+    );
+    assert_eq!(
+        error("", &[("CARILLON_MEMRY_MAX", "1")], &[]),
+        "unknown setting CARILLON_MEMRY_MAX; did you mean `CARILLON_MEMORY_MAX`?"
+    );
+    assert_eq!(
+        error("", &[], &[("memry-max", "1")]),
+        "unknown setting --memry-max; did you mean `--memory-max`?"
+    );
+    assert_eq!(
+        error("[cluster]\nx = 1", &[], &[]),
+        "unknown setting `cluster` in c.toml; `carillon start --help` lists all settings"
+    );
+}
+
+#[test]
+fn bad_values_say_what_would_have_been_right() {
+    assert_eq!(
+        error("segment_bytes = \"1KiB\"", &[], &[]),
+        "bad value \"1KiB\" of `segment_bytes` in c.toml: expected a size such as 4096, 64KiB, \
+         512MiB or 2GB, from 1MiB to 4GiB"
+    );
+    assert_eq!(
+        error("", &[("CARILLON_DURABILITY", "fsync")], &[]),
+        "bad value \"fsync\" of CARILLON_DURABILITY: expected sync, interval or memory"
+    );
+    assert_eq!(
+        error("", &[], &[("resp", "example.org:6379")]),
+        "bad value \"example.org:6379\" of --resp: expected an address such as 127.0.0.1:7480 or \
+         [::1]:7480, or off"
+    );
+    assert!(error("insecure = 1", &[], &[]).contains("expected true or false"));
+    assert!(error("dir = 7", &[], &[]).contains("expected a path"));
+    assert!(error("name = [1, 2]", &[], &[]).contains("bad value \"[1, 2]\""));
+    assert!(error("", &[], &[("memory-max", "0%")]).contains("60%"));
+    assert!(error("", &[], &[("memory-max", "100%")]).contains("60%"));
+    assert!(error("name = ", &[], &[]).starts_with("the configuration file c.toml is not valid"));
+    let long = "x".repeat(10_000);
+    assert!(error("", &[], &[("threads", &long)]).len() < 300, "errors stay short");
+}
+
+#[test]
+fn a_variable_that_is_not_unicode_is_refused() {
+    use std::os::unix::ffi::OsStringExt;
+    let value = OsString::from_vec(vec![b'a', 0xff]);
+    let error = load(None, &[], [("CARILLON_DIR".into(), value)]).unwrap_err().to_string();
+    assert!(error.contains("CARILLON_DIR: expected Unicode text"), "{error}");
+}
+
+#[test]
+fn strangers_are_kept_out_unless_told_otherwise() {
+    for open in ["0.0.0.0:7480", "[::]:7480", "192.168.1.5:7480"] {
+        let error = error("", &[], &[("http", open)]);
+        assert!(error.contains("--insecure") && error.contains("127.0.0.1:7480"), "{error}");
+        assert!(from("", &[], &[("http", open), ("insecure", "true")]).is_ok());
+    }
+    for closed in ["127.9.9.9:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1", "off"] {
+        assert!(from("", &[], &[("http", closed)]).is_ok(), "{closed}");
+    }
+}
+
+#[test]
+fn settings_must_fit_each_other() {
+    let same = error("", &[], &[("native", "127.0.0.1:6379")]);
+    assert!(same.starts_with("resp and native both listen on 127.0.0.1:6379"), "{same}");
+    assert!(from("", &[], &[("native", "127.0.0.1:0"), ("resp", "127.0.0.1:0")]).is_ok());
+    let small = error("", &[], &[("input-bytes-max", "1MiB")]);
+    assert!(small.starts_with("input_bytes_max = 1048576 is too small"), "{small}");
+}
+
+#[test]
+fn files_are_found_and_missing_ones_are_errors() {
+    let dir = std::env::temp_dir().join(format!("carillon-config-{}", std::process::id()));
+    fs::create_dir_all(&dir).unwrap();
+    let path = dir.join("carillon.toml");
+    fs::write(&path, "name = \"from a file\"\n").unwrap();
+    let variable = (FILE_VARIABLE.into(), path.clone().into_os_string());
+    assert_eq!(load(None, &[], [variable.clone()]).unwrap().name, "from a file");
+    let missing = dir.join("missing.toml");
+    let error = load(Some(missing.clone()), &[], [variable]).unwrap_err().to_string();
+    assert!(error.contains("missing.toml"), "{error}");
+    fs::write(&missing, vec![b'#'; 2 << 20]).unwrap();
+    let error = load(Some(missing), &[], []).unwrap_err();
+    assert!(matches!(error, ConfigError::TooLong { .. }), "{error}");
+    fs::remove_dir_all(&dir).unwrap();
+}
+
+/// Text that is often nearly a configuration.
+fn nearly_toml() -> impl Strategy<Value = String> {
+    let name = proptest::sample::select(SETTINGS).prop_map(|setting| setting.name.to_owned());
+    let name = prop_oneof![4 => name, 1 => "[a-z_.\\[\\]\"]{0,12}"];
+    let value = prop_oneof![
+        "[0-9]{0,25}",
+        "\"[0-9]{0,20}[ ]?[kmgtKMGT]?i?[bB%]?\"",
+        "\"[^\"]{0,20}\"",
+        "[\\[{]{0,40}",
+        Just("true".to_owned()),
+        Just("1979-05-27T07:32:00Z".to_owned()),
+        any::<String>(),
+    ];
+    let line = (name, value).prop_map(|(name, value)| format!("{name} = {value}\n"));
+    proptest::collection::vec(line, 0..5).prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #[test]
+    fn garbage_is_refused_in_words_and_what_is_taken_is_consistent(text in nearly_toml()) {
+        match from(&text, &[], &[]) {
+            Ok(config) => {
+                config.check().unwrap();
+                prop_assert!(config.segment_bytes >= 1 << 20 && config.interval_ms <= 60_000);
+            }
+            Err(error) => prop_assert!(!error.to_string().is_empty()),
+        }
+    }
+
+    #[test]
+    fn any_value_of_any_setting_is_taken_or_refused(
+        setting in proptest::sample::select(SETTINGS),
+        value in prop_oneof![any::<String>(), "[0-9]{1,22} ?[a-zA-Z%]{0,4}", "[0-9.:\\[\\]a-f]{0,30}"],
+    ) {
+        let mut config = Config::default();
+        let taken = (setting.set)(&mut config, &value);
+        prop_assert!(taken.is_ok() || config == Config::default());
+    }
+}
+
+#[test]
+fn the_corpus_is_read_without_panic() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/config");
+    let (mut good, mut bad) = (0, 0);
+    for file in fs::read_dir(corpus).unwrap() {
+        let path = file.unwrap().path();
+        let text = String::from_utf8_lossy(&fs::read(&path).unwrap()).into_owned();
+        match from(&text, &[], &[]) {
+            Ok(_) => good += 1,
+            Err(_) => bad += 1,
+        }
+    }
+    assert!(good >= 3 && bad >= 5, "{good} good and {bad} bad files");
+}

@@ -1,0 +1,374 @@
+//! Opening a log: replay, and the decision between a torn tail and rot (SAFETY G16).
+
+use std::sync::Arc;
+
+use super::layout::{
+    self, DecodeError, GROUP_HEADER_BYTES, GroupHeader, SEGMENT_HEADER_BYTES, Seed,
+};
+use super::segment::{self, Segment, Window, segment_name};
+use super::{Group, Log, LogOptions, Lsn, Record};
+use crate::Error;
+use crate::disk::{Disk, File};
+
+/// How much is looked at, or overwritten with zeros, at once.
+const SCAN_BYTES: usize = 1 << 16;
+
+/// What [`Log::open`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Recovered {
+    /// Groups visited.
+    pub groups: u64,
+    /// Records visited.
+    pub records: u64,
+    /// Where the log ends, and the next append goes.
+    pub end: Lsn,
+    /// Bytes behind that end which were not zero, or lay before one that was not: the torn tail,
+    /// now zero. 0 after a clean stop.
+    pub cut_bytes: u64,
+}
+
+/// Where replay of a segment stopped.
+enum Stop {
+    /// At its seal.
+    Sealed,
+    /// At a group that is not valid.
+    Bad,
+}
+
+/// The state of a replay.
+struct Replay {
+    seed: Seed,
+    at: Lsn,
+    incarnation: u32,
+    /// The largest `durable_end` of a valid group.
+    stated_end: Lsn,
+    records_end: Lsn,
+    /// Behind the last byte that is not zero in the last segment.
+    nonzero_end: Lsn,
+    found: Recovered,
+}
+
+impl Log {
+    /// Opens the log in `disk` and visits every record at or behind `start`, in order. `start`
+    /// comes from the manifest: [`Lsn::NEW`], or a position that was once a group's end.
+    ///
+    /// From [`Lsn::NEW`] a missing log is made; store a manifest with the new log's
+    /// [`Log::written_end`] before acknowledging anything, so that a log that is missing later is
+    /// told from one never made. Everything found is durable when this returns. `visit` is given
+    /// the position of the group that holds the record.
+    ///
+    /// # Errors
+    /// [`Error::Rot`], [`Error::Foreign`], [`Error::Version`]: refused, nothing was changed.
+    /// Errors of `visit` and of the medium are passed on. After any error drop what `visit` built.
+    pub fn open<E: From<Error>>(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        start: Lsn,
+        visit: &mut dyn FnMut(Lsn, Record<'_>) -> Result<(), E>,
+    ) -> Result<(Self, Recovered), E> {
+        assert!(options.segment_bytes >= LogOptions::SEGMENT_BYTES_MIN, "segments are too small");
+        let segment_bytes = options.segment_bytes.next_multiple_of(8);
+        let options = LogOptions { segment_bytes, ..options };
+        let seed = Seed::new(options.cluster, options.salt);
+        let starts = segment::segment_starts(&*disk)?;
+
+        let Some(first) = first_segment(&*disk, &options, seed, start, &starts)? else {
+            let log = Self::make(disk, options, seed, &starts)?;
+            let end = log.written_end;
+            return Ok((log, Recovered { end, ..Recovered::default() }));
+        };
+        let at = start.max(first.first_group());
+        let mut replay = Replay {
+            seed,
+            at,
+            incarnation: 0,
+            stated_end: Lsn(0),
+            records_end: at,
+            nonzero_end: at,
+            found: Recovered::default(),
+        };
+        let mut segments = vec![first];
+        loop {
+            let segment = segments.last().expect("begins with one");
+            match replay.segment(segment, visit)? {
+                Stop::Bad => break,
+                Stop::Sealed => {
+                    let next = next_segment(&*disk, &options, segment.end(), &starts)?;
+                    replay.at = next.first_group();
+                    segments.push(next);
+                }
+            }
+        }
+        let last = segments.last().expect("begins with one");
+        replay.judge(&*disk, &options, last, &starts)?;
+
+        // Decided: from `at` on there is only what a crash left. Nothing was changed before here.
+        let kept = segments[0].start..=last.start;
+        zero(last, replay.at, replay.nonzero_end)?;
+        last.file
+            .reserve(last.capacity_bytes)
+            .map_err(|e| Error::io("reserve", &last.name(), e))?;
+        // What replay found may be in the page cache only, after a kill.
+        for segment in segments.iter().filter(|segment| segment.end() > replay.stated_end) {
+            segment.file.sync().map_err(|e| Error::io("sync", &segment.name(), e))?;
+        }
+        remove_all(&*disk, starts.iter().filter(|&start| !kept.contains(start)))?;
+        replay.found.end = replay.at;
+        let log = Self {
+            disk,
+            options,
+            seed,
+            segments: segments.into(),
+            next: None,
+            written_end: replay.at,
+            durable_end: replay.at,
+            records_end: replay.records_end,
+            stated_end: replay.stated_end,
+            promised_bytes: 0,
+            incarnation: replay.incarnation.checked_add(1).expect("2^32 starts of one log"),
+            poisoned: false,
+            empty: Group::new(),
+        };
+        Ok((log, replay.found))
+    }
+
+    /// Makes the first segment, after removing what an interrupted making left.
+    fn make(
+        disk: Arc<dyn Disk>,
+        options: LogOptions,
+        seed: Seed,
+        leftovers: &[Lsn],
+    ) -> Result<Self, Error> {
+        remove_all(&*disk, leftovers.iter())?;
+        let first = Segment::create(&*disk, &options, Lsn(0), options.segment_bytes)?;
+        let end = first.first_group();
+        Ok(Self {
+            disk,
+            options,
+            seed,
+            segments: [first].into(),
+            next: None,
+            written_end: end,
+            durable_end: end,
+            records_end: end,
+            stated_end: end,
+            promised_bytes: 0,
+            incarnation: 1,
+            poisoned: false,
+            empty: Group::new(),
+        })
+    }
+}
+
+/// The segment that holds `start`, or nothing if there is no log yet and may be none.
+fn first_segment(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    seed: Seed,
+    start: Lsn,
+    starts: &[Lsn],
+) -> Result<Option<Segment>, Error> {
+    if start == Lsn::NEW && starts.is_empty() {
+        return Ok(None);
+    }
+    let Some(&found) = starts.iter().rev().find(|&&found| found <= start) else {
+        return Err(missing(start));
+    };
+    match Segment::open(disk, options, found)? {
+        Some(segment) if start < segment.end() => Ok(Some(segment)),
+        Some(segment) => Err(missing(segment.end())),
+        None if start == Lsn::NEW => {
+            // The making of the log was interrupted, unless a group proves that it was finished.
+            for &start in starts {
+                let file = open_file(disk, start)?;
+                let scan = scan(&*file, start, start, seed, 0)?;
+                if scan.groups > 0 {
+                    return Err(Error::rot(&segment_name(found), 0, BAD_HEADER));
+                }
+            }
+            Ok(None)
+        }
+        None => Err(Error::rot(&segment_name(found), 0, BAD_HEADER)),
+    }
+}
+
+/// The segment a seal points to.
+fn next_segment(
+    disk: &dyn Disk,
+    options: &LogOptions,
+    start: Lsn,
+    starts: &[Lsn],
+) -> Result<Segment, Error> {
+    if starts.binary_search(&start).is_err() {
+        return Err(missing(start));
+    }
+    let segment = Segment::open(disk, options, start)?;
+    segment.ok_or_else(|| Error::rot(&segment_name(start), 0, BAD_HEADER))
+}
+
+const BAD_HEADER: &str = "the segment's header is not valid";
+
+fn missing(start: Lsn) -> Error {
+    Error::rot(&segment_name(start), 0, "the segment is missing")
+}
+
+fn open_file(disk: &dyn Disk, start: Lsn) -> Result<Arc<dyn File>, Error> {
+    let name = segment_name(start);
+    disk.open(&name).map_err(|e| Error::io("open", &name, e))
+}
+
+impl Replay {
+    /// Visits the valid groups of `segment` from `self.at` on.
+    fn segment<E: From<Error>>(
+        &mut self,
+        segment: &Segment,
+        visit: &mut dyn FnMut(Lsn, Record<'_>) -> Result<(), E>,
+    ) -> Result<Stop, E> {
+        let mut window = Window::new(&*segment.file, segment.name());
+        loop {
+            let offset = self.at.0 - segment.start.0;
+            let header = GroupHeader::decode(window.get(offset, GROUP_HEADER_BYTES)?, self.seed);
+            let Some(header) = header.filter(|header| self.follows(header, segment)) else {
+                return Ok(Stop::Bad);
+            };
+            let bytes = window.get(offset, GROUP_HEADER_BYTES + header.payload_bytes as usize)?;
+            let records = match layout::decode_group(bytes, self.seed) {
+                Ok((_, records)) => records,
+                Err(DecodeError::Records) => {
+                    let what = "the group's records do not add up";
+                    return Err(Error::rot(&segment.name(), offset, what).into());
+                }
+                Err(_) => return Ok(Stop::Bad),
+            };
+            for record in records {
+                visit(self.at, record)?;
+            }
+            self.accept(&header);
+            if header.seal {
+                return Ok(Stop::Sealed);
+            }
+        }
+    }
+
+    /// Whether a group with this header may stand at `self.at`.
+    fn follows(&self, header: &GroupHeader, segment: &Segment) -> bool {
+        header.lsn == self.at
+            && header.incarnation >= self.incarnation
+            && header.end() <= segment.end()
+    }
+
+    fn accept(&mut self, header: &GroupHeader) {
+        self.at = header.end();
+        self.incarnation = header.incarnation;
+        self.stated_end = self.stated_end.max(header.durable_end);
+        if header.records > 0 {
+            self.records_end = self.at;
+            self.found.groups += 1;
+            self.found.records += u64::from(header.records);
+        }
+    }
+
+    /// Decides whether the bad group at `self.at`, in `last`, is the torn tail, and how long it is.
+    fn judge(
+        &mut self,
+        disk: &dyn Disk,
+        options: &LogOptions,
+        last: &Segment,
+        starts: &[Lsn],
+    ) -> Result<(), Error> {
+        let behind = starts.iter().filter(|&&start| start > last.start);
+        let mut durable_end = Lsn(0);
+        let mut incarnation = self.incarnation;
+        for &start in std::iter::once(&last.start).chain(behind) {
+            if start != last.start {
+                // A newer version's groups could not be read as evidence; refuse, do not guess.
+                let _ = Segment::open(disk, options, start)?;
+            }
+            let file = open_file(disk, start)?;
+            let scan = scan(&*file, start, self.at.max(start), self.seed, self.incarnation)?;
+            durable_end = durable_end.max(scan.durable_end);
+            incarnation = incarnation.max(scan.incarnation);
+            let mut from = start.0 + SEGMENT_HEADER_BYTES as u64;
+            if start == last.start {
+                (from, self.nonzero_end) = (self.at.0, scan.nonzero_end);
+            }
+            self.found.cut_bytes += scan.nonzero_end.0.saturating_sub(from);
+        }
+        if durable_end > self.at {
+            let what = "a group that was durable is not valid";
+            return Err(Error::rot(&last.name(), self.at.0 - last.start.0, what));
+        }
+        self.incarnation = incarnation;
+        Ok(())
+    }
+}
+
+/// What lies behind the end of a replay.
+#[derive(Default)]
+struct Scan {
+    /// Group headers that are valid where they stand.
+    groups: u64,
+    /// The largest `durable_end` they state.
+    durable_end: Lsn,
+    /// The largest incarnation they name.
+    incarnation: u32,
+    /// Behind the last byte that is not zero; `Lsn(0)` if there is none.
+    nonzero_end: Lsn,
+}
+
+/// Looks for group headers at every place where one could begin, from position `from` to the end
+/// of the segment that starts at `start`. Those of an incarnation below `incarnation` are dead.
+///
+/// A header is evidence even if its records are damaged: what it states was true when written.
+fn scan(
+    file: &dyn File,
+    start: Lsn,
+    from: Lsn,
+    seed: Seed,
+    incarnation: u32,
+) -> Result<Scan, Error> {
+    let mut found = Scan::default();
+    let mut window = Window::new(file, segment_name(start));
+    let mut at = from;
+    loop {
+        // Each piece overlaps the next by a header, less the first place of the next.
+        let piece = window.get(at.0 - start.0, SCAN_BYTES + GROUP_HEADER_BYTES - 8)?;
+        if let Some(last) = piece.iter().rposition(|&byte| byte != 0) {
+            found.nonzero_end = Lsn(at.0 + last as u64 + 1);
+            for offset in (0..=last.min(SCAN_BYTES - 1)).step_by(8) {
+                let Some(header) = GroupHeader::decode(&piece[offset..], seed) else { continue };
+                if header.lsn.0 == at.0 + offset as u64 && header.incarnation >= incarnation {
+                    found.groups += 1;
+                    found.durable_end = found.durable_end.max(header.durable_end);
+                    found.incarnation = found.incarnation.max(header.incarnation);
+                }
+            }
+        }
+        if piece.len() < SCAN_BYTES {
+            return Ok(found);
+        }
+        at.0 += SCAN_BYTES as u64;
+    }
+}
+
+/// Overwrites what lies between two positions. Takes no space, unlike cutting and growing again.
+fn zero(segment: &Segment, from: Lsn, to: Lsn) -> Result<(), Error> {
+    let zeros = [0; SCAN_BYTES];
+    let mut at = from.0;
+    while at < to.0 {
+        let bytes = (to.0 - at).min(SCAN_BYTES as u64);
+        let write = segment.file.write_at(&zeros[..bytes as usize], at - segment.start.0);
+        write.map_err(|e| Error::io("write", &segment.name(), e))?;
+        at += bytes;
+    }
+    Ok(())
+}
+
+/// Removes segments, durably.
+fn remove_all<'a>(disk: &dyn Disk, starts: impl Iterator<Item = &'a Lsn>) -> Result<(), Error> {
+    for &start in starts {
+        let name = segment_name(start);
+        disk.remove(&name).map_err(|e| Error::io("remove", &name, e))?;
+    }
+    disk.sync_dir().map_err(|e| Error::io("sync", "the directory", e))
+}
