@@ -49,8 +49,12 @@ pub fn read(
     now: Timestamp,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
+    // The hot path: one key, hashed once.
     if let Read::Get(key) = request {
-        return get(route, key, now, sink);
+        return value(route, key, now, |version| match version {
+            Some(version) => sink.bulk(version.value),
+            None => sink.nil(),
+        });
     }
     let guards = Guards::take(route, request, now)?;
     command::answer(&guards, request, now, sink);
@@ -60,17 +64,23 @@ pub fn read(
     }
 }
 
-/// The hot path of [`read`]: one key, hashed once.
-fn get(route: &Route, key: &[u8], now: Timestamp, sink: &mut impl Sink) -> Result<(), Blocked> {
+/// Hands the newest value of one key, with its times, to `use_it`: a linearizable read at `now`.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn value<R>(
+    route: &Route,
+    key: &[u8],
+    now: Timestamp,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<R, Blocked> {
     let key = route.key(key);
     let place = route.place(&key);
     let state = lock(route, place, now)?;
     match newest(&state, &key, now) {
-        Ok(Some(version)) => sink.bulk(version.value),
-        Ok(None) => sink.nil(),
-        Err(()) => return Err(Blocked { place, at: now }),
+        Ok(version) => Ok(use_it(version)),
+        Err(()) => Err(Blocked { place, at: now }),
     }
-    Ok(())
 }
 
 /// Serves a read of one key at a past timestamp, once the lane has said that it may be served.

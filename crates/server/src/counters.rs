@@ -37,8 +37,8 @@ counters! {
     checkpoints,
     /// When the last one was finished, in milliseconds since 1970.
     checkpoint_millis,
-    /// Bytes in the log after which the last one began.
-    checkpoint_log_end,
+    /// Where the log begins that a restart would read.
+    log_start,
 }
 
 /// One counter.

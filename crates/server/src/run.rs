@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -97,7 +98,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
 
     let banner = banner(&config, &found, [("resp", &resp), ("native", &native)], http.as_ref());
     let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), NodeFacts::from(&banner)));
-    let http_server = http.map(|listener| http::start(listener, &config, api)).transpose()?;
+    let options = http::Options::new(&config, hub.started_millis());
+    let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
     wait_until_serving(&hub);
     hub.ready.store(true, Ordering::Release);
@@ -110,7 +112,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
         event_loop.join().expect("a loop that panics has ended the process")?;
     }
     if let Some(server) = http_server {
-        server.stop(config.shutdown_timeout_ms);
+        server.stop(Duration::from_millis(config.shutdown_timeout_ms));
     }
     keeper_stop.stop();
     keeper.join().expect("the keeper does not panic");
@@ -213,7 +215,7 @@ fn wait_until_serving(hub: &Hub) {
         routes.iter().next().is_some() && views.all(|view| view.read().serving)
     };
     while !all_serve() {
-        thread::sleep(std::time::Duration::from_millis(1));
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

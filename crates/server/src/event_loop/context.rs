@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keyspace::Timestamp;
+use keyspace::{Durability, Timestamp};
 use parking_lot::Mutex;
 
 use crate::config::Config;
@@ -93,8 +93,8 @@ impl Context for CommandContext<'_> {
         let log = self.hub.log.facts();
         let counters = &self.hub.counters;
         let routes = self.hub.routes();
-        let durability = routes.get("0").map_or("sync", |route| {
-            crate::api::Durability::from(route.keyspace.options.durability).name()
+        let durability = routes.get("0").map_or(Durability::Sync, |route| {
+            route.keyspace.options.durability
         });
         let process = crate::process::usage();
         Facts {
@@ -104,7 +104,11 @@ impl Context for CommandContext<'_> {
             port: self.config.resp.address().map_or(0, |a| a.port()),
             bind: &self.texts.bind,
             data_dir: &self.texts.dir,
-            durability,
+            durability: match durability {
+                Durability::Sync => "sync",
+                Durability::Interval => "interval",
+                Durability::Memory => "memory",
+            },
             started_millis: self.hub.started_millis(),
             clients: counters.connections.get(),
             clients_max: self.config.connections_max,

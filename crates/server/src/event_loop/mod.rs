@@ -42,6 +42,7 @@ use node::lane::{Answer, Input, Origin};
 use slab::Slab;
 
 use crate::config::Config;
+use crate::gateway::resp::Limits;
 use crate::hub::Hub;
 use crate::hub::mail::Mail;
 use connection::Connection;
@@ -80,6 +81,7 @@ pub struct EventLoop {
     config: Arc<Config>,
     clients: Arc<Clients>,
     texts: Arc<Texts>,
+    limits: Limits,
     number: usize,
     poll: Poll,
     listeners: Listeners,
@@ -115,6 +117,7 @@ impl EventLoop {
     ) -> Self {
         Self {
             hub,
+            limits: resp::limits(&config),
             config,
             clients,
             texts,

@@ -14,6 +14,7 @@ use super::EventLoop;
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
 use super::serve::{go_waiter, waiter};
+use crate::config::Config;
 use crate::gateway::resp::{self, ArgRanges, Args, Gather, Limits, Parsed, Request, Session};
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
@@ -24,6 +25,16 @@ const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot"
 const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
+/// What requests may be like, by the node's configuration.
+pub(super) fn limits(config: &Config) -> Limits {
+    Limits {
+        key_bytes_max: config.key_bytes_max as usize,
+        value_bytes_max: config.value_bytes_max as usize,
+        request_bytes_max: (config.input_bytes_max as usize).min(u32::MAX as usize),
+        ..Limits::default()
+    }
+}
+
 /// What became of a command.
 pub(super) enum Done {
     /// It is answered, or its answer is on its way.
@@ -33,15 +44,6 @@ pub(super) enum Done {
 }
 
 impl EventLoop {
-    pub(super) fn resp_limits(&self) -> Limits {
-        Limits {
-            key_bytes_max: self.config.key_bytes_max as usize,
-            value_bytes_max: self.config.value_bytes_max as usize,
-            request_bytes_max: (self.config.input_bytes_max as usize).min(u32::MAX as usize),
-            ..Limits::default()
-        }
-    }
-
     /// Runs commands from the front of `input` until one must wait; how many bytes are done.
     pub(super) fn run_resp(
         &mut self,
@@ -74,7 +76,7 @@ impl EventLoop {
         ranges: &mut ArgRanges,
         input: &[u8],
     ) -> usize {
-        let consumed = match resp::parse(input, &session.limits(), ranges) {
+        let consumed = match resp::parse(input, &self.limits, ranges) {
             Ok(Parsed::Command { consumed }) => consumed,
             Ok(Parsed::Empty { consumed }) => return consumed,
             Ok(Parsed::Incomplete) => return 0,
@@ -116,7 +118,12 @@ impl EventLoop {
             self.hub.counters.errors.add(1);
         }
         let done = match request {
-            Request::Answered => Done::Yes,
+            Request::Answered => {
+                if args.is(0, "client") || args.is(0, "hello") {
+                    self.describe(connection, session);
+                }
+                Done::Yes
+            }
             Request::Read(read) => self.read(at, connection, session, &read, muted),
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {
@@ -348,6 +355,14 @@ impl EventLoop {
         let origin = Origin(self.number as u32);
         let input = Input::Catalogue { op, origin, waiter: go_waiter(at) };
         self.inputs.push((keyspace::ShardId(0), input));
+    }
+
+    /// Renews what other connections' CLIENT LIST shows of this one.
+    pub(super) fn describe(&self, connection: &Connection, session: &Session) {
+        let (input, output) = (connection.input.len(), connection.unsent());
+        let idle_secs = self.now.millis().saturating_sub(connection.active_millis) / 1000;
+        let line = session.describe(self.now.millis(), idle_secs, input, output);
+        self.clients.describe(connection.id, line);
     }
 
     fn route_of(&self, connection: &mut Connection, session: &Session) {

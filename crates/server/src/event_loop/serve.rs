@@ -191,6 +191,7 @@ impl EventLoop {
 
     fn fill(&mut self, waiter: Waiter, reply: Result<Reply, Box<str>>) {
         let (at, number) = ((waiter.0 >> 32) as usize, waiter.0 as u32);
+        let reason = self.native_reason();
         let slot = self.connections.get_mut(at).and_then(Option::as_mut);
         let connection = slot.expect("a connection stays until all it asked is answered");
         if number == GO {
@@ -203,7 +204,7 @@ impl EventLoop {
             }
         } else {
             connection.fill(number, reply);
-            connection.write_replies(self.native_reason());
+            connection.write_replies(reason);
         }
         self.enqueue(at);
     }

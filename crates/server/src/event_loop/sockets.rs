@@ -97,9 +97,9 @@ impl EventLoop {
         let protocol = match new.is_native {
             true => Protocol::Native,
             false => {
-                let limits = self.resp_limits();
                 self.clients.add(new.id, self.number, &peer);
-                let session = Session::new(new.id, peer, limits, self.hub.millis());
+                let session = Session::new(new.id, peer, self.limits, self.hub.millis());
+                self.clients.describe(new.id, session.describe(self.hub.millis(), 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };

@@ -59,7 +59,7 @@ pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &K
         }
         retry_in = retry_in.saturating_sub(1);
         let grown = hub.log.facts().written_end.0 - checkpoints.log_start().0;
-        hub.counters.checkpoint_log_end.set(checkpoints.log_start().0);
+        hub.counters.log_start.set(checkpoints.log_start().0);
         let limit = log_bytes_max.max(usage.live_bytes / 2);
         if grown > limit && retry_in == 0 {
             match checkpoints.round(hub) {

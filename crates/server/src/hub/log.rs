@@ -29,6 +29,7 @@ struct Inner {
     interval_dirty: bool,
     /// Whether the last reservation failed for want of space.
     full: bool,
+    syncs: u64,
     asleep: bool,
     stopping: bool,
 }
@@ -56,6 +57,10 @@ pub struct LogFacts {
     pub durable_end: Lsn,
     /// Bytes of all segment files.
     pub bytes_on_disk: u64,
+    /// Files of the log.
+    pub segments: u64,
+    /// Fsyncs so far.
+    pub syncs: u64,
     /// Whether the disk had no room when it was last needed.
     pub full: bool,
 }
@@ -69,6 +74,7 @@ impl LogRoom {
             wanted: Vec::new(),
             interval_dirty: false,
             full: false,
+            syncs: 0,
             asleep: false,
             stopping: false,
         };
@@ -137,6 +143,8 @@ impl LogRoom {
             written_end: inner.log.written_end(),
             durable_end: inner.log.durable_end(),
             bytes_on_disk: inner.log.bytes_on_disk(),
+            segments: inner.log.segments(),
+            syncs: inner.syncs,
             full: inner.full,
         }
     }
@@ -183,6 +191,7 @@ impl LogRoom {
             let result = job.run();
             let mut inner = self.inner.lock();
             inner.log.finish_sync(&job, result)?;
+            inner.syncs += 1;
             if inner.wanted.is_empty() && inner.log.wants_marker() {
                 inner.log.append_marker()?;
             }

@@ -74,6 +74,8 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
+    /// Whether all shards serve.
+    pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
     pub stopping: AtomicBool,
     routes: ArcSwap<Routes>,

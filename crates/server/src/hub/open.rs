@@ -239,6 +239,7 @@ fn build(config: &Config, manifest: &Manifest, replay: Replay, mailboxes: Vec<Ma
         out_of_memory: AtomicBool::new(false),
         memory_used_bytes: AtomicU64::new(0),
         memory_old_bytes: AtomicU64::new(0),
+        ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),

@@ -41,10 +41,11 @@ impl ArgRanges {
         Args { source, ranges: &self.ranges }
     }
 
-    /// How many bytes are missing at least until the argument in flight is complete: a hint for
-    /// how much to read next. It comes from the client, so nothing may be allocated by it alone.
+    /// How many bytes are missing at least, of `received` bytes that were `Incomplete`: a hint for
+    /// how much to read next, at least 1. It comes from the client, so nothing may be allocated by
+    /// it alone.
     pub fn bytes_missing(&self, received: usize) -> usize {
-        self.progress.wanted().saturating_sub(received)
+        self.progress.wanted().saturating_sub(received).max(1)
     }
 
     /// Forgets the command before, and gives memory back that only a very large one needed.

@@ -35,7 +35,16 @@ pub const NOT_FLOAT: CommandError = CommandError::Fixed("ERR value is not a vali
 pub const TOO_LONG: CommandError =
     CommandError::Fixed("ERR string exceeds maximum allowed size (proto-max-bulk-len)");
 /// SELECT or COPY of a keyspace number that is none.
-pub const DB_OUT_OF_RANGE: CommandError = CommandError::Fixed("ERR DB index is out of range");
+const DB_OUT_OF_RANGE: CommandError = CommandError::Fixed("ERR DB index is out of range");
+
+/// The number of a keyspace that is no C `int`.
+const NOT_INT: CommandError =
+    CommandError::Fixed("ERR value is out of range, value must between -2147483648 and 2147483647");
+
+/// A number that names a keyspace, but none of those from 0 to 15.
+pub fn no_numbered_keyspace(index: i64) -> CommandError {
+    if i32::try_from(index).is_ok() { DB_OUT_OF_RANGE } else { NOT_INT }
+}
 
 /// Too few or too many arguments.
 pub fn arity(command: &str) -> CommandError {
@@ -58,14 +67,14 @@ const PREVIEW_BYTES_MAX: usize = 128;
 /// A command nobody knows, with the beginning of its arguments.
 pub fn unknown_command(args: super::Args<'_>) -> CommandError {
     let mut text = b"ERR unknown command '".to_vec();
-    text.extend_from_slice(preview(args.at(0)));
+    text.extend_from_slice(preview(args.at(0), PREVIEW_BYTES_MAX));
     text.extend_from_slice(b"', with args beginning with: ");
     let mut shown = 0;
     for arg in args.from(1).iter() {
         if shown >= PREVIEW_BYTES_MAX {
             break;
         }
-        let part = &arg[..arg.len().min(PREVIEW_BYTES_MAX - shown)];
+        let part = preview(arg, PREVIEW_BYTES_MAX - shown);
         text.push(b'\'');
         text.extend_from_slice(part);
         text.extend_from_slice(b"' ");
@@ -77,13 +86,15 @@ pub fn unknown_command(args: super::Args<'_>) -> CommandError {
 /// A subcommand nobody knows, of a command that is known.
 pub fn unknown_subcommand(command: &str, subcommand: &[u8]) -> CommandError {
     let mut text = b"ERR unknown subcommand '".to_vec();
-    text.extend_from_slice(preview(subcommand));
+    text.extend_from_slice(preview(subcommand, PREVIEW_BYTES_MAX));
     text.extend_from_slice(b"'. Try ");
     text.extend_from_slice(command.to_ascii_uppercase().as_bytes());
     text.extend_from_slice(b" HELP.");
     CommandError::Made(text)
 }
 
-fn preview(text: &[u8]) -> &[u8] {
-    &text[..text.len().min(PREVIEW_BYTES_MAX)]
+/// The beginning of a text; as in Redis, not beyond a zero byte.
+fn preview(text: &[u8], bytes_max: usize) -> &[u8] {
+    let text = &text[..text.len().min(bytes_max)];
+    text.split(|byte| *byte == 0).next().unwrap_or(text)
 }

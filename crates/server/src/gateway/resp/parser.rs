@@ -137,11 +137,11 @@ enum Phase {
 }
 
 impl Progress {
-    /// How long the buffer must be before a further call finds anything new.
+    /// How long the buffer must be for the argument in flight; 0 if none is.
     pub(super) fn wanted(&self) -> usize {
         match self.phase {
             Phase::Bytes { len } => self.at + len + 2,
-            _ => self.searched + 1,
+            _ => 0,
         }
     }
 }
@@ -165,9 +165,13 @@ fn advance(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, 
         let Some(first) = buf.first() else { return Ok(Parsed::Incomplete) };
         let inline = *first != b'*';
         if inline {
-            args.begin_inline()
+            args.begin_inline();
         } else {
-            args.begin()
+            args.begin();
+            if let Some(consumed) = whole(buf, limits, &mut args.ranges) {
+                return Ok(Parsed::Command { consumed });
+            }
+            args.ranges.clear();
         }
         let phase = if inline { Phase::Line } else { Phase::Count };
         args.progress = Progress { phase, ..Progress::default() };
@@ -193,10 +197,72 @@ fn advance(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, 
     arguments(buf, limits, args)
 }
 
-/// Reads arguments from where `args.progress` stands, which is at a length or at bytes.
+/// The common case, fast: the whole command has arrived and there is nothing odd about it. Nothing
+/// if that is not so; then the command is read again from its beginning, with care. That happens
+/// once per command, since what is left over begins in a later phase.
 #[inline]
+fn whole(buf: &[u8], limits: &Limits, ranges: &mut Vec<(u32, u32)>) -> Option<usize> {
+    let buf = &buf[..buf.len().min(limits.request_bytes_max).min(u32::MAX as usize)];
+    let (count, mut at) = plain_number(buf, 1)?;
+    if count == 0 || count > limits.args_max {
+        return None;
+    }
+    for _ in 0..count {
+        if *buf.get(at)? != b'$' {
+            return None;
+        }
+        let (len, start) = plain_number(buf, at + 1)?;
+        if len > limits.value_bytes_max {
+            return None;
+        }
+        at = start + len + 2;
+        if at > buf.len() {
+            return None;
+        }
+        // No truncation: `buf` is not longer than 4 GiB.
+        ranges.push((start as u32, len as u32));
+    }
+    Some(at)
+}
+
+/// A number of up to nine digits at `at` and the position behind its line, if all that is there.
+#[inline]
+fn plain_number(buf: &[u8], at: usize) -> Option<(usize, usize)> {
+    let [a, b, c, d, ..] = *buf.get(at..)? else { return None };
+    let digit = |byte: u8| usize::from(byte.wrapping_sub(b'0'));
+    let (a, b, c) = (digit(a), (digit(b), b), (digit(c), c));
+    if a > 9 {
+        return None;
+    }
+    if b.1 == b'\r' {
+        return Some((a, at + 3));
+    }
+    // A zero before other digits is odd.
+    if a == 0 || b.0 > 9 {
+        return None;
+    }
+    if c.1 == b'\r' {
+        return Some((a * 10 + b.0, at + 4));
+    }
+    if c.0 > 9 {
+        return None;
+    }
+    let mut value = a * 100 + b.0 * 10 + c.0;
+    let mut byte = d;
+    let mut next = at + 3;
+    while byte != b'\r' {
+        if digit(byte) > 9 || next == at + 9 {
+            return None;
+        }
+        value = value * 10 + digit(byte);
+        next += 1;
+        byte = *buf.get(next)?;
+    }
+    (next + 2 <= buf.len()).then_some((value, next + 2))
+}
+
+/// Reads arguments from where `args.progress` stands, which is at a length or at bytes.
 fn arguments(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed, ProtocolError> {
-    // A copy in registers, written back only if the command is not complete.
     let mut progress = args.progress;
     while progress.args_left > 0 {
         let len = match progress.phase {
@@ -238,7 +304,6 @@ fn arguments(buf: &[u8], limits: &Limits, args: &mut ArgRanges) -> Result<Parsed
 }
 
 impl Progress {
-    #[inline]
     fn advance_to(&mut self, phase: Phase, at: usize) {
         self.phase = phase;
         self.at = at;
@@ -250,37 +315,7 @@ impl Progress {
 type Counted = (Option<i64>, usize);
 
 /// The number behind the sigil at `progress.at`, once its line is complete.
-#[inline]
 fn number(
-    buf: &[u8],
-    progress: &mut Progress,
-    too_big: ProtocolError,
-) -> Result<Option<Counted>, ProtocolError> {
-    // The common case: up to 18 digits, all received, no leading zero.
-    let start = progress.at + 1;
-    let mut value = 0u64;
-    let mut at = start;
-    while let Some(byte) = buf.get(at) {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            let digits = at - start;
-            let plain = digits == 1 || (digits > 1 && digits <= 18 && buf[start] != b'0');
-            if *byte == b'\r' && plain && at + 1 < buf.len() {
-                return Ok(Some((Some(value as i64), at + 2)));
-            }
-            break;
-        }
-        value = value.wrapping_mul(10).wrapping_add(u64::from(digit));
-        at += 1;
-        if at - start > 18 {
-            break;
-        }
-    }
-    number_slowly(buf, progress, too_big)
-}
-
-#[cold]
-fn number_slowly(
     buf: &[u8],
     progress: &mut Progress,
     too_big: ProtocolError,

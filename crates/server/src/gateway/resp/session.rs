@@ -20,6 +20,12 @@ use super::request::Request;
 use super::table::{self, CommandSpec};
 use super::writer::{RespWriter, Version};
 
+/// Whether this is a line of an HTTP request: some web page makes a browser send commands here.
+/// Redis closes such a connection without a word.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
 /// The keyspace of a new connection.
 pub const FIRST_KEYSPACE: &str = "0";
 
@@ -172,6 +178,9 @@ impl Session {
             (spec.run)(&mut Call { session: self, ctx, out, spec }, args)
         });
         let request = request.unwrap_or_else(|error| {
+            if is_http(args.at(0)) {
+                return Request::Close;
+            }
             out.truncate(before);
             self.writer(out).error(error.text());
             Request::Answered
@@ -238,7 +247,8 @@ impl Session {
         // What the client library said of itself stays, as in Redis.
         let lib_name = std::mem::take(&mut self.lib_name);
         let lib_version = std::mem::take(&mut self.lib_version);
+        let muted = self.muted;
         let fresh = Self::new(self.id, peer, self.limits, self.since_millis);
-        *self = Self { lib_name, lib_version, last_command, ..fresh };
+        *self = Self { lib_name, lib_version, last_command, muted, ..fresh };
     }
 }

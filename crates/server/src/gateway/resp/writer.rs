@@ -62,9 +62,12 @@ impl<'o> RespWriter<'o> {
     /// An error: its code in capitals, a space, and a sentence (`ERR syntax error`). Ends of line
     /// within become spaces, so that text from a client cannot begin a reply of its own.
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
+        let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        let text = text.as_ref();
+        let len = text.iter().rposition(|byte| !is_end(byte)).map_or(0, |last| last + 1);
         self.out.push(b'-');
-        let clean = text.as_ref().iter().map(|byte| match byte {
-            b'\r' | b'\n' => b' ',
+        let clean = text[..len].iter().map(|byte| match byte {
+            byte if is_end(byte) => b' ',
             other => *other,
         });
         self.out.extend(clean);
@@ -269,6 +272,6 @@ mod tests {
 
     #[test]
     fn an_error_stays_one_line() {
-        assert_eq!(written(Version::V2, |w| w.error("ERR a\r\n+OK")), "-ERR a  +OK\r\n");
+        assert_eq!(written(Version::V2, |w| w.error("ERR a\r\n+OK\n")), "-ERR a  +OK\r\n");
     }
 }

@@ -10,11 +10,21 @@ use crate::gateway::resp::number::parse_i64;
 use crate::gateway::resp::request::Request;
 use crate::gateway::resp::session::ReplyMode;
 
+/// Bytes of a connection's name, and of its library's: they are kept for every connection.
+const NAME_BYTES_MAX: usize = 1024;
+
 /// A name that fits on one line of CLIENT LIST.
 pub(super) fn checked_name(name: &[u8]) -> Result<&str, CommandError> {
+    if name.len() > NAME_BYTES_MAX {
+        return Err(too_long("Client names"));
+    }
     printable(name).ok_or(CommandError::Fixed(
         "ERR Client names cannot contain spaces, newlines or special characters.",
     ))
+}
+
+fn too_long(what: &str) -> CommandError {
+    CommandError::made(format!("ERR {what} cannot be longer than {NAME_BYTES_MAX} bytes"))
 }
 
 fn printable(text: &[u8]) -> Option<&str> {
@@ -41,6 +51,7 @@ fn own_line(call: &Call<'_>) -> String {
 /// Which connections a command speaks of.
 #[derive(Default)]
 struct Filter<'a> {
+    /// In order.
     ids: Option<Vec<i64>>,
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
@@ -61,7 +72,7 @@ impl<'a> Filter<'a> {
 
     fn takes(&self, client: &ClientFacts<'_>) -> bool {
         !self.none
-            && self.ids.as_ref().is_none_or(|ids| ids.contains(&(client.id as i64)))
+            && self.ids.as_ref().is_none_or(|ids| ids.binary_search(&(client.id as i64)).is_ok())
             && self.addr.is_none_or(|addr| addr == client.addr.as_bytes())
             && self.laddr.is_none_or(|laddr| laddr == client.laddr.as_bytes())
     }
@@ -80,7 +91,9 @@ pub fn list<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         filter.of_type(args.at(3))?;
     } else if args.len() > 3 && args.is(2, "ID") {
         let id = |text| parse_i64(text).ok_or(CommandError::Fixed("ERR Invalid client ID"));
-        filter.ids = Some(args.from(3).iter().map(id).collect::<Result<_, _>>()?);
+        let mut ids = args.from(3).iter().map(id).collect::<Result<Vec<_>, _>>()?;
+        ids.sort_unstable();
+        filter.ids = Some(ids);
     } else if args.len() != 2 {
         return Err(SYNTAX);
     }
@@ -173,6 +186,9 @@ pub fn setinfo<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             return Err(CommandError::Made([b"ERR Unrecognized option '", option, b"'"].concat()));
         }
     };
+    if value.len() > NAME_BYTES_MAX {
+        return Err(too_long("names and versions of libraries"));
+    }
     let Some(value) = printable(value) else {
         let mut text = b"ERR ".to_vec();
         text.extend(option.to_ascii_lowercase());
@@ -263,7 +279,12 @@ pub fn unblock<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
                 "ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR",
             ));
         }
-        _ => return Err(SYNTAX),
+        _ => {
+            return Err(CommandError::Fixed(
+                "ERR unknown subcommand or wrong number of arguments for 'unblock'. Try CLIENT \
+                 HELP.",
+            ));
+        }
     }
     integer(args.at(2))?;
     call.answer(|writer| writer.int(0))

@@ -22,12 +22,22 @@ pub fn count<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.answer(|writer| writer.int(shown_commands().count() as i64))
 }
 
+/// Names in one COMMAND INFO or COMMAND DOCS: a reply is many times as long as the name.
+const NAMES_MAX: usize = 1024;
+
+fn limited(names: Args<'_>) -> Result<Args<'_>, CommandError> {
+    if names.len() > NAMES_MAX {
+        return Err(CommandError::made(format!("ERR more than {NAMES_MAX} names")));
+    }
+    Ok(names)
+}
+
 /// `COMMAND INFO [name …]`
 pub fn info<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if args.len() == 2 {
         return all(call, args);
     }
-    let names = args.from(2);
+    let names = limited(args.from(2))?;
     call.answer(|writer| {
         writer.array(names.len());
         for name in names.iter() {
@@ -61,7 +71,11 @@ fn write_info(writer: &mut RespWriter<'_>, spec: &CommandSpec) {
     spec.tips.iter().for_each(|tip| writer.bulk(tip.as_bytes()));
     writer.set(spec.key_specs.len());
     spec.key_specs.iter().for_each(|keys| write_key_spec(writer, keys));
-    writer.set(spec.shown_subcommands().count());
+    // As in Redis: none are an empty set, some an array.
+    match spec.shown_subcommands().count() {
+        0 => writer.set(0),
+        len => writer.array(len),
+    }
     spec.shown_subcommands().for_each(|sub| write_info(writer, sub));
 }
 
@@ -97,7 +111,7 @@ pub fn docs<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let specs: Vec<_> = if args.len() == 2 {
         shown_commands().collect()
     } else {
-        args.from(2).iter().filter_map(table::find_shown).collect()
+        limited(args.from(2))?.iter().filter_map(table::find_shown).collect()
     };
     call.answer(|writer| {
         writer.map(specs.len());

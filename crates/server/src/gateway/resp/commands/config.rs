@@ -62,14 +62,12 @@ pub fn set<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let settings = settings(&call.ctx.facts(), &call.session.limits);
     let known =
         |name: &[u8]| settings.iter().any(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
-    let mut names = (2..args.len()).step_by(2).map(|index| args.at(index));
-    let text: [&[u8]; 3] = match names.find(|name| !known(name)) {
-        Some(name) => [b"ERR Unknown option or number of arguments for CONFIG SET - '", name, b"'"],
-        None => [
-            b"ERR CONFIG SET failed (possibly related to argument '",
-            args.at(2),
-            b"') - can't set immutable config",
-        ],
+    let name = args.at(2);
+    let text: [&[u8]; 3] = if known(name) {
+        let before = b"ERR CONFIG SET failed (possibly related to argument '";
+        [before, name, b"') - can't set immutable config"]
+    } else {
+        [b"ERR Unknown option or number of arguments for CONFIG SET - '", name, b"'"]
     };
     Err(CommandError::Made(text.concat()))
 }

@@ -5,9 +5,10 @@ use node::command::Sink;
 use super::generic::NUMBERED_KEYSPACES;
 use super::{Call, Outcome, client};
 use crate::gateway::resp::args::Args;
-use crate::gateway::resp::error::{CommandError, DB_OUT_OF_RANGE, SYNTAX};
+use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::number::parse_i64;
 use crate::gateway::resp::request::Request;
+use crate::gateway::resp::session::ReplyMode;
 use crate::gateway::resp::writer::Version;
 
 /// The version of Redis whose clients are served.
@@ -41,9 +42,11 @@ pub fn quit<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `RESET`
 pub fn reset<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    // A client that wanted no replies wants this one, but not if it skips just this one: as Redis.
+    if call.session.reply == ReplyMode::Off {
+        call.session.muted = false;
+    }
     call.session.reset();
-    // A client that wanted no replies wants this one, as in Redis.
-    call.session.muted = false;
     call.writer().status("RESET");
     Ok(Request::Reset)
 }
@@ -53,16 +56,13 @@ pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let name = args.at(1);
     match parse_i64(name) {
         Some(index) if (0..NUMBERED_KEYSPACES).contains(&index) => {}
-        Some(index) if i32::try_from(index).is_err() => {
-            return Err(CommandError::Fixed(
-                "ERR value is out of range, value must between -2147483648 and 2147483647",
-            ));
-        }
-        Some(_) => return Err(DB_OUT_OF_RANGE),
+        Some(index) => return Err(error::no_numbered_keyspace(index)),
         None if call.ctx.keyspace_exists(name) => {}
-        None => {
+        None if name.first().is_some_and(u8::is_ascii_alphabetic) => {
             return Err(CommandError::Made([b"ERR no such keyspace '", name, b"'"].concat()));
         }
+        // What cannot be a name was meant to be a number.
+        None => return Err(error::NOT_INTEGER),
     }
     Ok(Request::Select(name))
 }

@@ -2,9 +2,9 @@
 
 use node::command::{Read, Sink, Write};
 
-use super::{Call, Outcome, integer, needed};
+use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;
-use crate::gateway::resp::error::{CommandError, DB_OUT_OF_RANGE, SYNTAX};
+use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::request::{Gather, Request};
 
 /// How many keyspaces have a number for a name.
@@ -49,8 +49,9 @@ pub fn copy<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             replace = true;
         } else if args.is(index, "DB") && index + 1 < args.len() {
             index += 1;
-            if !(0..NUMBERED_KEYSPACES).contains(&integer(args.at(index))?) {
-                return Err(DB_OUT_OF_RANGE);
+            let db = integer(args.at(index))?;
+            if !(0..NUMBERED_KEYSPACES).contains(&db) {
+                return Err(error::no_numbered_keyspace(db));
             }
             foreign = args.at(index) != call.session.keyspace.as_bytes();
         } else {
@@ -106,8 +107,8 @@ pub fn object_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `WAIT numreplicas timeout`: there are no replicas, so there is nothing to wait for.
 pub fn wait<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    integer(needed(args, 1)?)?;
-    let timeout = integer(needed(args, 2)?)
+    integer(args.at(1))?;
+    let timeout = integer(args.at(2))
         .map_err(|_| CommandError::Fixed("ERR timeout is not an integer or out of range"))?;
     if timeout < 0 {
         return Err(CommandError::Fixed("ERR timeout is negative"));

@@ -74,11 +74,6 @@ fn integer(text: &[u8]) -> Result<i64, CommandError> {
     parse_i64(text).ok_or(error::NOT_INTEGER)
 }
 
-/// An argument that must be there.
-fn needed<'a>(args: Args<'a>, index: usize) -> Result<&'a [u8], CommandError> {
-    args.get(index).ok_or(error::SYNTAX)
-}
-
 /// One of two words, else a syntax error.
 fn one_of(args: Args<'_>, index: usize, yes: &str, no: &str) -> Result<bool, CommandError> {
     match () {

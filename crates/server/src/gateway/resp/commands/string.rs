@@ -198,6 +198,10 @@ pub fn incrbyfloat<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let by = args.at(2);
     let value = parse_float(by).ok_or(NOT_FLOAT)?;
     if value.is_infinite() {
+        // Digits that leave 64 bits are no float; the word is one.
+        if by.iter().any(u8::is_ascii_digit) {
+            return Err(NOT_FLOAT);
+        }
         return Err(CommandError::Fixed("ERR increment would produce NaN or Infinity"));
     }
     Ok(Request::Write(Write::IncrementFloat { key: args.at(1), by }))

@@ -114,11 +114,11 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new("flushdb", -1, keyspace::flushdb)
         .flags("write", "keyspace write slow dangerous")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs("server", "1.0.0", "O(N)", "Removes all keys of the keyspace."),
+        .docs("server", "1.0.0", "O(1)", "Removes all keys of the keyspace."),
     CommandSpec::new("flushall", -1, keyspace::flushall)
         .flags("write", "keyspace write slow dangerous")
         .tips(&["request_policy:all_shards", "response_policy:all_succeeded"])
-        .docs("server", "1.0.0", "O(N)", "Removes all keys of all keyspaces."),
+        .docs("server", "1.0.0", "O(1)", "Removes all keys of all keyspaces."),
     CommandSpec::new("wait", 3, generic::wait)
         .flags("noscript", "slow connection")
         .tips(&["request_policy:all_shards", "response_policy:agg_min"])

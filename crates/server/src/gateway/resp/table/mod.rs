@@ -150,10 +150,11 @@ impl CommandSpec {
             last if last < 0 => args.saturating_sub(usize::from(last.unsigned_abs())),
             last => last as usize,
         };
-        // Without keys the range 1..=0 is empty.
-        let first = (self.first_key as usize).max(1);
-        let end = (last + 1).min(args);
-        (first..end).step_by((self.key_step as usize).max(1))
+        let (first, step) = (self.first_key as usize, self.key_step as usize);
+        let next = (first > 0).then_some(first);
+        // Not `step_by`, which divides.
+        std::iter::successors(next, move |index| Some(index + step))
+            .take_while(move |index| *index <= last && *index < args)
     }
 
     /// The subcommands that are told of.

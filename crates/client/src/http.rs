@@ -1,0 +1,297 @@
+//! As much of HTTP/1.1 as one request on one connection needs.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use crate::error::ClientError;
+
+/// No reply may be longer: the longest value a node can be configured for, and some.
+pub const REPLY_BYTES_MAX: u64 = 600 << 20;
+/// No head of a reply may be longer.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+/// A node takes no longer request line.
+const PATH_BYTES_MAX: usize = 65_000;
+
+/// Where a node is, and how long to wait for it.
+#[derive(Clone, Debug)]
+pub struct Endpoint {
+    /// `HOST:PORT`, as given.
+    pub address: String,
+    /// For a connection, and for each read and write.
+    pub timeout: Duration,
+}
+
+/// What is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// GET, PUT and so on.
+    pub method: &'a str,
+    /// Path and query, encoded.
+    pub path: &'a str,
+    /// Its body.
+    pub body: &'a [u8],
+    /// Whether the body is JSON.
+    pub json: bool,
+    /// Whether it may change something.
+    pub is_write: bool,
+}
+
+impl<'a> Request<'a> {
+    /// Asks for what is at `path`.
+    pub fn get(path: &'a str) -> Self {
+        Self { method: "GET", path, body: b"", json: false, is_write: false }
+    }
+
+    /// Asks to change what is at `path`.
+    pub fn write(method: &'a str, path: &'a str) -> Self {
+        Self { method, path, body: b"", json: false, is_write: true }
+    }
+}
+
+/// What is answered.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// HTTP's status.
+    pub status: u16,
+    headers: Vec<(String, String)>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// The value of a header, whose name is in small letters.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    /// The value of a header that is a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.header(name)?.parse().ok()
+    }
+}
+
+impl Endpoint {
+    /// At `HOST:PORT`.
+    pub fn new(address: &str, timeout: Duration) -> Result<Self, ClientError> {
+        let parts = address.rsplit_once(':').filter(|(host, port)| {
+            let host_fits = !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_graphic());
+            host_fits && !host.contains('/') && port.parse::<u16>().is_ok()
+        });
+        match parts {
+            Some(_) => Ok(Self { address: address.to_owned(), timeout }),
+            None => Err(ClientError::BadAddress { address: address.to_owned() }),
+        }
+    }
+
+    /// Sends a request and reads its reply.
+    pub fn ask(&self, request: &Request<'_>) -> Result<Reply, ClientError> {
+        let failed = |why: String| match request.is_write {
+            true => ClientError::Unknown { why, request_id: None },
+            false => ClientError::Broken { address: self.address.clone(), why },
+        };
+        if request.path.len() > PATH_BYTES_MAX {
+            let bytes = request.path.len();
+            return Err(ClientError::PathTooLong { bytes, bytes_max: PATH_BYTES_MAX });
+        }
+        let mut stream = self.connect()?;
+        let sent = self.send(&mut stream, request);
+        // A node may refuse a body before all of it was sent; its answer says more than the error.
+        match (read_reply(&stream), sent) {
+            (Ok(reply), _) => Ok(reply),
+            (Err(_), Err(error)) => Err(failed(format!("sending broke off ({error})"))),
+            (Err(error), Ok(())) => Err(failed(format!("no answer came ({error})"))),
+        }
+    }
+
+    fn connect(&self) -> Result<TcpStream, ClientError> {
+        let failed = |source| ClientError::CannotConnect { address: self.address.clone(), source };
+        let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+        for address in self.address.to_socket_addrs().map_err(failed)? {
+            match TcpStream::connect_timeout(&address, self.timeout) {
+                Ok(stream) => {
+                    stream.set_read_timeout(Some(self.timeout)).map_err(failed)?;
+                    stream.set_write_timeout(Some(self.timeout)).map_err(failed)?;
+                    return Ok(stream);
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(failed(last))
+    }
+
+    fn send(&self, stream: &mut TcpStream, request: &Request<'_>) -> io::Result<()> {
+        let Request { method, path, body, json, .. } = request;
+        let kind = if *json { "application/json" } else { "application/octet-stream" };
+        let (address, length) = (&self.address, body.len());
+        let head = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\
+             Content-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes())?;
+        stream.write_all(body)
+    }
+}
+
+fn read_reply(stream: impl Read) -> io::Result<Reply> {
+    let mut reader = BufReader::new(stream);
+    let mut head = HEAD_BYTES_MAX;
+    let status = loop {
+        let line = read_line(&mut reader, &mut head)?;
+        let rest = line.strip_prefix("HTTP/1.").ok_or_else(|| bad("it is not HTTP/1"))?;
+        let status = rest.get(2..5).and_then(|text| text.parse::<u16>().ok());
+        let status = status.filter(|status| *status >= 100).ok_or_else(|| bad("bad status"))?;
+        if status >= 200 {
+            break status;
+        }
+        // An interim reply: it has headers, and the reply proper comes after it.
+        while !read_line(&mut reader, &mut head)?.is_empty() {}
+    };
+    let mut headers = Vec::new();
+    loop {
+        let line = read_line(&mut reader, &mut head)?;
+        if line.is_empty() {
+            break;
+        }
+        let (name, value) = line.split_once(':').ok_or_else(|| bad("bad header"))?;
+        headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let mut reply = Reply { status, headers, body: Vec::new() };
+    reply.body = read_body(&mut reader, &reply)?;
+    Ok(reply)
+}
+
+fn read_body(reader: &mut impl BufRead, reply: &Reply) -> io::Result<Vec<u8>> {
+    let mut body = Vec::new();
+    if reply.status == 204 || reply.status == 304 {
+        return Ok(body);
+    }
+    if reply.header("transfer-encoding").is_some() {
+        read_chunks(reader, &mut body)?;
+    } else if let Some(length) = reply.header("content-length") {
+        let length = length.parse().map_err(|_| bad("bad length"))?;
+        read_exactly(reader, &mut body, length)?;
+    } else {
+        reader.take(REPLY_BYTES_MAX + 1).read_to_end(&mut body)?;
+        if body.len() as u64 > REPLY_BYTES_MAX {
+            return Err(bad("the reply is too long"));
+        }
+    }
+    Ok(body)
+}
+
+fn read_chunks(reader: &mut impl BufRead, body: &mut Vec<u8>) -> io::Result<()> {
+    loop {
+        let mut line_bytes = HEAD_BYTES_MAX;
+        let line = read_line(reader, &mut line_bytes)?;
+        let digits = line.split(';').next().unwrap_or_default().trim();
+        let length = u64::from_str_radix(digits, 16).map_err(|_| bad("bad chunk"))?;
+        if length == 0 {
+            while !read_line(reader, &mut line_bytes)?.is_empty() {}
+            return Ok(());
+        }
+        read_exactly(reader, body, length)?;
+        if !read_line(reader, &mut line_bytes)?.is_empty() {
+            return Err(bad("bad chunk"));
+        }
+    }
+}
+
+/// Reads without believing `length` before its bytes are there.
+fn read_exactly(reader: &mut impl BufRead, body: &mut Vec<u8>, length: u64) -> io::Result<()> {
+    if length.saturating_add(body.len() as u64) > REPLY_BYTES_MAX {
+        return Err(bad("the reply is too long"));
+    }
+    let read = reader.take(length).read_to_end(body)? as u64;
+    if read < length { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+}
+
+fn read_line(reader: &mut impl BufRead, left: &mut u64) -> io::Result<String> {
+    let mut line = Vec::new();
+    *left -= reader.take(*left).read_until(b'\n', &mut line)? as u64;
+    if line.pop() != Some(b'\n') {
+        let too_long = *left == 0;
+        return Err(if too_long { bad("the head is too long") } else { eof() });
+    }
+    if line.last() == Some(&b'\r') {
+        line.pop();
+    }
+    String::from_utf8(line).map_err(|_| bad("the head is not text"))
+}
+
+fn eof() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+fn bad(why: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn body(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        read_reply(bytes).map(|reply| reply.body)
+    }
+
+    #[test]
+    fn replies_end_in_three_ways() {
+        assert_eq!(body(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhixx").unwrap(), b"hi");
+        assert_eq!(body(b"HTTP/1.0 200 OK\n\nall there is").unwrap(), b"all there is");
+        let chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
+                       3;x=y\r\nabc\r\nA\r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n";
+        assert_eq!(body(chunks).unwrap(), b"abc0123456789");
+        let interim = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\nX: y\r\n\r\n";
+        let reply = read_reply(&interim[..]).unwrap();
+        assert_eq!((reply.status, reply.header("x")), (204, Some("y")));
+    }
+
+    #[test]
+    fn what_is_not_whole_is_no_reply() {
+        for bad in [
+            &b""[..],
+            b"+PONG\r\n",
+            b"HTTP/1.1 2",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nhi",
+            b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\n",
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc",
+        ] {
+            assert!(read_reply(bad).is_err(), "{}", String::from_utf8_lossy(bad));
+        }
+        let endless = [&b"HTTP/1.1 200 OK\r\nX: "[..], &vec![b'x'; 1 << 20]].concat();
+        assert!(read_reply(&endless[..]).is_err());
+    }
+
+    #[test]
+    fn addresses_name_host_and_port() {
+        let new = |address| Endpoint::new(address, Duration::from_secs(1));
+        for good in ["127.0.0.1:7480", "localhost:1", "[::1]:7480", "db.example:65535"] {
+            assert!(new(good).is_ok(), "{good}");
+        }
+        for bad in
+            ["", "localhost", ":7480", "a:", "a:b", "a:65536", "http://a:1", "a b:1", "a\r\n:1"]
+        {
+            assert!(new(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            head in prop_oneof![
+                Just("HTTP/1.1 200 OK\r\n"),
+                Just("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"),
+                Just("")
+            ],
+            rest: Vec<u8>,
+        ) {
+            let bytes = [head.as_bytes(), &rest].concat();
+            if let Ok(reply) = read_reply(&bytes[..]) {
+                prop_assert!(reply.body.len() <= rest.len());
+            }
+        }
+    }
+}

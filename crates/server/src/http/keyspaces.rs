@@ -1,0 +1,98 @@
+//! The catalogue: `/v1/keyspaces`.
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::body;
+use super::context::{Context, Shared};
+use super::problem::Problem;
+use super::uri::decode_text;
+use crate::api::{ApiError, KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+
+/// No description of a keyspace is longer.
+const BODY_BYTES_MAX: u64 = 64 << 10;
+
+/// What `GET /v1/keyspaces` answers: an object, so that something can stand beside the list later.
+#[derive(Serialize)]
+pub struct List {
+    keyspaces: Vec<KeyspaceInfo>,
+}
+
+/// All of them.
+pub async fn list(State(context): State<Shared>) -> Json<List> {
+    Json(List { keyspaces: context.api.keyspaces() })
+}
+
+/// Makes one: 201.
+pub async fn create(
+    State(context): State<Shared>,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<KeyspaceInfo>), Problem> {
+    let spec: KeyspaceSpec = json(&context, &headers, body).await?;
+    let id = context.next_id();
+    let info = context.write(id, |done| context.api.keyspace_create(spec, done)).await?;
+    Ok((StatusCode::CREATED, Json(info)))
+}
+
+/// One.
+pub async fn one(State(context): State<Shared>, uri: Uri) -> Result<Json<KeyspaceInfo>, Problem> {
+    let name = name(&uri)?;
+    let found = context.api.keyspaces().into_iter().find(|info| info.name == name);
+    found.map(Json).ok_or_else(|| ApiError::NoKeyspace { name }.into())
+}
+
+/// Changes what the body names.
+pub async fn alter(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Json<KeyspaceInfo>, Problem> {
+    let name = name(&uri)?;
+    let change: KeyspaceChange = json(&context, &headers, body).await?;
+    if change == KeyspaceChange::default() {
+        return Err(Problem::bad_request("the body names nothing to change"));
+    }
+    let id = context.next_id();
+    let info = context.write(id, |done| context.api.keyspace_alter(&name, change, done)).await?;
+    Ok(Json(info))
+}
+
+/// Removes one: 204.
+pub async fn remove(State(context): State<Shared>, uri: Uri) -> Result<StatusCode, Problem> {
+    let name = name(&uri)?;
+    let id = context.next_id();
+    context.write(id, |done| context.api.keyspace_drop(&name, done)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+fn name(uri: &Uri) -> Result<String, Problem> {
+    decode_text(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())
+}
+
+async fn json<T: DeserializeOwned>(
+    context: &Context,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<T, Problem> {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(Problem::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "not-json",
+            "Not JSON",
+            "the body's content type is not application/json",
+            "Send the header Content-Type: application/json.",
+        ));
+    }
+    let held = body::read(context, body, BODY_BYTES_MAX).await?;
+    serde_json::from_slice(&held.bytes)
+        .map_err(|why| Problem::bad_request(format!("the body is not what is expected: {why}")))
+}

@@ -1,0 +1,141 @@
+//! Single keys: `/v1/kv/{keyspace}/{key}`.
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, HeaderName};
+use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use keyspace::Timestamp;
+
+use super::body;
+use super::context::{Context, Shared};
+use super::problem::Problem;
+use super::uri::{decode, decode_text, number, parameters, timestamp};
+use crate::api::{Answer, ApiError, Command, PutIf};
+
+const TIMESTAMP: HeaderName = HeaderName::from_static("carillon-timestamp");
+const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-ms");
+
+/// The value as it is, with when it was written and when it ends in headers.
+pub async fn get(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
+    let (keyspace, key) = place(&context, &uri)?;
+    let [at] = parameters(uri.query(), ["at"])?;
+    let at = at.as_deref().map(timestamp).transpose()?;
+    let (id, command) = (context.next_id(), Command::Get { key, at });
+    match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
+        Answer::Value { value, timestamp, expires_at_ms } => {
+            let mut response = value.into_response();
+            let headers = response.headers_mut();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+            headers.insert(TIMESTAMP, timestamp.0.into());
+            if let Some(millis) = expires_at_ms {
+                headers.insert(EXPIRES_AT_MS, millis.into());
+            }
+            Ok(response)
+        }
+        Answer::Nil => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "nil",
+            "No value",
+            match at {
+                None => "the key has no value".to_owned(),
+                Some(at) => format!("the key had no value at {at:?}"),
+            },
+            "PUT gives it one.",
+        )),
+        Answer::NilYet => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "nil-yet",
+            "No value yet",
+            "the key had no value at the time asked for, but was given one later",
+            "Ask for a later time, or without at for the newest value.",
+        )),
+        Answer::Written { .. } | Answer::ConditionFailed | Answer::NothingToDelete => {
+            unreachable!("a read is answered as a read")
+        }
+    }
+}
+
+/// 204 when the value is written as durably as its keyspace asks for.
+pub async fn put(State(context): State<Shared>, uri: Uri, body: Body) -> Result<Response, Problem> {
+    let (keyspace, key) = place(&context, &uri)?;
+    let [ttl_ms, when] = parameters(uri.query(), ["ttl_ms", "if"])?;
+    let expires_at_ms = ttl_ms.map(|text| expiry(&context, &text)).transpose()?;
+    let when = match when.as_deref() {
+        None => PutIf::Always,
+        Some("absent") => PutIf::Absent,
+        Some("present") => PutIf::Present,
+        Some(other) => {
+            let detail = format!("if is {other:?}, where absent or present is known");
+            return Err(Problem::bad_request(detail));
+        }
+    };
+    let held = body::read(&context, body, context.options.value_bytes_max).await?;
+    let command = Command::Put { key, value: held.bytes.clone(), expires_at_ms, when };
+    write(&context, &keyspace, command).await
+}
+
+/// 204 when the key had a value and has none any more.
+pub async fn delete(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
+    let (keyspace, key) = place(&context, &uri)?;
+    let [] = parameters(uri.query(), [])?;
+    write(&context, &keyspace, Command::Delete { key }).await
+}
+
+async fn write(context: &Context, keyspace: &str, command: Command) -> Result<Response, Problem> {
+    let id = context.next_id();
+    match context.write(id, |done| context.api.call(id, keyspace, command, done)).await? {
+        Answer::Written { timestamp } => Ok(written(timestamp)),
+        Answer::ConditionFailed => Err(Problem::new(
+            StatusCode::PRECONDITION_FAILED,
+            "condition-failed",
+            "Condition failed",
+            "the condition of the parameter if did not hold, so nothing was written",
+            "GET the key to see what it has.",
+        )),
+        Answer::NothingToDelete => Err(Problem::new(
+            StatusCode::NOT_FOUND,
+            "nil",
+            "No value",
+            "the key has no value, so there was nothing to delete",
+            "None is needed.",
+        )),
+        Answer::Value { .. } | Answer::Nil | Answer::NilYet => {
+            unreachable!("a write is answered as a write")
+        }
+    }
+}
+
+fn written(timestamp: Option<Timestamp>) -> Response {
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    if let Some(timestamp) = timestamp {
+        response.headers_mut().insert(TIMESTAMP, timestamp.0.into());
+    }
+    response
+}
+
+/// Keyspace and key of a path.
+fn place(context: &Context, uri: &Uri) -> Result<(String, Bytes), Problem> {
+    let rest = uri.path().strip_prefix("/v1/kv/").unwrap_or_default();
+    let Some((keyspace, key)) = rest.split_once('/') else {
+        let detail = "the path names no key: it is /v1/kv/{keyspace}/{key}";
+        return Err(Problem::bad_request(detail));
+    };
+    let (keyspace, key) = (decode_text(keyspace)?, decode(key)?);
+    let (bytes, bytes_max) = (key.len() as u64, context.options.key_bytes_max);
+    if bytes > bytes_max {
+        return Err(ApiError::KeyTooLong { bytes, bytes_max }.into());
+    }
+    Ok((keyspace, key.into()))
+}
+
+/// Expiry is an absolute time from here on (SAFETY G13).
+fn expiry(context: &Context, text: &str) -> Result<u64, Problem> {
+    let ttl_ms = number("ttl_ms", text)?;
+    let end = context.api.now_millis().checked_add(ttl_ms).filter(|end| *end >> 48 == 0);
+    match end {
+        Some(end) if ttl_ms > 0 => Ok(end),
+        _ => Err(Problem::bad_request("ttl_ms is not a time that can be waited for")),
+    }
+}

@@ -1,0 +1,100 @@
+//! How do programs without a client library, the command line and monitoring reach a node?
+//!
+//! HTTP/1.1 on a thread of its own, beside the event loops: it may be slow without making the hot
+//! path slow.
+//!
+//! ```text
+//!   GET    /health/live                          the process runs: 200
+//!   GET    /health/ready                         the node serves: 200, else 503
+//!   GET    /metrics                              Prometheus text
+//!   GET    /v1/status                            how the node is
+//!   GET    /v1/keyspaces                         all keyspaces
+//!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms}
+//!   GET    /v1/keyspaces/{name}                  one
+//!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms}
+//!   DELETE /v1/keyspaces/{name}
+//!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
+//!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
+//!   DELETE /v1/kv/{keyspace}/{key}
+//! ```
+//!
+//! A key is any bytes, percent-encoded; whatever follows the slash after the keyspace belongs to
+//! it, further slashes included. Errors are problems of RFC 9457 ([`problem`]) that say what
+//! happened, what state is left and what to do.
+//!
+//! # One thread, its tasks, and what happens when something is full
+//!
+//! ```text
+//!   accept ──► connection task ──► handler ── call ──► Api (event loops)
+//!     │            (http_connections_max)      ◄─ done ──┘  (oneshot, request_timeout)
+//!     └ waits while there are as many connections as allowed: the kernel's queue, then refusals
+//! ```
+//!
+//! | full or slow | what happens |
+//! |---|---|
+//! | connections | further ones are not accepted until one ends |
+//! | header not there in time, or an idle connection | it is closed |
+//! | body longer than a value may be | 413, closed |
+//! | bodies of all requests together | a request waits, then 503; nothing was done |
+//! | body not there in time | 408, closed; nothing was done |
+//! | reply not read | closed when no byte leaves for `stall_timeout` |
+//! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
+//!
+//! A page in somebody's browser must not reach a node on their own machine: while the listener is
+//! loopback, requests whose `Host` is a name other than `localhost` are refused (DNS rebinding),
+//! and bodies of the catalogue must be `application/json`, which a page of another origin may not
+//! send.
+//!
+//! It does not know how commands are done ([`crate::api`]). Caveat: a request line holds at most
+//! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
+
+mod body;
+mod context;
+mod handlers;
+mod keyspaces;
+mod kv;
+pub mod problem;
+mod server;
+mod stall;
+mod uri;
+
+use std::time::Duration;
+
+pub use server::{Server, start};
+
+/// What one HTTP server may take of the process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Connections at a time.
+    pub connections_max: usize,
+    /// Longest key.
+    pub key_bytes_max: u64,
+    /// Longest value, and with it the longest body.
+    pub value_bytes_max: u64,
+    /// From the last byte of a request to its answer.
+    pub request_timeout: Duration,
+    /// For the head of a request, and for an idle connection.
+    pub header_timeout: Duration,
+    /// For the body of a request.
+    pub body_timeout: Duration,
+    /// Without a byte of a reply leaving.
+    pub stall_timeout: Duration,
+    /// Names this process in request ids: drawn when it started (SAFETY G10).
+    pub incarnation: u64,
+}
+
+impl Options {
+    /// As a configuration says; `incarnation` is drawn by whoever starts the node.
+    pub fn new(config: &crate::config::Config, incarnation: u64) -> Self {
+        Self {
+            connections_max: config.http_connections_max as usize,
+            key_bytes_max: config.key_bytes_max,
+            value_bytes_max: config.value_bytes_max,
+            request_timeout: Duration::from_millis(config.request_timeout_ms),
+            header_timeout: Duration::from_secs(30),
+            body_timeout: Duration::from_secs(60),
+            stall_timeout: Duration::from_secs(30),
+            incarnation,
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What went wrong, for people and programs: `application/problem+json` (RFC 9457).
+//!
+//! ```json
+//! {"type": "urn:carillon:problem:nil-yet", "title": "No value yet", "status": 404,
+//!  "detail": "…what happened…", "outcome": "not done", "remedy": "…what to do…"}
+//! ```
+//!
+//! `outcome` is `not done` or `unknown` (SAFETY G10): programs decide by it, and by `type`.
+
+use axum::http::header::{CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use crate::api::{ApiError, Outcome, RequestId};
+
+/// What each `type` begins with.
+pub const TYPE_PREFIX: &str = "urn:carillon:problem:";
+
+/// An error reply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    status: StatusCode,
+    slug: &'static str,
+    title: &'static str,
+    detail: String,
+    remedy: &'static str,
+    unknown: Option<RequestId>,
+}
+
+#[derive(Serialize)]
+struct Wire<'a> {
+    #[serde(rename = "type")]
+    type_: String,
+    title: &'a str,
+    status: u16,
+    detail: &'a str,
+    outcome: &'a str,
+    remedy: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+}
+
+impl Problem {
+    /// A problem of which nothing was done.
+    pub fn new(
+        status: StatusCode,
+        slug: &'static str,
+        title: &'static str,
+        detail: impl Into<String>,
+        remedy: &'static str,
+    ) -> Self {
+        Self { status, slug, title, detail: detail.into(), remedy, unknown: None }
+    }
+
+    /// The request itself makes no sense; `detail` says why.
+    pub fn bad_request(detail: impl Into<String>) -> Self {
+        let remedy = "Correct the request; sending it again as it is will not help.";
+        Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail, remedy)
+    }
+
+    /// The node did not answer a read in time.
+    pub fn no_answer() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "no-answer",
+            "No answer",
+            "the node did not answer in time; a read changes nothing",
+            "Try again a little later; look at the node's log if it happens often.",
+        )
+    }
+}
+
+impl From<ApiError> for Problem {
+    fn from(error: ApiError) -> Self {
+        use StatusCode as S;
+        let (status, slug, title, remedy) = match &error {
+            ApiError::NoKeyspace { .. } => (
+                S::NOT_FOUND,
+                "no-keyspace",
+                "No such keyspace",
+                "Look at GET /v1/keyspaces, or create it with POST /v1/keyspaces.",
+            ),
+            ApiError::KeyspaceExists { .. } => (
+                S::CONFLICT,
+                "keyspace-exists",
+                "Keyspace exists",
+                "Use it, choose another name, or drop it first.",
+            ),
+            ApiError::BadKeyspace { .. } => {
+                (S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct what the detail names.")
+            }
+            ApiError::KeyTooLong { .. } => (
+                S::BAD_REQUEST,
+                "key-too-long",
+                "Key too long",
+                "Use a shorter key, or raise key_bytes_max.",
+            ),
+            ApiError::ValueTooLong { .. } => (
+                S::PAYLOAD_TOO_LARGE,
+                "value-too-long",
+                "Value too long",
+                "Cut the value into several keys, or raise value_bytes_max.",
+            ),
+            ApiError::BelowSafePoint { .. } => (
+                S::GONE,
+                "below-safe-point",
+                "Too long ago",
+                "Read at a later time, or raise the keyspace's retention_ms for the future.",
+            ),
+            ApiError::InFuture { .. } => {
+                (S::BAD_REQUEST, "in-future", "In the future", "Ask again when that time has come.")
+            }
+            ApiError::OutOfMemory { .. } => (
+                S::INSUFFICIENT_STORAGE,
+                "out-of-memory",
+                "Out of memory",
+                "Delete keys or raise memory_max; reads and deletes go on.",
+            ),
+            ApiError::DiskFull => (
+                S::INSUFFICIENT_STORAGE,
+                "disk-full",
+                "Disk full",
+                "Make room on the data directory's disk; writes then work again by themselves.",
+            ),
+            ApiError::Busy => (S::SERVICE_UNAVAILABLE, "busy", "Busy", "Try again a little later."),
+            ApiError::Loading => (
+                S::SERVICE_UNAVAILABLE,
+                "loading",
+                "Loading",
+                "Try again when GET /health/ready answers 200.",
+            ),
+            ApiError::Stopping => (
+                S::SERVICE_UNAVAILABLE,
+                "stopping",
+                "Stopping",
+                "Ask another node, or this one after its restart.",
+            ),
+            ApiError::StorageFailed => (
+                S::SERVICE_UNAVAILABLE,
+                "storage-failed",
+                "Storage failed",
+                "Look at the node's log and disk, then restart the node.",
+            ),
+            ApiError::Unknown { .. } => (
+                S::GATEWAY_TIMEOUT,
+                "unknown-outcome",
+                "Unknown outcome",
+                "Read what the request would have changed before sending it again; the node's \
+                 log has the request's id.",
+            ),
+        };
+        let unknown = match (error.outcome(), &error) {
+            (Outcome::Unknown, ApiError::Unknown { id }) => Some(*id),
+            _ => None,
+        };
+        let detail = error.to_string();
+        Self { status, slug, title, detail, remedy, unknown }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let wire = Wire {
+            type_: format!("{TYPE_PREFIX}{}", self.slug),
+            title: self.title,
+            status: self.status.as_u16(),
+            detail: &self.detail,
+            outcome: if self.unknown.is_some() { "unknown" } else { "not done" },
+            remedy: self.remedy,
+            request_id: self.unknown.map(|id| id.to_string()),
+        };
+        let json = serde_json::to_vec(&wire).expect("strings and numbers become JSON");
+        let mut response = (self.status, json).into_response();
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}

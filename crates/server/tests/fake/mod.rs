@@ -1,0 +1,212 @@
+//! A node of one map, for tests of what stands around nodes. Each write takes one millisecond of
+//! its time; the keys `silent` and `lost` are never answered and dropped, `oom` and `busy` refused.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use bytes::Bytes;
+use keyspace::Timestamp;
+use server::api::*;
+
+const START_MILLIS: u64 = 1_700_000_000_000;
+/// Versions of one key: when, and the value with its end, or nothing.
+type Versions = Vec<(Timestamp, Option<(Bytes, Option<u64>)>)>;
+
+#[derive(Default)]
+struct State {
+    keyspaces: BTreeMap<String, (KeyspaceInfo, BTreeMap<Bytes, Versions>)>,
+    writes: u64,
+    unanswered: Vec<Done<Answer>>,
+}
+
+/// See the front page.
+pub struct Fake {
+    state: Mutex<State>,
+}
+
+fn info(spec: KeyspaceSpec, id: u32) -> KeyspaceInfo {
+    KeyspaceInfo {
+        id,
+        name: spec.name,
+        placement: spec.placement,
+        durability: spec.durability.unwrap_or(Durability::Sync),
+        retention_ms: spec.retention_ms.unwrap_or(60_000),
+        shards: 8,
+        keys: 0,
+    }
+}
+
+impl Fake {
+    /// With the keyspace `0`.
+    pub fn new() -> Self {
+        let zero = KeyspaceSpec {
+            name: "0".into(),
+            placement: Placement::Hashed,
+            durability: None,
+            retention_ms: None,
+        };
+        let mut state = State::default();
+        state.keyspaces.insert("0".into(), (info(zero, 1), BTreeMap::new()));
+        Self { state: Mutex::new(state) }
+    }
+}
+
+fn newest(versions: &Versions, at: Timestamp) -> Option<(Timestamp, Bytes, Option<u64>)> {
+    let (written, value) = versions.iter().rev().find(|(written, _)| *written <= at)?;
+    let (value, end) = value.as_ref()?;
+    Some((*written, value.clone(), *end))
+}
+
+impl State {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_millis(START_MILLIS + self.writes)
+    }
+
+    fn call(&mut self, keyspace: &str, command: Command) -> Result<Answer, ApiError> {
+        let now = if command.is_write() {
+            self.writes += 1;
+            self.now()
+        } else {
+            self.now()
+        };
+        let no_keyspace = || ApiError::NoKeyspace { name: keyspace.into() };
+        let (_, keys) = self.keyspaces.get_mut(keyspace).ok_or_else(no_keyspace)?;
+        Ok(match command {
+            Command::Get { key, at } => {
+                if at.is_some_and(|at| at > now) {
+                    return Err(ApiError::InFuture { at: at.unwrap(), now });
+                }
+                if at.is_some_and(|at| at.millis() < START_MILLIS) {
+                    let safe_point = Timestamp::from_millis(START_MILLIS);
+                    return Err(ApiError::BelowSafePoint { at: at.unwrap(), safe_point });
+                }
+                let versions = keys.get(&key).cloned().unwrap_or_default();
+                match newest(&versions, at.unwrap_or(Timestamp::MAX)) {
+                    Some((timestamp, value, expires_at_ms)) => {
+                        Answer::Value { value, timestamp, expires_at_ms }
+                    }
+                    None if versions.first().is_some_and(|(first, _)| Some(*first) > at)
+                        && at.is_some() =>
+                    {
+                        Answer::NilYet
+                    }
+                    None => Answer::Nil,
+                }
+            }
+            Command::Put { key, value, expires_at_ms, when } => {
+                let versions = keys.entry(key).or_default();
+                let present = newest(versions, Timestamp::MAX).is_some();
+                let done = match when {
+                    PutIf::Always => true,
+                    PutIf::Absent => !present,
+                    PutIf::Present => present,
+                };
+                if !done {
+                    return Ok(Answer::ConditionFailed);
+                }
+                versions.push((now, Some((value, expires_at_ms))));
+                Answer::Written { timestamp: Some(now) }
+            }
+            Command::Delete { key } => match keys.get_mut(&key) {
+                Some(versions) if newest(versions, Timestamp::MAX).is_some() => {
+                    versions.push((now, None));
+                    Answer::Written { timestamp: Some(now) }
+                }
+                _ => Answer::NothingToDelete,
+            },
+        })
+    }
+}
+
+impl Api for Fake {
+    fn call(&self, _id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
+        let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key }) =
+            &command;
+        match &key[..] {
+            b"silent" => self.state.lock().unwrap().unanswered.push(done),
+            b"lost" => drop(done),
+            b"oom" => done(Err(ApiError::OutOfMemory { bytes_max: 1 << 30 })),
+            b"busy" => done(Err(ApiError::Busy)),
+            _ => {
+                let answer = self.state.lock().unwrap().call(keyspace, command);
+                done(answer);
+            }
+        }
+    }
+
+    fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.state.lock().unwrap().keyspaces.values().map(|(info, _)| info.clone()).collect()
+    }
+
+    fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>) {
+        let mut state = self.state.lock().unwrap();
+        if state.keyspaces.contains_key(&spec.name) {
+            return done(Err(ApiError::KeyspaceExists { name: spec.name }));
+        }
+        if spec.name.is_empty() {
+            let why = "the name of a keyspace is empty".into();
+            return done(Err(ApiError::BadKeyspace { why }));
+        }
+        let made = info(spec, state.keyspaces.len() as u32 + 1);
+        state.keyspaces.insert(made.name.clone(), (made.clone(), BTreeMap::new()));
+        done(Ok(made));
+    }
+
+    fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>) {
+        let mut state = self.state.lock().unwrap();
+        done(match state.keyspaces.get_mut(name) {
+            None => Err(ApiError::NoKeyspace { name: name.into() }),
+            Some((info, _)) => {
+                info.durability = change.durability.unwrap_or(info.durability);
+                info.retention_ms = change.retention_ms.unwrap_or(info.retention_ms);
+                Ok(info.clone())
+            }
+        });
+    }
+
+    fn keyspace_drop(&self, name: &str, done: Done<()>) {
+        let gone = self.state.lock().unwrap().keyspaces.remove(name);
+        done(gone.map(drop).ok_or_else(|| ApiError::NoKeyspace { name: name.into() }));
+    }
+
+    fn now_millis(&self) -> u64 {
+        self.state.lock().unwrap().now().millis()
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        self.state.lock().unwrap().keyspaces.is_empty().then(|| "no keyspace is there".into())
+    }
+
+    fn status(&self) -> Status {
+        let not_ready = self.not_ready();
+        Status {
+            name: "fake".into(),
+            node_id: "00000000000000ff".into(),
+            version: "0.1.0".into(),
+            ready: not_ready.is_none(),
+            not_ready,
+            uptime_ms: 3_723_004,
+            listeners: vec![ListenerStatus { protocol: "resp".into(), address: "::1:1".into() }],
+            dir: "/data".into(),
+            threads: 2,
+            connections: 3,
+            keyspaces: 1,
+            shards: 8,
+            keys: 12_345,
+            memory: MemoryStatus {
+                used_bytes: 5 << 20,
+                old_versions_bytes: 1024,
+                max_bytes: 1 << 30,
+            },
+            log: LogStatus::default(),
+            recovered: "a new node".into(),
+            warnings: vec!["nobody is asked for a password".into()],
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let mut metrics = Metrics::default();
+        metrics.counter("carillon_writes_total", "Writes.", self.state.lock().unwrap().writes);
+        metrics
+    }
+}
