@@ -16,6 +16,8 @@ const CONTROL_BYTES: u64 = 1 << 20;
 pub struct LogRoom {
     inner: Mutex<Inner>,
     wake: Condvar,
+    /// Wakes the thread that makes segments.
+    wake_maker: Condvar,
     interval: Duration,
 }
 
@@ -78,7 +80,7 @@ impl LogRoom {
             asleep: false,
             stopping: false,
         };
-        Self { inner: Mutex::new(inner), wake: Condvar::new(), interval }
+        Self { inner: Mutex::new(inner), wake: Condvar::new(), wake_maker: Condvar::new(), interval }
     }
 
     /// Makes sure that `bytes` more can be appended whatever happens to the disk.
@@ -113,6 +115,9 @@ impl LogRoom {
         inner.interval_dirty |= append.interval;
         let notify = inner.asleep && (append.sync || append.interval);
         inner.asleep &= !notify;
+        if inner.log.wants_segment() {
+            self.wake_maker.notify_one();
+        }
         drop(inner);
         if notify {
             self.wake.notify_one();
@@ -161,6 +166,32 @@ impl LogRoom {
     pub fn stop(&self) {
         self.inner.lock().stopping = true;
         self.wake.notify_all();
+        self.wake_maker.notify_all();
+    }
+
+    /// The thread that makes segments ahead of need, so that writers do not wait for the fsyncs
+    /// which that takes. Returns after [`Self::stop`].
+    ///
+    /// # Errors
+    /// All are fatal; a full disk is none.
+    pub fn make_segments(&self) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        loop {
+            if inner.stopping {
+                return Ok(());
+            }
+            let Some(job) = inner.log.begin_segment() else {
+                self.wake_maker.wait(&mut inner);
+                continue;
+            };
+            drop(inner);
+            match job.run() {
+                // Whoever needs the segment tries again, and is told.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            inner = self.inner.lock();
+        }
     }
 
     /// The log thread: syncs while there is something to sync, tells `durable` (lane, ticket),
