@@ -12,6 +12,10 @@ use storage::log::{Group, Log, Lsn};
 /// Room kept for control entries beside what commands have reserved.
 const CONTROL_BYTES: u64 = 1 << 20;
 
+/// At durability `memory` nobody asks for fsyncs, but a restart would have to write again what was
+/// never synced. So that much may be unsynced before one is made all the same.
+const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
+
 /// See the front page of this module.
 pub struct LogRoom {
     inner: Mutex<Inner>,
@@ -29,6 +33,8 @@ struct Inner {
     wanted: Vec<(usize, u64)>,
     /// Whether a keyspace of durability `interval` has appended since the last sync.
     interval_dirty: bool,
+    /// Whether too much is unsynced.
+    overdue: bool,
     /// Whether the last reservation failed for want of space.
     full: bool,
     syncs: u64,
@@ -75,6 +81,7 @@ impl LogRoom {
             outstanding_bytes: 0,
             wanted: Vec::new(),
             interval_dirty: false,
+            overdue: false,
             full: false,
             syncs: 0,
             asleep: false,
@@ -113,7 +120,9 @@ impl LogRoom {
             }
         }
         inner.interval_dirty |= append.interval;
-        let notify = inner.asleep && (append.sync || append.interval);
+        let overdue = inner.log.unsynced_bytes() > UNSYNCED_BYTES_MAX;
+        inner.overdue |= overdue;
+        let notify = inner.asleep && (append.sync || append.interval || overdue);
         inner.asleep &= !notify;
         if inner.log.wants_segment() {
             self.wake_maker.notify_one();
@@ -123,6 +132,14 @@ impl LogRoom {
             self.wake.notify_one();
         }
         Ok(Lsn(end.0 - bytes))
+    }
+
+    /// States what replay found durable, so that damage to it cannot pass for a torn tail.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn mark(&self) -> Result<(), Error> {
+        self.inner.lock().log.append_marker()
     }
 
     /// Gives back what was reserved and not needed.
@@ -203,7 +220,7 @@ impl LogRoom {
         let mut served = Vec::new();
         loop {
             let mut inner = self.inner.lock();
-            while inner.wanted.is_empty() && !inner.stopping {
+            while inner.wanted.is_empty() && !inner.stopping && !inner.overdue {
                 inner.asleep = true;
                 if inner.interval_dirty {
                     if self.wake.wait_for(&mut inner, self.interval).timed_out() {
@@ -215,6 +232,7 @@ impl LogRoom {
             }
             inner.asleep = false;
             inner.interval_dirty = false;
+            inner.overdue = false;
             let stopping = inner.stopping;
             std::mem::swap(&mut served, &mut inner.wanted);
             let job = inner.log.begin_sync()?;
