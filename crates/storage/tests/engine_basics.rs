@@ -43,6 +43,8 @@ fn reads_see_the_version_of_their_time() {
         let seen: Vec<_> = [9, 10, 19, 20, 30, 39, 40].map(|t| at(&engine, "apple", t)).into();
         assert_eq!(seen, ["nil yet", "a", "a", "bb", "nil", "nil", ""]);
         assert_eq!(at(&engine, "pear", 40), "nil");
+        put(&mut engine, "", "no key", 40);
+        assert_eq!(at(&engine, "", 40), "no key");
         assert_eq!(newest(&engine, "apple", 50).as_deref(), Some(""));
         assert_eq!(engine.newest_timestamp(&HASHER.key(b"apple")), ts(40));
         assert_eq!(engine.newest_timestamp(&HASHER.key(b"pear")), ts(0));
@@ -139,6 +141,7 @@ fn a_flush_of_many_keys_hides_them_at_once_and_frees_them_bit_by_bit() {
             ("v".into(), "nil yet".into())
         );
         assert_eq!(engine.newest_timestamp(&HASHER.key(b"key0")), ts(7000));
+        assert_eq!(engine.point_to_free(1000), Some(ts(7000)));
         engine.raise_safe_point(ts(7000));
         assert_eq!(at(&engine, "key0", 7000), "nil");
         let mut steps = 0;
