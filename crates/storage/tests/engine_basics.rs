@@ -1,7 +1,9 @@
 //! What single calls of the memory engine do, one behaviour per test.
 
-use keyspace::{KeyHasher, SLOTS, Timestamp};
-use storage::engine::{At, Engine, Layout, Range, RestoreError, ScanCursor, WrongLayout};
+use keyspace::{HashedKey, KeyHasher, SLOTS, Timestamp};
+use storage::engine::{
+    At, DumpCursor, Engine, Layout, Range, RestoreError, ScanCursor, WrongLayout,
+};
 
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
 const HASHED: Layout = Layout::Hashed { first_slot: 0, end_slot: SLOTS };
@@ -180,6 +182,19 @@ fn a_scan_visits_every_key_once_in_order() {
     assert_eq!(engine.scan(beyond, 1, ts(2000), &mut |_, _| {}), Ok(None));
     let beyond = ScanCursor { slot: places[0].0, hash: u64::MAX };
     assert!(engine.scan(beyond, 1, ts(2000), &mut |_, _| {}).expect("hashed").is_some());
+}
+
+#[test]
+fn keys_of_one_hash_are_never_parted() {
+    let mut engine = Engine::new(HASHED, HASHER);
+    for bytes in [b"a", b"b", b"c"] {
+        engine.put(&HashedKey { bytes, slot: 5, hash: 77 }, &[b"v"], 0, ts(10));
+    }
+    let mut visited = 0;
+    let end = engine.scan(ScanCursor::default(), 1, ts(10), &mut |_, _| visited += 1);
+    assert_eq!((end, visited), (Ok(None), 3));
+    engine.pin(ts(10));
+    assert!(!engine.dump(&mut DumpCursor::default(), ts(10), 0, &mut Vec::new()));
 }
 
 #[test]
