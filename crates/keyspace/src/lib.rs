@@ -1,11 +1,53 @@
-//! Where does a key live? Keyspaces, positions on the ring, arcs, descriptors, time stamps.
+//! Where does a key live, and who owns that place?
+//!
+//! A **keyspace** is a named set of keys. Its **placement** turns a key into a **position**, a point
+//! on the keyspace's circle. The circle is cut into **arcs**, and each arc belongs to one **shard**.
+//! A **descriptor** says of a shard which arc it owns and which nodes hold it. The **catalogue** is
+//! the list of keyspaces. **Timestamps** order what happens to keys.
+//!
+//! ```text
+//!   "user:7" ── placement hashed ──► position 00000003 ‖ 2af1 ‖ "user:7"
+//!                                        id          slot      key
+//!                                             │
+//!          circle of keyspace 3      ┌────────▼─────────┐
+//!      ──┬─────────┬─────────┬───────┤ [slot 10240,     ├────┬─────────┬──
+//!        │ shard 1 │ shard 2 │  ...  │  slot 12288)     │    │ shard 8 │
+//!      ──┴─────────┴─────────┴───────┤ shard 6          ├────┴─────────┴──
+//!                                    └──────────────────┘
+//! ```
+//!
+//! # Invariants
+//! 1. Ids ([`ids`]) are given out once and never again; 0 belongs to the system keyspace and shard.
+//! 2. A position begins with the id of its keyspace: no position lies on two circles.
+//! 3. An [`Arc`] is never empty, and equal sets of positions are equal arcs (normal form).
+//! 4. The shards of a keyspace in the [`Catalogue`] tile its circle: each position has one owner.
+//!
+//! # What this crate does not know
+//! How to reach an owner (lookups), what a shard agrees on (replication), what keys hold (storage).
+//! It has no clock, no I/O and no randomness: everything here is a pure function of its arguments.
+//!
+//! # Where to start
+//! [`position`], then [`arc`], then [`catalogue`]. Bytes on disk are in [`codec`], [`descriptor`] and
+//! [`catalogue`], each with a table.
 
+pub mod arc;
+pub mod catalogue;
+pub mod codec;
+pub mod descriptor;
 pub mod hash;
 pub mod ids;
+pub mod position;
 pub mod slot;
 pub mod timestamp;
 
+pub use arc::Arc;
+pub use catalogue::{
+    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, Keyspace, KeyspaceOptions,
+};
+pub use codec::DecodeError;
+pub use descriptor::Descriptor;
 pub use hash::{HashedKey, KeyHasher};
 pub use ids::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
+pub use position::{Placement, Position};
 pub use slot::{SLOTS, Slot, slot_of};
 pub use timestamp::Timestamp;

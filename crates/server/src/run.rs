@@ -1,6 +1,29 @@
 //! Starting a node and running it until it is asked to stop.
 
-use crate::config::Config;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use mio::net::TcpListener;
+use mio::{Poll, Waker};
+use parking_lot::{Condvar, Mutex};
+
+use crate::config::{Config, Listen};
+use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
+use crate::hub::checkpoints::Checkpoints;
+use crate::hub::keeper::{self, KeeperStop};
+use crate::hub::mail::Mailbox;
+use crate::hub::open::{self, OpenError, Opened};
+use crate::hub::{Hub, NOBODY};
+use crate::http;
+use crate::logging::Banner;
+use crate::side_door::{NodeApi, NodeFacts};
+
+/// Connections that the kernel keeps for a listener until they are accepted.
+const BACKLOG: i32 = 4096;
 
 /// Why a node that was ready ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +35,29 @@ pub enum ExitReason {
 /// Why a node did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// This build has no event loops.
-    #[error("this build cannot start a node")]
-    Unbuilt,
+    /// Its data cannot be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// It cannot listen.
+    #[error(
+        "cannot listen on {address} for {protocol}: {source}. Stop what listens there, or choose \
+         another address with --{protocol}"
+    )]
+    Listen {
+        /// The setting.
+        protocol: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The system refused threads, polls or signals.
+    #[error("cannot start: {source}")]
+    System {
+        /// What it said.
+        #[from]
+        source: io::Error,
+    },
 }
 
 /// Runs a node until SIGTERM or SIGINT.
@@ -23,5 +66,197 @@ pub enum StartError {
 /// If it cannot start; the data directory is as it was.
 pub fn run(config: Config) -> Result<ExitReason, StartError> {
     crate::logging::init(config.log_level, config.log_format);
-    Err(StartError::Unbuilt)
+    raise_descriptor_limit();
+    let mut config = config;
+    let resp = bind("resp", &mut config.resp)?;
+    let native = bind("native", &mut config.native)?;
+    let http = bind("http", &mut config.http)?;
+    let config = Arc::new(config);
+
+    let threads = config.threads_count();
+    let polls = (0..threads).map(|_| Poll::new()).collect::<io::Result<Vec<_>>>()?;
+    let mailboxes = polls
+        .iter()
+        .map(|poll| Waker::new(poll.registry(), WAKER).map(Mailbox::new))
+        .collect::<io::Result<Vec<_>>>()?;
+    let Opened { hub, disk, found, manifest } = open::open(&config, mailboxes)?;
+
+    let stop = Arc::new(Stop::default());
+    let _signals = {
+        let stop = stop.clone();
+        crate::signals::listen(move |_| stop.ask())?
+    };
+    let log_thread = spawn_log_thread(&hub)?;
+    let keeper_stop = Arc::new(KeeperStop::default());
+    let keeper = {
+        let (hub, stop, bytes) = (hub.clone(), keeper_stop.clone(), config.checkpoint_log_bytes);
+        let checkpoints = Checkpoints::new(disk, manifest);
+        thread::Builder::new()
+            .name("keeper".into())
+            .spawn(move || keeper::run(&hub, checkpoints, bytes, &stop))?
+    };
+
+    let banner = banner(&config, &found, [("resp", &resp), ("native", &native)], http.as_ref());
+    let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), NodeFacts::from(&banner)));
+    let options = http::Options::new(&config, hub.started_millis());
+    let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
+    let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
+    wait_until_serving(&hub);
+    hub.ready.store(true, Ordering::Release);
+    banner.log();
+
+    stop.wait();
+    hub.stopping.store(true, Ordering::Release);
+    hub.mailboxes.iter().for_each(Mailbox::wake);
+    for event_loop in loops {
+        event_loop.join().expect("a loop that panics has ended the process")?;
+    }
+    if let Some(server) = http_server {
+        server.stop(Duration::from_millis(config.shutdown_timeout_ms));
+    }
+    keeper_stop.stop();
+    keeper.join().expect("the keeper does not panic");
+    hub.log.stop();
+    log_thread.join().expect("the log thread does not panic");
+    tracing::info!("stopped; everything acknowledged is on disk");
+    Ok(ExitReason::Stopped)
 }
+
+/// A stop that can be waited for.
+#[derive(Default)]
+struct Stop {
+    asked: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Stop {
+    fn ask(&self) {
+        *self.asked.lock() = true;
+        self.wake.notify_all();
+    }
+
+    fn wait(&self) {
+        let mut asked = self.asked.lock();
+        while !*asked {
+            self.wake.wait(&mut asked);
+        }
+    }
+}
+
+/// Listens on a setting's address, and puts the real port into the setting.
+fn bind(
+    protocol: &'static str,
+    listen: &mut Listen,
+) -> Result<Option<std::net::TcpListener>, StartError> {
+    let Some(address) = listen.address() else { return Ok(None) };
+    let refused = |source| StartError::Listen { protocol, address, source };
+    let listener = listen_on(address).map_err(refused)?;
+    *listen = Listen::On(listener.local_addr().map_err(refused)?);
+    Ok(Some(listener))
+}
+
+fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let listener = std::net::TcpListener::bind(address)?;
+    // The standard library's backlog is short for thousands of clients that come at once.
+    // SAFETY: listen takes an open socket and no memory.
+    if unsafe { libc::listen(std::os::fd::AsRawFd::as_raw_fd(&listener), BACKLOG) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
+    let hub = hub.clone();
+    thread::Builder::new().name("log".into()).spawn(move || {
+        let run = hub.log.run(|lane, ticket| {
+            let durable = node::lane::Input::Durable { ticket };
+            hub.lanes[lane].submit(&hub, [durable], NOBODY, &mut Vec::new());
+        });
+        if let Err(error) = run {
+            hub.fatal("the log", &error);
+        }
+    })
+}
+
+fn spawn_loops(
+    hub: &Arc<Hub>,
+    config: &Arc<Config>,
+    polls: Vec<Poll>,
+    sockets: (Option<std::net::TcpListener>, Option<std::net::TcpListener>),
+) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+    let clients = Arc::new(Clients::default());
+    let texts = Arc::new(Texts::new(hub, config));
+    let mut listeners = Some(Listeners {
+        resp: sockets.0.map(TcpListener::from_std),
+        native: sockets.1.map(TcpListener::from_std),
+    });
+    let spawn = |(number, poll): (usize, Poll)| {
+        let listeners = listeners.take().unwrap_or_default();
+        let event_loop = EventLoop::new(
+            hub.clone(),
+            config.clone(),
+            clients.clone(),
+            texts.clone(),
+            number,
+            poll,
+            listeners,
+        );
+        thread::Builder::new().name(format!("loop-{number}")).spawn(move || event_loop.run())
+    };
+    polls.into_iter().enumerate().map(spawn).collect()
+}
+
+/// Every shard leads its term and serves: a matter of one fsync.
+fn wait_until_serving(hub: &Hub) {
+    let all_serve = || {
+        let routes = hub.routes();
+        let mut views = routes.iter().flat_map(|route| &route.views);
+        routes.iter().next().is_some() && views.all(|view| view.read().serving)
+    };
+    while !all_serve() {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn banner(
+    config: &Config,
+    found: &open::Found,
+    sockets: [(&'static str, &Option<std::net::TcpListener>); 2],
+    http: Option<&std::net::TcpListener>,
+) -> Banner {
+    let mut warnings = Vec::new();
+    if found.cut_bytes > 0 {
+        warnings.push(format!(
+            "cut {} bytes at the end of the log that were never acknowledged as durable",
+            found.cut_bytes
+        ));
+    }
+    if config.insecure {
+        warnings.push("insecure: whoever reaches the listeners may read and write all data".into());
+    }
+    let listeners = sockets.into_iter().map(|(name, socket)| (name, socket.as_ref()));
+    let listeners = listeners.chain([("http", http)]);
+    let listeners = listeners.filter_map(|(name, socket)| Some((name, socket?.local_addr().ok()?)));
+    Banner {
+        name: config.name.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        listeners: listeners.collect(),
+        dir: config.dir.clone(),
+        recovered: found.text.clone(),
+        warnings,
+    }
+}
+
+/// Lets the process open as many sockets as the system allows.
+fn raise_descriptor_limit() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is a valid place for one rlimit, read and written during the calls only.
+    unsafe {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        }
+    }
+}
+

@@ -4,8 +4,22 @@
 //! of its shards; a write is encoded ([`codec`]) into a log entry and judged when the entry is
 //! applied ([`apply`]), in log order, as a pure function of state and entry (SAFETY G3).
 
+pub mod apply;
+pub mod codec;
+pub mod float;
+pub mod glob;
+pub mod integer;
+mod keys;
+mod lcs;
+pub mod read;
 pub mod reply;
+#[cfg(test)]
+mod samples;
+#[cfg(test)]
+mod script;
 
+pub use apply::apply;
+pub use read::{View, answer};
 pub use reply::{Refusal, Reply, Sink};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).
@@ -196,10 +210,8 @@ pub enum Read<'a> {
     ObjectNumber(&'a [u8]),
     /// LCS.
     Lcs {
-        /// First key.
-        a: &'a [u8],
-        /// Second key.
-        b: &'a [u8],
+        /// The first and the second key.
+        keys: [&'a [u8]; 2],
         /// LEN.
         len: bool,
         /// IDX.
@@ -209,4 +221,22 @@ pub enum Read<'a> {
         /// WITHMATCHLEN.
         with_match_len: bool,
     },
+}
+
+impl<'a> Read<'a> {
+    /// The keys it reads, in the order they were given.
+    #[inline]
+    pub fn keys(&self) -> &[&'a [u8]] {
+        match self {
+            Read::Get(key)
+            | Read::GetRange { key, .. }
+            | Read::Length(key)
+            | Read::Type(key)
+            | Read::Ttl { key, .. }
+            | Read::Encoding(key)
+            | Read::ObjectNumber(key) => std::slice::from_ref(key),
+            Read::GetMany(keys) | Read::Exists(keys) => keys,
+            Read::Lcs { keys, .. } => keys,
+        }
+    }
 }

@@ -13,8 +13,10 @@ pub enum Refusal {
     NotFinite,
     /// The value would be longer than `value_bytes_max`.
     TooLong,
-    /// RENAME of a key that is not there; OBJECT … of one.
+    /// RENAME of a key that is not there.
     NoSuchKey,
+    /// LCS of values so long that it would take too much time and memory.
+    LcsTooLarge,
 }
 
 /// An answer, owned.

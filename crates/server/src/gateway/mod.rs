@@ -2,3 +2,4 @@
 //! in, bytes out. No sockets here.
 
 pub mod native;
+pub mod resp;

@@ -1,1 +1,515 @@
-//! Being built.
+//! Which value did a key have at a time? The versions of one shard's keys, in memory.
+//!
+//! Every write makes a new version, stamped with its log entry's timestamp. Reads choose a time
+//! and see the newest version at or before it, so they never wait for writers and several reads
+//! at one time fit together:
+//!
+//! ```text
+//!           safe point
+//!  key         ┊  time →   10      20      30   now     newest   at 12   at 25
+//!  apple  ──a──┊──────────●b──────────────●c─────┊      c        b       b
+//!  melon  ──m──┊──────────────────✗──────────────┊      -        m       nil
+//!  pear        ┊                          ●p─────┊      p        nil yet nil yet
+//!  plum   ──x──┊─────●y┄┄┄┄┄┄┄┄expired┄┄┄┄┄┄┄┄┄┄┄┊      -        y       nil
+//!         ─────┊──────────────────────────flush F: everything left of it is hidden from F on
+//! ```
+//! A version is one allocation ([`record`]); the versions of a key form a chain, newest first. An
+//! index finds the head of the chain: a sorted table per slot ([`slots`]) or a tree ([`tree`]).
+//!
+//! **Flush** (G19) does not touch keys: it sets the whole index aside, as an *era* that ends at
+//! the flush, and begins an empty one ([`era`]). Reads below the flush go to the era of their
+//! time. An era of few keys is emptied by tombstones instead, which nobody can tell apart.
+//!
+//! **Collection** (ALGORITHMS 8.3). Nobody reads below the safe point. Per key the newest version
+//! at or below it stays, and everything above; an end (tombstone, expiry, flush) that is newest
+//! and at or below it goes with all it ended. See [`collect`].
+//!
+//! # Invariants
+//! 1. Timestamps strictly fall along a chain; a write below its key's head is refused by an assert.
+//! 2. A record is reachable exactly once by index and chains, and at most once by the queue of
+//!    superseding records; a record in the queue is never freed (asserted in `Record::free`).
+//! 3. A record waits in the queue from the moment something older hangs on it, or it is a
+//!    tombstone, until the queue lets go of it. Hence what the queue has passed has nothing older.
+//! 4. Along each chain, older records leave the queue first.
+//! 5. A value never expires at or before its own timestamp: written so, it is a tombstone. Hence
+//!    what has expired at the safe point is older than the safe point.
+//! 6. `live_keys`, `live_bytes` and `expiring` of an era describe exactly its heads that are not
+//!    tombstones; they never count what is superseded.
+//! 7. What reads answer does not depend on how far collection has come, only on the safe point.
+//!    An end at or below the safe point counts as collected, be it so or not.
+//!
+//! # What it does not know
+//! Clocks (every time comes with the call), logs, locks, transactions, who may read when: the
+//! caller refuses reads below [`Engine::safe_point`] and keys outside its arc.
+//!
+//! # Caveats
+//! Counting keys that have expired but are not yet collected takes a step for each. A dump never
+//! cuts one key's history in two. Bytes are those asked of the allocator, which rounds up.
+
+mod collect;
+mod dump;
+mod era;
+#[cfg(test)]
+mod model;
+mod record;
+mod scan;
+mod slots;
+mod tree;
+
+use std::collections::VecDeque;
+
+use keyspace::{HashedKey, KeyHasher, Slot, Timestamp};
+
+pub use dump::{DumpCursor, RestoreError};
+pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
+pub use scan::{Range, ScanCursor};
+
+use collect::Queue;
+use era::{Era, Place, Retired};
+use record::{Body, Record};
+
+/// An era with at most this many keys is flushed key by key, so that a program which sets one
+/// key and flushes, over and over, does not fill memory with empty indexes.
+const FLUSH_IN_PLACE_KEYS_MAX: u64 = if cfg!(test) { 2 } else { 1024 };
+
+/// How a shard's keys are laid out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// Slot tables for the slots `first_slot..end_slot`.
+    Hashed {
+        /// The first slot of the shard.
+        first_slot: Slot,
+        /// The first slot after the shard.
+        end_slot: Slot,
+    },
+    /// A tree by key bytes; slot and hash of keys are ignored.
+    Ordered,
+}
+
+/// The operation needs the other layout. Nothing has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this keyspace is not {needed}")]
+pub struct WrongLayout {
+    /// The layout that has this operation.
+    pub needed: &'static str,
+}
+
+/// A value as it was at some time. Borrowed from the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Version<'a> {
+    /// The value.
+    pub value: &'a [u8],
+    /// When it expires, in milliseconds since 1970; 0 for never.
+    pub expiry_ms: u64,
+    /// When it was written.
+    pub timestamp: Timestamp,
+}
+
+impl Version<'_> {
+    fn of(record: Record) -> Self {
+        Self { value: record.value(), expiry_ms: record.expiry_ms(), timestamp: record.timestamp() }
+    }
+}
+
+/// What a read at a time finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At<'a> {
+    /// This value.
+    Value(Version<'a>),
+    /// Nothing, and nothing later either; or there was something, which had ended by then.
+    Nil,
+    /// Nothing yet: the key has versions, all of them later.
+    NilYet,
+}
+
+/// How much there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Bytes of newest versions that are values. Those expired count until they are collected.
+    pub live_bytes: u64,
+    /// Bytes of all other versions: superseded, flushed, tombstones.
+    pub old_bytes: u64,
+    /// Bytes of the indexes.
+    pub index_bytes: u64,
+    /// Keys whose newest version is a value.
+    pub keys: u64,
+    /// Versions of all kinds.
+    pub versions: u64,
+}
+
+/// The versions of one shard's keys.
+pub struct Engine {
+    layout: Layout,
+    hasher: KeyHasher,
+    current: Era,
+    /// Eras ended by flushes, oldest first.
+    retired: VecDeque<Retired>,
+    queue: Queue,
+    safe_point: Timestamp,
+    pin: Option<Timestamp>,
+    versions: u64,
+    version_bytes: u64,
+}
+
+// SAFETY: records are owned by the engine alone. Under `&Engine` they, and the cells in the tree,
+// are only read; every change needs `&mut Engine`.
+unsafe impl Send for Engine {}
+// SAFETY: as above.
+unsafe impl Sync for Engine {}
+
+impl Engine {
+    /// An empty engine. `hasher` must be the one that made the keys it will be given.
+    ///
+    /// Panics if the slots do not rise or are above [`keyspace::SLOTS`].
+    pub fn new(layout: Layout, hasher: KeyHasher) -> Self {
+        if let Layout::Hashed { first_slot, end_slot } = layout {
+            assert!(first_slot < end_slot && end_slot <= keyspace::SLOTS, "slots must rise");
+        }
+        Self {
+            layout,
+            hasher,
+            current: Era::new(layout, 0, Timestamp::ZERO),
+            retired: VecDeque::new(),
+            queue: Queue::default(),
+            safe_point: Timestamp::ZERO,
+            pin: None,
+            versions: 0,
+            version_bytes: 0,
+        }
+    }
+
+    /// How the keys are laid out.
+    pub fn layout(&self) -> Layout {
+        self.layout
+    }
+
+    /// What hashes its keys.
+    pub fn hasher(&self) -> KeyHasher {
+        self.hasher
+    }
+
+    /// The value of a key now, unless it has none or has expired at `now`. `now` is at or above
+    /// every timestamp written.
+    #[inline]
+    pub fn newest(&self, key: &HashedKey<'_>, now: Timestamp) -> Option<Version<'_>> {
+        let head = self.current.index.find(key)?;
+        (!head.is_dead(now)).then(|| Version::of(head))
+    }
+
+    /// The value of a key at a time at or above the safe point; below it the answer means nothing.
+    pub fn at(&self, key: &HashedKey<'_>, at: Timestamp) -> At<'_> {
+        let mut later = false;
+        let mut chain = None;
+        if at >= self.current.start {
+            chain = self.current.index.find(key);
+        } else {
+            later = self.current.index.find(key).is_some();
+            for retired in self.retired.iter().rev() {
+                if retired.end <= self.safe_point {
+                    break;
+                }
+                let head = retired.era.index.find(key);
+                if at >= retired.era.start {
+                    chain = head;
+                    break;
+                }
+                later |= head.is_some();
+            }
+        }
+        while let Some(record) = chain
+            && record.timestamp() > at
+        {
+            later = true;
+            chain = record.older();
+        }
+        match chain {
+            Some(record) if !record.is_dead(at) => At::Value(Version::of(record)),
+            Some(record) if !self.counts_as_collected(record) => At::Nil,
+            // Nothing in the era of this time. What an earlier flush ended was there once.
+            None if self.flushed_head(key, at).is_some() => At::Nil,
+            _ if later => At::NilYet,
+            _ => At::Nil,
+        }
+    }
+
+    /// When the key last changed: the timestamp of its newest version, tombstones and flushes
+    /// included, or zero if it has none above the safe point and no value. Expiry is no change.
+    pub fn newest_timestamp(&self, key: &HashedKey<'_>) -> Timestamp {
+        match self.current.index.find(key) {
+            Some(head) if self.counts_as_collected(head) => Timestamp::ZERO,
+            Some(head) => head.timestamp(),
+            None => match self.flushed_head(key, Timestamp::MAX) {
+                Some((head, end)) if !head.is_dead(end) => end,
+                Some((head, _)) => head.timestamp(),
+                None => Timestamp::ZERO,
+            },
+        }
+    }
+
+    /// The newest version of a key among those hidden by a flush at or below `at`, with that
+    /// flush; none if it counts as collected.
+    fn flushed_head(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<(Record, Timestamp)> {
+        let hidden = self.retired.iter().rev().filter(|retired| retired.end <= at);
+        for retired in hidden.take_while(|retired| retired.end > self.safe_point) {
+            if let Some(head) = retired.era.index.find(key) {
+                return (!self.counts_as_collected(head)).then_some((head, retired.end));
+            }
+        }
+        None
+    }
+
+    /// Ended at or below the safe point: collection may or may not have taken it (invariant 7).
+    fn counts_as_collected(&self, record: Record) -> bool {
+        record.timestamp() <= self.safe_point && record.is_dead(self.safe_point)
+    }
+
+    /// The era a read at `at` looks into, if it is still whole.
+    fn era_at(&self, at: Timestamp) -> Option<&Era> {
+        if at >= self.current.start {
+            return Some(&self.current);
+        }
+        let mut whole = self.retired.iter().rev().take_while(|r| r.end > self.safe_point);
+        whole.find(|retired| at >= retired.era.start).map(|retired| &retired.era)
+    }
+
+    /// The version of a chain that is seen at `at`.
+    fn visible(head: Record, at: Timestamp) -> Option<Record> {
+        let mut chain = Some(head);
+        while let Some(record) = chain {
+            if record.timestamp() <= at {
+                return (!record.is_dead(at)).then_some(record);
+            }
+            chain = record.older();
+        }
+        None
+    }
+
+    /// Fetches the key's table entry ahead of its use, for callers with several keys at hand.
+    #[inline]
+    pub fn prefetch(&self, key: &HashedKey<'_>) {
+        if let era::Index::Hashed(tables) = &self.current.index {
+            tables.prefetch_entry(key);
+        }
+    }
+
+    /// Fetches the key's newest version ahead of its use; best some time after
+    /// [`Engine::prefetch`] of the same key.
+    #[inline]
+    pub fn prefetch_record(&self, key: &HashedKey<'_>) {
+        if let era::Index::Hashed(tables) = &self.current.index {
+            tables.prefetch_record(key);
+        }
+    }
+
+    /// Writes a value: the parts one after the other. `expiry_ms` 0 never expires; one that has
+    /// passed at `timestamp` makes the write a deletion. With the timestamp of the newest version
+    /// it replaces that version.
+    ///
+    /// Panics on a timestamp below the key's newest, on a slot outside the layout, and on sizes
+    /// above [`KEY_BYTES_MAX`] and [`VALUE_BYTES_MAX`].
+    pub fn put(
+        &mut self,
+        key: &HashedKey<'_>,
+        parts: &[&[u8]],
+        expiry_ms: u64,
+        timestamp: Timestamp,
+    ) {
+        if expiry_ms != 0 && expiry_ms <= timestamp.millis() {
+            self.delete(key, timestamp);
+            return;
+        }
+        let (place, head) = self.current.index.locate(key);
+        self.write(key, place, head, Body::Value { parts, expiry_ms }, timestamp);
+    }
+
+    /// Deletes a key: a tombstone, if it has a value at `timestamp`. Returns whether it had.
+    ///
+    /// Panics as [`Engine::put`].
+    pub fn delete(&mut self, key: &HashedKey<'_>, timestamp: Timestamp) -> bool {
+        let (place, head) = self.current.index.locate(key);
+        let live = head.is_some_and(|head| !head.is_dead(timestamp));
+        if live {
+            self.write(key, place, head, Body::Tombstone, timestamp);
+        }
+        live
+    }
+
+    /// Changes when a key expires (0: never), as a version of its own with the same value.
+    /// Returns whether there was a value at `timestamp`.
+    ///
+    /// Panics as [`Engine::put`].
+    pub fn set_expiry(
+        &mut self,
+        key: &HashedKey<'_>,
+        expiry_ms: u64,
+        timestamp: Timestamp,
+    ) -> bool {
+        let (place, head) = self.current.index.locate(key);
+        let Some(head) = head.filter(|head| !head.is_dead(timestamp)) else { return false };
+        if expiry_ms != 0 && expiry_ms <= timestamp.millis() {
+            self.write(key, place, Some(head), Body::Tombstone, timestamp);
+        } else if head.timestamp() == timestamp {
+            self.current.discount(head);
+            // SAFETY: `&mut self`; the expiry is handed out by value only.
+            unsafe { head.set_expiry(expiry_ms) };
+            self.current.count(head);
+        } else {
+            let body = Body::Value { parts: &[head.value()], expiry_ms };
+            self.write(key, place, Some(head), body, timestamp);
+        }
+        true
+    }
+
+    /// Hides every key from `timestamp` on. Writes that follow with the same timestamp are seen.
+    /// Constant time: what is hidden goes later, with [`Engine::collect`].
+    ///
+    /// Panics on a timestamp below any write before.
+    pub fn flush(&mut self, timestamp: Timestamp) {
+        assert!(timestamp >= self.current.newest, "a flush before the newest write");
+        self.current.newest = timestamp;
+        if self.current.index.len() <= FLUSH_IN_PLACE_KEYS_MAX {
+            let heads: Vec<Record> = self.current.index.heads_from(None).collect();
+            for head in heads {
+                // A copy, for the record may go while its key is still needed.
+                let key = head.key().to_vec();
+                self.delete(&self.hasher.key(&key), timestamp);
+            }
+            return;
+        }
+        let next = Era::new(self.layout, self.current.number + 1, timestamp);
+        let era = std::mem::replace(&mut self.current, next);
+        self.retired.push_back(Retired { era, end: timestamp });
+    }
+
+    /// Puts a version at the head of a key's chain, or in the place of a head of the same time.
+    fn write(
+        &mut self,
+        key: &HashedKey<'_>,
+        place: Place,
+        head: Option<Record>,
+        body: Body<'_>,
+        timestamp: Timestamp,
+    ) {
+        assert!(timestamp >= self.current.start, "a write before the last flush");
+        self.current.newest = self.current.newest.max(timestamp);
+        let Some(head) = head else {
+            let new = self.make(key, body, timestamp, None);
+            self.current.index.insert(key, place, new);
+            self.current.count(new);
+            return;
+        };
+        self.current.discount(head);
+        if timestamp > head.timestamp() {
+            let new = self.make(key, body, timestamp, Some(head));
+            self.current.index.set_head(key, place, new);
+            self.current.count(new);
+            return;
+        }
+        assert!(timestamp == head.timestamp(), "a write below the newest version of its key");
+        let tombstone = matches!(body, Body::Tombstone);
+        if tombstone == head.is_tombstone() && body.value_len() == head.value_len() {
+            // SAFETY: `&mut self`, and the body's parts are never borrowed from this record:
+            // callers outside cannot hold a borrow, and `set_expiry` does not come here.
+            unsafe { head.overwrite(body) };
+            self.current.count(head);
+            return;
+        }
+        // SAFETY: `&mut self`; the chain moves on to the record that takes the place of `head`.
+        let older = unsafe { head.take_older() };
+        let new = self.replace(key, body, timestamp, older, head);
+        self.current.index.set_head(key, place, new);
+        self.current.count(new);
+        self.versions -= 1;
+        self.version_bytes -= head.bytes();
+        // SAFETY: `head` has left index, chain and queue.
+        unsafe { head.free() };
+    }
+
+    /// Makes a record and counts it; queues it if it supersedes something.
+    fn make(
+        &mut self,
+        key: &HashedKey<'_>,
+        body: Body<'_>,
+        timestamp: Timestamp,
+        older: Option<Record>,
+    ) -> Record {
+        let new = Record::new(key.bytes, body, timestamp, older);
+        self.versions += 1;
+        self.version_bytes += new.bytes();
+        if older.is_some() || new.is_tombstone() {
+            self.queue.push(new);
+        }
+        new
+    }
+
+    /// As [`Engine::make`], taking over the place in the queue of the record it replaces.
+    fn replace(
+        &mut self,
+        key: &HashedKey<'_>,
+        body: Body<'_>,
+        timestamp: Timestamp,
+        older: Option<Record>,
+        replaced: Record,
+    ) -> Record {
+        let new = Record::new(key.bytes, body, timestamp, older);
+        self.versions += 1;
+        self.version_bytes += new.bytes();
+        if replaced.is_queued() {
+            self.queue.replace(replaced, new);
+        } else if older.is_some() || new.is_tombstone() {
+            self.queue.push(new);
+        }
+        new
+    }
+
+    /// How many keys have a value at `now`, which is at or above every timestamp written.
+    pub fn len(&self, now: Timestamp) -> u64 {
+        self.current.live_keys - self.current.expired(now)
+    }
+
+    /// Whether no key has a value at `now`.
+    pub fn is_empty(&self, now: Timestamp) -> bool {
+        self.len(now) == 0
+    }
+
+    /// How many keys have a value with an expiry, expired or not, that is not collected.
+    pub fn expiring(&self) -> u64 {
+        self.current.expiring.len() as u64
+    }
+
+    /// When the next value expires, or did and is not collected yet: milliseconds since 1970.
+    pub fn next_expiry_millis(&self) -> Option<u64> {
+        self.current.expiring.first().map(|entry| entry.expiry_ms)
+    }
+
+    /// How much there is, as counted along the way.
+    pub fn usage(&self) -> Usage {
+        let retired_index = self.retired.iter().map(|retired| retired.era.index.bytes());
+        Usage {
+            live_bytes: self.current.live_bytes,
+            old_bytes: self.version_bytes - self.current.live_bytes,
+            index_bytes: self.current.index.bytes() + retired_index.sum::<u64>(),
+            keys: self.current.live_keys,
+            versions: self.versions,
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        let retired = self.retired.iter_mut().map(|retired| &mut retired.era);
+        for era in retired.chain([&mut self.current]) {
+            era.index.drain(usize::MAX, |head| {
+                let mut chain = Some(head);
+                while let Some(record) = chain {
+                    chain = record.older();
+                    // SAFETY: every record is reached once, and the queue is not looked at again.
+                    unsafe {
+                        record.set_queued(false);
+                        record.free();
+                    }
+                }
+            });
+        }
+    }
+}

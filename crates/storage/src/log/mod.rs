@@ -269,6 +269,11 @@ impl Log {
         self.incarnation
     }
 
+    /// How many segment files there are.
+    pub fn segments(&self) -> u64 {
+        (self.segments.len() + usize::from(self.next.is_some())) as u64
+    }
+
     /// Bytes of all segment files, used or not.
     pub fn bytes_on_disk(&self) -> u64 {
         self.segments.iter().chain(&self.next).map(|segment| segment.capacity_bytes).sum()

@@ -1,0 +1,55 @@
+# Everything one does with Carillon. `make` alone lists the targets.
+# Needs: Linux, rustup's cargo. What the tests need besides, `make setup` installs.
+#
+# One build profile, release, for the binary and for the tests: nothing is built twice.
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup build run test bench callgrind golden sim fuzz soak deny
+
+DIR ?= data
+SEED ?= 1
+SECONDS_EACH ?= 20
+HOURS ?= 1
+BENCH ?=
+
+help: ## Lists the targets
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | column -t -s '|'
+
+setup: ## Installs what the tests need, skipping what is there
+	@scripts/setup.sh
+
+build: ## Builds target/release/carillon
+	@cargo build --release --locked
+
+run: build ## Builds and starts a node on ./data (DIR=…)
+	@echo "redis   127.0.0.1:6379   redis-cli set greeting hello"
+	@echo "native  127.0.0.1:7400"
+	@echo "http    127.0.0.1:7480   curl http://127.0.0.1:7480/v1/status"
+	@echo "data    $(DIR)/   Ctrl-C stops"
+	@exec target/release/carillon start --dir $(DIR)
+
+test: ## All checks and tests: this is what CI runs
+	@scripts/test.sh
+
+bench: build ## Measures beside redis-server; BENCH='--quick' for a short run
+	@scripts/setup.sh
+	@cargo run --release --locked --quiet --package bench -- $(BENCH)
+
+callgrind: ## Counts instructions per GET and SET
+	@scripts/callgrind.sh
+
+golden: ## Rewrites golden files (read the diff before committing it)
+	@UPDATE_GOLDEN=1 cargo test --release --locked --workspace -- golden
+
+sim: build ## Runs the simulator once: make sim SEED=7
+	@target/release/carillon sim --seed $(SEED)
+
+fuzz: ## Runs each fuzz target for a while (SECONDS_EACH=20)
+	@scripts/fuzz.sh $(SECONDS_EACH)
+
+soak: build ## Long random tests: simulator, kill -9, streams (HOURS=1)
+	@scripts/soak.sh $(HOURS)
+
+deny: ## Checks licences and advisories of all dependencies
+	@scripts/deny.sh

@@ -1,0 +1,388 @@
+//! Which keyspaces are there, and which shards hold them?
+//!
+//! The catalogue is the state of the system shard: changed only by [`CatalogueOp`]s from its log,
+//! each judged when applied, so every replica of it is the same. Names are what people say, ids are
+//! what positions begin with; a name may be used again after a drop, an id never is.
+//!
+//! ```text
+//!   create "orders" hashed   ──►  id 3, shards 17 … 24, shard 17 + k owns slots [k·2048, (k+1)·2048)
+//!   create "events" ordered  ──►  id 4, shard 25, the whole circle
+//!   drop   "orders"          ──►  3 and 17 … 24 are never given out again
+//! ```
+//!
+//! The shards listed here are those a keyspace was made with. What they own later, after splits and
+//! merges, is in their descriptors; this list then still says where to begin asking.
+//!
+//! Names 0 to 15 are ordinary names. The Redis protocol's `SELECT n` means the keyspace of that
+//! name and makes it on first use; nothing here treats them differently.
+//!
+//! # Invariants
+//! 1. Keyspace ids and shard ids are unique, above 0 (the system's), and below the next ones.
+//! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; an ordered one has one.
+//! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
+//!
+//! # Bytes
+//!
+//! Numbers and counted bytes as in [`codec`](crate::codec).
+//!
+//! | thing | form |
+//! |---|---|
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration |
+//! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
+//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows; then those, as in options |
+//! | catalogue | version `u8` = 1, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name |
+//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each |
+
+mod codec;
+
+use std::collections::BTreeMap;
+
+use thiserror::Error;
+
+use crate::arc::Arc;
+use crate::ids::{KeyspaceId, ShardId};
+use crate::position::Placement;
+use crate::slot::{SLOTS, Slot, slot_of};
+
+/// The most keyspaces there may be at one time.
+pub const KEYSPACES_MAX: usize = 1024;
+/// The longest name of a keyspace, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// How many shards a hashed keyspace begins with.
+pub const HASHED_SHARDS: u16 = 8;
+/// The most replicas a keyspace may ask for.
+pub const KEYSPACE_REPLICAS_MAX: u8 = 9;
+/// How long old versions are kept unless said otherwise.
+pub const RETENTION_MS_DEFAULT: u64 = 60_000;
+/// The longest that old versions may be kept: ten years.
+pub const RETENTION_MS_MAX: u64 = 10 * 366 * 24 * 3_600_000;
+
+/// What an answer promises about power loss.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk, at a majority, before the answer.
+    #[default]
+    Sync,
+    /// On disk within about 100 ms. One replica only.
+    Interval,
+    /// Written but not synced: survives a killed process, not power loss. One replica only.
+    Memory,
+}
+
+/// How a keyspace is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyspaceOptions {
+    /// How its keys are laid out. Cannot be changed later.
+    pub placement: Placement,
+    /// What an answer promises.
+    pub durability: Durability,
+    /// How long old versions can still be read, in milliseconds.
+    pub retention_ms: u64,
+    /// How many replicas each of its shards has: 1 to [`KEYSPACE_REPLICAS_MAX`].
+    pub replicas: u8,
+}
+
+impl Default for KeyspaceOptions {
+    fn default() -> Self {
+        Self {
+            placement: Placement::Hashed,
+            durability: Durability::Sync,
+            retention_ms: RETENTION_MS_DEFAULT,
+            replicas: 1,
+        }
+    }
+}
+
+/// What is to be different about a keyspace. `None` leaves it as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Alteration {
+    /// The new durability.
+    pub durability: Option<Durability>,
+    /// The new retention, in milliseconds.
+    pub retention_ms: Option<u64>,
+}
+
+/// A named set of keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keyspace {
+    /// Its id, with which its positions begin.
+    pub id: KeyspaceId,
+    /// Its name.
+    pub name: Box<str>,
+    /// How it is.
+    pub options: KeyspaceOptions,
+    /// The shards that tile its circle, in order from the origin.
+    pub shards: Vec<ShardId>,
+}
+
+impl Keyspace {
+    /// Which of [`Self::shards`] owns a slot of a hashed keyspace. O(1).
+    #[inline]
+    pub fn index_of_slot(&self, slot: Slot) -> usize {
+        usize::from(slot) * self.shards.len() / usize::from(SLOTS)
+    }
+
+    /// Which of [`Self::shards`] owns a key. O(key): the slot is computed.
+    #[inline]
+    pub fn index_of(&self, key: &[u8]) -> usize {
+        match self.options.placement {
+            Placement::Hashed => self.index_of_slot(slot_of(key)),
+            // Invariant 2: one shard owns the whole circle.
+            Placement::Ordered => 0,
+        }
+    }
+
+    /// The shard that owns a key.
+    #[inline]
+    pub fn shard_of(&self, key: &[u8]) -> ShardId {
+        self.shards[self.index_of(key)]
+    }
+
+    /// The arc of the shard at `index` of [`Self::shards`].
+    ///
+    /// # Panics
+    /// If there is no such shard.
+    pub fn arc(&self, index: usize) -> Arc {
+        assert!(index < self.shards.len(), "keyspace {} has no shard {index}", self.name);
+        match self.options.placement {
+            Placement::Ordered => Arc::whole(self.id),
+            Placement::Hashed => {
+                let cut = |index: usize| (index * usize::from(SLOTS) / self.shards.len()) as Slot;
+                Arc::of_slots(self.id, cut(index), cut(index + 1))
+            }
+        }
+    }
+
+    /// Its shards with their arcs, in order from the origin.
+    pub fn tiles(&self) -> impl Iterator<Item = (ShardId, Arc)> + '_ {
+        self.shards.iter().enumerate().map(|(index, shard)| (*shard, self.arc(index)))
+    }
+}
+
+/// Why the catalogue did not change. It is then as it was.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CatalogueError {
+    /// Not a name: 1 to 64 of the letters, digits, `_`, `.` and `-` of ASCII.
+    #[error(
+        "bad keyspace name '{}': 1 to 64 letters, digits, '_', '.' or '-'",
+        name.chars().take(NAME_BYTES_MAX).collect::<String>().escape_debug()
+    )]
+    BadName {
+        /// What was given.
+        name: Box<str>,
+    },
+    /// There is one of that name.
+    #[error("keyspace '{name}' exists")]
+    Exists {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// There is none of that name.
+    #[error("no keyspace '{name}'")]
+    NotFound {
+        /// What was asked for.
+        name: Box<str>,
+    },
+    /// There are as many as there may be.
+    #[error("there are {KEYSPACES_MAX} keyspaces, which is the most there may be")]
+    TooMany,
+    /// No ids are left to give out.
+    #[error("all keyspace ids have been used")]
+    OutOfIds,
+    /// The retention is too long.
+    #[error("retention of {retention_ms} ms is above the limit of {RETENTION_MS_MAX} ms")]
+    RetentionTooLong {
+        /// What was asked for.
+        retention_ms: u64,
+    },
+    /// The number of replicas is 0 or too large.
+    #[error("{replicas} replicas: must be 1 to {KEYSPACE_REPLICAS_MAX}")]
+    BadReplicas {
+        /// What was asked for.
+        replicas: u8,
+    },
+    /// More than one replica needs durability `sync` (SAFETY G9).
+    #[error("{replicas} replicas need durability sync")]
+    NeedsSync {
+        /// How many replicas.
+        replicas: u8,
+    },
+}
+
+/// A change of the catalogue, as an entry of the system shard's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CatalogueOp<'a> {
+    /// Makes a keyspace.
+    Create {
+        /// Its name.
+        name: &'a str,
+        /// How it is to be.
+        options: KeyspaceOptions,
+    },
+    /// Changes one.
+    Alter {
+        /// Its name.
+        name: &'a str,
+        /// What is to be different.
+        change: Alteration,
+    },
+    /// Removes one and all its keys.
+    Drop {
+        /// Its name.
+        name: &'a str,
+    },
+}
+
+/// All keyspaces, by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    keyspaces: BTreeMap<Box<str>, Keyspace>,
+    next_keyspace: KeyspaceId,
+    next_shard: ShardId,
+}
+
+impl Default for Catalogue {
+    /// Without keyspaces; id 0 is taken by the system's keyspace and shard.
+    fn default() -> Self {
+        Self { keyspaces: BTreeMap::new(), next_keyspace: KeyspaceId(1), next_shard: ShardId(1) }
+    }
+}
+
+impl Catalogue {
+    /// The keyspace of a name.
+    pub fn get(&self, name: &str) -> Option<&Keyspace> {
+        self.keyspaces.get(name)
+    }
+
+    /// The keyspace with an id. O(number of keyspaces).
+    pub fn by_id(&self, id: KeyspaceId) -> Option<&Keyspace> {
+        self.keyspaces.values().find(|keyspace| keyspace.id == id)
+    }
+
+    /// All keyspaces, by name.
+    pub fn iter(&self) -> impl Iterator<Item = &Keyspace> {
+        self.keyspaces.values()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.keyspaces.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.keyspaces.is_empty()
+    }
+
+    /// Whether [`Self::create`] would succeed; saves a log entry that changes nothing.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn check_create(
+        &self,
+        name: &str,
+        options: &KeyspaceOptions,
+    ) -> Result<(), CatalogueError> {
+        check_name(name)?;
+        check_options(options)?;
+        if self.keyspaces.contains_key(name) {
+            return Err(CatalogueError::Exists { name: name.into() });
+        }
+        if self.keyspaces.len() >= KEYSPACES_MAX {
+            return Err(CatalogueError::TooMany);
+        }
+        if self.next_keyspace.0 == u32::MAX {
+            return Err(CatalogueError::OutOfIds);
+        }
+        Ok(())
+    }
+
+    /// Makes a keyspace with its shards and gives out their ids.
+    ///
+    /// # Errors
+    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `Exists`, `TooMany`, `OutOfIds`.
+    pub fn create(
+        &mut self,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<&Keyspace, CatalogueError> {
+        self.check_create(name, &options)?;
+        let count = match options.placement {
+            Placement::Hashed => u64::from(HASHED_SHARDS),
+            Placement::Ordered => 1,
+        };
+        let (id, first) = (self.next_keyspace, self.next_shard.0);
+        self.next_keyspace = KeyspaceId(id.0 + 1);
+        self.next_shard = ShardId(first + count);
+        let shards = (first..first + count).map(ShardId).collect();
+        let keyspace = Keyspace { id, name: name.into(), options, shards };
+        Ok(self.keyspaces.entry(name.into()).or_insert(keyspace))
+    }
+
+    /// Changes a keyspace.
+    ///
+    /// # Errors
+    /// `NotFound`, `RetentionTooLong`, `NeedsSync`.
+    pub fn alter(&mut self, name: &str, change: Alteration) -> Result<&Keyspace, CatalogueError> {
+        let found = self.keyspaces.get_mut(name);
+        let keyspace = found.ok_or_else(|| CatalogueError::NotFound { name: name.into() })?;
+        let mut options = keyspace.options;
+        options.durability = change.durability.unwrap_or(options.durability);
+        options.retention_ms = change.retention_ms.unwrap_or(options.retention_ms);
+        check_options(&options)?;
+        keyspace.options = options;
+        Ok(keyspace)
+    }
+
+    /// Removes a keyspace and answers what it was: the caller removes its shards.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn drop(&mut self, name: &str) -> Result<Keyspace, CatalogueError> {
+        let removed = self.keyspaces.remove(name);
+        removed.ok_or_else(|| CatalogueError::NotFound { name: name.into() })
+    }
+
+    /// Applies a log entry and answers the keyspace as it is now, or as it was before a drop.
+    ///
+    /// # Errors
+    /// As [`Self::create`], [`Self::alter`] and [`Self::drop`].
+    pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Keyspace, CatalogueError> {
+        match *op {
+            CatalogueOp::Create { name, options } => self.create(name, options).cloned(),
+            CatalogueOp::Alter { name, change } => self.alter(name, change).cloned(),
+            CatalogueOp::Drop { name } => self.drop(name),
+        }
+    }
+}
+
+/// Whether a name may be one of a keyspace.
+///
+/// # Errors
+/// [`CatalogueError::BadName`].
+pub fn check_name(name: &str) -> Result<(), CatalogueError> {
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+    let good = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(letter);
+    if good { Ok(()) } else { Err(CatalogueError::BadName { name: name.into() }) }
+}
+
+/// Whether a keyspace may be so.
+///
+/// # Errors
+/// `RetentionTooLong`, `BadReplicas`, `NeedsSync`.
+pub fn check_options(options: &KeyspaceOptions) -> Result<(), CatalogueError> {
+    let &KeyspaceOptions { retention_ms, replicas, durability, .. } = options;
+    if retention_ms > RETENTION_MS_MAX {
+        return Err(CatalogueError::RetentionTooLong { retention_ms });
+    }
+    if !(1..=KEYSPACE_REPLICAS_MAX).contains(&replicas) {
+        return Err(CatalogueError::BadReplicas { replicas });
+    }
+    if replicas > 1 && durability != Durability::Sync {
+        return Err(CatalogueError::NeedsSync { replicas });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

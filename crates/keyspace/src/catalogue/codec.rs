@@ -1,0 +1,196 @@
+//! The catalogue and its ops as bytes; the table is on the parent's front page.
+
+use std::collections::BTreeSet;
+
+use super::{
+    Alteration, Catalogue, CatalogueOp, Durability, KEYSPACES_MAX, Keyspace, KeyspaceOptions,
+    check_name, check_options,
+};
+use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
+use crate::ids::{KeyspaceId, ShardId};
+use crate::position::Placement;
+use crate::slot::SLOTS;
+
+const VERSION: u8 = 1;
+const CREATE: u8 = 1;
+const ALTER: u8 = 2;
+const DROP: u8 = 3;
+const ALTERS_DURABILITY: u8 = 1;
+const ALTERS_RETENTION: u8 = 2;
+
+impl<'a> CatalogueOp<'a> {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            CatalogueOp::Create { name, options } => {
+                out.push(CREATE);
+                put_bytes(name.as_bytes(), out);
+                put_options(options, out);
+            }
+            CatalogueOp::Alter { name, change } => {
+                out.push(ALTER);
+                put_bytes(name.as_bytes(), out);
+                let durability = change.durability.map_or(0, |_| ALTERS_DURABILITY);
+                let retention = change.retention_ms.map_or(0, |_| ALTERS_RETENTION);
+                out.push(durability | retention);
+                out.extend(change.durability.map(durability_byte));
+                change
+                    .retention_ms
+                    .into_iter()
+                    .for_each(|retention_ms| put_varint(retention_ms, out));
+            }
+            CatalogueOp::Drop { name } => {
+                out.push(DROP);
+                put_bytes(name.as_bytes(), out);
+            }
+        }
+    }
+
+    /// Reads one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`]. Names and options are not judged here: apply does that.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let tag = reader.u8()?;
+        let name = read_name(reader)?;
+        match tag {
+            CREATE => Ok(CatalogueOp::Create { name, options: read_options(reader)? }),
+            ALTER => {
+                let flags = reader.u8()?;
+                if flags & !(ALTERS_DURABILITY | ALTERS_RETENTION) != 0 {
+                    return Err(DecodeError::Tag { what: "alteration", found: flags });
+                }
+                let mut change = Alteration::default();
+                if flags & ALTERS_DURABILITY != 0 {
+                    change.durability = Some(read_durability(reader)?);
+                }
+                if flags & ALTERS_RETENTION != 0 {
+                    change.retention_ms = Some(reader.varint()?);
+                }
+                Ok(CatalogueOp::Alter { name, change })
+            }
+            DROP => Ok(CatalogueOp::Drop { name }),
+            found => Err(DecodeError::Tag { what: "catalogue op", found }),
+        }
+    }
+}
+
+impl Catalogue {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        out.push(VERSION);
+        put_varint(u64::from(self.next_keyspace.0), out);
+        put_varint(self.next_shard.0, out);
+        put_varint(self.keyspaces.len() as u64, out);
+        for keyspace in self.keyspaces.values() {
+            put_bytes(keyspace.name.as_bytes(), out);
+            put_varint(u64::from(keyspace.id.0), out);
+            put_options(&keyspace.options, out);
+            put_varint(keyspace.shards.len() as u64, out);
+            keyspace.shards.iter().for_each(|shard| put_varint(shard.0, out));
+        }
+    }
+
+    /// Reads one from the front of what is left, and checks its invariants.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of a catalogue of this version.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.u8()? {
+            VERSION => {}
+            found => return Err(DecodeError::Version { what: "catalogue", found }),
+        }
+        let next_keyspace = read_keyspace_id(reader)?;
+        let next_shard = ShardId(reader.varint()?);
+        let count = reader.varint_max(KEYSPACES_MAX as u64, "keyspace count")?;
+        let mut catalogue = Self { keyspaces: Default::default(), next_keyspace, next_shard };
+        let (mut ids, mut shards) = (BTreeSet::new(), BTreeSet::new());
+        for _ in 0..count {
+            let keyspace = read_keyspace(reader)?;
+            let id_fits = (1..next_keyspace.0).contains(&keyspace.id.0) && ids.insert(keyspace.id);
+            let fits =
+                |shard: &ShardId| (1..next_shard.0).contains(&shard.0) && shards.insert(*shard);
+            if !id_fits || !keyspace.shards.iter().all(fits) {
+                return Err(DecodeError::Field { what: "id: out of range or used twice" });
+            }
+            let last = catalogue.keyspaces.last_key_value();
+            if last.is_some_and(|(last, _)| *last >= keyspace.name) {
+                return Err(DecodeError::Field { what: "keyspaces: not by rising name" });
+            }
+            catalogue.keyspaces.insert(keyspace.name.clone(), keyspace);
+        }
+        Ok(catalogue)
+    }
+}
+
+fn read_keyspace(reader: &mut Reader<'_>) -> Result<Keyspace, DecodeError> {
+    let name = read_name(reader)?;
+    let id = read_keyspace_id(reader)?;
+    let options = read_options(reader)?;
+    if check_name(name).is_err() || check_options(&options).is_err() {
+        return Err(DecodeError::Field { what: "keyspace: name or options" });
+    }
+    let count = reader.varint()?;
+    let tiles = match options.placement {
+        Placement::Hashed => {
+            (1..=u64::from(SLOTS)).contains(&count) && u64::from(SLOTS) % count == 0
+        }
+        Placement::Ordered => count == 1,
+    };
+    if !tiles {
+        return Err(DecodeError::Field { what: "shard count" });
+    }
+    let shards = (0..count).map(|_| reader.varint().map(ShardId)).collect::<Result<_, _>>()?;
+    Ok(Keyspace { id, name: name.into(), options, shards })
+}
+
+fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
+    let name = std::str::from_utf8(reader.bytes()?);
+    name.map_err(|_| DecodeError::Field { what: "name: not UTF-8" })
+}
+
+fn read_keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {
+    Ok(KeyspaceId(reader.varint_max(u32::MAX.into(), "keyspace id")? as u32))
+}
+
+fn put_options(options: &KeyspaceOptions, out: &mut Vec<u8>) {
+    out.push(match options.placement {
+        Placement::Hashed => 0,
+        Placement::Ordered => 1,
+    });
+    out.push(durability_byte(options.durability));
+    put_varint(options.retention_ms, out);
+    out.push(options.replicas);
+}
+
+fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError> {
+    let placement = match reader.u8()? {
+        0 => Placement::Hashed,
+        1 => Placement::Ordered,
+        found => return Err(DecodeError::Tag { what: "placement", found }),
+    };
+    let durability = read_durability(reader)?;
+    Ok(KeyspaceOptions {
+        placement,
+        durability,
+        retention_ms: reader.varint()?,
+        replicas: reader.u8()?,
+    })
+}
+
+fn durability_byte(durability: Durability) -> u8 {
+    match durability {
+        Durability::Sync => 0,
+        Durability::Interval => 1,
+        Durability::Memory => 2,
+    }
+}
+
+fn read_durability(reader: &mut Reader<'_>) -> Result<Durability, DecodeError> {
+    match reader.u8()? {
+        0 => Ok(Durability::Sync),
+        1 => Ok(Durability::Interval),
+        2 => Ok(Durability::Memory),
+        found => Err(DecodeError::Tag { what: "durability", found }),
+    }
+}

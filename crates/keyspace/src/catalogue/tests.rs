@@ -1,0 +1,227 @@
+//! What the catalogue promises, by example and against random ops.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::codec::{DecodeError, Reader};
+
+const ORDERED: KeyspaceOptions = KeyspaceOptions {
+    placement: Placement::Ordered,
+    durability: Durability::Memory,
+    retention_ms: 0,
+    replicas: 1,
+};
+
+fn encoded(catalogue: &Catalogue) -> Vec<u8> {
+    let mut out = Vec::new();
+    catalogue.encode(&mut out);
+    out
+}
+
+#[test]
+fn a_hashed_keyspace_is_eight_equal_arcs_of_slots() {
+    let mut catalogue = Catalogue::default();
+    let keyspace = catalogue.create("0", KeyspaceOptions::default()).unwrap();
+    assert_eq!((keyspace.id, keyspace.shards.len()), (KeyspaceId(1), 8));
+    for (index, (shard, arc)) in keyspace.tiles().enumerate() {
+        assert_eq!(shard, ShardId(index as u64 + 1));
+        assert_eq!(arc.slots(), Some((index as u16 * 2048, (index as u16 + 1) * 2048)));
+    }
+    assert_eq!(keyspace.shard_of(b"foo"), ShardId(12182 / 2048 + 1));
+}
+
+#[test]
+fn an_ordered_keyspace_is_one_whole_circle() {
+    let mut catalogue = Catalogue::default();
+    let keyspace = catalogue.create("events", ORDERED).unwrap();
+    assert_eq!(keyspace.tiles().collect::<Vec<_>>(), [(ShardId(1), Arc::whole(keyspace.id))]);
+    assert_eq!(keyspace.shard_of(b"anything"), ShardId(1));
+}
+
+#[test]
+fn ids_are_never_given_out_again() {
+    let mut catalogue = Catalogue::default();
+    catalogue.create("a", ORDERED).unwrap();
+    let old = catalogue.drop("a").unwrap();
+    let new = catalogue.create("a", ORDERED).unwrap();
+    assert!(new.id > old.id && new.shards[0] > old.shards[0]);
+}
+
+#[test]
+fn refusals_change_nothing() {
+    let mut catalogue = Catalogue::default();
+    catalogue.create("a", KeyspaceOptions { replicas: 3, ..Default::default() }).unwrap();
+    let before = catalogue.clone();
+    let options = KeyspaceOptions::default();
+    let name = |name: &str| Box::<str>::from(name);
+    assert_eq!(catalogue.create("a", options), Err(CatalogueError::Exists { name: name("a") }));
+    for bad in ["", "a b", "ä", "a/b", &"x".repeat(65)] {
+        assert_eq!(
+            catalogue.create(bad, options),
+            Err(CatalogueError::BadName { name: name(bad) })
+        );
+    }
+    let retention_ms = RETENTION_MS_MAX + 1;
+    let too_long = CatalogueError::RetentionTooLong { retention_ms };
+    assert_eq!(
+        catalogue.create("b", KeyspaceOptions { retention_ms, ..options }),
+        Err(too_long.clone())
+    );
+    for replicas in [0, KEYSPACE_REPLICAS_MAX + 1] {
+        let asked = KeyspaceOptions { replicas, ..options };
+        assert_eq!(catalogue.create("b", asked), Err(CatalogueError::BadReplicas { replicas }));
+    }
+    let memory = Alteration { durability: Some(Durability::Memory), ..Default::default() };
+    assert_eq!(catalogue.alter("a", memory), Err(CatalogueError::NeedsSync { replicas: 3 }));
+    let long = Alteration { retention_ms: Some(retention_ms), ..Default::default() };
+    assert_eq!(catalogue.alter("a", long), Err(too_long));
+    let not_found = CatalogueError::NotFound { name: name("b") };
+    assert_eq!(catalogue.alter("b", Alteration::default()), Err(not_found.clone()));
+    assert_eq!(catalogue.drop("b"), Err(not_found));
+    assert_eq!(catalogue, before);
+}
+
+#[test]
+fn there_is_a_most() {
+    let mut catalogue = Catalogue::default();
+    for index in 0..KEYSPACES_MAX {
+        catalogue.create(&index.to_string(), ORDERED).unwrap();
+    }
+    assert_eq!(catalogue.create("more", ORDERED), Err(CatalogueError::TooMany));
+    assert_eq!(Catalogue::decode(&mut Reader::new(&encoded(&catalogue))), Ok(catalogue));
+}
+
+#[test]
+fn the_bytes_of_a_catalogue() {
+    let mut catalogue = Catalogue::default();
+    catalogue.create("ab", ORDERED).unwrap();
+    assert_eq!(encoded(&catalogue), b"\x01\x02\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01");
+}
+
+#[test]
+fn a_catalogue_that_breaks_its_invariants_is_refused() {
+    let field = |what| Err(DecodeError::Field { what });
+    for (bytes, refusal) in [
+        (&b"\x02"[..], Err(DecodeError::Version { what: "catalogue", found: 2 })),
+        (
+            b"\x01\x01\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01",
+            field("id: out of range or used twice"),
+        ),
+        (b"\x01\x02\x02\x01\x02ab\x01\x01\x02\x00\x01\x02\x01\x01", field("shard count")),
+        (b"\x01\x02\x02\x01\x02a/\x01\x01\x02\x00\x01\x01\x01", field("keyspace: name or options")),
+    ] {
+        assert_eq!(Catalogue::decode(&mut Reader::new(bytes)), refusal);
+    }
+}
+
+fn options() -> impl Strategy<Value = KeyspaceOptions> {
+    let placement = prop_oneof![Just(Placement::Hashed), Just(Placement::Ordered)];
+    (placement, durability(), prop_oneof![Just(u64::MAX), 0..100_000u64], 0..11u8).prop_map(
+        |(placement, durability, retention_ms, replicas)| KeyspaceOptions {
+            placement,
+            durability,
+            retention_ms,
+            replicas,
+        },
+    )
+}
+
+fn durability() -> impl Strategy<Value = Durability> {
+    prop_oneof![Just(Durability::Sync), Just(Durability::Interval), Just(Durability::Memory)]
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Create(String, KeyspaceOptions),
+    Alter(String, Alteration),
+    Drop(String),
+}
+
+impl Op {
+    fn borrowed(&self) -> CatalogueOp<'_> {
+        match self {
+            Op::Create(name, options) => CatalogueOp::Create { name, options: *options },
+            Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
+            Op::Drop(name) => CatalogueOp::Drop { name },
+        }
+    }
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let name = || "[a-c/]{1,2}";
+    let change = (prop::option::of(durability()), prop::option::of(0..9u64))
+        .prop_map(|(durability, retention_ms)| Alteration { durability, retention_ms });
+    prop_oneof![
+        3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
+        1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
+        1 => name().prop_map(Op::Drop),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn any_ops_keep_the_invariants_and_come_back_from_bytes(
+        ops in prop::collection::vec(ops(), 0..40),
+        key: Vec<u8>,
+    ) {
+        let mut catalogue = Catalogue::default();
+        let mut given = BTreeSet::new();
+        for op in &ops {
+            let mut bytes = Vec::new();
+            op.borrowed().encode(&mut bytes);
+            let mut reader = Reader::new(&bytes);
+            let read = CatalogueOp::decode(&mut reader);
+            prop_assert_eq!(read, Ok(op.borrowed()));
+            prop_assert_eq!(reader.end(), Ok(()));
+            let before = catalogue.clone();
+            match catalogue.apply(&op.borrowed()) {
+                Err(_) => prop_assert_eq!(&catalogue, &before),
+                Ok(keyspace) if matches!(op, Op::Create(..)) => {
+                    prop_assert!(keyspace.shards.iter().all(|shard| given.insert(*shard)));
+                }
+                Ok(_) => {}
+            }
+        }
+        for keyspace in catalogue.iter() {
+            prop_assert_eq!(catalogue.by_id(keyspace.id), Some(keyspace));
+            let position = keyspace.options.placement.position(keyspace.id, &key);
+            let owners: Vec<_> =
+                keyspace.tiles().filter(|(_, arc)| arc.contains(&position)).collect();
+            prop_assert_eq!(owners.len(), 1);
+            prop_assert_eq!(owners[0].0, keyspace.shard_of(&key));
+        }
+        let bytes = encoded(&catalogue);
+        prop_assert_eq!(Catalogue::decode(&mut Reader::new(&bytes)), Ok(catalogue));
+    }
+
+    #[test]
+    fn changed_bytes_are_refused_or_read_one_way(
+        ops in prop::collection::vec(ops(), 0..10),
+        at: prop::sample::Index,
+        byte: u8,
+    ) {
+        let mut catalogue = Catalogue::default();
+        for op in &ops {
+            let _ = catalogue.apply(&op.borrowed());
+            let mut bytes = Vec::new();
+            op.borrowed().encode(&mut bytes);
+            let index = at.index(bytes.len());
+            bytes[index] = byte;
+            let mut reader = Reader::new(&bytes);
+            if let Ok(read) = CatalogueOp::decode(&mut reader) {
+                let mut again = Vec::new();
+                read.encode(&mut again);
+                prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.rest().len()]);
+            }
+        }
+        let mut bytes = encoded(&catalogue);
+        let index = at.index(bytes.len());
+        bytes[index] = byte;
+        let mut reader = Reader::new(&bytes);
+        if let Ok(read) = Catalogue::decode(&mut reader) {
+            prop_assert_eq!(&encoded(&read)[..], &bytes[..bytes.len() - reader.rest().len()]);
+        }
+    }
+}

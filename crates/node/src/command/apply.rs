@@ -1,0 +1,291 @@
+//! What does a write do? The only judge of commands, run in log order (SAFETY G3).
+//!
+//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that are
+//! the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
+//! Checks made before proposing only save work; here all of them are made again.
+//!
+//! ```text
+//!   entry at 1000.0:  SET n 5 · INCR n · SET n x NX · EXPIRE n 999
+//!   replies:          OK      · 6      · nil        · 1 (the time is past: n is deleted)
+//! ```
+//!
+//! # Invariants
+//! 1. [`Reply::Refused`] means that nothing changed.
+//! 2. A value whose expiry is at or before the entry's millisecond counts as absent (SAFETY G13).
+//! 3. Giving a value an expiry in the past is deleting it, and answers as if it were not.
+//!
+//! # What it does not know
+//! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
+//! too: only a leader judges them, before proposing.
+//!
+//! # Caveats
+//! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
+
+use keyspace::{HashedKey, KeyHasher, Timestamp};
+use storage::engine::{Engine, Version};
+
+use super::float::{self, Float};
+use super::integer::{self, Digits};
+use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
+use crate::limits::ApplyLimits;
+
+/// Does what a command says, at the time of its entry, and answers what its client is told.
+///
+/// # Panics
+/// As the engine does: on a time before the engine's newest, on keys outside its arc.
+pub fn apply(engine: &mut Engine, write: &Write<'_>, at: Timestamp, limits: &ApplyLimits) -> Reply {
+    let hasher = engine.hasher();
+    let mut judge = Judge { engine, at };
+    let result = match write {
+        Write::Set { key, value, when, expiry, reply } => {
+            Ok(judge.set(&hasher.key(key), value, *when, *expiry, *reply))
+        }
+        Write::Delete { key } => Ok(judge.delete(&hasher.key(key))),
+        Write::GetDelete { key } => Ok(judge.get_delete(&hasher.key(key))),
+        Write::GetExpire { key, expiry } => Ok(judge.get_expire(&hasher.key(key), *expiry)),
+        Write::Append { key, value } => judge.append(&hasher.key(key), value, limits),
+        Write::SetRange { key, offset, value } => {
+            judge.set_range(&hasher.key(key), *offset, value, limits)
+        }
+        Write::Increment { key, by } => judge.increment(&hasher.key(key), *by),
+        Write::IncrementFloat { key, by } => judge.increment_float(&hasher.key(key), by),
+        Write::Expire { key, at, when } => Ok(judge.expire(&hasher.key(key), *at, *when)),
+        Write::Persist { key } => Ok(judge.persist(&hasher.key(key))),
+        Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
+        Write::Rename { from, to, if_absent } => {
+            judge.rename(&hasher.key(from), &hasher.key(to), *if_absent)
+        }
+        Write::Copy { from, to, replace } => {
+            Ok(judge.copy(&hasher.key(from), &hasher.key(to), *replace))
+        }
+        Write::Flush => {
+            judge.engine.flush(at);
+            Ok(Reply::Ok)
+        }
+    };
+    result.unwrap_or_else(Reply::Refused)
+}
+
+/// An engine at the moment of an entry.
+struct Judge<'e> {
+    engine: &'e mut Engine,
+    at: Timestamp,
+}
+
+impl Judge<'_> {
+    #[inline]
+    fn newest(&self, key: &HashedKey<'_>) -> Option<Version<'_>> {
+        self.engine.newest(key, self.at)
+    }
+
+    /// A copy that stays while the engine changes: value and expiry.
+    fn owned(&self, key: &HashedKey<'_>) -> Option<(Box<[u8]>, u64)> {
+        self.newest(key).map(|version| (version.value.into(), version.expiry_ms))
+    }
+
+    #[inline]
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64) {
+        self.engine.put(key, parts, expiry_ms, self.at);
+    }
+
+    #[inline]
+    fn set(
+        &mut self,
+        key: &HashedKey<'_>,
+        value: &[u8],
+        when: SetIf,
+        expiry: Expiry,
+        reply: SetReply,
+    ) -> Reply {
+        if (when, reply) == (SetIf::Always, SetReply::Ok) && expiry == Expiry::Never {
+            self.put(key, &[value], 0);
+            return Reply::Ok;
+        }
+        let old = self.newest(key);
+        let takes_place = match when {
+            SetIf::Always => true,
+            SetIf::Absent => old.is_none(),
+            SetIf::Present => old.is_some(),
+        };
+        let answer = match (reply, takes_place) {
+            (SetReply::Ok, true) => Reply::Ok,
+            (SetReply::Ok, false) => Reply::Nil,
+            (SetReply::Old, _) => old.map_or(Reply::Nil, |old| Reply::Bulk(old.value.into())),
+            (SetReply::Flag, _) => Reply::Int(takes_place.into()),
+        };
+        let expiry_ms = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => old.map_or(0, |old| old.expiry_ms),
+            Expiry::At(expiry_ms) => stored(expiry_ms),
+        };
+        if takes_place {
+            self.put(key, &[value], expiry_ms);
+        }
+        answer
+    }
+
+    fn delete(&mut self, key: &HashedKey<'_>) -> Reply {
+        Reply::Int(self.engine.delete(key, self.at).into())
+    }
+
+    fn get_delete(&mut self, key: &HashedKey<'_>) -> Reply {
+        let Some((value, _)) = self.owned(key) else { return Reply::Nil };
+        self.engine.delete(key, self.at);
+        Reply::Bulk(value)
+    }
+
+    fn get_expire(&mut self, key: &HashedKey<'_>, expiry: Expiry) -> Reply {
+        let Some((value, old_expiry_ms)) = self.owned(key) else { return Reply::Nil };
+        let expiry_ms = match expiry {
+            Expiry::Never => 0,
+            Expiry::Keep => old_expiry_ms,
+            Expiry::At(expiry_ms) => stored(expiry_ms),
+        };
+        if expiry_ms != old_expiry_ms {
+            self.engine.set_expiry(key, expiry_ms, self.at);
+        }
+        Reply::Bulk(value)
+    }
+
+    fn append(
+        &mut self,
+        key: &HashedKey<'_>,
+        value: &[u8],
+        limits: &ApplyLimits,
+    ) -> Result<Reply, Refusal> {
+        let Some(old) = self.newest(key) else {
+            self.put(key, &[value], 0);
+            return Ok(length(value.len()));
+        };
+        let len = old.value.len() + value.len();
+        if len as u64 > limits.value_bytes_max {
+            return Err(Refusal::TooLong);
+        }
+        let (old, expiry_ms) = (Box::<[u8]>::from(old.value), old.expiry_ms);
+        self.put(key, &[&old, value], expiry_ms);
+        Ok(length(len))
+    }
+
+    fn set_range(
+        &mut self,
+        key: &HashedKey<'_>,
+        offset: u64,
+        value: &[u8],
+        limits: &ApplyLimits,
+    ) -> Result<Reply, Refusal> {
+        let old = self.newest(key);
+        let (old, expiry_ms) = old.map_or((&[][..], 0), |old| (old.value, old.expiry_ms));
+        if value.is_empty() {
+            return Ok(length(old.len()));
+        }
+        let end = offset.saturating_add(value.len() as u64);
+        if end > limits.value_bytes_max {
+            return Err(Refusal::TooLong);
+        }
+        // Both now lie below a limit on what memory holds.
+        let (offset, end) = (offset as usize, end as usize);
+        let mut new = Vec::with_capacity(old.len().max(end));
+        new.extend_from_slice(old);
+        new.resize(old.len().max(end), 0);
+        new[offset..end].copy_from_slice(value);
+        self.put(key, &[&new], expiry_ms);
+        Ok(length(new.len()))
+    }
+
+    fn increment(&mut self, key: &HashedKey<'_>, by: i64) -> Result<Reply, Refusal> {
+        let (number, expiry_ms) = match self.newest(key) {
+            None => (0, 0),
+            Some(old) => (integer::parse(old.value).ok_or(Refusal::NotInteger)?, old.expiry_ms),
+        };
+        let sum = number.checked_add(by).ok_or(Refusal::Overflow)?;
+        self.put(key, &[Digits::of(sum).bytes()], expiry_ms);
+        Ok(Reply::Int(sum))
+    }
+
+    fn increment_float(&mut self, key: &HashedKey<'_>, by: &[u8]) -> Result<Reply, Refusal> {
+        let (number, expiry_ms) = match self.newest(key) {
+            None => (Float::ZERO, 0),
+            Some(old) => (float::parse(old.value).ok_or(Refusal::NotFloat)?, old.expiry_ms),
+        };
+        let by = float::parse(by).ok_or(Refusal::NotFloat)?;
+        let sum = number.plus(by).ok_or(Refusal::NotFinite)?.to_text();
+        self.put(key, &[&sum], expiry_ms);
+        Ok(Reply::Bulk(sum.into()))
+    }
+
+    fn expire(&mut self, key: &HashedKey<'_>, at: i64, when: ExpireIf) -> Reply {
+        let Some(old) = self.newest(key) else { return Reply::Int(0) };
+        let ends = old.expiry_ms != 0;
+        // A value that never ends outlives any other.
+        let old = if ends { i128::from(old.expiry_ms) } else { i128::MAX };
+        let new = i128::from(at);
+        let refused = (when.nx && ends)
+            || (when.xx && !ends)
+            || (when.gt && new <= old)
+            || (when.lt && new >= old);
+        if refused {
+            return Reply::Int(0);
+        }
+        // Before 1970 is past as well.
+        self.engine.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
+        Reply::Int(1)
+    }
+
+    fn persist(&mut self, key: &HashedKey<'_>) -> Reply {
+        let ends = self.newest(key).is_some_and(|old| old.expiry_ms != 0);
+        if ends {
+            self.engine.set_expiry(key, 0, self.at);
+        }
+        Reply::Int(ends.into())
+    }
+
+    fn set_all_if_absent(&mut self, hasher: &KeyHasher, pairs: &[(&[u8], &[u8])]) -> Reply {
+        if pairs.iter().any(|(key, _)| self.newest(&hasher.key(key)).is_some()) {
+            return Reply::Int(0);
+        }
+        for (key, value) in pairs {
+            self.put(&hasher.key(key), &[value], 0);
+        }
+        Reply::Int(1)
+    }
+
+    fn rename(
+        &mut self,
+        from: &HashedKey<'_>,
+        to: &HashedKey<'_>,
+        if_absent: bool,
+    ) -> Result<Reply, Refusal> {
+        let (value, expiry_ms) = self.owned(from).ok_or(Refusal::NoSuchKey)?;
+        if if_absent && self.newest(to).is_some() {
+            return Ok(Reply::Int(0));
+        }
+        if from.bytes != to.bytes {
+            self.put(to, &[&value], expiry_ms);
+            self.engine.delete(from, self.at);
+        }
+        Ok(if if_absent { Reply::Int(1) } else { Reply::Ok })
+    }
+
+    fn copy(&mut self, from: &HashedKey<'_>, to: &HashedKey<'_>, replace: bool) -> Reply {
+        let Some((value, expiry_ms)) = self.owned(from) else { return Reply::Int(0) };
+        if !replace && self.newest(to).is_some() {
+            return Reply::Int(0);
+        }
+        if from.bytes != to.bytes {
+            self.put(to, &[&value], expiry_ms);
+        }
+        Reply::Int(1)
+    }
+}
+
+/// An expiry as the engine has it, where 0 would mean never: the first millisecond is as past.
+fn stored(expiry_ms: u64) -> u64 {
+    expiry_ms.max(1)
+}
+
+fn length(len: usize) -> Reply {
+    Reply::Int(len as i64)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,122 @@
+//! Random commands for the tests of this folder, owned so that they can be shrunk.
+
+use proptest::prelude::*;
+
+use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
+
+/// A [`Write`] that owns its bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Owned {
+    /// All byte strings of the command, in the order its fields are declared.
+    bytes: Vec<Vec<u8>>,
+    /// The command with other bytes.
+    shape: Write<'static>,
+}
+
+impl Owned {
+    /// The command.
+    pub(super) fn borrow(&self) -> Write<'_> {
+        let at = |index: usize| &self.bytes[index][..];
+        match self.shape.clone() {
+            Write::Set { when, expiry, reply, .. } => {
+                Write::Set { key: at(0), value: at(1), when, expiry, reply }
+            }
+            Write::Delete { .. } => Write::Delete { key: at(0) },
+            Write::GetDelete { .. } => Write::GetDelete { key: at(0) },
+            Write::GetExpire { expiry, .. } => Write::GetExpire { key: at(0), expiry },
+            Write::Append { .. } => Write::Append { key: at(0), value: at(1) },
+            Write::SetRange { offset, .. } => Write::SetRange { key: at(0), offset, value: at(1) },
+            Write::Increment { by, .. } => Write::Increment { key: at(0), by },
+            Write::IncrementFloat { .. } => Write::IncrementFloat { key: at(0), by: at(1) },
+            Write::Expire { at: time, when, .. } => Write::Expire { key: at(0), at: time, when },
+            Write::Persist { .. } => Write::Persist { key: at(0) },
+            Write::SetAllIfAbsent { .. } => {
+                let pairs = self.bytes.chunks(2).map(|pair| (&pair[0][..], &pair[1][..]));
+                Write::SetAllIfAbsent { pairs: pairs.collect() }
+            }
+            Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
+            Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
+            Write::Flush => Write::Flush,
+        }
+    }
+}
+
+impl From<Write<'_>> for Owned {
+    fn from(write: Write<'_>) -> Self {
+        let e: &[u8] = &[];
+        let (bytes, shape): (Vec<&[u8]>, Write<'static>) = match write {
+            Write::Set { key, value, when, expiry, reply } => {
+                (vec![key, value], Write::Set { key: e, value: e, when, expiry, reply })
+            }
+            Write::Delete { key } => (vec![key], Write::Delete { key: e }),
+            Write::GetDelete { key } => (vec![key], Write::GetDelete { key: e }),
+            Write::GetExpire { key, expiry } => (vec![key], Write::GetExpire { key: e, expiry }),
+            Write::Append { key, value } => (vec![key, value], Write::Append { key: e, value: e }),
+            Write::SetRange { key, offset, value } => {
+                (vec![key, value], Write::SetRange { key: e, offset, value: e })
+            }
+            Write::Increment { key, by } => (vec![key], Write::Increment { key: e, by }),
+            Write::IncrementFloat { key, by } => {
+                (vec![key, by], Write::IncrementFloat { key: e, by: e })
+            }
+            Write::Expire { key, at, when } => (vec![key], Write::Expire { key: e, at, when }),
+            Write::Persist { key } => (vec![key], Write::Persist { key: e }),
+            Write::SetAllIfAbsent { pairs } => (
+                pairs.iter().flat_map(|(key, value)| [*key, *value]).collect(),
+                Write::SetAllIfAbsent { pairs: vec![] },
+            ),
+            Write::Rename { from, to, if_absent } => {
+                (vec![from, to], Write::Rename { from: e, to: e, if_absent })
+            }
+            Write::Copy { from, to, replace } => {
+                (vec![from, to], Write::Copy { from: e, to: e, replace })
+            }
+            Write::Flush => (vec![], Write::Flush),
+        };
+        Self { bytes: bytes.into_iter().map(<[u8]>::to_vec).collect(), shape }
+    }
+}
+
+/// The keys of the commands.
+pub(super) const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"{a}long"];
+
+/// Any command, on few keys, around time 1000.
+pub(super) fn writes() -> impl Strategy<Value = Owned> {
+    let key = || prop::sample::select(&KEYS[..]);
+    let value = || {
+        let number = any::<i64>().prop_map(|number| number.to_string().into_bytes());
+        let text = prop::collection::vec(any::<u8>(), 0..200);
+        prop_oneof![Just(b"10".to_vec()), Just(b"1.5".to_vec()), number, text]
+    };
+    let expiry =
+        || prop_oneof![Just(Expiry::Never), Just(Expiry::Keep), (0..2000u64).prop_map(Expiry::At)];
+    let when = prop_oneof![Just(SetIf::Always), Just(SetIf::Absent), Just(SetIf::Present)];
+    let reply = prop_oneof![Just(SetReply::Ok), Just(SetReply::Old), Just(SetReply::Flag)];
+    let expire_if = any::<[bool; 4]>().prop_map(|[nx, xx, gt, lt]| ExpireIf { nx, xx, gt, lt });
+    let time = prop_oneof![any::<i64>(), 0..2000i64];
+    let two = || (key(), key(), any::<bool>());
+    let pairs = prop::collection::vec((key(), value()), 0..4);
+    prop_oneof![
+        4 => (key(), value(), when, expiry(), reply).prop_map(|(key, value, when, expiry, reply)| {
+            Owned::from(Write::Set { key, value: &value, when, expiry, reply })
+        }),
+        1 => key().prop_map(|key| Write::Delete { key }.into()),
+        1 => key().prop_map(|key| Write::GetDelete { key }.into()),
+        1 => (key(), expiry()).prop_map(|(key, expiry)| Write::GetExpire { key, expiry }.into()),
+        1 => (key(), value()).prop_map(|(key, value)| Write::Append { key, value: &value }.into()),
+        1 => (key(), 0..400u64, value()).prop_map(|(key, offset, value)| {
+            Write::SetRange { key, offset, value: &value }.into()
+        }),
+        2 => (key(), any::<i64>()).prop_map(|(key, by)| Write::Increment { key, by }.into()),
+        1 => (key(), value()).prop_map(|(key, by)| Write::IncrementFloat { key, by: &by }.into()),
+        2 => (key(), time, expire_if).prop_map(|(key, at, when)| Write::Expire { key, at, when }.into()),
+        1 => key().prop_map(|key| Write::Persist { key }.into()),
+        1 => pairs.prop_map(|pairs| {
+            let pairs = pairs.iter().map(|(key, value)| (*key, &value[..])).collect();
+            Write::SetAllIfAbsent { pairs }.into()
+        }),
+        1 => two().prop_map(|(from, to, if_absent)| Write::Rename { from, to, if_absent }.into()),
+        1 => two().prop_map(|(from, to, replace)| Write::Copy { from, to, replace }.into()),
+        1 => Just(Write::Flush.into()),
+    ]
+}

@@ -1,0 +1,146 @@
+//! What stands in a log entry: a header, then commands back to back in their wire form (G3).
+//!
+//! ```text
+//!   0      1           9           17        21
+//!   +------+-----------+-----------+---------+----------------------------+
+//!   | kind | timestamp | term      | count   | commands, or one operation |
+//!   +------+-----------+-----------+---------+----------------------------+
+//!     u8     u64         u64         u32       little-endian throughout
+//! ```
+//!
+//! A batch is built with room for the header, so that proposing it copies nothing: the header is
+//! filled in when the entry takes its timestamp. An entry of no bytes opens a leader's term.
+
+use keyspace::Timestamp;
+
+use crate::command::{Write, codec};
+
+/// Bytes of the header.
+pub const HEADER_BYTES: usize = 21;
+
+/// Entries of several commands are closed at this size; one command may be larger.
+pub const ENTRY_BYTES_MAX: usize = 256 << 10;
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// `count` commands of [`codec`].
+    Commands = 1,
+    /// A horizon: a timestamp (u64) up to which this leader may promise readers (SAFETY G2).
+    Horizon = 2,
+    /// A safe point: a timestamp (u64) below which old versions may be collected (G13, G14).
+    SafePoint = 3,
+    /// One operation on the catalogue; system shard only.
+    Catalogue = 4,
+    /// A keyspace's safe point: its id (u32) and a timestamp (u64); system shard only (G14).
+    KeyspaceSafePoint = 5,
+}
+
+impl Kind {
+    /// Whether entries of this kind are fsynced whatever the keyspace's durability (G9).
+    pub fn always_synced(self) -> bool {
+        !matches!(self, Kind::Commands)
+    }
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Some(match byte {
+            1 => Kind::Commands,
+            2 => Kind::Horizon,
+            3 => Kind::SafePoint,
+            4 => Kind::Catalogue,
+            5 => Kind::KeyspaceSafePoint,
+            _ => return None,
+        })
+    }
+}
+
+/// An entry's header, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What follows.
+    pub kind: Kind,
+    /// When: above every timestamp before it in this shard's log.
+    pub timestamp: Timestamp,
+    /// The proposer's term. Apply ignores an entry whose Raft term differs.
+    pub term: u64,
+    /// How many commands follow.
+    pub count: u32,
+}
+
+impl Header {
+    /// Splits an entry's bytes; `None` if they are no entry of a version we know.
+    pub fn decode(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, body) = bytes.split_at_checked(HEADER_BYTES)?;
+        let kind = Kind::from_byte(head[0])?;
+        let timestamp = Timestamp(u64::from_le_bytes(head[1..9].try_into().ok()?));
+        let term = u64::from_le_bytes(head[9..17].try_into().ok()?);
+        let count = u32::from_le_bytes(head[17..21].try_into().ok()?);
+        Some((Self { kind, timestamp, term, count }, body))
+    }
+
+    /// Writes the header over the first bytes of an entry.
+    pub fn fill(self, entry: &mut [u8]) {
+        entry[0] = self.kind as u8;
+        entry[1..9].copy_from_slice(&self.timestamp.0.to_le_bytes());
+        entry[9..17].copy_from_slice(&self.term.to_le_bytes());
+        entry[17..21].copy_from_slice(&self.count.to_le_bytes());
+    }
+}
+
+/// Commands for one shard, on their way into one entry, and who waits for their answers.
+#[derive(Debug)]
+pub struct Batch {
+    bytes: Vec<u8>,
+    waiters: Vec<Waiter>,
+}
+
+/// Whom an answer is for. Means nothing to the node: the driver gives it and gets it back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Waiter(pub u64);
+
+impl Default for Batch {
+    fn default() -> Self {
+        Self { bytes: vec![0; HEADER_BYTES], waiters: Vec::new() }
+    }
+}
+
+impl Batch {
+    /// Appends a command. One waiter gets one answer; a waiter may stand several times.
+    pub fn push(&mut self, write: &Write<'_>, waiter: Waiter) {
+        codec::encode(write, &mut self.bytes);
+        self.waiters.push(waiter);
+    }
+
+    /// Whether nothing was pushed.
+    pub fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Whether it is time to propose this batch and begin another.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= ENTRY_BYTES_MAX
+    }
+
+    /// Its size in the log, without the log's own framing.
+    pub fn len_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Who waits, in the order of the commands.
+    pub fn waiters(&self) -> &[Waiter] {
+        &self.waiters
+    }
+
+    /// Takes it apart: the bytes with room for the header, and the waiters.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<Waiter>) {
+        (self.bytes, self.waiters)
+    }
+}
+
+/// The bytes of an entry with one operation, with room for its header.
+pub fn operation(body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; HEADER_BYTES];
+    bytes.extend_from_slice(body);
+    bytes
+}

@@ -1,0 +1,403 @@
+//! One lane: the single-threaded core that steps some of a node's shards.
+//!
+//! ```text
+//!   accept(input)…  ──►  turn() ──► Effects { records for the log, answers, news }
+//!                          ▲                      │ the driver appends the records, and tells:
+//!                          └── Written(ticket) ◄──┤
+//!                          └── Durable(ticket) ◄──┘ after an fsync
+//! ```
+//!
+//! A driver feeds any number of inputs and then calls [`Lane::turn`] until it has no more effects.
+//! All records of one turn form one group of the log, known by a ticket. An entry counts as
+//! persisted when its group is written (durability `interval`, `memory`) or durable (`sync`, and
+//! all control entries: SAFETY G9); only then is it committed, applied and answered (G3).
+//!
+//! Invariants:
+//! 1. Tickets rise; `Written` comes in their order, `Durable` covers all up to its own.
+//! 2. An answer leaves after its entry is applied and visible to readers (G3).
+//! 3. Commit and apply happen in the same turn (G11), so what is committed here is applied here.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keyspace::{CatalogueError, Durability, KeyspaceId, ReplicaId, ShardId, Timestamp};
+use parking_lot::RwLock;
+use storage::log::{Group as Records, Lsn};
+use txn::Clock;
+
+use crate::catalogue::Change;
+use crate::command::Reply;
+use crate::entry::{Batch, Kind, Waiter, operation};
+use crate::record;
+use crate::shard::{Shard, ShardStart};
+use crate::state::{Outcome, ShardState};
+
+/// Where an answer goes: the driver's number for a connection thread or other asker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin(pub u32);
+
+/// What a lane is told.
+#[derive(Debug)]
+pub enum Input {
+    /// Commands for one shard. Answered by [`Answer::Applied`] or [`Answer::NotDone`].
+    Propose {
+        /// The shard.
+        shard: ShardId,
+        /// Who asks.
+        origin: Origin,
+        /// What is to be done.
+        batch: Batch,
+    },
+    /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
+    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`].
+    Await {
+        /// The shard.
+        shard: ShardId,
+        /// The time of the read.
+        at: Timestamp,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
+    Catalogue {
+        /// A `keyspace::CatalogueOp`, encoded.
+        op: Vec<u8>,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// Raise a keyspace's safe point; system shard's lane only (G14).
+    RaiseKeyspace {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// To at least this.
+        to: Timestamp,
+    },
+    /// The shard's keyspace has raised its safe point: follow it.
+    RaiseShard {
+        /// The shard.
+        shard: ShardId,
+        /// To at least this.
+        to: Timestamp,
+    },
+    /// Begin a new shard with this first state. It is in the log before it serves.
+    Create(ShardStart),
+    /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
+    Drop {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The shard's keyspace has another durability from now on.
+    Configure {
+        /// The shard.
+        shard: ShardId,
+        /// From now on.
+        durability: Durability,
+    },
+    /// The group of this ticket is written at `lsn`, and kill -9 loses it no more.
+    Written {
+        /// The ticket of [`Effects`].
+        ticket: u64,
+        /// Where the group begins.
+        lsn: Lsn,
+    },
+    /// All groups up to this ticket are fsynced.
+    Durable {
+        /// The newest ticket that is.
+        ticket: u64,
+    },
+}
+
+/// Why nothing was done. The asker may try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// The shard is not here (any more): look its keyspace up again.
+    NoSuchShard,
+    /// Everything of the shard that was under way when it was dropped may or may not be done.
+    Dropped,
+    /// The log has no room: free space and try again. Reads go on.
+    DiskFull,
+}
+
+/// What a lane says to those who asked.
+#[derive(Debug)]
+pub enum Answer {
+    /// The commands of a batch are applied; one reply each, in order.
+    Applied {
+        /// Who asked.
+        origin: Origin,
+        /// Whom each reply is for.
+        waiters: Vec<Waiter>,
+        /// The replies.
+        replies: Vec<Reply>,
+    },
+    /// Nothing of the batch was done, nor ever will be.
+    NotDone {
+        /// Who asked.
+        origin: Origin,
+        /// Who waited.
+        waiters: Vec<Waiter>,
+        /// Why.
+        why: NotDone,
+    },
+    /// The read may be tried (again).
+    Go {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+    },
+    /// What the catalogue said.
+    Catalogue {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Whether it has changed.
+        result: Result<(), CatalogueError>,
+    },
+}
+
+impl Answer {
+    /// Who asked.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Answer::Applied { origin, .. }
+            | Answer::NotDone { origin, .. }
+            | Answer::Go { origin, .. }
+            | Answer::Catalogue { origin, .. } => *origin,
+        }
+    }
+
+    /// Who waits there, in the order of the replies.
+    pub fn waiters(&self) -> &[Waiter] {
+        match self {
+            Answer::Applied { waiters, .. } | Answer::NotDone { waiters, .. } => waiters,
+            Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
+                std::slice::from_ref(waiter)
+            }
+        }
+    }
+}
+
+/// What a turn wants done.
+#[derive(Debug, Default)]
+pub struct Effects {
+    /// To be appended to the node's log, as one group, before anything else; then [`Input::Written`].
+    pub records: Records,
+    /// Its ticket, if it is not empty.
+    pub ticket: u64,
+    /// Whether someone waits for it to be fsynced: then [`Input::Durable`] must follow.
+    pub sync: bool,
+    /// To be given to those who asked.
+    pub answers: Vec<Answer>,
+    /// The catalogue has changed, in this order.
+    pub changes: Vec<Change>,
+    /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
+    pub safe_points: Vec<(KeyspaceId, Timestamp)>,
+}
+
+impl Effects {
+    /// Empties it, keeping its buffers.
+    pub fn clear(&mut self) {
+        self.records.clear();
+        self.sync = false;
+        self.answers.clear();
+        self.changes.clear();
+        self.safe_points.clear();
+    }
+
+    /// Whether the turn had nothing to say.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+            && self.answers.is_empty()
+            && self.changes.is_empty()
+            && self.safe_points.is_empty()
+    }
+}
+
+/// See the module's front page.
+pub struct Lane {
+    clock: Arc<Clock>,
+    shards: BTreeMap<ShardId, Shard>,
+    /// Shards with something to do or on its way. The others cost a turn nothing.
+    active: Vec<ShardId>,
+    next_ticket: u64,
+    /// Answers and records of inputs that needed no turn of a shard.
+    pending: Effects,
+}
+
+impl Lane {
+    /// A lane without shards. `clock` is the node's.
+    pub fn new(clock: Arc<Clock>) -> Self {
+        Self {
+            clock,
+            shards: BTreeMap::new(),
+            active: Vec::new(),
+            next_ticket: 1,
+            pending: Effects::default(),
+        }
+    }
+
+    /// Adopts a shard that was recovered from disk, and has it stand for election.
+    pub fn adopt(&mut self, mut shard: Shard) -> Arc<RwLock<ShardState>> {
+        shard.campaign();
+        let view = shard.view();
+        let id = shard.id();
+        let before = self.shards.insert(id, shard);
+        assert!(before.is_none(), "a shard is adopted once");
+        self.touch(id);
+        view
+    }
+
+    /// The view of a shard, for readers.
+    pub fn view(&self, shard: ShardId) -> Option<Arc<RwLock<ShardState>>> {
+        self.shards.get(&shard).map(Shard::view)
+    }
+
+    /// The shards of this lane, in the order of their ids.
+    pub fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.values()
+    }
+
+    /// One of them.
+    pub fn shard(&self, shard: ShardId) -> Option<&Shard> {
+        self.shards.get(&shard)
+    }
+
+    /// Takes one input. Its effects come with the next [`Self::turn`].
+    pub fn accept(&mut self, input: Input) {
+        match input {
+            Input::Propose { shard, origin, batch } => match self.touch(shard) {
+                Some(shard) => shard.propose(origin, batch),
+                None => self.refuse(origin, batch.into_parts().1),
+            },
+            Input::Await { shard, at, origin, waiter } => match self.touch(shard) {
+                Some(shard) => shard.await_read(at, origin, waiter),
+                None => self.refuse(origin, vec![waiter]),
+            },
+            Input::Catalogue { op, origin, waiter } => {
+                self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
+            }
+            Input::RaiseKeyspace { keyspace, to } => {
+                let mut body = keyspace.0.to_le_bytes().to_vec();
+                body.extend_from_slice(&to.0.to_le_bytes());
+                self.operate(ShardId(0), Kind::KeyspaceSafePoint, &body, None);
+            }
+            Input::RaiseShard { shard, to } => {
+                self.operate(shard, Kind::SafePoint, &to.0.to_le_bytes(), None);
+            }
+            Input::Create(start) => self.create(start),
+            Input::Drop { shard } => self.drop_shard(shard),
+            Input::Configure { shard, durability } => {
+                if let Some(shard) = self.shards.get_mut(&shard) {
+                    shard.configure(durability);
+                }
+            }
+            Input::Written { ticket, lsn } => {
+                for id in &self.active {
+                    if let Some(shard) = self.shards.get_mut(id) {
+                        shard.written(ticket, lsn);
+                    }
+                }
+            }
+            Input::Durable { ticket } => {
+                for id in &self.active {
+                    if let Some(shard) = self.shards.get_mut(id) {
+                        shard.durable(ticket);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Lets every shard with something to do go one step: propose what is queued, hand out what is
+    /// to be persisted, apply what is committed, answer.
+    pub fn turn(&mut self, effects: &mut Effects) {
+        effects.ticket = self.next_ticket;
+        effects.answers.append(&mut self.pending.answers);
+        if !self.pending.records.is_empty() {
+            std::mem::swap(&mut effects.records, &mut self.pending.records);
+            effects.sync = true;
+        }
+        let (shards, clock) = (&mut self.shards, &self.clock);
+        self.active.retain(|id| {
+            let Some(shard) = shards.get_mut(id) else { return false };
+            shard.turn(clock, effects);
+            shard.active = !shard.is_idle();
+            shard.active
+        });
+        if !effects.records.is_empty() {
+            self.next_ticket += 1;
+        }
+    }
+
+    /// The shard, put on the list of those with something to do.
+    fn touch(&mut self, id: ShardId) -> Option<&mut Shard> {
+        let shard = self.shards.get_mut(&id)?;
+        if !shard.active {
+            shard.active = true;
+            self.active.push(id);
+        }
+        Some(shard)
+    }
+
+    fn operate(&mut self, id: ShardId, kind: Kind, body: &[u8], asker: Option<(Origin, Waiter)>) {
+        if let Some(shard) = self.touch(id) {
+            shard.operate(kind, operation(body), asker);
+        }
+    }
+
+    fn refuse(&mut self, origin: Origin, waiters: Vec<Waiter>) {
+        let why = NotDone::NoSuchShard;
+        self.pending.answers.push(Answer::NotDone { origin, waiters, why });
+    }
+
+    fn create(&mut self, start: ShardStart) {
+        let (id, birth) = {
+            let state = start.view.read();
+            (state.descriptor.shard, state.birth_record())
+        };
+        push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
+        let mut shard = Shard::new(start);
+        shard.campaign();
+        let before = self.shards.insert(id, shard);
+        assert!(before.is_none(), "shard ids are never reused");
+        self.touch(id);
+    }
+
+    fn drop_shard(&mut self, id: ShardId) {
+        let Some(mut shard) = self.shards.remove(&id) else { return };
+        push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
+        shard.abandon(&mut self.pending.answers);
+    }
+}
+
+/// The replica id of a shard's first and, in this release, only replica.
+pub const SOLE_REPLICA: ReplicaId = ReplicaId(1);
+
+/// Puts a record into a group; sizes were limited when the batch was built.
+pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u8]]) {
+    records.push(shard, kind, parts).expect("batches stay far below the largest group");
+}
+
+/// Turns what an applied entry led to into news.
+pub(crate) fn report(
+    outcome: Outcome,
+    asker: Option<(Origin, Waiter)>,
+    effects: &mut Effects,
+) {
+    match outcome {
+        Outcome::Quiet => {}
+        Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
+        Outcome::Catalogue(result) => {
+            let result = result.map(|change| effects.changes.push(change));
+            if let Some((origin, waiter)) = asker {
+                effects.answers.push(Answer::Catalogue { origin, waiter, result });
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Reads outside the lane: one pure function, called by connection threads and, between any two
+//! lane steps, by the simulator (SAFETY G1).
+//!
+//! Under the read guard of every shard it touches, taken in ring order, a read checks
+//! 1. that the shard owns the key at its current generation,
+//! 2. that the shard serves: its leader's first entry is applied, and all that is committed,
+//! 3. for reads at a timestamp, that it is not below the shard's safe point,
+//! 4. (locks: there are none yet),
+//! 5. and then reads the value.
+//!
+//! A read that finds a value expired tells its asker that time has passed: the time it used must
+//! lie within the logged horizon, or a restarted node with a slower clock would bring the value
+//! back (G2, G13). A read that fails a check is [`Blocked`]: the asker has the shard's lane say
+//! when to try again.
+
+use std::cell::Cell;
+
+use keyspace::{HashedKey, Timestamp};
+use parking_lot::RwLockReadGuard;
+use storage::engine::{At, Version};
+
+use crate::command::{self, Read, Sink};
+use crate::route::Route;
+use crate::state::ShardState;
+
+/// The read could not be served now; whatever the sink got of it is void.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocked {
+    /// The place of the shard whose lane must be asked first.
+    pub place: usize,
+    /// The time that was read at, to be asked for.
+    pub at: Timestamp,
+}
+
+/// A read at a timestamp that cannot be served, ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BelowSafePoint {
+    /// The safe point.
+    pub safe_point: Timestamp,
+}
+
+/// Serves a linearizable read of named keys at `now`, a time of the node's clock.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn read(
+    route: &Route,
+    request: &Read<'_>,
+    now: Timestamp,
+    sink: &mut impl Sink,
+) -> Result<(), Blocked> {
+    // The hot path: one key, hashed once.
+    if let Read::Get(key) = request {
+        return value(route, key, now, |version| match version {
+            Some(version) => sink.bulk(version.value),
+            None => sink.nil(),
+        });
+    }
+    let guards = Guards::take(route, request, now)?;
+    command::answer(&guards, request, now, sink);
+    match guards.blocked.get() {
+        Some(place) => Err(Blocked { place, at: now }),
+        None => Ok(()),
+    }
+}
+
+/// Hands the newest value of one key, with its times, to `use_it`: a linearizable read at `now`.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn value<R>(
+    route: &Route,
+    key: &[u8],
+    now: Timestamp,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<R, Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    let state = lock(route, place, now)?;
+    match newest(&state, &key, now) {
+        Ok(version) => Ok(use_it(version)),
+        Err(()) => Err(Blocked { place, at: now }),
+    }
+}
+
+/// Serves a read of one key at a past timestamp, once the lane has said that it may be served.
+///
+/// # Errors
+/// [`BelowSafePoint`]: the versions that were visible then may be gone.
+pub fn read_at<R>(
+    route: &Route,
+    key: &[u8],
+    at: Timestamp,
+    use_it: impl FnOnce(At<'_>) -> R,
+) -> Result<R, BelowSafePoint> {
+    let key = route.key(key);
+    let state = route.views[route.place(&key)].read();
+    let engine = state.keys().expect("routes lead to shards of keys");
+    let safe_point = engine.safe_point();
+    if at < safe_point {
+        return Err(BelowSafePoint { safe_point });
+    }
+    Ok(use_it(engine.at(&key, at)))
+}
+
+/// The read guards of the shards that a request touches, in ring order.
+struct Guards<'a> {
+    route: &'a Route,
+    now: Timestamp,
+    held: Vec<(usize, RwLockReadGuard<'a, ShardState>)>,
+    blocked: Cell<Option<usize>>,
+}
+
+impl<'a> Guards<'a> {
+    fn take(route: &'a Route, request: &Read<'_>, now: Timestamp) -> Result<Self, Blocked> {
+        let keys = request.keys().iter();
+        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
+        places.sort_unstable();
+        places.dedup();
+        let guards = places.into_iter().map(|place| Ok((place, lock(route, place, now)?)));
+        let held = guards.collect::<Result<_, _>>()?;
+        Ok(Self { route, now, held, blocked: Cell::new(None) })
+    }
+
+    fn guard(&self, place: usize) -> &ShardState {
+        let at = self.held.binary_search_by_key(&place, |(place, _)| *place);
+        &self.held[at.expect("the guards of all keys of the request are held")].1
+    }
+}
+
+fn lock(
+    route: &Route,
+    place: usize,
+    now: Timestamp,
+) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
+    let state = route.views[place].read();
+    if state.serving { Ok(state) } else { Err(Blocked { place, at: now }) }
+}
+
+/// The newest value of a key in its shard, or the news that the shard must be asked first.
+fn newest<'s>(
+    state: &'s ShardState,
+    key: &HashedKey<'_>,
+    now: Timestamp,
+) -> Result<Option<Version<'s>>, ()> {
+    if !state.owns(key) {
+        return Err(());
+    }
+    let engine = state.keys().expect("routes lead to shards of keys");
+    // At time zero nothing has expired yet: expiry is judged here, for its horizon.
+    match engine.newest(key, Timestamp::ZERO) {
+        Some(version) if version.expiry_ms == 0 || version.expiry_ms > now.millis() => {
+            Ok(Some(version))
+        }
+        Some(_) if now > state.horizon => Err(()),
+        _ => Ok(None),
+    }
+}
+
+impl command::View for Guards<'_> {
+    fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
+        let key = self.route.key(key);
+        let place = self.route.place(&key);
+        newest(self.guard(place), &key, self.now).unwrap_or_else(|()| {
+            self.blocked.set(Some(place));
+            None
+        })
+    }
+}

@@ -1,0 +1,54 @@
+//! What the node puts into the log beside entries, and the bytes of each record's payload.
+//!
+//! | kind | name | payload (little-endian) |
+//! |---|---|---|
+//! | 1 | entry | index u64, term u64, then the entry ([`crate::entry`]) or nothing |
+//! | 2 | hard state | term u64, vote u64, commit u64 |
+//! | 3 | shard created | placement u8 (0 hashed, 1 ordered, 2 system), then its [`keyspace::Descriptor`] |
+//! | 4 | shard dropped | nothing |
+
+use replication::HardState;
+
+/// Kind of a record that holds one entry of a shard's log.
+pub const ENTRY: u8 = 1;
+/// Kind of a record that holds a replica's term, vote and commit index.
+pub const HARD_STATE: u8 = 2;
+/// Kind of the record with which a replica begins.
+pub const SHARD_CREATED: u8 = 3;
+/// Kind of the record with which a replica ends.
+pub const SHARD_DROPPED: u8 = 4;
+
+/// Bytes before the entry in a record of kind [`ENTRY`].
+pub const ENTRY_PREFIX_BYTES: usize = 16;
+
+/// The prefix of a record of kind [`ENTRY`].
+pub fn entry_prefix(index: u64, term: u64) -> [u8; ENTRY_PREFIX_BYTES] {
+    let mut out = [0; ENTRY_PREFIX_BYTES];
+    out[..8].copy_from_slice(&index.to_le_bytes());
+    out[8..].copy_from_slice(&term.to_le_bytes());
+    out
+}
+
+/// Splits the payload of a record of kind [`ENTRY`] into index, term and entry.
+pub fn split_entry(payload: &[u8]) -> Option<(u64, u64, &[u8])> {
+    let (prefix, data) = payload.split_at_checked(ENTRY_PREFIX_BYTES)?;
+    let index = u64::from_le_bytes(prefix[..8].try_into().ok()?);
+    let term = u64::from_le_bytes(prefix[8..].try_into().ok()?);
+    Some((index, term, data))
+}
+
+/// The payload of a record of kind [`HARD_STATE`].
+pub fn encode_hard_state(state: HardState) -> [u8; 24] {
+    let mut out = [0; 24];
+    out[..8].copy_from_slice(&state.term.to_le_bytes());
+    out[8..16].copy_from_slice(&state.vote.to_le_bytes());
+    out[16..].copy_from_slice(&state.commit.to_le_bytes());
+    out
+}
+
+/// Reads the payload of a record of kind [`HARD_STATE`].
+pub fn decode_hard_state(payload: &[u8]) -> Option<HardState> {
+    let word = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));
+    (payload.len() == 24).then_some(())?;
+    Some(HardState { term: word(0)?, vote: word(8)?, commit: word(16)? })
+}

@@ -1,0 +1,214 @@
+//! From what is on disk to shards that can be stepped.
+//!
+//! ```text
+//!   checkpoint of a shard ──► Recovering ──► entries of the log, in order ──► ShardStart
+//!        (or its record of birth in the log)
+//! ```
+//!
+//! Each shard recovers by itself, so that a driver may use several threads. A sole voter's log
+//! holds nothing that is not committed, so entries are applied as they are read and memory stays
+//! bounded; with more voters, entries above the recorded commit index will have to wait here.
+//!
+//! Invariants: entries are applied without gaps; entries at or below the checkpoint's index are
+//! passed over; whatever contradicts this is an error that names the shard, never a guess.
+
+use std::sync::Arc;
+
+use keyspace::codec::{DecodeError, Reader};
+use keyspace::{Durability, KeyHasher, ShardId, Timestamp};
+use parking_lot::RwLock;
+use replication::{Entry, HardState, Start};
+
+use crate::catalogue::System;
+use crate::record;
+use crate::shard::ShardStart;
+use crate::state::{Content, ShardState};
+
+/// Why the directory cannot be used as it is. Nothing was changed on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum RecoverError {
+    /// The storage below refused.
+    #[error(transparent)]
+    Storage(#[from] storage::Error),
+    /// A record or checkpoint passed its checksum and cannot be read: it was written by another
+    /// version, or by a bug.
+    #[error("shard {shard}: {what} cannot be read: {source}")]
+    Unreadable {
+        /// Whose.
+        shard: ShardId,
+        /// What.
+        what: &'static str,
+        /// Why.
+        source: DecodeError,
+    },
+    /// Entries are missing between the checkpoint, or the last entry read, and the next.
+    #[error(
+        "shard {shard}: the log goes on at entry {found}, but entry {expected} is missing. A file \
+         was lost or replaced: restore the directory from a backup"
+    )]
+    Gap {
+        /// Whose.
+        shard: ShardId,
+        /// The next index that was needed.
+        expected: u64,
+        /// The index that was found.
+        found: u64,
+    },
+    /// Records of a shard of which neither a checkpoint nor its beginning is there.
+    #[error(
+        "shard {shard}: its beginning is neither in a checkpoint nor in the log. A file was lost \
+         or replaced: restore the directory from a backup"
+    )]
+    NoBeginning {
+        /// Whose.
+        shard: ShardId,
+    },
+}
+
+/// A shard on its way back.
+pub struct Recovering {
+    shard: ShardId,
+    state: ShardState,
+    hard_state: HardState,
+}
+
+impl Recovering {
+    /// From its record of birth.
+    ///
+    /// # Errors
+    /// [`RecoverError::Unreadable`].
+    pub fn born(shard: ShardId, payload: &[u8], hasher: KeyHasher) -> Result<Self, RecoverError> {
+        let state = ShardState::born(payload, hasher)
+            .map_err(|source| unreadable(shard, "its record of birth", source))?;
+        Ok(Self { shard, state, hard_state: HardState::default() })
+    }
+
+    /// From the head of a checkpoint; its blocks follow by [`Self::restore`].
+    ///
+    /// # Errors
+    /// [`RecoverError::Unreadable`].
+    pub fn from_checkpoint(
+        shard: ShardId,
+        meta: &[u8],
+        hasher: KeyHasher,
+    ) -> Result<Self, RecoverError> {
+        Self::decode_meta(shard, meta, hasher)
+            .map_err(|source| unreadable(shard, "the head of its checkpoint", source))
+    }
+
+    fn decode_meta(shard: ShardId, meta: &[u8], hasher: KeyHasher) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(meta);
+        let birth = reader.bytes()?;
+        let mut state = ShardState::born(birth, hasher)?;
+        state.applied_index = reader.u64()?;
+        state.applied_term = reader.u64()?;
+        state.horizon = Timestamp(reader.u64()?);
+        state.last = Timestamp(reader.u64()?);
+        let hard_state = HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
+        let safe_point = Timestamp(reader.u64()?);
+        if let Some(engine) = state.keys_mut() {
+            engine.raise_safe_point(safe_point);
+        }
+        reader.end()?;
+        Ok(Self { shard, state, hard_state })
+    }
+
+    /// Takes one block of the checkpoint.
+    ///
+    /// # Errors
+    /// [`RecoverError::Unreadable`].
+    pub fn restore(&mut self, block: &[u8]) -> Result<(), RecoverError> {
+        let what = "a block of its checkpoint";
+        let shard = self.shard;
+        match &mut self.state.content {
+            Content::Keys(engine) => engine
+                .restore(block)
+                .map_err(|_| unreadable(shard, what, DecodeError::Field { what: "version" })),
+            Content::System(system) => {
+                *system = System::decode(block).map_err(|source| unreadable(shard, what, source))?;
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the shard's next record of the log.
+    ///
+    /// # Errors
+    /// [`RecoverError::Unreadable`], [`RecoverError::Gap`].
+    pub fn record(&mut self, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
+        let field = |what| DecodeError::Field { what };
+        match kind {
+            record::ENTRY => {
+                let (index, term, data) = record::split_entry(payload)
+                    .ok_or_else(|| unreadable(self.shard, "an entry", field("prefix")))?;
+                self.entry(index, term, data)
+            }
+            record::HARD_STATE => {
+                let state = record::decode_hard_state(payload)
+                    .ok_or_else(|| unreadable(self.shard, "a hard state", field("length")))?;
+                if state.term >= self.hard_state.term {
+                    self.hard_state = state;
+                }
+                Ok(())
+            }
+            // A checkpoint was made after its birth, and the log still holds the record.
+            record::SHARD_CREATED => Ok(()),
+            _ => Err(unreadable(self.shard, "a record", field("kind"))),
+        }
+    }
+
+    fn entry(&mut self, index: u64, term: u64, data: &[u8]) -> Result<(), RecoverError> {
+        let expected = self.state.applied_index + 1;
+        if index < expected {
+            return Ok(());
+        }
+        if index > expected {
+            return Err(RecoverError::Gap { shard: self.shard, expected, found: index });
+        }
+        let data = bytes::Bytes::copy_from_slice(data);
+        self.state.apply(&Entry { index, term, data }, &mut Vec::new());
+        Ok(())
+    }
+
+    /// Its state so far.
+    pub fn state(&self) -> &ShardState {
+        &self.state
+    }
+
+    /// The shard, ready to be adopted by a lane.
+    pub fn finish(self, durability: Durability) -> ShardStart {
+        let applied = self.state.applied_index;
+        let hard_state = HardState {
+            term: self.hard_state.term.max(self.state.applied_term),
+            commit: applied.max(self.hard_state.commit.min(applied)),
+            ..self.hard_state
+        };
+        let before = (applied, self.state.applied_term);
+        let log = Start { hard_state, before, entries: Vec::new(), applied };
+        ShardStart { view: Arc::new(RwLock::new(self.state)), durability, log }
+    }
+}
+
+/// The head of a checkpoint of `state`: all of it but keys, versions and catalogue.
+pub(crate) fn encode_meta(state: &ShardState, hard_state: HardState) -> Vec<u8> {
+    let mut out = Vec::new();
+    keyspace::codec::put_bytes(&state.birth_record(), &mut out);
+    let safe_point = state.keys().map_or(Timestamp::ZERO, |engine| engine.safe_point());
+    for number in [
+        state.applied_index,
+        state.applied_term,
+        state.horizon.0,
+        state.last.0,
+        hard_state.term,
+        hard_state.vote,
+        hard_state.commit.max(state.applied_index),
+        safe_point.0,
+    ] {
+        out.extend_from_slice(&number.to_le_bytes());
+    }
+    out
+}
+
+fn unreadable(shard: ShardId, what: &'static str, source: DecodeError) -> RecoverError {
+    RecoverError::Unreadable { shard, what, source }
+}

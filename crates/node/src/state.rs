@@ -1,0 +1,197 @@
+//! What a shard's entries have made: the state that readers see under the read guard.
+
+use keyspace::codec::{DecodeError, Reader};
+use keyspace::{Descriptor, HashedKey, KeyHasher, KeyspaceId, Timestamp};
+use storage::engine::{Engine, Layout};
+
+use crate::catalogue::{self, System};
+use crate::command::{self, Reply, codec};
+use crate::entry::{Header, Kind};
+use crate::limits;
+
+/// One shard's applied state. Lanes change it entry by entry under the write guard; connections
+/// read it under the read guard (SAFETY G1).
+pub struct ShardState {
+    /// Who the shard is, and the arc it owns.
+    pub descriptor: Descriptor,
+    /// What it holds.
+    pub content: Content,
+    /// Whether linearizable reads may be served: this replica leads, its term's first entry is
+    /// applied, and everything committed is applied (G1 check 2). A sole voter's lease never ends.
+    pub serving: bool,
+    /// Index of the newest entry applied.
+    pub applied_index: u64,
+    /// Its term.
+    pub applied_term: u64,
+    /// Up to where readers may be promised that the past is closed (G2).
+    pub horizon: Timestamp,
+    /// The newest timestamp applied.
+    pub last: Timestamp,
+}
+
+/// What a shard holds.
+pub enum Content {
+    /// Keys and their versions.
+    Keys(Box<Engine>),
+    /// The catalogue of keyspaces: the system shard.
+    System(System),
+}
+
+/// What applying an entry led to, beside the replies.
+#[derive(Debug, PartialEq)]
+pub enum Outcome {
+    /// Nothing that anyone outside the shard must know.
+    Quiet,
+    /// The catalogue was asked to change; what it said.
+    Catalogue(Result<catalogue::Change, keyspace::CatalogueError>),
+    /// A keyspace's safe point has risen: its shards must follow.
+    SafePoint(KeyspaceId, Timestamp),
+}
+
+impl ShardState {
+    /// A new shard's state.
+    pub fn new(descriptor: Descriptor, content: Content) -> Self {
+        Self {
+            descriptor,
+            content,
+            serving: false,
+            applied_index: 0,
+            applied_term: 0,
+            horizon: Timestamp::ZERO,
+            last: Timestamp::ZERO,
+        }
+    }
+
+    /// The state a shard is born with: what stands in its record of birth.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of such a record.
+    pub fn born(record: &[u8], hasher: KeyHasher) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(record);
+        let placement = reader.u8()?;
+        let descriptor = Descriptor::decode(&mut reader)?;
+        reader.end()?;
+        let content = match placement {
+            HASHED => Content::Keys(Box::new(Engine::new(hashed_layout(&descriptor)?, hasher))),
+            ORDERED => Content::Keys(Box::new(Engine::new(Layout::Ordered, hasher))),
+            SYSTEM => Content::System(System::default()),
+            _ => return Err(DecodeError::Field { what: "placement of a shard" }),
+        };
+        Ok(Self::new(descriptor, content))
+    }
+
+    /// The record of birth of a shard with this state's descriptor and kind of content.
+    pub fn birth_record(&self) -> Vec<u8> {
+        let placement = match &self.content {
+            Content::System(_) => SYSTEM,
+            Content::Keys(engine) => match engine.layout() {
+                Layout::Hashed { .. } => HASHED,
+                Layout::Ordered => ORDERED,
+            },
+        };
+        let mut out = vec![placement];
+        self.descriptor.encode(&mut out);
+        out
+    }
+
+    /// The engine of a shard that holds keys.
+    pub fn keys(&self) -> Option<&Engine> {
+        match &self.content {
+            Content::Keys(engine) => Some(engine),
+            Content::System(_) => None,
+        }
+    }
+
+    /// As [`Self::keys`], to change it.
+    pub fn keys_mut(&mut self) -> Option<&mut Engine> {
+        match &mut self.content {
+            Content::Keys(engine) => Some(engine),
+            Content::System(_) => None,
+        }
+    }
+
+    /// Applies one entry: a pure function of state and entry (SAFETY G3). Replies to its commands
+    /// are appended to `replies`, one each.
+    ///
+    /// # Panics
+    /// If the entry cannot be read: it was checked when it was proposed, and its bytes are
+    /// checksummed in the log, so this is a broken invariant and the node must stop.
+    pub fn apply(&mut self, entry: &replication::Entry, replies: &mut Vec<Reply>) -> Outcome {
+        assert_eq!(entry.index, self.applied_index + 1, "entries are applied without gaps");
+        self.applied_index = entry.index;
+        self.applied_term = entry.term;
+        if entry.data.is_empty() {
+            return Outcome::Quiet;
+        }
+        let (header, body) = Header::decode(&entry.data).expect("entries in the log are readable");
+        if header.term != entry.term {
+            // Forwarded by a leader that had lost its term: nobody waits for it (G3).
+            return Outcome::Quiet;
+        }
+        assert!(header.timestamp > self.last, "timestamps rise with the log index (G2)");
+        self.last = header.timestamp;
+        self.apply_body(header, body, replies)
+    }
+
+    fn apply_body(&mut self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
+        match (header.kind, &mut self.content) {
+            (Kind::Commands, Content::Keys(engine)) => {
+                let mut rest = body;
+                replies.reserve(header.count as usize);
+                for _ in 0..header.count {
+                    let write = codec::decode(&mut rest).expect("commands in the log are readable");
+                    replies.push(command::apply(
+                        engine.as_mut(),
+                        &write,
+                        header.timestamp,
+                        &limits::APPLY,
+                    ));
+                }
+                Outcome::Quiet
+            }
+            (Kind::Horizon, _) => {
+                self.horizon = self.horizon.max(read_timestamp(body));
+                Outcome::Quiet
+            }
+            (Kind::SafePoint, Content::Keys(engine)) => {
+                engine.raise_safe_point(read_timestamp(body));
+                Outcome::Quiet
+            }
+            (Kind::Catalogue, Content::System(system)) => {
+                Outcome::Catalogue(system.apply(body))
+            }
+            (Kind::KeyspaceSafePoint, Content::System(system)) => {
+                let (id, to) = body.split_at(4);
+                let id = KeyspaceId(u32::from_le_bytes(id.try_into().expect("split at 4")));
+                Outcome::SafePoint(id, system.raise_safe_point(id, read_timestamp(to)))
+            }
+            (kind, _) => panic!("an entry of kind {kind:?} in the log of a shard that has no use for it"),
+        }
+    }
+
+    /// Whether this shard owns the key, at its current generation (G1 check 1).
+    pub fn owns(&self, key: &HashedKey<'_>) -> bool {
+        match self.keys().map(Engine::layout) {
+            Some(Layout::Hashed { first_slot, end_slot }) => {
+                (first_slot..end_slot).contains(&key.slot)
+            }
+            Some(Layout::Ordered) => true,
+            None => false,
+        }
+    }
+}
+
+fn read_timestamp(bytes: &[u8]) -> Timestamp {
+    Timestamp(u64::from_le_bytes(bytes.try_into().expect("a timestamp of eight bytes")))
+}
+
+const HASHED: u8 = 0;
+const ORDERED: u8 = 1;
+const SYSTEM: u8 = 2;
+
+/// The layout of a hashed shard: the slots of its arc.
+fn hashed_layout(descriptor: &Descriptor) -> Result<Layout, DecodeError> {
+    let slots = descriptor.arc.slots();
+    let (first_slot, end_slot) = slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
+    Ok(Layout::Hashed { first_slot, end_slot })
+}

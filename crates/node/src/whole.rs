@@ -1,0 +1,172 @@
+//! Questions about a keyspace as a whole: how many keys, which, in what order.
+//!
+//! They are answered shard by shard, and a long one gives the guard back between pieces, so that
+//! writers wait for a piece at most. So they are no snapshot: SCAN and KEYS promise that a key
+//! present throughout is shown at least once (SAFETY G18), RANGE that each key it shows was there
+//! at some moment of the call.
+
+use std::ops::Bound;
+
+use keyspace::{Slot, Timestamp};
+use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
+
+use crate::read::Blocked;
+use crate::route::Route;
+
+/// Keys looked at under one hold of a guard.
+const PIECE_KEYS: usize = 4096;
+/// Bits of a SCAN cursor below the slot: the key hash.
+const HASH_BITS: u32 = keyspace::KeyHasher::BITS;
+
+/// A stretch of an ordered keyspace.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch<'a> {
+    /// Its low end.
+    pub low: Bound<&'a [u8]>,
+    /// Its high end.
+    pub high: Bound<&'a [u8]>,
+    /// From high to low.
+    pub reverse: bool,
+    /// At most so many keys.
+    pub keys_max: usize,
+}
+
+/// Whether all shards may be asked at `now`: they serve, and if anything in them has expired by
+/// then, their horizon covers it (SAFETY G2, G13).
+///
+/// # Errors
+/// [`Blocked`]: the first shard that may not.
+pub fn admit(route: &Route, now: Timestamp) -> Result<(), Blocked> {
+    for (place, view) in route.views.iter().enumerate() {
+        let state = view.read();
+        let expired = state
+            .keys()
+            .and_then(Engine::next_expiry_millis)
+            .is_some_and(|expiry| expiry <= now.millis());
+        if !state.serving || (expired && now > state.horizon) {
+            return Err(Blocked { place, at: now });
+        }
+    }
+    Ok(())
+}
+
+/// How many keys there are.
+pub fn size(route: &Route, now: Timestamp) -> u64 {
+    let sizes = route.views.iter().map(|view| view.read().keys().map_or(0, |e| e.len(now)));
+    sizes.sum()
+}
+
+/// Some key, or none if there are none (or hardly any among very many that have expired).
+pub fn random_key(route: &Route, random: u64, now: Timestamp) -> Option<Box<[u8]>> {
+    let shards = route.views.len();
+    // By size, so that a small shard's keys are not favoured.
+    let sizes: Vec<u64> =
+        route.views.iter().map(|v| v.read().keys().map_or(0, |e| e.len(now))).collect();
+    let total: u64 = sizes.iter().sum();
+    let mut left = random.checked_rem(total)?;
+    let first = sizes.iter().position(|size| {
+        let here = left < *size;
+        left = left.saturating_sub(*size);
+        here
+    });
+    (0..shards).map(|i| (first.unwrap_or(0) + i) % shards).find_map(|place| {
+        let state = route.views[place].read();
+        state.keys()?.random_key(random.rotate_left(32), now).map(Box::from)
+    })
+}
+
+/// Shows every key.
+pub fn each_key(route: &Route, now: Timestamp, show: &mut dyn FnMut(&[u8])) {
+    let everything =
+        Stretch { low: Bound::Unbounded, high: Bound::Unbounded, reverse: false, keys_max: usize::MAX };
+    if range(route, &everything, now, &mut |key, _| show(key)).is_ok() {
+        return;
+    }
+    let mut cursor = 0;
+    loop {
+        match scan(route, cursor, PIECE_KEYS, now, show) {
+            Ok(0) | Err(_) => return,
+            Ok(next) => cursor = next,
+        }
+    }
+}
+
+/// Shows about `count` keys from `cursor` on; where to go on, 0 at the end. The cursor is the slot
+/// and, below it, the key hash to go on from.
+///
+/// # Errors
+/// [`WrongLayout`] if the keyspace is ordered.
+pub fn scan(
+    route: &Route,
+    cursor: u64,
+    count: usize,
+    now: Timestamp,
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<u64, WrongLayout> {
+    let slot = cursor >> HASH_BITS;
+    if slot >= u64::from(keyspace::SLOTS) {
+        return Ok(0);
+    }
+    let mut from = ScanCursor { slot: slot as Slot, hash: cursor & ((1 << HASH_BITS) - 1) };
+    let mut left = count.clamp(1, PIECE_KEYS * 16);
+    for place in route.keyspace.index_of_slot(from.slot)..route.views.len() {
+        let state = route.views[place].read();
+        let Some(engine) = state.keys() else { continue };
+        let mut seen = 0;
+        let next = engine.scan(from, left, now, &mut |key, _| {
+            seen += 1;
+            show(key);
+        })?;
+        if let Some(next) = next {
+            return Ok(u64::from(next.slot) << HASH_BITS | next.hash);
+        }
+        left = left.saturating_sub(seen).max(1);
+        let Some(keyspace_arc) = route.keyspace.arc(place).slots() else { continue };
+        let end = keyspace_arc.1;
+        from = ScanCursor { slot: end, hash: 0 };
+        if seen > 0 && left <= 1 && place + 1 < route.views.len() {
+            return Ok(u64::from(end) << HASH_BITS);
+        }
+    }
+    Ok(0)
+}
+
+/// Shows the keys of a stretch with their values, in order.
+///
+/// # Errors
+/// [`WrongLayout`] if the keyspace is hashed.
+pub fn range(
+    route: &Route,
+    stretch: &Stretch<'_>,
+    now: Timestamp,
+    show: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<(), WrongLayout> {
+    let mut left = stretch.keys_max;
+    let mut last: Option<Box<[u8]>> = None;
+    loop {
+        let state = route.views[0].read();
+        let Some(engine) = state.keys() else { return Ok(()) };
+        let reached = last.as_deref().map(Bound::Excluded);
+        let (start, end) = match stretch.reverse {
+            false => (reached.unwrap_or(stretch.low), stretch.high),
+            true => (stretch.low, reached.unwrap_or(stretch.high)),
+        };
+        let piece = Range {
+            start,
+            end,
+            reverse: stretch.reverse,
+            visited_max: left,
+            examined_max: PIECE_KEYS,
+        };
+        let mut seen = 0;
+        let stopped = engine.range(&piece, now, &mut |key, version| {
+            seen += 1;
+            show(key, version.value);
+        })?;
+        left -= seen;
+        match stopped {
+            Some(key) if left > 0 => last = Some(key.into()),
+            _ => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One client: its socket, what it has sent, and the replies it is owed, in order.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use mio::net::TcpStream;
+use node::command::Reply;
+use node::route::Route;
+
+use crate::gateway::native::{self, FrameSink, Op};
+use crate::gateway::resp::{ArgRanges, Gather, Session};
+
+/// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
+pub const PENDING_MAX: usize = 4096;
+
+/// The protocol of a connection, and what it remembers.
+pub enum Protocol {
+    /// RESP.
+    Resp(Box<Session>, ArgRanges),
+    /// Native frames.
+    Native,
+}
+
+/// One client.
+pub struct Connection {
+    /// Its number in the whole process, never used again.
+    pub id: u64,
+    /// Its socket.
+    pub stream: TcpStream,
+    /// How it speaks.
+    pub protocol: Protocol,
+    /// Received and not done yet.
+    pub input: Vec<u8>,
+    /// To be sent.
+    pub output: Vec<u8>,
+    /// How much of `output` was sent.
+    pub sent: usize,
+    /// Replies owed, oldest first.
+    pub pending: VecDeque<Slot>,
+    /// The number of the oldest; numbers count up and wrap.
+    pub first_number: u32,
+    /// The keyspace it acts on, and the version of the routes it comes from.
+    pub route: Option<Arc<Route>>,
+    /// See `route`.
+    pub route_version: u64,
+    /// The socket may have more to read.
+    pub readable: bool,
+    /// The socket takes more.
+    pub writable: bool,
+    /// The next command must not start before all replies owed are there.
+    pub barrier: bool,
+    /// The next command waits for its shard ([`node::lane::Answer::Go`]) or its keyspace.
+    pub awaiting: bool,
+    /// The next command is answered with this error instead of being run.
+    pub refuse_next: Option<Box<str>>,
+    /// How the next command was to be answered when it was put off: muted or not.
+    pub put_off_muted: Option<bool>,
+    /// Nothing more is read; closed when all is answered and sent.
+    pub closing: bool,
+    /// The socket is gone; forgotten when nothing is on its way any more.
+    pub broken: bool,
+    /// Whether it stands in the loop's queue.
+    pub queued: bool,
+    /// When it last sent something, in milliseconds.
+    pub active_millis: u64,
+}
+
+/// A reply owed.
+pub struct Slot {
+    state: State,
+    frame: Frame,
+}
+
+/// How the reply will be written.
+pub enum Frame {
+    /// RESP; thrown away if muted (CLIENT REPLY).
+    Resp {
+        /// Whether it is.
+        muted: bool,
+    },
+    /// A native frame, which repeats the key.
+    Native(Op, Box<[u8]>),
+}
+
+enum State {
+    Waiting,
+    Gathering { gather: Gather, left: u32, sum: i64 },
+    /// A part has failed; the reply is its error, once the others have come.
+    Failing { text: Box<str>, left: u32 },
+    Done(Reply),
+    Failed(Box<str>),
+    Bytes(Vec<u8>),
+}
+
+impl Slot {
+    /// One reply to come.
+    pub fn waiting(frame: Frame) -> Self {
+        Self { state: State::Waiting, frame }
+    }
+
+    /// One reply made of `parts` that are to come.
+    pub fn gathering(gather: Gather, parts: u32, frame: Frame) -> Self {
+        Self { state: State::Gathering { gather, left: parts, sum: 0 }, frame }
+    }
+
+    /// A reply that is known, behind others that are not.
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self { state: State::Bytes(bytes), frame: Frame::Resp { muted: false } }
+    }
+
+    fn is_done(&self) -> bool {
+        matches!(self.state, State::Done(_) | State::Failed(_) | State::Bytes(_))
+    }
+}
+
+impl Connection {
+    /// A connection that was just accepted.
+    pub fn new(id: u64, stream: TcpStream, protocol: Protocol, now_millis: u64) -> Self {
+        Self {
+            id,
+            stream,
+            protocol,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            pending: VecDeque::new(),
+            first_number: 0,
+            route: None,
+            route_version: u64::MAX,
+            readable: true,
+            writable: true,
+            barrier: false,
+            awaiting: false,
+            refuse_next: None,
+            put_off_muted: None,
+            closing: false,
+            broken: false,
+            queued: false,
+            active_millis: now_millis,
+        }
+    }
+
+    /// The number that the next reply owed will have.
+    pub fn next_number(&self) -> u32 {
+        self.first_number.wrapping_add(self.pending.len() as u32)
+    }
+
+    /// A reply, or a part of one, has come.
+    pub fn fill(&mut self, number: u32, reply: Result<Reply, Box<str>>) {
+        let at = number.wrapping_sub(self.first_number) as usize;
+        let slot = self.pending.get_mut(at).expect("replies come to those who are owed them");
+        slot.state = match (std::mem::replace(&mut slot.state, State::Waiting), reply) {
+            (State::Waiting, Ok(reply)) => State::Done(reply),
+            (State::Waiting, Err(text)) => State::Failed(text),
+            (State::Gathering { gather, left, sum }, Ok(reply)) => {
+                let sum = sum + if let Reply::Int(n) = reply { n } else { 0 };
+                match (left - 1, gather) {
+                    (0, Gather::Sum) => State::Done(Reply::Int(sum)),
+                    (0, Gather::Ok) => State::Done(Reply::Ok),
+                    (left, _) => State::Gathering { gather, left, sum },
+                }
+            }
+            (State::Gathering { left: 1, .. }, Err(text)) => State::Failed(text),
+            (State::Gathering { left, .. }, Err(text)) => State::Failing { text, left: left - 1 },
+            (State::Failing { text, left: 1 }, _) => State::Failed(text),
+            (State::Failing { text, left }, _) => State::Failing { text, left: left - 1 },
+            (State::Done(_) | State::Failed(_) | State::Bytes(_), _) => {
+                unreachable!("a reply came twice")
+            }
+        };
+    }
+
+    /// Writes the replies that are there, in order, up to the first that is not.
+    pub fn write_replies(&mut self, reason: native::Reason) {
+        while self.pending.front().is_some_and(Slot::is_done) {
+            let Some(slot) = self.pending.pop_front() else { return };
+            self.first_number = self.first_number.wrapping_add(1);
+            if !self.broken {
+                self.write(slot, reason);
+            }
+        }
+        if self.pending.is_empty() {
+            self.barrier = false;
+        }
+    }
+
+    fn write(&mut self, slot: Slot, reason: native::Reason) {
+        match (slot.frame, slot.state) {
+            (_, State::Bytes(bytes)) => self.output.extend_from_slice(&bytes),
+            (Frame::Resp { muted: true }, _) => {}
+            (Frame::Resp { .. }, state) => {
+                let Protocol::Resp(session, _) = &self.protocol else { return };
+                let mut writer = session.writer(&mut self.output);
+                match state {
+                    State::Done(reply) => reply.give(&mut writer),
+                    State::Failed(text) => writer.error(text.as_bytes()),
+                    _ => unreachable!("only what is done is written"),
+                }
+            }
+            (Frame::Native(op, key), state) => {
+                let mut sink = FrameSink { out: &mut self.output, op, key: &key, reason };
+                match state {
+                    State::Done(reply) => reply.give(&mut sink),
+                    State::Failed(text) => sink.error(&text),
+                    _ => unreachable!("only what is done is written"),
+                }
+            }
+        }
+    }
+
+    /// Whether its next command must wait, whatever it is.
+    pub fn must_wait(&self) -> bool {
+        self.awaiting || (self.barrier && !self.pending.is_empty())
+    }
+
+    /// Bytes waiting to be sent.
+    pub fn unsent(&self) -> usize {
+        self.output.len() - self.sent
+    }
+
+    /// Whether nothing of it is left to do.
+    pub fn is_finished(&self) -> bool {
+        let idle = self.pending.is_empty() && !self.awaiting;
+        idle && (self.broken || (self.closing && self.unsent() == 0))
+    }
+}

@@ -1,0 +1,163 @@
+//! What a session may ask about the server around it, and the register of all clients.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use keyspace::{Durability, Timestamp};
+use parking_lot::Mutex;
+
+use crate::config::Config;
+use crate::gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Peer};
+use crate::hub::Hub;
+use crate::hub::mail::Mail;
+
+/// All Redis clients of the process, for CLIENT LIST and KILL.
+#[derive(Default)]
+pub struct Clients {
+    next: AtomicU64,
+    all: Mutex<BTreeMap<u64, Client>>,
+}
+
+struct Client {
+    event_loop: usize,
+    addr: String,
+    laddr: String,
+    /// As it last described itself.
+    line: String,
+}
+
+impl Clients {
+    /// A number never used before.
+    pub fn next_id(&self) -> u64 {
+        self.next.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub(super) fn add(&self, id: u64, event_loop: usize, peer: &Peer) {
+        let (addr, laddr) = (peer.addr.clone(), peer.laddr.clone());
+        let client = Client { event_loop, addr, laddr, line: String::new() };
+        self.all.lock().insert(id, client);
+    }
+
+    pub(super) fn remove(&self, id: u64) {
+        self.all.lock().remove(&id);
+    }
+
+    pub(super) fn describe(&self, id: u64, line: String) {
+        if let Some(client) = self.all.lock().get_mut(&id) {
+            client.line = line;
+        }
+    }
+}
+
+/// Words about the server that do not change while it runs.
+#[derive(Debug)]
+pub struct Texts {
+    node_id: String,
+    bind: String,
+    dir: String,
+}
+
+impl Texts {
+    /// Of this node.
+    pub fn new(hub: &Hub, config: &Config) -> Self {
+        let bind = config.resp.address().map_or_else(String::new, |at| at.ip().to_string());
+        Self {
+            node_id: format!("{:040x}", hub.node_id.0),
+            bind,
+            dir: config.dir.to_string_lossy().into_owned(),
+        }
+    }
+}
+
+/// The server as one command of one connection sees it.
+pub(super) struct CommandContext<'a> {
+    pub hub: &'a Hub,
+    pub config: &'a Config,
+    pub clients: &'a Clients,
+    pub texts: &'a Texts,
+    pub now: Timestamp,
+    /// The connection that asks.
+    pub id: u64,
+}
+
+impl Context for CommandContext<'_> {
+    fn now_millis(&self) -> u64 {
+        self.now.millis()
+    }
+
+    fn keyspace_exists(&self, name: &[u8]) -> bool {
+        std::str::from_utf8(name).is_ok_and(|name| self.hub.routes().get(name).is_some())
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        let log = self.hub.log.facts();
+        let counters = &self.hub.counters;
+        let routes = self.hub.routes();
+        let durability = routes.get("0").map_or(Durability::Sync, |route| {
+            route.keyspace.options.durability
+        });
+        let process = crate::process::usage();
+        Facts {
+            carillon_version: env!("CARGO_PKG_VERSION"),
+            node_id: &self.texts.node_id,
+            process_id: std::process::id(),
+            port: self.config.resp.address().map_or(0, |a| a.port()),
+            bind: &self.texts.bind,
+            data_dir: &self.texts.dir,
+            durability: match durability {
+                Durability::Sync => "sync",
+                Durability::Interval => "interval",
+                Durability::Memory => "memory",
+            },
+            started_millis: self.hub.started_millis(),
+            clients: counters.connections.get(),
+            clients_max: self.config.connections_max,
+            idle_timeout_secs: self.config.idle_timeout_ms / 1000,
+            memory_used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
+            memory_peak_bytes: process.rss_peak_bytes,
+            memory_rss_bytes: process.rss_bytes,
+            memory_max_bytes: self.hub.memory_bytes_max,
+            connections_received: counters.connections_accepted.get(),
+            connections_rejected: counters.connections_rejected.get(),
+            commands_processed: counters.commands.get(),
+            input_bytes: counters.input_bytes.get(),
+            output_bytes: counters.output_bytes.get(),
+            hits: counters.hits.get(),
+            misses: counters.misses.get(),
+            error_replies: counters.errors.get(),
+            cpu_system_micros: process.cpu_system_micros,
+            cpu_user_micros: process.cpu_user_micros,
+            log_bytes: log.bytes_on_disk,
+            checkpoint_millis: counters.checkpoint_millis.get(),
+            ..Facts::default()
+        }
+    }
+
+    fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
+        for route in self.hub.routes().iter() {
+            let mut facts = KeyspaceFacts { name: &route.keyspace.name, keys: 0, expires: 0 };
+            for view in &route.views {
+                if let Some(engine) = view.read().keys() {
+                    facts.keys += engine.len(self.now);
+                    facts.expires += engine.expiring();
+                }
+            }
+            show(facts);
+        }
+    }
+
+    fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
+        for (id, client) in self.clients.all.lock().iter().filter(|(id, _)| **id != self.id) {
+            let Client { addr, laddr, line, .. } = client;
+            show(ClientFacts { id: *id, addr, laddr, line });
+        }
+    }
+
+    fn kill_client(&self, id: u64) -> bool {
+        let event_loop = self.clients.all.lock().get(&id).map(|client| client.event_loop);
+        if let Some(event_loop) = event_loop {
+            self.hub.mailboxes[event_loop].post(Mail::Kill(id));
+        }
+        event_loop.is_some()
+    }
+}

@@ -1,0 +1,291 @@
+//! One event loop: a thread with its share of the connections.
+//!
+//! ```text
+//!   turn:  wait ─► mail, sockets ─► read and run commands ─► propose batches ─► write replies
+//!                                       ▲   reads: at once        │ one entry per shard
+//!                                       └── those whose replies ◄─┘
+//!                                           unblocked them
+//! ```
+//!
+//! Reads are answered where they are found, from the shards' views. Writes are gathered into one
+//! batch per shard and proposed when all sockets of the turn were read, so that a turn costs one
+//! log entry per shard, one log write per lane and one socket write per connection, however many
+//! commands it brought. A connection's commands take effect in the order it sent them: a read
+//! behind a write of the same connection waits for the write's reply (a *barrier*).
+//!
+//! | queue | bound | when full |
+//! |---|---|---|
+//! | input of a connection | `input_bytes_max` | not read further until commands are done |
+//! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
+//! | output of one | `output_bytes_max` | its commands wait; closed if one reply alone exceeds it |
+//! | connections | `connections_max` | refused with an error |
+
+pub mod connection;
+mod context;
+mod native;
+mod resp;
+mod serve;
+mod sockets;
+mod whole;
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use keyspace::{KeyspaceOptions, ShardId, Timestamp};
+use mio::net::TcpListener;
+use mio::{Events, Interest, Poll, Token};
+use node::entry::Batch;
+use node::lane::{Answer, Input, Origin};
+use slab::Slab;
+
+use crate::config::Config;
+use crate::gateway::resp::Limits;
+use crate::hub::Hub;
+use crate::hub::mail::Mail;
+use connection::Connection;
+pub use context::{Clients, Texts};
+
+/// Bytes read from one socket per turn, so that all get their turn.
+const READ_BYTES: usize = 128 << 10;
+/// Output buffers larger than this are given back when they are empty.
+const OUTPUT_KEPT_BYTES: usize = 16 << 10;
+/// Token of the loop's waker.
+pub const WAKER: Token = Token(usize::MAX);
+const LISTENER_RESP: Token = Token(usize::MAX - 1);
+const LISTENER_NATIVE: Token = Token(usize::MAX - 2);
+/// How often idle connections are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// A connection that was accepted, on its way to its loop.
+pub struct NewConnection {
+    stream: std::net::TcpStream,
+    is_native: bool,
+    id: u64,
+}
+
+/// What the loops accept connections from; the first loop has it.
+#[derive(Default)]
+pub struct Listeners {
+    /// Redis clients.
+    pub resp: Option<TcpListener>,
+    /// Native clients.
+    pub native: Option<TcpListener>,
+}
+
+/// One event loop.
+pub struct EventLoop {
+    hub: Arc<Hub>,
+    config: Arc<Config>,
+    clients: Arc<Clients>,
+    texts: Arc<Texts>,
+    limits: Limits,
+    number: usize,
+    poll: Poll,
+    listeners: Listeners,
+    connections: Slab<Option<Box<Connection>>>,
+    /// Connections to be served in this turn.
+    queue: VecDeque<usize>,
+    /// Commands of this turn, by shard.
+    open: Vec<(ShardId, Batch)>,
+    full: Vec<(ShardId, Batch)>,
+    /// What else lanes are to be told in this turn.
+    inputs: Vec<(ShardId, Input)>,
+    /// Writes of this turn.
+    writes: u64,
+    random: u64,
+    answers: Vec<Answer>,
+    buffer: Vec<u8>,
+    /// The time of this turn's reads.
+    now: Timestamp,
+    next_loop: usize,
+    accepting: bool,
+}
+
+impl EventLoop {
+    /// A loop with its poll, whose waker is registered already.
+    pub fn new(
+        hub: Arc<Hub>,
+        config: Arc<Config>,
+        clients: Arc<Clients>,
+        texts: Arc<Texts>,
+        number: usize,
+        poll: Poll,
+        listeners: Listeners,
+    ) -> Self {
+        Self {
+            hub,
+            limits: resp::limits(&config),
+            config,
+            clients,
+            texts,
+            number,
+            poll,
+            listeners,
+            connections: Slab::new(),
+            queue: VecDeque::new(),
+            open: Vec::new(),
+            full: Vec::new(),
+            inputs: Vec::new(),
+            writes: 0,
+            random: number as u64,
+            answers: Vec::new(),
+            buffer: vec![0; READ_BYTES],
+            now: Timestamp::ZERO,
+            next_loop: 0,
+            accepting: true,
+        }
+    }
+
+    /// Runs until the node stops and its connections are drained, or `shutdown_timeout_ms` after.
+    ///
+    /// # Errors
+    /// If the poll fails, which leaves the loop useless.
+    pub fn run(mut self) -> io::Result<()> {
+        self.listen()?;
+        let mut events = Events::with_capacity(1024);
+        let mut mail = Vec::new();
+        let mut deadline = None;
+        let mut swept = Instant::now();
+        loop {
+            self.wait(&mut events, deadline)?;
+            self.now = self.hub.now();
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    LISTENER_RESP | LISTENER_NATIVE => self.accept(event.token()),
+                    Token(at) => self.woken(at, event),
+                }
+            }
+            self.hub.mailboxes[self.number].take(&mut mail);
+            mail.drain(..).for_each(|mail| self.read_mail(mail));
+            self.serve_all();
+            if self.hub.stopping.load(Ordering::Acquire) {
+                let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
+                self.serve_all();
+                if self.connections.is_empty() || Instant::now() >= until {
+                    return Ok(());
+                }
+            }
+            if self.config.idle_timeout_ms > 0 && swept.elapsed() >= SWEEP {
+                swept = Instant::now();
+                self.sweep();
+            }
+        }
+    }
+
+    fn listen(&mut self) -> io::Result<()> {
+        let registry = self.poll.registry();
+        let resp = self.listeners.resp.as_mut().map(|l| (l, LISTENER_RESP));
+        let native = self.listeners.native.as_mut().map(|l| (l, LISTENER_NATIVE));
+        resp.into_iter()
+            .chain(native)
+            .try_for_each(|(listener, token)| registry.register(listener, token, Interest::READABLE))
+    }
+
+    fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
+        let mailbox = &self.hub.mailboxes[self.number];
+        let busy = !self.queue.is_empty() || !mailbox.may_sleep();
+        let timeout = match (busy, deadline) {
+            (true, _) => Some(Duration::ZERO),
+            (false, Some(until)) => Some(until.saturating_duration_since(Instant::now())),
+            (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
+            (false, None) => None,
+        };
+        let polled = self.poll.poll(events, timeout);
+        mailbox.awake();
+        match polled {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+            polled => polled,
+        }
+    }
+
+    fn read_mail(&mut self, mail: Mail) {
+        match mail {
+            Mail::Answer(answer) => self.answered(answer),
+            Mail::Connection(new) => self.adopt(new),
+            Mail::Kill(id) => self.kill(id),
+        }
+    }
+
+    /// Serves connections and proposes their writes until nobody has anything left to do.
+    fn serve_all(&mut self) {
+        loop {
+            // Those that are queued meanwhile have their turn after this round's proposals.
+            for _ in 0..self.queue.len() {
+                let Some(at) = self.queue.pop_front() else { break };
+                self.serve(at);
+            }
+            self.propose();
+            if !self.queue.iter().any(|at| self.can_go_on(*at)) {
+                return;
+            }
+        }
+    }
+
+    /// Whether a queued connection could be served now without waiting for its socket.
+    fn can_go_on(&self, at: usize) -> bool {
+        let connection = self.connections[at].as_ref().expect("only taken while it is served");
+        !connection.input.is_empty() || connection.unsent() > 0 || connection.is_finished()
+    }
+
+    /// Hands the gathered batches to their lanes; what is answered at once goes to connections.
+    fn propose(&mut self) {
+        self.full.append(&mut self.open);
+        if self.full.is_empty() && self.inputs.is_empty() {
+            return;
+        }
+        self.hub.counters.writes.add(std::mem::take(&mut self.writes));
+        let origin = Origin(self.number as u32);
+        let mut answers = std::mem::take(&mut self.answers);
+        let mut by_lane: Vec<Vec<Input>> = Vec::new();
+        by_lane.resize_with(self.hub.lanes.len(), Vec::new);
+        for (shard, batch) in self.full.drain(..).filter(|(_, batch)| !batch.is_empty()) {
+            by_lane[self.hub.lane_of(shard)].push(Input::Propose { shard, origin, batch });
+        }
+        for (shard, input) in self.inputs.drain(..) {
+            by_lane[self.hub.lane_of(shard)].push(input);
+        }
+        for (lane, inputs) in by_lane.into_iter().enumerate().filter(|(_, i)| !i.is_empty()) {
+            self.hub.lanes[lane].submit(&self.hub, inputs, origin, &mut answers);
+        }
+        answers.drain(..).for_each(|answer| self.answered(answer));
+        self.answers = answers;
+    }
+
+    /// The batch of this turn for a shard.
+    fn batch(open: &mut Vec<(ShardId, Batch)>, full: &mut Vec<(ShardId, Batch)>, shard: ShardId) -> usize {
+        let place = match open.iter().position(|(id, _)| *id == shard) {
+            Some(place) => place,
+            None => {
+                open.push((shard, Batch::default()));
+                open.len() - 1
+            }
+        };
+        if open[place].1.is_full() {
+            full.push((shard, std::mem::take(&mut open[place].1)));
+        }
+        place
+    }
+
+    /// What a keyspace that is made on first use is like.
+    fn keyspace_options(&self) -> KeyspaceOptions {
+        KeyspaceOptions {
+            durability: self.config.durability.into(),
+            retention_ms: self.config.retention_ms,
+            ..KeyspaceOptions::default()
+        }
+    }
+
+    /// Puts a connection into this turn's queue.
+    fn enqueue(&mut self, at: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(at)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.queue.push_back(at);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Native frames, run.
+
+use node::command::Read;
+
+use super::EventLoop;
+use super::connection::{Connection, Frame, Slot};
+use super::serve::{go_waiter, waiter};
+use crate::gateway::native::{self, Command, FrameSink, Limits, Parsed};
+
+/// The keyspace of native clients: the protocol has no word for another.
+pub(super) const KEYSPACE: &str = "0";
+
+impl EventLoop {
+    /// Runs requests from the front of `input` until one must wait; how many bytes are done.
+    pub(super) fn run_native(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        let mut done = 0;
+        while done < input.len() && self.may_run(connection) {
+            done += match self.run_frame(at, connection, &input[done..]) {
+                0 => break,
+                consumed => consumed,
+            };
+        }
+        done
+    }
+
+    fn run_frame(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        let limits = Limits {
+            key_bytes_max: self.config.key_bytes_max as u32,
+            value_bytes_max: self.config.value_bytes_max as u32,
+        };
+        let (request, consumed) = match native::parse(input, &limits) {
+            Ok(Parsed::Request(request, consumed)) => (request, consumed),
+            Ok(Parsed::Incomplete { .. }) => return 0,
+            Err(fault) => {
+                if connection.pending.is_empty() {
+                    native::write_fault(&mut connection.output, &fault, self.native_reason());
+                } else {
+                    let mut bytes = Vec::new();
+                    native::write_fault(&mut bytes, &fault, self.native_reason());
+                    connection.pending.push_back(Slot::bytes(bytes));
+                }
+                connection.closing = true;
+                return input.len();
+            }
+        };
+        let frame = || Frame::Native(request.op, request.key.into());
+        match request.command() {
+            Command::Read(read) => {
+                if !connection.pending.is_empty() {
+                    connection.barrier = true;
+                    return 0;
+                }
+                if !self.read_native(at, connection, &request, &read) {
+                    return 0;
+                }
+            }
+            Command::Write(write) => {
+                let number = connection.next_number();
+                match self.put_write(connection, &write, waiter(at, number)) {
+                    Ok(()) => connection.pending.push_back(Slot::waiting(frame())),
+                    Err(text) => {
+                        connection.pending.push_back(Slot::waiting(frame()));
+                        connection.fill(number, Err(text.into()));
+                        connection.write_replies(self.native_reason());
+                    }
+                }
+            }
+        }
+        self.hub.counters.commands.add(1);
+        consumed
+    }
+
+    fn read_native(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        request: &native::Request<'_>,
+        read: &Read<'_>,
+    ) -> bool {
+        let reason = self.native_reason();
+        let Some(route) = connection.route.clone() else {
+            let mut sink =
+                FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
+            sink.error("keyspace 0 was dropped");
+            return true;
+        };
+        let before = connection.output.len();
+        let mut sink =
+            FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
+        if let Some(text) = connection.refuse_next.take() {
+            sink.error(&text);
+            return true;
+        }
+        match node::read::read(&route, read, self.now, &mut sink) {
+            Ok(()) => true,
+            Err(blocked) => {
+                connection.output.truncate(before);
+                self.wait_for(connection, &route, blocked, go_waiter(at));
+                false
+            }
+        }
+    }
+}

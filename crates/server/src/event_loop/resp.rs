@@ -1,0 +1,404 @@
+//! RESP commands, run.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspace::CatalogueOp;
+use node::command::{Read, Write};
+use node::entry::Waiter;
+use node::lane::{Input, Origin};
+use node::read::Blocked;
+use node::route::Route;
+
+use super::EventLoop;
+use super::connection::{Connection, Frame, Protocol, Slot};
+use super::context::CommandContext;
+use super::serve::{go_waiter, waiter};
+use crate::config::Config;
+use crate::gateway::resp::{self, ArgRanges, Args, Gather, Limits, Parsed, Request, Session};
+
+/// What a client is told when data takes all of `memory_max`. Redis's words.
+const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// … when the keys of one command lie in different shards.
+const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+/// … when its keyspace is gone.
+const NO_KEYSPACE: &str =
+    "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
+
+/// What requests may be like, by the node's configuration.
+pub(super) fn limits(config: &Config) -> Limits {
+    Limits {
+        key_bytes_max: config.key_bytes_max as usize,
+        value_bytes_max: config.value_bytes_max as usize,
+        request_bytes_max: (config.input_bytes_max as usize).min(u32::MAX as usize),
+        ..Limits::default()
+    }
+}
+
+/// What became of a command.
+pub(super) enum Done {
+    /// It is answered, or its answer is on its way.
+    Yes,
+    /// It must be tried again when the connection may go on.
+    PutOff,
+}
+
+impl EventLoop {
+    /// Runs commands from the front of `input` until one must wait; how many bytes are done.
+    pub(super) fn run_resp(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        input: &[u8],
+    ) -> usize {
+        // Taken out, so that the rest of the connection can be used meanwhile.
+        let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
+        let Protocol::Resp(mut session, mut ranges) = protocol else { return 0 };
+        let (mut done, mut commands) = (0, 0);
+        while done < input.len() && self.may_run(connection) {
+            let rest = &input[done..];
+            done += match self.run_one(at, connection, &mut session, &mut ranges, rest) {
+                0 => break,
+                consumed => consumed,
+            };
+            commands += 1;
+        }
+        self.hub.counters.commands.add(commands);
+        connection.protocol = Protocol::Resp(session, ranges);
+        done
+    }
+
+    fn run_one(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        ranges: &mut ArgRanges,
+        input: &[u8],
+    ) -> usize {
+        let consumed = match resp::parse(input, &self.limits, ranges) {
+            Ok(Parsed::Command { consumed }) => consumed,
+            Ok(Parsed::Empty { consumed }) => return consumed,
+            Ok(Parsed::Incomplete) => return 0,
+            Err(error) => {
+                self.reply_error(connection, session, &error.to_string());
+                connection.closing = true;
+                return input.len();
+            }
+        };
+        match self.run_command(at, connection, session, ranges.args(input)) {
+            Done::Yes => consumed,
+            Done::PutOff => 0,
+        }
+    }
+
+    fn run_command(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        args: Args<'_>,
+    ) -> Done {
+        let context = CommandContext {
+            hub: &self.hub,
+            config: &self.config,
+            clients: &self.clients,
+            texts: &self.texts,
+            now: self.now,
+            id: connection.id,
+        };
+        // Behind replies that are owed, what is known now must wait for its turn.
+        let behind = !connection.pending.is_empty();
+        let mut later = Vec::new();
+        let out = if behind { &mut later } else { &mut connection.output };
+        let before = out.len();
+        let request = session.translate(args, &context, out);
+        let muted = connection.put_off_muted.take().unwrap_or(session.is_muted());
+        if out.get(before) == Some(&b'-') {
+            self.hub.counters.errors.add(1);
+        }
+        let done = match request {
+            Request::Answered => {
+                if args.is(0, "client") || args.is(0, "hello") {
+                    self.describe(connection, session);
+                }
+                Done::Yes
+            }
+            Request::Read(read) => self.read(at, connection, session, &read, muted),
+            Request::Write(write) => self.write(at, connection, session, &write, muted),
+            Request::WriteEach { gather, writes } => {
+                self.write_each(at, connection, session, gather, &writes, muted)
+            }
+            Request::Keyspace(request) => {
+                self.run_whole(at, connection, session, &request, muted)
+            }
+            Request::Select(name) => self.select(at, connection, session, name, muted),
+            Request::Reset => {
+                connection.route_version = u64::MAX;
+                self.route_of(connection, session);
+                Done::Yes
+            }
+            Request::Close => {
+                connection.closing = true;
+                Done::Yes
+            }
+        };
+        if !later.is_empty() {
+            connection.pending.push_back(Slot::bytes(later));
+        }
+        if let Done::PutOff = done {
+            connection.put_off_muted = Some(muted);
+        }
+        done
+    }
+
+    fn read(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        read: &Read<'_>,
+        muted: bool,
+    ) -> Done {
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        let Some(route) = &connection.route else {
+            return self.without_keyspace(at, connection, session, muted);
+        };
+        if connection.refuse_next.is_some() {
+            return self.refuse(connection, session);
+        }
+        let before = connection.output.len();
+        let mut writer = session.writer(&mut connection.output);
+        match node::read::read(route, read, self.now, &mut writer) {
+            Ok(()) => {
+                if let Read::Get(_) = read {
+                    let found = connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
+                    let counters = &self.hub.counters;
+                    if found { counters.hits.add(1) } else { counters.misses.add(1) }
+                }
+                if muted {
+                    connection.output.truncate(before);
+                }
+                Done::Yes
+            }
+            Err(blocked) => {
+                connection.output.truncate(before);
+                let route = route.clone();
+                self.wait_for(connection, &route, blocked, go_waiter(at));
+                Done::PutOff
+            }
+        }
+    }
+
+    /// Has the lane of a shard say when a read may be tried again.
+    pub(super) fn wait_for(
+        &mut self,
+        connection: &mut Connection,
+        route: &Route,
+        blocked: Blocked,
+        waiter: Waiter,
+    ) {
+        connection.awaiting = true;
+        // A shard that was dropped answers that it is not there: look the keyspace up again then.
+        connection.route_version = u64::MAX;
+        let shard = route.shard(blocked.place);
+        let origin = Origin(self.number as u32);
+        self.inputs.push((shard, Input::Await { shard, at: blocked.at, origin, waiter }));
+    }
+
+    fn write(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        write: &Write<'_>,
+        muted: bool,
+    ) -> Done {
+        if connection.route.is_none() {
+            return self.without_keyspace(at, connection, session, muted);
+        }
+        let number = connection.next_number();
+        match self.put_write(connection, write, waiter(at, number)) {
+            Ok(()) => connection.pending.push_back(Slot::waiting(Frame::Resp { muted })),
+            Err(text) => self.reply_error(connection, session, text),
+        }
+        Done::Yes
+    }
+
+    fn write_each(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        gather: Gather,
+        writes: &[Write<'_>],
+        muted: bool,
+    ) -> Done {
+        if connection.route.is_none() {
+            return self.without_keyspace(at, connection, session, muted);
+        }
+        if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
+            self.reply_error(connection, session, OUT_OF_MEMORY);
+            return Done::Yes;
+        }
+        let number = connection.next_number();
+        for write in writes {
+            let put = self.put_write(connection, write, waiter(at, number));
+            put.expect("a single key lies in one shard, and memory was looked at above");
+        }
+        let slot = Slot::gathering(gather, writes.len() as u32, Frame::Resp { muted });
+        connection.pending.push_back(slot);
+        Done::Yes
+    }
+
+    /// Puts a write into this turn's batch for its shard.
+    pub(super) fn put_write(
+        &mut self,
+        connection: &Connection,
+        write: &Write<'_>,
+        waiter: Waiter,
+    ) -> Result<(), &'static str> {
+        let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
+        if self.hub.out_of_memory.load(Ordering::Relaxed) && write.may_grow() {
+            return Err(OUT_OF_MEMORY);
+        }
+        let mut place = None;
+        let mut crosses = false;
+        write.each_key(&mut |key| {
+            let here = route.keyspace.index_of(key);
+            crosses |= place.is_some_and(|place| place != here);
+            place = Some(here);
+        });
+        if crosses {
+            return Err(CROSS_SLOT);
+        }
+        let shard = route.shard(place.expect("commands for one shard name a key"));
+        self.put_in_batch(shard, write, waiter);
+        Ok(())
+    }
+
+    pub(super) fn put_in_batch(
+        &mut self,
+        shard: keyspace::ShardId,
+        write: &Write<'_>,
+        waiter: Waiter,
+    ) {
+        let place = Self::batch(&mut self.open, &mut self.full, shard);
+        self.open[place].1.push(write, waiter);
+        self.writes += 1;
+    }
+
+    /// The session's keyspace is not there: one of 0 to 15 is made, any other is an error.
+    pub(super) fn without_keyspace(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        muted: bool,
+    ) -> Done {
+        let name = session.keyspace();
+        if !is_numbered(name) {
+            self.reply_error(connection, session, NO_KEYSPACE);
+            return Done::Yes;
+        }
+        if connection.refuse_next.is_some() {
+            return self.refuse(connection, session);
+        }
+        let _same_when_tried_again = muted;
+        self.create(at, connection, name);
+        Done::PutOff
+    }
+
+    fn select(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        name: &[u8],
+        muted: bool,
+    ) -> Done {
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        if self.hub.routes().get(&name).is_none() {
+            if connection.refuse_next.is_some() {
+                return self.refuse(connection, session);
+            }
+            if is_numbered(&name) {
+                self.create(at, connection, &name);
+                return Done::PutOff;
+            }
+            self.reply_error(connection, session, NO_KEYSPACE);
+            return Done::Yes;
+        }
+        session.selected(&name);
+        connection.route_version = u64::MAX;
+        self.route_of(connection, session);
+        if !muted {
+            connection.output.extend_from_slice(b"+OK\r\n");
+        }
+        Done::Yes
+    }
+
+    /// Creates a numbered keyspace; the connection's next command waits for it.
+    fn create(&mut self, at: usize, connection: &mut Connection, name: &str) {
+        connection.awaiting = true;
+        connection.route_version = u64::MAX;
+        let mut op = Vec::new();
+        let options = self.keyspace_options();
+        CatalogueOp::Create { name, options }.encode(&mut op);
+        let origin = Origin(self.number as u32);
+        let input = Input::Catalogue { op, origin, waiter: go_waiter(at) };
+        self.inputs.push((keyspace::ShardId(0), input));
+    }
+
+    /// Renews what other connections' CLIENT LIST shows of this one.
+    pub(super) fn describe(&self, connection: &Connection, session: &Session) {
+        let (input, output) = (connection.input.len(), connection.unsent());
+        let idle_secs = self.now.millis().saturating_sub(connection.active_millis) / 1000;
+        let line = session.describe(self.now.millis(), idle_secs, input, output);
+        self.clients.describe(connection.id, line);
+    }
+
+    fn route_of(&self, connection: &mut Connection, session: &Session) {
+        connection.route = self.hub.routes().get(session.keyspace()).map(Arc::clone);
+    }
+
+    /// Answers the next command with the error that came instead of leave to run it.
+    pub(super) fn refuse(&mut self, connection: &mut Connection, session: &Session) -> Done {
+        if let Some(text) = connection.refuse_next.take() {
+            self.reply_error(connection, session, &text);
+        }
+        Done::Yes
+    }
+
+    /// Replies with an error, behind what is owed already.
+    pub(super) fn reply_error(
+        &mut self,
+        connection: &mut Connection,
+        session: &Session,
+        text: &str,
+    ) {
+        self.hub.counters.errors.add(1);
+        if session.is_muted() {
+            return;
+        }
+        if connection.pending.is_empty() {
+            session.writer(&mut connection.output).error(text);
+        } else {
+            let mut bytes = Vec::new();
+            session.writer(&mut bytes).error(text);
+            connection.pending.push_back(Slot::bytes(bytes));
+        }
+    }
+}
+
+/// Whether a keyspace of this name is made on first use, as Redis's databases are.
+fn is_numbered(name: &str) -> bool {
+    name.parse::<u8>().is_ok_and(|number| number < 16 && name == number.to_string())
+}

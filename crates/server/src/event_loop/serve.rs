@@ -1,0 +1,253 @@
+//! One connection's part of a turn: read, run, write; and the answers that come back.
+
+use std::io::{self, Read as _, Write as _};
+use std::sync::Arc;
+
+use mio::event::Event;
+use node::command::Reply;
+use node::entry::Waiter;
+use node::lane::{Answer, NotDone};
+
+use super::connection::{Connection, PENDING_MAX, Protocol};
+use super::{EventLoop, OUTPUT_KEPT_BYTES, READ_BYTES};
+use crate::gateway::native::Reason;
+
+/// The number of a waiter that is no reply but leave to go on.
+const GO: u32 = u32::MAX;
+
+/// A waiter: a connection's place in its loop, and the number of the reply there.
+pub(super) fn waiter(at: usize, number: u32) -> Waiter {
+    Waiter((at as u64) << 32 | u64::from(number))
+}
+
+/// The waiter of a connection whose next command waits.
+pub(super) fn go_waiter(at: usize) -> Waiter {
+    waiter(at, GO)
+}
+
+impl EventLoop {
+    /// The poll has something to say about a connection.
+    pub(super) fn woken(&mut self, at: usize, event: &Event) {
+        if let Some(Some(connection)) = self.connections.get_mut(at) {
+            connection.readable |= event.is_readable() || event.is_read_closed();
+            connection.writable |= event.is_writable();
+            connection.broken |= event.is_error();
+            self.enqueue(at);
+        }
+    }
+
+    /// Serves one connection as far as it goes now.
+    pub(super) fn serve(&mut self, at: usize) {
+        let mut connection =
+            self.connections[at].take().expect("a connection is served by one at a time");
+        connection.queued = false;
+        self.refresh_route(&mut connection);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        self.read_and_run(at, &mut connection, &mut buffer);
+        self.buffer = buffer;
+        self.flush(&mut connection);
+        let again = connection.readable && self.may_read(&connection) && !connection.broken;
+        if connection.is_finished() {
+            self.forget(at, &connection);
+        } else {
+            self.connections[at] = Some(connection);
+            if again {
+                self.enqueue(at);
+            }
+        }
+    }
+
+    fn read_and_run(&mut self, at: usize, connection: &mut Connection, buffer: &mut [u8]) {
+        if !connection.input.is_empty() {
+            // Commands that were put off, or the beginning of one.
+            let input = std::mem::take(&mut connection.input);
+            let done = self.run_commands(at, connection, &input);
+            connection.input = input;
+            connection.input.drain(..done);
+        }
+        if !connection.readable || !self.may_read(connection) {
+            return;
+        }
+        if connection.input.is_empty() {
+            let Some(received) = receive(connection, buffer) else { return };
+            self.received(connection, received);
+            let done = self.run_commands(at, connection, &buffer[..received]);
+            connection.input.extend_from_slice(&buffer[done..received]);
+        } else {
+            self.read_more(at, connection);
+        }
+        if connection.input.capacity() > 4 * READ_BYTES && connection.input.is_empty() {
+            connection.input = Vec::new();
+        }
+    }
+
+    /// Reads behind what is there already: the rest of a command, or more of them.
+    fn read_more(&mut self, at: usize, connection: &mut Connection) {
+        let mut input = std::mem::take(&mut connection.input);
+        let before = input.len();
+        input.resize(before + READ_BYTES, 0);
+        let received = receive(connection, &mut input[before..]).unwrap_or(0);
+        input.truncate(before + received);
+        if received > 0 {
+            self.received(connection, received);
+            let done = self.run_commands(at, connection, &input);
+            input.drain(..done);
+        }
+        connection.input = input;
+    }
+
+    fn received(&self, connection: &mut Connection, bytes: usize) {
+        connection.active_millis = self.now.millis();
+        self.hub.counters.input_bytes.add(bytes as u64);
+    }
+
+    /// Whether to read from the socket: not while earlier commands wait.
+    fn may_read(&self, connection: &Connection) -> bool {
+        !connection.closing
+            && !connection.must_wait()
+            && connection.pending.len() < PENDING_MAX
+            && connection.unsent() < self.config.output_bytes_max as usize
+            && connection.input.len() < self.config.input_bytes_max as usize
+    }
+
+    /// Runs commands from the front of `input` until one must wait; how many bytes are done.
+    fn run_commands(&mut self, at: usize, connection: &mut Connection, input: &[u8]) -> usize {
+        let done = match connection.protocol {
+            Protocol::Resp(..) => self.run_resp(at, connection, input),
+            Protocol::Native => self.run_native(at, connection, input),
+        };
+        // What stands behind the end of a conversation is not looked at.
+        if connection.closing { input.len() } else { done }
+    }
+
+    pub(super) fn may_run(&self, connection: &Connection) -> bool {
+        !connection.closing
+            && !connection.broken
+            && !connection.must_wait()
+            && connection.pending.len() < PENDING_MAX
+            && connection.unsent() < self.config.output_bytes_max as usize
+    }
+
+    /// Sends what is there to send.
+    fn flush(&mut self, connection: &mut Connection) {
+        let before = connection.sent;
+        while connection.writable && !connection.broken && connection.unsent() > 0 {
+            match connection.stream.write(&connection.output[connection.sent..]) {
+                Ok(0) => connection.broken = true,
+                Ok(sent) => connection.sent += sent,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    connection.writable = false;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => connection.broken = true,
+            }
+        }
+        self.hub.counters.output_bytes.add((connection.sent - before) as u64);
+        if connection.unsent() == 0 {
+            connection.output.clear();
+            connection.sent = 0;
+            if connection.output.capacity() > OUTPUT_KEPT_BYTES {
+                connection.output = Vec::new();
+            }
+        } else if connection.sent > READ_BYTES.max(connection.output.len() / 2) {
+            connection.output.drain(..connection.sent);
+            connection.sent = 0;
+        }
+    }
+
+    /// The connection's keyspace, if the catalogue has changed.
+    pub(super) fn refresh_route(&self, connection: &mut Connection) {
+        let version = self.hub.routes_version();
+        if connection.route_version != version {
+            let name = match &connection.protocol {
+                Protocol::Resp(session, _) => session.keyspace(),
+                Protocol::Native => super::native::KEYSPACE,
+            };
+            connection.route = self.hub.routes().get(name).map(Arc::clone);
+            connection.route_version = version;
+        }
+    }
+
+    /// Gives an answer to the connections it is for.
+    pub(super) fn answered(&mut self, answer: Answer) {
+        match answer {
+            Answer::Applied { waiters, replies, .. } => {
+                for (waiter, reply) in waiters.into_iter().zip(replies) {
+                    self.fill(waiter, Ok(reply));
+                }
+            }
+            Answer::NotDone { waiters, why, .. } => {
+                for waiter in waiters {
+                    self.fill(waiter, Err(not_done_text(why).into()));
+                }
+            }
+            Answer::Go { waiter, .. } => self.fill(waiter, Ok(Reply::Ok)),
+            Answer::Catalogue { waiter, result, .. } => {
+                let result = result.map(|()| Reply::Ok);
+                self.fill(waiter, result.map_err(|error| format!("ERR {error}").into()));
+            }
+        }
+    }
+
+    fn fill(&mut self, waiter: Waiter, reply: Result<Reply, Box<str>>) {
+        let (at, number) = ((waiter.0 >> 32) as usize, waiter.0 as u32);
+        let reason = self.native_reason();
+        let slot = self.connections.get_mut(at).and_then(Option::as_mut);
+        let connection = slot.expect("a connection stays until all it asked is answered");
+        if number == GO {
+            connection.awaiting = false;
+            if let Err(text) = reply
+                && text.starts_with("MISCONF")
+            {
+                // It would wait for ever: a read that needs the disk, which is full.
+                connection.refuse_next = Some(text);
+            }
+        } else {
+            connection.fill(number, reply);
+            connection.write_replies(reason);
+        }
+        self.enqueue(at);
+    }
+
+    pub(super) fn native_reason(&self) -> Reason {
+        if self.config.native_error_reason { Reason::Words } else { Reason::Empty }
+    }
+}
+
+/// Reads once. `None` if nothing came; then the connection knows why.
+fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
+    match connection.stream.read(buffer) {
+        Ok(0) => {
+            connection.readable = false;
+            connection.closing = true;
+            None
+        }
+        Ok(received) => {
+            // A short read has emptied the socket; the poll tells when there is more.
+            connection.readable = received == buffer.len();
+            Some(received)
+        }
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
+        Err(error) => {
+            connection.readable = false;
+            connection.broken |= error.kind() != io::ErrorKind::WouldBlock;
+            None
+        }
+    }
+}
+
+/// What a client is told when nothing was done (SAFETY G10: all but `UNKNOWN` are sure).
+pub(crate) fn not_done_text(why: NotDone) -> &'static str {
+    match why {
+        NotDone::NoSuchShard => {
+            "ERR the keyspace was dropped; nothing was done. Select another one"
+        }
+        NotDone::Dropped => {
+            "UNKNOWN the keyspace was dropped while the command was under way; it may have been done"
+        }
+        NotDone::DiskFull => {
+            "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
+             is space"
+        }
+    }
+}

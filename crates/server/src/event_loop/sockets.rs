@@ -1,0 +1,167 @@
+//! Connections come and go.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+
+use super::connection::{Connection, Protocol};
+use super::{EventLoop, LISTENER_NATIVE, NewConnection};
+use crate::gateway::resp::{ArgRanges, Peer, Session};
+use crate::hub::mail::Mail;
+
+/// Connections accepted in a row before those that are there have their turn.
+const ACCEPT_MAX: usize = 64;
+
+impl EventLoop {
+    /// Accepts what is waiting, and spreads it over the loops.
+    pub(super) fn accept(&mut self, token: Token) {
+        let is_native = token == LISTENER_NATIVE;
+        for _ in 0..ACCEPT_MAX {
+            let listener = match is_native {
+                true => &self.listeners.native,
+                false => &self.listeners.resp,
+            };
+            let Some(listener) = listener.as_ref().filter(|_| self.accepting) else { return };
+            match listener.accept() {
+                Ok((stream, _)) => self.welcome(stream, is_native),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of descriptors: clients wait in the backlog until one is free.
+                    tracing::warn!("cannot accept connections now: {error}");
+                    std::thread::sleep(Duration::from_millis(10));
+                    break;
+                }
+            }
+        }
+        // The listener is edge-triggered, and there may be more.
+        let listener = match is_native {
+            true => self.listeners.native.as_mut(),
+            false => self.listeners.resp.as_mut(),
+        };
+        if let Some(listener) = listener
+            && let Err(error) =
+                self.poll.registry().reregister(listener, token, Interest::READABLE)
+        {
+            tracing::error!("cannot listen any more: {error}; restart the node");
+        }
+    }
+
+    fn welcome(&mut self, stream: TcpStream, is_native: bool) {
+        let counters = &self.hub.counters;
+        counters.connections_accepted.add(1);
+        if counters.connections.get() >= self.config.connections_max {
+            counters.connections_rejected.add(1);
+            if !is_native {
+                let text = b"-ERR max number of clients reached\r\n";
+                // As a courtesy; the socket is closed either way.
+                let _refused = io::Write::write(&mut &stream, text);
+            }
+            return;
+        }
+        counters.connections.add(1);
+        let id = self.clients.next_id();
+        let stream = std::net::TcpStream::from(stream);
+        let new = NewConnection { stream, is_native, id };
+        let target = self.next_loop % self.hub.mailboxes.len();
+        self.next_loop += 1;
+        if target == self.number {
+            self.adopt(new);
+        } else {
+            self.hub.mailboxes[target].post(Mail::Connection(new));
+        }
+    }
+
+    /// Takes a connection as its own.
+    pub(super) fn adopt(&mut self, new: NewConnection) {
+        let mut stream = TcpStream::from_std(new.stream);
+        // Replies go out as they are; without this they may wait for the client's acknowledgement.
+        let _unsupported = stream.set_nodelay(true);
+        let peer = Peer {
+            addr: stream.peer_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
+            laddr: stream.local_addr().map_or_else(|_| "?".into(), |a| a.to_string()),
+            fd: std::os::fd::AsRawFd::as_raw_fd(&stream),
+        };
+        let entry = self.connections.vacant_entry();
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        if let Err(error) = self.poll.registry().register(&mut stream, Token(entry.key()), interest)
+        {
+            tracing::warn!("cannot watch a connection, so it is closed: {error}");
+            self.hub.counters.connections.sub(1);
+            return;
+        }
+        let protocol = match new.is_native {
+            true => Protocol::Native,
+            false => {
+                self.clients.add(new.id, self.number, &peer);
+                let session = Session::new(new.id, peer, self.limits, self.hub.millis());
+                self.clients.describe(new.id, session.describe(self.hub.millis(), 0, 0, 0));
+                Protocol::Resp(Box::new(session), ArgRanges::new())
+            }
+        };
+        let connection = Connection::new(new.id, stream, protocol, self.hub.millis());
+        let at = entry.key();
+        entry.insert(Some(Box::new(connection)));
+        self.enqueue(at);
+    }
+
+    /// Lets go of a connection that is finished.
+    pub(super) fn forget(&mut self, at: usize, connection: &Connection) {
+        self.connections.remove(at);
+        self.clients.remove(connection.id);
+        self.hub.counters.connections.sub(1);
+    }
+
+    /// Closes a connection, as soon as what it is owed is sent.
+    pub(super) fn kill(&mut self, id: u64) {
+        let found = self.connections.iter_mut().find_map(|(at, slot)| {
+            let connection = slot.as_mut().filter(|connection| connection.id == id)?;
+            connection.broken = true;
+            Some(at)
+        });
+        if let Some(at) = found {
+            self.enqueue(at);
+        }
+    }
+
+    /// Closes connections that were silent for too long.
+    pub(super) fn sweep(&mut self) {
+        let now = self.hub.millis();
+        let limit = self.config.idle_timeout_ms;
+        let idle = |connection: &Connection| {
+            connection.pending.is_empty()
+                && !connection.awaiting
+                && now.saturating_sub(connection.active_millis) > limit
+        };
+        let idle: Vec<usize> = self
+            .connections
+            .iter_mut()
+            .filter_map(|(at, slot)| slot.as_mut().filter(|c| idle(c)).map(|c| (at, c)))
+            .map(|(at, connection)| {
+                connection.closing = true;
+                at
+            })
+            .collect();
+        idle.into_iter().for_each(|at| self.enqueue(at));
+    }
+
+    /// Stops accepting, and has every connection closed when it is owed nothing. Until when to
+    /// wait for that.
+    pub(super) fn begin_to_stop(&mut self) -> Instant {
+        self.accepting = false;
+        let all: Vec<usize> = self.connections.iter().map(|(at, _)| at).collect();
+        for at in all {
+            if let Some(connection) = &mut self.connections[at] {
+                // What was received whole has been run; what has not, was not done.
+                connection.closing = true;
+            }
+            self.enqueue(at);
+        }
+        self.hub.stopping.store(true, Ordering::Release);
+        Instant::now() + Duration::from_millis(self.config.shutdown_timeout_ms)
+    }
+}

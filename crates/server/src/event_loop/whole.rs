@@ -1,0 +1,166 @@
+//! Commands on a keyspace as a whole: counted, flushed, listed, scanned.
+//!
+//! Each is answered shard by shard, never holding two guards at once. What expires meanwhile is
+//! judged by one time, which the shards have logged a horizon for if it matters (see
+//! [`node::whole`]).
+
+use node::command::{Reply, Sink as _, Write};
+use node::whole::{self, Stretch};
+
+use super::EventLoop;
+use super::connection::{Connection, Frame, Slot};
+use super::resp::Done;
+use super::serve::{go_waiter, waiter};
+use crate::gateway::resp::{
+    Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
+};
+
+/// SCAN of an ordered keyspace.
+const SCAN_NEEDS_HASH: &str = "ERR SCAN needs a keyspace with hashed placement; use RANGE";
+
+impl EventLoop {
+    pub(super) fn run_whole(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        request: &KeyspaceRequest<'_>,
+        muted: bool,
+    ) -> Done {
+        if connection.route.is_none() {
+            return self.without_keyspace(at, connection, session, muted);
+        }
+        match request {
+            KeyspaceRequest::Flush => return self.flush_keys(at, connection, false, muted),
+            KeyspaceRequest::FlushAll => return self.flush_keys(at, connection, true, muted),
+            _ => {}
+        }
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        if connection.refuse_next.is_some() {
+            return self.refuse(connection, session);
+        }
+        let Some(route) = connection.route.clone() else { return Done::Yes };
+        if let Err(blocked) = whole::admit(&route, self.now) {
+            self.wait_for(connection, &route, blocked, go_waiter(at));
+            return Done::PutOff;
+        }
+        let before = connection.output.len();
+        let mut writer = session.writer(&mut connection.output);
+        let now = self.now;
+        match request {
+            KeyspaceRequest::Size => writer.int(whole::size(&route, now) as i64),
+            KeyspaceRequest::RandomKey => match whole::random_key(&route, self.random(), now) {
+                Some(key) => writer.bulk(&key),
+                None => writer.nil(),
+            },
+            KeyspaceRequest::Keys { pattern } => {
+                let mut keys = Vec::new();
+                whole::each_key(&route, now, &mut |key| {
+                    if glob_matches(pattern, key) {
+                        keys.push(Box::<[u8]>::from(key));
+                    }
+                });
+                writer.array(keys.len());
+                keys.iter().for_each(|key| writer.bulk(key));
+            }
+            KeyspaceRequest::Scan { cursor, count, pattern, type_filter } => {
+                let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
+                let mut keys = Vec::new();
+                let scanned = whole::scan(&route, *cursor, *count as usize, now, &mut |key| {
+                    if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
+                        keys.push(Box::<[u8]>::from(key));
+                    }
+                });
+                match scanned {
+                    Ok(next) => {
+                        writer.array(2);
+                        writer.bulk(next.to_string().as_bytes());
+                        writer.array(keys.len());
+                        keys.iter().for_each(|key| writer.bulk(key));
+                    }
+                    Err(_) => writer.error(SCAN_NEEDS_HASH),
+                }
+            }
+            KeyspaceRequest::Range(range) => {
+                let mut found = Vec::new();
+                let result = whole::range(&route, &stretch(range), now, &mut |key, value| {
+                    let value = range.with_values.then(|| Box::<[u8]>::from(value));
+                    found.push((Box::<[u8]>::from(key), value));
+                });
+                match result {
+                    Ok(()) if range.with_values => {
+                        writer.pairs(found.len());
+                        for (key, value) in &found {
+                            writer.pair();
+                            writer.bulk(key);
+                            writer.bulk(value.as_deref().unwrap_or_default());
+                        }
+                    }
+                    Ok(()) => {
+                        writer.array(found.len());
+                        found.iter().for_each(|(key, _)| writer.bulk(key));
+                    }
+                    Err(_) => writer.error(RANGE_NEEDS_ORDER),
+                }
+            }
+            KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => unreachable!("handled above"),
+        }
+        if muted {
+            connection.output.truncate(before);
+        }
+        Done::Yes
+    }
+
+    /// One flush for each shard; the reply is that of all.
+    fn flush_keys(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        all: bool,
+        muted: bool,
+    ) -> Done {
+        let routes = self.hub.routes();
+        let mut shards = Vec::new();
+        for route in routes.iter() {
+            let mine = connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
+            if all || mine {
+                shards.extend_from_slice(&route.keyspace.shards);
+            }
+        }
+        let number = connection.next_number();
+        let frame = Frame::Resp { muted };
+        connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
+        if shards.is_empty() {
+            connection.fill(number, Ok(Reply::Ok));
+        }
+        for shard in shards {
+            self.put_in_batch(shard, &Write::Flush, waiter(at, number));
+        }
+        Done::Yes
+    }
+
+    /// A number that clients cannot foresee matters little here: it chooses a random key.
+    fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.now.0 | 1);
+        self.random ^ (self.random >> 29)
+    }
+}
+
+fn stretch<'a>(range: &Range<'a>) -> Stretch<'a> {
+    let bound = |bound: Bound<'a>| match bound {
+        Bound::First | Bound::Last => std::ops::Bound::Unbounded,
+        Bound::Included(key) => std::ops::Bound::Included(key),
+        Bound::Excluded(key) => std::ops::Bound::Excluded(key),
+    };
+    // `+` as the low end, or `-` as the high end, is behind or before every key.
+    let empty = range.low == Bound::Last || range.high == Bound::First;
+    Stretch {
+        low: bound(range.low),
+        high: bound(range.high),
+        reverse: range.reverse,
+        keys_max: if empty { 0 } else { range.limit.map_or(usize::MAX, |n| n as usize) },
+    }
+}

@@ -1,0 +1,117 @@
+//! Commands on keys, whatever their values.
+
+use node::command::{Read, Sink, Write};
+
+use super::{Call, Outcome, integer};
+use crate::gateway::resp::args::Args;
+use crate::gateway::resp::error::{self, CommandError, SYNTAX};
+use crate::gateway::resp::request::{Gather, Request};
+
+/// How many keyspaces have a number for a name.
+pub(super) const NUMBERED_KEYSPACES: i64 = 16;
+
+/// `DEL key [key …]`, and `UNLINK`.
+pub fn del<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    if args.len() == 2 {
+        return Ok(Request::Write(Write::Delete { key: args.at(1) }));
+    }
+    let writes = args.from(1).iter().map(|key| Write::Delete { key }).collect();
+    Ok(Request::WriteEach { gather: Gather::Sum, writes })
+}
+
+/// `EXISTS key [key …]`, and `TOUCH`.
+pub fn exists<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Read(Read::Exists(args.from(1).iter().collect())))
+}
+
+/// `TYPE key`
+pub fn type_of<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Read(Read::Type(args.at(1))))
+}
+
+/// `RENAME key newkey`
+pub fn rename<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Write(Write::Rename { from: args.at(1), to: args.at(2), if_absent: false }))
+}
+
+/// `RENAMENX key newkey`
+pub fn renamenx<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Write(Write::Rename { from: args.at(1), to: args.at(2), if_absent: true }))
+}
+
+/// `COPY source destination [DB index] [REPLACE]`; the DB must be the session's own.
+pub fn copy<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let mut replace = false;
+    let mut foreign = false;
+    let mut index = 3;
+    while index < args.len() {
+        if args.is(index, "REPLACE") {
+            replace = true;
+        } else if args.is(index, "DB") && index + 1 < args.len() {
+            index += 1;
+            let db = integer(args.at(index))?;
+            if !(0..NUMBERED_KEYSPACES).contains(&db) {
+                return Err(error::no_numbered_keyspace(db));
+            }
+            foreign = args.at(index) != call.session.keyspace.as_bytes();
+        } else {
+            return Err(SYNTAX);
+        }
+        index += 1;
+    }
+    let (from, to) = (args.at(1), args.at(2));
+    if foreign {
+        return Err(CommandError::Fixed("ERR COPY to another DB is not supported"));
+    }
+    if from == to {
+        return Err(CommandError::Fixed("ERR source and destination objects are the same"));
+    }
+    Ok(Request::Write(Write::Copy { from, to, replace }))
+}
+
+/// `OBJECT ENCODING key`
+pub fn object_encoding<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Read(Read::Encoding(args.at(2))))
+}
+
+/// `OBJECT REFCOUNT key`, and `OBJECT IDLETIME`.
+pub fn object_number<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Read(Read::ObjectNumber(args.at(2))))
+}
+
+/// `OBJECT FREQ key`: nothing is evicted by frequency, so none is counted.
+pub fn object_freq<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(CommandError::Fixed(
+        "ERR An LFU maxmemory policy is not selected, access frequency not tracked. Please note \
+         that when switching between policies at runtime LRU and LFU data will take some time to \
+         adjust.",
+    ))
+}
+
+/// `OBJECT HELP`
+pub fn object_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.help(
+        "OBJECT",
+        &[
+            "ENCODING <key>",
+            "    Return how Redis would hold the value: int, embstr or raw.",
+            "FREQ <key>",
+            "    Refused: access frequency is not tracked.",
+            "IDLETIME <key>",
+            "    Return the idle time of the key: always 0, for it is not tracked.",
+            "REFCOUNT <key>",
+            "    Return the number of references to the value: always 1.",
+        ],
+    )
+}
+
+/// `WAIT numreplicas timeout`: there are no replicas, so there is nothing to wait for.
+pub fn wait<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    integer(args.at(1))?;
+    let timeout = integer(args.at(2))
+        .map_err(|_| CommandError::Fixed("ERR timeout is not an integer or out of range"))?;
+    if timeout < 0 {
+        return Err(CommandError::Fixed("ERR timeout is negative"));
+    }
+    call.answer(|writer| writer.int(0))
+}

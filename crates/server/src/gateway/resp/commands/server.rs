@@ -1,0 +1,33 @@
+//! Commands on the server, and those that are refused as a whole.
+
+use node::command::Sink;
+
+use super::{Call, Outcome};
+use crate::gateway::resp::args::Args;
+use crate::gateway::resp::error::CommandError;
+
+/// `TIME`: seconds since 1970, and microseconds. The node's clock counts milliseconds.
+pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let now_millis = call.ctx.now_millis();
+    call.answer(|writer| {
+        writer.array(2);
+        writer.bulk_u64(now_millis / 1000);
+        writer.bulk_u64(now_millis % 1000 * 1000);
+    })
+}
+
+/// `SWAPDB`
+pub fn swapdb<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(CommandError::Fixed("ERR SWAPDB is not supported"))
+}
+
+/// MULTI, EXEC, DISCARD, WATCH, UNWATCH.
+pub fn transactions<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let name = call.spec.name.to_ascii_uppercase();
+    Err(CommandError::made(format!("ERR transactions are not supported yet ({name})")))
+}
+
+/// A command that has only subcommands, without one: the arity check comes first and refuses it.
+pub fn container<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(call.wrong_arity())
+}

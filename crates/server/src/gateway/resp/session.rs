@@ -1,0 +1,254 @@
+//! What does a connection remember, and what does its next command mean?
+//!
+//! [`Session::translate`] turns arguments into a [`Request`]: work for the node, or nothing if the
+//! answer could be given at once (PING, HELLO, every error). GET and a plain SET are recognised
+//! before anything else; all others go through the command [`table`](super::table), which knows
+//! arity and keys, to one function each in [`commands`](super::commands).
+//!
+//! Invariants: an error leaves the session as it was. A command whose reply the client does not want
+//! (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
+//! answers the rest. Times leave this place absolute (SAFETY G13).
+
+use node::command::{Expiry, Read, SetIf, SetReply, Write};
+
+use super::args::Args;
+use super::commands::Call;
+use super::context::Context;
+use super::error::{self, CommandError};
+use super::parser::Limits;
+use super::request::Request;
+use super::table::{self, CommandSpec};
+use super::writer::{RespWriter, Version};
+
+/// Whether this is a line of an HTTP request: some web page makes a browser send commands here.
+/// Redis closes such a connection without a word.
+fn is_http(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+}
+
+/// The keyspace of a new connection.
+pub const FIRST_KEYSPACE: &str = "0";
+
+/// Whether replies are sent (CLIENT REPLY).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReplyMode {
+    /// All.
+    On,
+    /// None.
+    Off,
+    /// None to the next command.
+    SkipNext,
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// The client's address and port.
+    pub addr: String,
+    /// The server's address and port.
+    pub laddr: String,
+    /// The socket, as CLIENT LIST shows it.
+    pub fd: i32,
+}
+
+/// The state of one connection.
+#[derive(Debug)]
+pub struct Session {
+    pub(super) id: u64,
+    pub(super) peer: Peer,
+    pub(super) since_millis: u64,
+    pub(super) version: Version,
+    pub(super) keyspace: String,
+    pub(super) name: String,
+    pub(super) lib_name: String,
+    pub(super) lib_version: String,
+    pub(super) no_evict: bool,
+    pub(super) no_touch: bool,
+    pub(super) reply: ReplyMode,
+    pub(super) muted: bool,
+    pub(super) limits: Limits,
+    last_command: &'static str,
+}
+
+impl Session {
+    /// A connection that was just accepted. Ids rise and are never used again.
+    pub fn new(id: u64, peer: Peer, limits: Limits, now_millis: u64) -> Self {
+        Self {
+            id,
+            peer,
+            since_millis: now_millis,
+            version: Version::V2,
+            keyspace: FIRST_KEYSPACE.to_owned(),
+            name: String::new(),
+            lib_name: String::new(),
+            lib_version: String::new(),
+            no_evict: false,
+            no_touch: false,
+            reply: ReplyMode::On,
+            muted: false,
+            limits,
+            last_command: "NULL",
+        }
+    }
+
+    /// The connection's number.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// The protocol replies must be written in.
+    #[inline]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The name of the keyspace that commands act on.
+    pub fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
+    /// Whether the reply of the command translated last is to be thrown away.
+    #[inline]
+    pub fn is_muted(&self) -> bool {
+        self.muted
+    }
+
+    /// The keyspace of a [`Request::Select`] is there: commands act on it from now on.
+    pub fn selected(&mut self, name: &str) {
+        name.clone_into(&mut self.keyspace);
+    }
+
+    /// A writer for replies to this connection.
+    #[inline]
+    pub fn writer<'o>(&self, out: &'o mut Vec<u8>) -> RespWriter<'o> {
+        RespWriter::new(out, self.version)
+    }
+
+    /// What a command asks for. `args` must not be empty. Replies that are known already, errors
+    /// among them, are appended to `out`.
+    #[inline]
+    pub fn translate<'a>(
+        &mut self,
+        args: Args<'a>,
+        ctx: &dyn Context,
+        out: &mut Vec<u8>,
+    ) -> Request<'a> {
+        self.muted = match self.reply {
+            ReplyMode::On => false,
+            ReplyMode::Off => true,
+            ReplyMode::SkipNext => {
+                self.reply = ReplyMode::On;
+                true
+            }
+        };
+        if let &[a, b, c] = args.at(0) {
+            let name = [a | 0x20, b | 0x20, c | 0x20];
+            if name == *b"get" && args.len() == 2 {
+                let key = args.at(1);
+                if key.len() <= self.limits.key_bytes_max {
+                    self.last_command = "get";
+                    return Request::Read(Read::Get(key));
+                }
+            } else if name == *b"set" && args.len() == 3 {
+                let (key, value) = (args.at(1), args.at(2));
+                if key.len() <= self.limits.key_bytes_max {
+                    self.last_command = "set";
+                    return Request::Write(Write::Set {
+                        key,
+                        value,
+                        when: SetIf::Always,
+                        expiry: Expiry::Never,
+                        reply: SetReply::Ok,
+                    });
+                }
+            }
+        }
+        self.translate_by_table(args, ctx, out)
+    }
+
+    fn translate_by_table<'a>(
+        &mut self,
+        args: Args<'a>,
+        ctx: &dyn Context,
+        out: &mut Vec<u8>,
+    ) -> Request<'a> {
+        let before = out.len();
+        let request = self.checked_spec(args).and_then(|spec| {
+            self.last_command = spec.name;
+            (spec.run)(&mut Call { session: self, ctx, out, spec }, args)
+        });
+        let request = request.unwrap_or_else(|error| {
+            if is_http(args.at(0)) {
+                return Request::Close;
+            }
+            out.truncate(before);
+            self.writer(out).error(error.text());
+            Request::Answered
+        });
+        if self.muted {
+            out.truncate(before);
+        }
+        request
+    }
+
+    /// The command, if it is one, its arguments are enough and its keys short enough.
+    fn checked_spec(&self, args: Args<'_>) -> Result<&'static CommandSpec, CommandError> {
+        let spec = table::lookup(args)?;
+        if !spec.fits(args.len()) {
+            return Err(error::arity(spec.name));
+        }
+        for index in spec.key_indexes(args.len()) {
+            if args.at(index).len() > self.limits.key_bytes_max {
+                return Err(error::key_too_long(self.limits.key_bytes_max));
+            }
+        }
+        Ok(spec)
+    }
+
+    /// This connection as one line of CLIENT LIST, without its end. `idle_secs`: since its last
+    /// command; `input_bytes` and `output_bytes`: waiting in its buffers.
+    pub fn describe(
+        &self,
+        now_millis: u64,
+        idle_secs: u64,
+        input_bytes: usize,
+        output_bytes: usize,
+    ) -> String {
+        let age_secs = now_millis.saturating_sub(self.since_millis) / 1000;
+        let flags = match (self.no_evict, self.no_touch) {
+            (false, false) => "N",
+            (true, false) => "e",
+            (false, true) => "T",
+            (true, true) => "eT",
+        };
+        format!(
+            "id={} addr={} laddr={} fd={} name={} age={age_secs} idle={idle_secs} flags={flags} \
+             db={} sub=0 psub=0 ssub=0 multi=-1 qbuf={input_bytes} qbuf-free=0 argv-mem=0 \
+             multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
+             events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
+            self.id,
+            self.peer.addr,
+            self.peer.laddr,
+            self.peer.fd,
+            self.name,
+            self.keyspace,
+            input_bytes + output_bytes,
+            self.last_command,
+            self.version.number(),
+            self.lib_name,
+            self.lib_version,
+        )
+    }
+
+    /// RESET: as if the connection had just been made.
+    pub(super) fn reset(&mut self) {
+        let peer = std::mem::take(&mut self.peer);
+        let last_command = self.last_command;
+        // What the client library said of itself stays, as in Redis.
+        let lib_name = std::mem::take(&mut self.lib_name);
+        let lib_version = std::mem::take(&mut self.lib_version);
+        let muted = self.muted;
+        let fresh = Self::new(self.id, peer, self.limits, self.since_millis);
+        *self = Self { lib_name, lib_version, last_command, muted, ..fresh };
+    }
+}

@@ -1,0 +1,329 @@
+//! Which commands are there, how are they called, and where are their keys?
+//!
+//! [`lookup`] finds a command by its name in any case, without allocation: the name's letters become
+//! two words of 64 bits, which are looked up in a hash table built at compile time. The rest of an
+//! entry is what COMMAND tells clients.
+
+mod generic;
+mod server;
+mod strings;
+
+use super::args::Args;
+use super::commands::Handler;
+use super::error::{self, CommandError};
+
+/// A command, or a subcommand.
+#[derive(Debug)]
+pub struct CommandSpec {
+    /// In small letters; of a subcommand `command|subcommand`.
+    pub name: &'static str,
+    /// Arguments, the name included; negative: at least so many.
+    pub arity: i8,
+    /// As COMMAND INFO gives them, with spaces between.
+    pub flags: &'static str,
+    /// ACL categories, with spaces between.
+    pub categories: &'static str,
+    /// The first argument that is a key; 0 if there are none.
+    pub first_key: i8,
+    /// The last one; negative from the end.
+    pub last_key: i8,
+    /// From one key to the next.
+    pub key_step: i8,
+    /// The same in more detail.
+    pub key_specs: &'static [KeySpec],
+    /// Hints for proxies.
+    pub tips: &'static [&'static str],
+    /// What kind of command it is.
+    pub group: &'static str,
+    /// The version of Redis it appeared in.
+    pub since: &'static str,
+    /// What it costs.
+    pub complexity: &'static str,
+    /// What it does, in a sentence.
+    pub summary: &'static str,
+    /// Since when, and what stands in its place.
+    pub deprecated: Option<(&'static str, &'static str)>,
+    /// Recognised, to be refused clearly, but not told of.
+    pub hidden: bool,
+    /// Its subcommands.
+    pub subcommands: &'static [CommandSpec],
+    /// Its meaning.
+    pub run: Handler,
+}
+
+/// Where some keys of a command are, and what becomes of them.
+#[derive(Debug)]
+pub struct KeySpec {
+    /// The first argument.
+    pub index: i8,
+    /// The last one, counted from the first; negative from the end.
+    pub last: i8,
+    /// From one to the next.
+    pub step: i8,
+    /// What becomes of them, with spaces between.
+    pub flags: &'static str,
+    /// A remark.
+    pub notes: &'static str,
+}
+
+impl KeySpec {
+    const fn new(index: i8, last: i8, step: i8, flags: &'static str) -> Self {
+        Self { index, last, step, flags, notes: "" }
+    }
+
+    const fn notes(self, notes: &'static str) -> Self {
+        Self { notes, ..self }
+    }
+}
+
+/// The sentences by which the tables are written.
+impl CommandSpec {
+    const fn new(name: &'static str, arity: i8, run: Handler) -> Self {
+        Self {
+            name,
+            arity,
+            flags: "",
+            categories: "",
+            first_key: 0,
+            last_key: 0,
+            key_step: 0,
+            key_specs: &[],
+            tips: &[],
+            group: "",
+            since: "",
+            complexity: "",
+            summary: "",
+            deprecated: None,
+            hidden: false,
+            subcommands: &[],
+            run,
+        }
+    }
+
+    const fn flags(self, flags: &'static str, categories: &'static str) -> Self {
+        Self { flags, categories, ..self }
+    }
+
+    const fn keys(self, first: i8, last: i8, step: i8, specs: &'static [KeySpec]) -> Self {
+        Self { first_key: first, last_key: last, key_step: step, key_specs: specs, ..self }
+    }
+
+    const fn tips(self, tips: &'static [&'static str]) -> Self {
+        Self { tips, ..self }
+    }
+
+    const fn docs(
+        self,
+        group: &'static str,
+        since: &'static str,
+        complexity: &'static str,
+        summary: &'static str,
+    ) -> Self {
+        Self { group, since, complexity, summary, ..self }
+    }
+
+    const fn deprecated(self, since: &'static str, by: &'static str) -> Self {
+        Self { deprecated: Some((since, by)), ..self }
+    }
+
+    const fn hidden(self) -> Self {
+        Self { hidden: true, ..self }
+    }
+
+    const fn subcommands(self, subcommands: &'static [CommandSpec]) -> Self {
+        Self { subcommands, ..self }
+    }
+}
+
+impl CommandSpec {
+    /// Whether it may be called with so many arguments, its name included.
+    #[inline]
+    pub fn fits(&self, args: usize) -> bool {
+        let arity = usize::from(self.arity.unsigned_abs());
+        if self.arity >= 0 { args == arity } else { args >= arity }
+    }
+
+    /// Which of so many arguments are keys.
+    #[inline]
+    pub fn key_indexes(&self, args: usize) -> impl Iterator<Item = usize> + use<> {
+        let last = match self.last_key {
+            last if last < 0 => args.saturating_sub(usize::from(last.unsigned_abs())),
+            last => last as usize,
+        };
+        let (first, step) = (self.first_key as usize, self.key_step as usize);
+        let next = (first > 0).then_some(first);
+        // Not `step_by`, which divides.
+        std::iter::successors(next, move |index| Some(index + step))
+            .take_while(move |index| *index <= last && *index < args)
+    }
+
+    /// The subcommands that are told of.
+    pub fn shown_subcommands(&self) -> impl Iterator<Item = &'static CommandSpec> + Clone + use<> {
+        self.subcommands.iter().filter(|spec| !spec.hidden)
+    }
+
+    fn subcommand(&self, name: &[u8]) -> Option<&'static CommandSpec> {
+        let matches = |spec: &&CommandSpec| {
+            let own = &spec.name.as_bytes()[self.name.len() + 1..];
+            own.eq_ignore_ascii_case(name)
+        };
+        self.subcommands.iter().find(matches)
+    }
+}
+
+/// All commands that are told of.
+pub fn shown_commands() -> impl Iterator<Item = &'static CommandSpec> + Clone {
+    GROUPS.iter().flat_map(|group| group.iter()).filter(|spec| !spec.hidden)
+}
+
+/// The command, or the subcommand, that these arguments call.
+#[inline]
+pub fn lookup(args: Args<'_>) -> Result<&'static CommandSpec, CommandError> {
+    let Some(spec) = find(args.at(0)) else { return Err(error::unknown_command(args)) };
+    match args.get(1) {
+        Some(name) if !spec.subcommands.is_empty() => {
+            spec.subcommand(name).ok_or_else(|| error::unknown_subcommand(spec.name, name))
+        }
+        _ => Ok(spec),
+    }
+}
+
+/// A command by its full name (`get`, `client|id`), in any case; hidden ones are not found.
+pub fn find_shown(full_name: &[u8]) -> Option<&'static CommandSpec> {
+    let spec = match full_name.iter().position(|byte| *byte == b'|') {
+        Some(bar) => find(&full_name[..bar])?.subcommand(&full_name[bar + 1..])?,
+        None => find(full_name)?,
+    };
+    (!spec.hidden).then_some(spec)
+}
+
+static GROUPS: [&[CommandSpec]; 3] = [strings::COMMANDS, generic::COMMANDS, server::COMMANDS];
+
+/// Names are shorter.
+const NAME_BYTES_MAX: usize = 16;
+/// Four times as many as there are commands, or nearly: most are found at once.
+const TABLE_LEN: usize = 256;
+
+/// A name as two words, its letters small. Setting bit 5 takes a capital to its small letter, and
+/// of all bytes only those two become that letter; as names are letters only, two names are equal
+/// if length and words are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct NameKey {
+    low: u64,
+    high: u64,
+    len: usize,
+}
+
+const SMALL_LETTERS: u64 = 0x2020_2020_2020_2020;
+
+#[inline]
+const fn name_key(name: &[u8]) -> Option<NameKey> {
+    let len = name.len();
+    let (low, high) = match len {
+        0 => return None,
+        1..=3 => {
+            let (first, middle, last) = (name[0], name[len / 2], name[len - 1]);
+            (first as u64 | (middle as u64) << 8 | (last as u64) << 16, 0)
+        }
+        4..=7 => (four(name, 0) | four(name, len - 4) << 32, 0),
+        8..=NAME_BYTES_MAX => {
+            (four(name, 0) | four(name, 4) << 32, four(name, len - 8) | four(name, len - 4) << 32)
+        }
+        _ => return None,
+    };
+    Some(NameKey { low: low | SMALL_LETTERS, high: high | SMALL_LETTERS, len })
+}
+
+#[inline]
+const fn four(name: &[u8], at: usize) -> u64 {
+    u32::from_le_bytes([name[at], name[at + 1], name[at + 2], name[at + 3]]) as u64
+}
+
+#[inline]
+const fn home(key: NameKey) -> usize {
+    let mixed = key.low ^ key.high.rotate_left(23) ^ key.len as u64;
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize
+}
+
+type Slot = Option<(NameKey, &'static CommandSpec)>;
+
+static TABLE: [Slot; TABLE_LEN] = {
+    let mut table: [Slot; TABLE_LEN] = [None; TABLE_LEN];
+    let mut group = 0;
+    while group < GROUPS.len() {
+        let mut index = 0;
+        while index < GROUPS[group].len() {
+            let spec = &GROUPS[group][index];
+            let Some(key) = name_key(spec.name.as_bytes()) else { panic!("no name") };
+            let mut at = home(key);
+            while table[at].is_some() {
+                at = (at + 1) % TABLE_LEN;
+            }
+            table[at] = Some((key, spec));
+            index += 1;
+        }
+        group += 1;
+    }
+    table
+};
+
+#[inline]
+fn find(name: &[u8]) -> Option<&'static CommandSpec> {
+    let key = name_key(name)?;
+    let mut at = home(key);
+    // Ends: the table is never full.
+    while let Some((there, spec)) = TABLE[at] {
+        if there == key {
+            return Some(spec);
+        }
+        at = (at + 1) % TABLE_LEN;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_command_is_found_by_its_name_alone() {
+        let all = || GROUPS.iter().flat_map(|group| group.iter());
+        for spec in all() {
+            assert!(spec.name.bytes().all(|byte| byte.is_ascii_lowercase()), "{}", spec.name);
+            let capitals = spec.name.to_ascii_uppercase();
+            assert!(std::ptr::eq(find(capitals.as_bytes()).unwrap(), spec));
+            assert!(find(format!("{}x", spec.name).as_bytes()).is_none());
+            assert!(
+                find(spec.name.replace('e', "3").as_bytes())
+                    .is_none_or(|_| { !spec.name.contains('e') })
+            );
+            for sub in spec.subcommands {
+                assert!(sub.name.starts_with(&format!("{}|", spec.name)));
+            }
+        }
+        assert!(all().count() * 2 < TABLE_LEN);
+        assert!(find(b"").is_none());
+        assert!(find(&[b'x'; 100]).is_none());
+    }
+
+    #[test]
+    fn keys_are_where_the_table_says() {
+        let keys = |name: &[u8], args| find(name).unwrap().key_indexes(args).collect::<Vec<_>>();
+        assert_eq!(keys(b"get", 2), [1]);
+        assert_eq!(keys(b"mset", 5), [1, 3]);
+        assert_eq!(keys(b"del", 4), [1, 2, 3]);
+        assert_eq!(keys(b"copy", 5), [1, 2]);
+        assert_eq!(keys(b"ping", 2), Vec::<usize>::new());
+        let encoding = find_shown(b"OBJECT|encoding").unwrap();
+        assert_eq!(encoding.key_indexes(3).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn what_is_told_of_is_described() {
+        for spec in shown_commands().chain(shown_commands().flat_map(|s| s.shown_subcommands())) {
+            for text in [spec.summary, spec.since, spec.group, spec.complexity] {
+                assert!(!text.is_empty(), "{}", spec.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Rounds of checkpoints, which bound the log and the time of a restart.
+//!
+//! A round writes one file per shard that has changed, then a manifest that names them, and then
+//! the log before all of them goes. Until the manifest is there, the old files and the whole log
+//! count. A round that runs out of space leaves everything as it was and is tried again later.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keyspace::ShardId;
+use node::checkpoint::Checkpoint;
+use storage::Error;
+use storage::checkpoint::CheckpointWriter;
+use storage::disk::Disk;
+use storage::log::Lsn;
+use storage::manifest::{self, CheckpointRef, Manifest};
+
+use super::Hub;
+
+/// Writes checkpoints of one directory.
+pub struct Checkpoints {
+    disk: Arc<dyn Disk>,
+    manifest: Manifest,
+}
+
+impl Checkpoints {
+    /// For a directory whose manifest is this one.
+    pub fn new(disk: Arc<dyn Disk>, manifest: Manifest) -> Self {
+        Self { disk, manifest }
+    }
+
+    /// Where the log begins that a restart would read.
+    pub fn log_start(&self) -> Lsn {
+        self.manifest.log_start
+    }
+
+    /// One round over all shards. Whether it was finished: not if the disk is full.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn round(&mut self, hub: &Hub) -> Result<bool, Error> {
+        let mut names: BTreeMap<ShardId, CheckpointRef> =
+            self.manifest.checkpoints.iter().map(|c| (c.shard, *c)).collect();
+        let mut log_start = hub.log.facts().written_end;
+        let mut alive = Vec::new();
+        for lane in &hub.lanes {
+            alive.extend(lane.with(hub, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()));
+        }
+        names.retain(|shard, _| alive.contains(shard));
+        for shard in alive {
+            match self.one(hub, shard, names.get(&shard)) {
+                Ok(Some((reference, from))) => {
+                    names.insert(shard, reference);
+                    log_start = log_start.min(from);
+                }
+                // Dropped while the round was under way.
+                Ok(None) => {
+                    names.remove(&shard);
+                }
+                Err(Error::Full { .. }) => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.publish(hub, names.into_values().collect(), log_start)
+    }
+
+    fn one(
+        &self,
+        hub: &Hub,
+        shard: ShardId,
+        last: Option<&CheckpointRef>,
+    ) -> Result<Option<(CheckpointRef, Lsn)>, Error> {
+        let written_end = hub.log.facts().written_end;
+        let begun = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
+            let shard = lane.shard(shard)?;
+            let index = shard.view().read().applied_index;
+            match last.filter(|last| last.applied_index == index) {
+                Some(last) => Some(Err((*last, shard.log_needed_from(written_end)))),
+                None => Some(Ok(Checkpoint::begin(shard, written_end))),
+            }
+        });
+        let mut checkpoint = match begun {
+            None => return Ok(None),
+            Some(Err(unchanged)) => return Ok(Some(unchanged)),
+            Some(Ok(checkpoint)) => checkpoint,
+        };
+        let (index, log_from) = (checkpoint.index, checkpoint.log_from);
+        let cluster = self.manifest.cluster;
+        let mut writer =
+            CheckpointWriter::create(self.disk.clone(), cluster, shard, index, &checkpoint.meta)?;
+        let mut block = Vec::new();
+        while checkpoint.next_block(&mut block) {
+            if let Err(error) = writer.block(&block) {
+                // Its half of a file is removed here, or at the next start.
+                writer.abandon().ok();
+                return Err(error);
+            }
+        }
+        // A checkpoint holds only entries that are fsynced in the log (SAFETY G16).
+        hub.log.sync_now()?;
+        writer.finish()?;
+        Ok(Some((CheckpointRef { shard, applied_index: index }, log_from)))
+    }
+
+    fn publish(
+        &mut self,
+        hub: &Hub,
+        checkpoints: Vec<CheckpointRef>,
+        log_start: Lsn,
+    ) -> Result<bool, Error> {
+        let next = Manifest { checkpoints, log_start, ..self.manifest.clone() };
+        hub.log.sync_now()?;
+        match manifest::store(&*self.disk, &next) {
+            Ok(()) => {}
+            Err(Error::Full { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        }
+        let before = std::mem::replace(&mut self.manifest, next);
+        hub.log.truncate_before(log_start)?;
+        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
+            if let Err(error) = self.disk.remove(&old.name()) {
+                tracing::warn!("cannot remove the old checkpoint {}: {error}", old.name());
+            }
+        }
+        hub.counters.checkpoints.add(1);
+        hub.counters.checkpoint_millis.set(hub.millis());
+        Ok(true)
+    }
+}

@@ -1,0 +1,145 @@
+//! The keeper: a thread that looks after memory, old versions and the length of the log.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use keyspace::{ShardId, Timestamp};
+use node::lane::Input;
+use node::route::Route;
+use parking_lot::{Condvar, Mutex};
+use txn::safe_point;
+
+use super::Hub;
+use super::checkpoints::Checkpoints;
+
+/// How often the keeper looks.
+const PERIOD: Duration = Duration::from_millis(100);
+/// Old versions may take this share of `memory_max`; beyond it they go before their retention.
+const OLD_SHARE: u64 = 10;
+/// Safe points rise by at least this part of the retention at a time, so that they do not fill
+/// the log.
+const SAFE_POINT_STEPS: u64 = 16;
+/// … but not more often than this.
+const SAFE_POINT_STEP_MILLIS_MIN: u64 = 100;
+/// Versions collected under one hold of a shard's write guard.
+const COLLECT_BUDGET: usize = 2_000;
+
+/// Asks the keeper's thread to end.
+#[derive(Default)]
+pub struct KeeperStop {
+    stop: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl KeeperStop {
+    /// Asks.
+    pub fn stop(&self) {
+        *self.stop.lock() = true;
+        self.wake.notify_all();
+    }
+
+    /// Waits a period; whether to end.
+    fn wait(&self) -> bool {
+        let mut stop = self.stop.lock();
+        if !*stop {
+            self.wake.wait_for(&mut stop, PERIOD);
+        }
+        *stop
+    }
+}
+
+/// The keeper's thread.
+pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &KeeperStop) {
+    let mut retry_in = 0u32;
+    while !stop.wait() {
+        hub.clock.observe_millis(hub.millis());
+        let usage = measure(hub);
+        for route in hub.routes().iter() {
+            keep_versions(hub, route, usage.pressed);
+        }
+        retry_in = retry_in.saturating_sub(1);
+        let grown = hub.log.facts().written_end.0 - checkpoints.log_start().0;
+        hub.counters.log_start.set(checkpoints.log_start().0);
+        let limit = log_bytes_max.max(usage.live_bytes / 2);
+        if grown > limit && retry_in == 0 {
+            match checkpoints.round(hub) {
+                Ok(true) => tracing::debug!(grown, "checkpoint"),
+                Ok(false) => {
+                    tracing::warn!("no space for a checkpoint; the log grows until there is");
+                    retry_in = 100;
+                }
+                Err(error) => hub.fatal("a checkpoint", &error),
+            }
+        }
+    }
+}
+
+struct Measured {
+    live_bytes: u64,
+    /// Whether old versions take more than their share.
+    pressed: bool,
+}
+
+/// Sums up memory, and refuses or admits writes accordingly.
+fn measure(hub: &Hub) -> Measured {
+    let (mut live, mut old, mut index) = (0, 0, 0);
+    for route in hub.routes().iter() {
+        for view in &route.views {
+            if let Some(engine) = view.read().keys() {
+                let usage = engine.usage();
+                live += usage.live_bytes;
+                old += usage.old_bytes;
+                index += usage.index_bytes;
+            }
+        }
+    }
+    let used = live + old + index;
+    hub.memory_used_bytes.store(used, Ordering::Relaxed);
+    hub.memory_old_bytes.store(old, Ordering::Relaxed);
+    hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);
+    let pressed = old > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max;
+    Measured { live_bytes: live, pressed }
+}
+
+/// Raises the keyspace's safe point when that would free something, and collects.
+fn keep_versions(hub: &Hub, route: &Route, pressed: bool) {
+    let (mut current, mut wanted) = (Timestamp::MAX, None);
+    let mut has_old = false;
+    for view in &route.views {
+        let more = collect(view);
+        let state = view.read();
+        let Some(engine) = state.keys() else { continue };
+        let usage = engine.usage();
+        current = current.min(engine.safe_point());
+        has_old |= usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
+        if pressed && !more {
+            wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
+        }
+    }
+    let now = hub.clock.now();
+    let retention = route.keyspace.options.retention_ms;
+    let target = safe_point::target(current, now, retention, wanted);
+    let step = (retention / SAFE_POINT_STEPS).max(SAFE_POINT_STEP_MILLIS_MIN);
+    let due = target.millis() >= current.millis() + step || (wanted.is_some() && target > current);
+    if has_old && due && !hub.log.facts().full {
+        let keyspace = route.keyspace.id;
+        hub.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to: target });
+    }
+}
+
+/// Collects a shard's versions below its safe point, a little at a time; whether there is more.
+fn collect(view: &parking_lot::RwLock<node::state::ShardState>) -> bool {
+    for _ in 0..COLLECT_ROUNDS {
+        let more = match view.write().keys_mut() {
+            Some(engine) => engine.collect(COLLECT_BUDGET),
+            None => false,
+        };
+        if !more {
+            return false;
+        }
+    }
+    true
+}
+
+/// Holds of the guard per shard and period.
+const COLLECT_ROUNDS: usize = 50;

@@ -1,0 +1,182 @@
+//! Lanes that any thread may step.
+//!
+//! A lane is single-threaded, but not tied to a thread: whoever has work for it puts the work into
+//! its inbox and, if nobody is stepping the lane, steps it there and then. If somebody is, that one
+//! finds the work before it leaves (flat combining, Hendler et al., SPAA 2010). So a request costs
+//! no hand-over between threads unless two of them want the same lane at the same moment.
+
+use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::log::Append;
+use super::{Hub, News};
+
+/// Bytes of framing that an entry may need in the log beside its own.
+const FRAMING_BYTES: u64 = 256;
+
+/// One lane and its inbox.
+pub struct LaneCell {
+    number: usize,
+    inbox: Mutex<Vec<Input>>,
+    core: Mutex<Core>,
+}
+
+struct Core {
+    lane: Lane,
+    effects: Effects,
+    taken: Vec<Input>,
+}
+
+impl LaneCell {
+    /// A cell around a lane.
+    pub fn new(number: usize, lane: Lane) -> Self {
+        let core = Core { lane, effects: Effects::default(), taken: Vec::new() };
+        Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
+    }
+
+    /// Hands over inputs, and steps the lane unless another thread does. Answers for `origin` that
+    /// are there at once go to `answers`; all others to their mailboxes.
+    pub fn submit(
+        &self,
+        hub: &Hub,
+        inputs: impl IntoIterator<Item = Input>,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        self.inbox.lock().extend(inputs);
+        self.run(hub, origin, answers);
+    }
+
+    /// Steps the lane until its inbox is empty, or another thread is found to do so.
+    pub fn run(&self, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
+        loop {
+            let Some(core) = self.core.try_lock() else { return };
+            self.drain(core, hub, origin, answers);
+            hub.spread_news();
+            if self.inbox.lock().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Looks at the lane, between two turns, and goes on with what came meanwhile.
+    pub fn with<R>(&self, hub: &Hub, look: impl FnOnce(&mut Lane) -> R) -> R {
+        let result = look(&mut self.core.lock().lane);
+        self.run(hub, Origin(u32::MAX), &mut Vec::new());
+        result
+    }
+
+    fn drain(
+        &self,
+        mut core: MutexGuard<'_, Core>,
+        hub: &Hub,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        let Core { lane, effects, taken } = &mut *core;
+        loop {
+            std::mem::swap(taken, &mut *self.inbox.lock());
+            if taken.is_empty() {
+                return;
+            }
+            let credit_bytes = self.admit(hub, taken, origin, answers);
+            taken.drain(..).for_each(|input| lane.accept(input));
+            self.turn(lane, effects, hub, credit_bytes, origin, answers);
+        }
+    }
+
+    /// Reserves room in the log for what is to be proposed; without room, refuses it.
+    fn admit(
+        &self,
+        hub: &Hub,
+        inputs: &mut Vec<Input>,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) -> u64 {
+        let size = |input: &Input| match input {
+            Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+            _ => 0,
+        };
+        let bytes: u64 = inputs.iter().map(size).sum();
+        if bytes == 0 && !hub.log.facts().full {
+            return 0;
+        }
+        match hub.log.reserve(bytes) {
+            Ok(()) => return bytes,
+            Err(storage::Error::Full { .. }) => {}
+            Err(error) => hub.fatal("the log", &error),
+        }
+        let why = NotDone::DiskFull;
+        for input in std::mem::take(inputs) {
+            let refused = match input {
+                Input::Propose { origin, batch, .. } => {
+                    Answer::NotDone { origin, waiters: batch.into_parts().1, why }
+                }
+                Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
+                    Answer::NotDone { origin, waiters: vec![waiter], why }
+                }
+                other => {
+                    inputs.push(other);
+                    continue;
+                }
+            };
+            hub.deliver(refused, origin, answers);
+        }
+        0
+    }
+
+    fn turn(
+        &self,
+        lane: &mut Lane,
+        effects: &mut Effects,
+        hub: &Hub,
+        mut credit_bytes: u64,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        loop {
+            lane.turn(effects);
+            if effects.is_empty() {
+                break;
+            }
+            if !effects.records.is_empty() {
+                let append = Append {
+                    lane: self.number,
+                    ticket: effects.ticket,
+                    sync: effects.sync,
+                    interval: hub.has_interval_keyspaces(),
+                    credit_bytes: std::mem::take(&mut credit_bytes),
+                };
+                match hub.log.append(&mut effects.records, &append) {
+                    Ok(lsn) => lane.accept(Input::Written { ticket: append.ticket, lsn }),
+                    Err(error) => hub.fatal("the log", &error),
+                }
+            }
+            self.publish(effects, hub, origin, answers);
+            effects.clear();
+        }
+        if credit_bytes > 0 {
+            hub.log.release(credit_bytes);
+        }
+    }
+
+    fn publish(
+        &self,
+        effects: &mut Effects,
+        hub: &Hub,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        let news = effects.changes.drain(..).map(News::Catalogue);
+        let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
+        hub.post_news(news);
+        for answer in effects.answers.drain(..) {
+            // Whoever changed the catalogue is told when the change can be used.
+            if matches!(answer, Answer::Catalogue { .. }) {
+                hub.post_news([News::Answer(answer)]);
+            } else {
+                hub.deliver(answer, origin, answers);
+            }
+        }
+    }
+}

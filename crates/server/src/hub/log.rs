@@ -1,0 +1,207 @@
+//! The node's one log, shared by its lanes, and the thread that makes it durable.
+//!
+//! Whoever steps a lane appends at once (`pwrite`), under the mutex; fsyncs run outside it on the
+//! log thread, one for all that was appended while the last one ran (group commit).
+
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use storage::Error;
+use storage::log::{Group, Log, Lsn};
+
+/// Room kept for control entries beside what commands have reserved.
+const CONTROL_BYTES: u64 = 1 << 20;
+
+/// See the front page of this module.
+pub struct LogRoom {
+    inner: Mutex<Inner>,
+    wake: Condvar,
+    interval: Duration,
+}
+
+struct Inner {
+    log: Log,
+    /// Reserved by commands and not appended yet.
+    outstanding_bytes: u64,
+    /// Lanes that wait for a sync: lane and newest ticket.
+    wanted: Vec<(usize, u64)>,
+    /// Whether a keyspace of durability `interval` has appended since the last sync.
+    interval_dirty: bool,
+    /// Whether the last reservation failed for want of space.
+    full: bool,
+    syncs: u64,
+    asleep: bool,
+    stopping: bool,
+}
+
+/// What an append asks of the log thread.
+pub struct Append {
+    /// The lane.
+    pub lane: usize,
+    /// The ticket of its group.
+    pub ticket: u64,
+    /// Whether the lane waits for it to be durable.
+    pub sync: bool,
+    /// Whether it must be durable within the interval.
+    pub interval: bool,
+    /// Bytes reserved for it.
+    pub credit_bytes: u64,
+}
+
+/// How much is in the log.
+#[derive(Clone, Copy, Debug)]
+pub struct LogFacts {
+    /// End of what is written.
+    pub written_end: Lsn,
+    /// End of what is durable.
+    pub durable_end: Lsn,
+    /// Bytes of all segment files.
+    pub bytes_on_disk: u64,
+    /// Files of the log.
+    pub segments: u64,
+    /// Fsyncs so far.
+    pub syncs: u64,
+    /// Whether the disk had no room when it was last needed.
+    pub full: bool,
+}
+
+impl LogRoom {
+    /// Around an open log. `interval` is the time between fsyncs at durability `interval`.
+    pub fn new(log: Log, interval: Duration) -> Self {
+        let inner = Inner {
+            log,
+            outstanding_bytes: 0,
+            wanted: Vec::new(),
+            interval_dirty: false,
+            full: false,
+            syncs: 0,
+            asleep: false,
+            stopping: false,
+        };
+        Self { inner: Mutex::new(inner), wake: Condvar::new(), interval }
+    }
+
+    /// Makes sure that `bytes` more can be appended whatever happens to the disk.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: nothing changed; try again when there is space. Others are fatal.
+    pub fn reserve(&self, bytes: u64) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        let all = inner.outstanding_bytes + bytes + CONTROL_BYTES;
+        let reserved = inner.log.reserve(all);
+        inner.full = matches!(reserved, Err(Error::Full { .. }));
+        reserved?;
+        inner.outstanding_bytes += bytes;
+        Ok(())
+    }
+
+    /// Appends a lane's group and clears it. Returns where it begins.
+    ///
+    /// # Errors
+    /// All are fatal: the node must stop.
+    pub fn append(&self, records: &mut Group, append: &Append) -> Result<Lsn, Error> {
+        let bytes = records.bytes();
+        let mut inner = self.inner.lock();
+        inner.outstanding_bytes -= append.credit_bytes.min(inner.outstanding_bytes);
+        let end = inner.log.append(records)?;
+        if append.sync {
+            match inner.wanted.iter_mut().find(|(lane, _)| *lane == append.lane) {
+                Some((_, ticket)) => *ticket = append.ticket,
+                None => inner.wanted.push((append.lane, append.ticket)),
+            }
+        }
+        inner.interval_dirty |= append.interval;
+        let notify = inner.asleep && (append.sync || append.interval);
+        inner.asleep &= !notify;
+        drop(inner);
+        if notify {
+            self.wake.notify_one();
+        }
+        Ok(Lsn(end.0 - bytes))
+    }
+
+    /// Gives back what was reserved and not needed.
+    pub fn release(&self, bytes: u64) {
+        let mut inner = self.inner.lock();
+        inner.outstanding_bytes -= bytes.min(inner.outstanding_bytes);
+    }
+
+    /// Makes everything appended so far durable, on the calling thread.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn sync_now(&self) -> Result<(), Error> {
+        let job = self.inner.lock().log.begin_sync()?;
+        let result = job.run();
+        self.inner.lock().log.finish_sync(&job, result)
+    }
+
+    /// The log's numbers.
+    pub fn facts(&self) -> LogFacts {
+        let inner = self.inner.lock();
+        LogFacts {
+            written_end: inner.log.written_end(),
+            durable_end: inner.log.durable_end(),
+            bytes_on_disk: inner.log.bytes_on_disk(),
+            segments: inner.log.segments(),
+            syncs: inner.syncs,
+            full: inner.full,
+        }
+    }
+
+    /// Forgets what lies before `lsn`; a durable manifest says so already.
+    ///
+    /// # Errors
+    /// As [`Log::truncate_before`].
+    pub fn truncate_before(&self, lsn: Lsn) -> Result<(), Error> {
+        self.inner.lock().log.truncate_before(lsn)
+    }
+
+    /// Has the log thread end after one more sync.
+    pub fn stop(&self) {
+        self.inner.lock().stopping = true;
+        self.wake.notify_all();
+    }
+
+    /// The log thread: syncs while there is something to sync, tells `durable` (lane, ticket),
+    /// and returns after [`Self::stop`], with all that was appended durable and said so.
+    ///
+    /// # Errors
+    /// All are fatal: nothing more may be acknowledged.
+    pub fn run(&self, mut durable: impl FnMut(usize, u64)) -> Result<(), Error> {
+        let mut served = Vec::new();
+        loop {
+            let mut inner = self.inner.lock();
+            while inner.wanted.is_empty() && !inner.stopping {
+                inner.asleep = true;
+                if inner.interval_dirty {
+                    if self.wake.wait_for(&mut inner, self.interval).timed_out() {
+                        break;
+                    }
+                } else {
+                    self.wake.wait(&mut inner);
+                }
+            }
+            inner.asleep = false;
+            inner.interval_dirty = false;
+            let stopping = inner.stopping;
+            std::mem::swap(&mut served, &mut inner.wanted);
+            let job = inner.log.begin_sync()?;
+            drop(inner);
+            let result = job.run();
+            let mut inner = self.inner.lock();
+            inner.log.finish_sync(&job, result)?;
+            inner.syncs += 1;
+            if inner.wanted.is_empty() && inner.log.wants_marker() {
+                inner.log.append_marker()?;
+            }
+            drop(inner);
+            for (lane, ticket) in served.drain(..) {
+                durable(lane, ticket);
+            }
+            if stopping && self.inner.lock().wanted.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+}

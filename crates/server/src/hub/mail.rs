@@ -1,0 +1,97 @@
+//! How answers find those who asked, on other threads.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use node::entry::Waiter;
+use node::lane::Answer;
+use parking_lot::Mutex;
+
+use crate::event_loop::NewConnection;
+
+/// What a loop finds in its mailbox.
+pub enum Mail {
+    /// An answer for one of its connections.
+    Answer(Answer),
+    /// A connection to serve.
+    Connection(NewConnection),
+    /// A connection to be closed (CLIENT KILL).
+    Kill(u64),
+}
+
+/// The mailbox of one event loop.
+pub struct Mailbox {
+    mail: Mutex<Vec<Mail>>,
+    /// Whether the loop sleeps, or is about to: then it must be woken.
+    asleep: AtomicBool,
+    waker: mio::Waker,
+}
+
+impl Mailbox {
+    /// A mailbox whose loop is woken by `waker`.
+    pub fn new(waker: mio::Waker) -> Self {
+        Self { mail: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), waker }
+    }
+
+    /// Puts mail in, and wakes the loop if it sleeps.
+    pub fn post(&self, mail: Mail) {
+        self.mail.lock().push(mail);
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    /// Wakes the loop.
+    pub fn wake(&self) {
+        // The eventfd can only fail to take a wake-up that is pending already.
+        let _pending = self.waker.wake();
+    }
+
+    /// Takes all mail.
+    pub fn take(&self, into: &mut Vec<Mail>) {
+        std::mem::swap(&mut *self.mail.lock(), into);
+    }
+
+    /// The loop is about to sleep. False if it must not: there is mail.
+    pub fn may_sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::SeqCst);
+        let empty = self.mail.lock().is_empty();
+        if !empty {
+            self.asleep.store(false, Ordering::SeqCst);
+        }
+        empty
+    }
+
+    /// The loop is awake.
+    pub fn awake(&self) {
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+}
+
+/// What is called when an answer comes.
+pub type Callback = Box<dyn FnOnce(Answer) + Send>;
+
+/// Those who wait outside the event loops.
+#[derive(Default)]
+pub struct SideDoor {
+    next: AtomicU64,
+    waiting: Mutex<BTreeMap<u64, Callback>>,
+}
+
+impl SideDoor {
+    /// A waiter whose answer goes to `callback`.
+    pub fn wait(&self, callback: Callback) -> Waiter {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.waiting.lock().insert(number, callback);
+        Waiter(number)
+    }
+
+    /// Calls whoever waits for this answer. Batches from the side doors hold one command.
+    pub fn answer(&self, answer: Answer) {
+        let Some(waiter) = answer.waiters().first().copied() else { return };
+        let callback = self.waiting.lock().remove(&waiter.0);
+        if let Some(callback) = callback {
+            callback(answer);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The node in the process: lanes, log, routes and clock, shared by all threads.
+//!
+//! ```text
+//!   event loop 0 ┐                        ┌ lane 0 ┐
+//!   event loop 1 ┼── submit ──► LaneCell ─┤ lane 1 ├──► LogRoom ◄── log thread (fsync)
+//!   HTTP thread  ┘        ▲               └   …    ┘       ▲
+//!                         │ answers                        └── keeper (checkpoints, safe points)
+//!                     mailboxes
+//! ```
+//!
+//! Whoever has work for a lane steps it ([`lanes`]); answers go to the mailbox of the asking loop,
+//! or straight back if it asked itself. What a step wants of the rest of the node (shards to be
+//! created, safe points to be passed on) is *news*, spread in order after the lane is let go.
+//!
+//! Queues and their bounds: a lane's inbox and a mailbox hold at most what connections have asked
+//! and not been answered, which each connection bounds (`event_loop`).
+
+pub mod checkpoints;
+pub mod keeper;
+pub mod lanes;
+pub mod log;
+pub mod mail;
+pub mod open;
+pub mod routes;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use arc_swap::ArcSwap;
+use keyspace::{KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
+use node::catalogue::Change;
+use node::lane::{Answer, Input, Origin};
+use parking_lot::Mutex;
+use txn::Clock;
+
+use crate::counters::Counters;
+use lanes::LaneCell;
+use log::LogRoom;
+use mail::{Mailbox, SideDoor};
+use routes::Routes;
+
+/// The origin of work that nobody waits for.
+pub const NOBODY: Origin = Origin(u32::MAX);
+/// The origin of the side doors (HTTP).
+pub const SIDE_DOOR: Origin = Origin(u32::MAX - 1);
+
+/// See the front page of this module.
+pub struct Hub {
+    /// The node's id.
+    pub node_id: NodeId,
+    /// The cluster's id.
+    pub cluster_id: u64,
+    /// Hashes all keys of the cluster.
+    pub hasher: KeyHasher,
+    /// The node's clock.
+    pub clock: Arc<Clock>,
+    /// The lanes; shard `s` lives in lane `s mod lanes`.
+    pub lanes: Vec<LaneCell>,
+    /// The log.
+    pub log: LogRoom,
+    /// One for each event loop.
+    pub mailboxes: Vec<Mailbox>,
+    /// Those who wait at the side doors.
+    pub side_door: SideDoor,
+    /// What the process counts.
+    pub counters: Counters,
+    /// Memory that data may take.
+    pub memory_bytes_max: u64,
+    /// Whether it does, so that writes are refused.
+    pub out_of_memory: AtomicBool,
+    /// Bytes that data takes, as last summed up.
+    pub memory_used_bytes: AtomicU64,
+    /// Of these, old versions.
+    pub memory_old_bytes: AtomicU64,
+    /// Whether all shards serve.
+    pub ready: AtomicBool,
+    /// Set when the node begins to stop: no new connections or requests.
+    pub stopping: AtomicBool,
+    routes: ArcSwap<Routes>,
+    routes_version: AtomicU64,
+    interval_keyspaces: AtomicBool,
+    news: Mutex<VecDeque<News>>,
+    spreading: Mutex<()>,
+    started: Instant,
+    started_millis: u64,
+}
+
+/// What a lane's step wants of the rest of the node.
+pub enum News {
+    /// A keyspace has come, changed or gone.
+    Catalogue(Change),
+    /// A keyspace's safe point has risen.
+    SafePoint(KeyspaceId, Timestamp),
+    /// To be delivered after the news before it.
+    Answer(Answer),
+}
+
+impl Hub {
+    /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12).
+    pub fn millis(&self) -> u64 {
+        self.started_millis + self.started.elapsed().as_millis() as u64
+    }
+
+    /// When the process started, by its own clock.
+    pub fn started_millis(&self) -> u64 {
+        self.started_millis
+    }
+
+    /// Tells the clock the time, and reads it: the time of reads from here on.
+    pub fn now(&self) -> Timestamp {
+        self.clock.observe_millis(self.millis());
+        self.clock.now()
+    }
+
+    /// The lane of a shard.
+    pub fn lane_of(&self, shard: ShardId) -> usize {
+        (shard.0 % self.lanes.len() as u64) as usize
+    }
+
+    /// Hands one input to the lane of a shard.
+    pub fn submit(&self, shard: ShardId, input: Input) {
+        self.submit_from(shard, input, NOBODY, &mut Vec::new());
+    }
+
+    /// As [`Self::submit`], with answers for `origin` that are there at once in `answers`.
+    pub fn submit_from(
+        &self,
+        shard: ShardId,
+        input: Input,
+        origin: Origin,
+        answers: &mut Vec<Answer>,
+    ) {
+        self.lanes[self.lane_of(shard)].submit(self, [input], origin, answers);
+    }
+
+    /// The keyspaces as they are.
+    pub fn routes(&self) -> Arc<Routes> {
+        self.routes.load_full()
+    }
+
+    /// Changes whenever [`Self::routes`] does.
+    pub fn routes_version(&self) -> u64 {
+        self.routes_version.load(Ordering::Acquire)
+    }
+
+    /// Whether any keyspace has durability `interval`.
+    pub fn has_interval_keyspaces(&self) -> bool {
+        self.interval_keyspaces.load(Ordering::Relaxed)
+    }
+
+    /// Gives an answer to who asked: into `answers` if it is the caller.
+    pub fn deliver(&self, answer: Answer, caller: Origin, answers: &mut Vec<Answer>) {
+        let to = answer.origin();
+        if to == caller {
+            answers.push(answer);
+        } else if to == SIDE_DOOR {
+            self.side_door.answer(answer);
+        } else if let Some(mailbox) = self.mailboxes.get(to.0 as usize) {
+            mailbox.post(mail::Mail::Answer(answer));
+        }
+    }
+
+    /// Queues news, in order.
+    pub fn post_news(&self, news: impl IntoIterator<Item = News>) {
+        let mut news = news.into_iter().peekable();
+        if news.peek().is_some() {
+            self.news.lock().extend(news);
+        }
+    }
+
+    /// Spreads queued news, unless another thread is doing so and will find it.
+    pub fn spread_news(&self) {
+        loop {
+            if self.news.lock().is_empty() {
+                return;
+            }
+            let Some(_spreading) = self.spreading.try_lock() else { return };
+            loop {
+                let Some(news) = self.news.lock().pop_front() else { break };
+                self.spread(news);
+            }
+        }
+    }
+
+    fn spread(&self, news: News) {
+        match news {
+            News::Answer(answer) => self.deliver(answer, NOBODY, &mut Vec::new()),
+            News::SafePoint(keyspace, to) => {
+                let routes = self.routes();
+                if let Some(route) = routes.by_id(keyspace) {
+                    for shard in &route.keyspace.shards {
+                        self.submit(*shard, Input::RaiseShard { shard: *shard, to });
+                    }
+                }
+            }
+            News::Catalogue(change) => self.follow(change),
+        }
+    }
+
+    /// Stops the process: its disk can no longer be trusted, and nothing more may be acknowledged.
+    pub fn fatal(&self, what: &str, error: &dyn std::error::Error) -> ! {
+        tracing::error!(
+            "{what} failed: {error}. The node stops at once; everything acknowledged is on disk. \
+             Repair the disk and start it again"
+        );
+        std::process::exit(EXIT_DISK_FAILED)
+    }
+}
+
+/// Exit code of a node whose disk has failed.
+pub const EXIT_DISK_FAILED: i32 = 74;
+
+fn wall_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}

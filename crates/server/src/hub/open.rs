@@ -1,0 +1,322 @@
+//! From a directory to a hub whose shards serve.
+
+use std::collections::BTreeMap;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use keyspace::{
+    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, KeyspaceOptions, NodeId, ShardId,
+    Timestamp,
+};
+use node::lane::{Input, Lane};
+use node::recovery::{RecoverError, Recovering};
+use node::route::Route;
+use node::shard::{Shard, ShardStart};
+use node::state::{Content, ShardState};
+use node::{catalogue::System, record};
+use parking_lot::{Mutex, RwLock};
+use storage::checkpoint::{self, CheckpointReader};
+use storage::disk::Disk;
+use storage::log::{Log, LogOptions, Lsn};
+use storage::manifest::{self, Manifest};
+use txn::Clock;
+
+use super::lanes::LaneCell;
+use super::log::LogRoom;
+use super::mail::{Mailbox, SideDoor};
+use super::routes::{Routes, new_descriptor};
+use super::{Hub, wall_millis};
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::medium::Directory;
+
+/// The keyspace that every node has from its beginning: clients begin there.
+const FIRST_KEYSPACE: &str = "0";
+
+/// Why a directory cannot be opened. Nothing in it was changed, but for a torn tail that was cut.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The directory cannot be used.
+    #[error("cannot use the data directory {dir}: {source}")]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// Another process has it.
+    #[error(
+        "the data directory {dir} is in use by another process; stop that one, or choose another \
+         directory with --dir"
+    )]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// What lies in it cannot be read.
+    #[error("{dir}: {source}")]
+    Recover {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: RecoverError,
+    },
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default)]
+pub struct Found {
+    /// In words, for people.
+    pub text: String,
+    /// Bytes of a torn tail that were cut.
+    pub cut_bytes: u64,
+}
+
+/// An opened directory.
+pub struct Opened {
+    /// The node.
+    pub hub: Arc<Hub>,
+    /// Its directory.
+    pub disk: Arc<dyn Disk>,
+    /// What the directory held.
+    pub found: Found,
+    /// The manifest as it is on disk.
+    pub manifest: Manifest,
+}
+
+/// Opens the node's directory, recovers its shards, or begins a new cluster in an empty one.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenError> {
+    let dir = config.dir.clone();
+    let disk: Arc<dyn Disk> = Arc::new(Directory::open(&dir).map_err(|source| {
+        match source.kind() {
+            std::io::ErrorKind::WouldBlock => OpenError::InUse { dir: dir.clone() },
+            _ => OpenError::Directory { dir: dir.clone(), source },
+        }
+    })?);
+    let recover = |source| OpenError::Recover { dir: dir.clone(), source };
+    let begun = Instant::now();
+    let (mut manifest, is_new) = load_or_begin(&*disk, &dir)?;
+    checkpoint::remove_temporaries(&*disk).map_err(|e| recover(e.into()))?;
+    let replay = replay(&disk, &manifest, config.segment_bytes).map_err(recover)?;
+    if manifest.log_start == Lsn::NEW {
+        manifest.log_start = replay.log.written_end();
+        manifest::store(&*disk, &manifest).map_err(|e| recover(e.into()))?;
+    }
+
+    let keys: u64 = replay.shards.values().filter_map(|s| s.state().keys()).map(|e| e.len(Timestamp::ZERO)).sum();
+    let text = match is_new {
+        true => "a new cluster".to_owned(),
+        false => format!(
+            "{keys} keys, {} log records, in {:.1} s",
+            replay.records,
+            begun.elapsed().as_secs_f64()
+        ),
+    };
+    let found = Found { text, cut_bytes: replay.cut_bytes };
+    let hub = build(config, &manifest, replay, mailboxes);
+    Ok(Opened { hub, disk, found, manifest })
+}
+
+fn load_or_begin(disk: &dyn Disk, dir: &Path) -> Result<(Manifest, bool), OpenError> {
+    let recover = |source: storage::Error| OpenError::Recover {
+        dir: dir.to_owned(),
+        source: source.into(),
+    };
+    if let Some(manifest) = manifest::load(disk).map_err(recover)? {
+        return Ok((manifest, false));
+    }
+    let mut random = [0u8; 40];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut random))
+        .map_err(|source| OpenError::Directory { dir: dir.to_owned(), source })?;
+    let word = |at: usize| u64::from_le_bytes(random[at..at + 8].try_into().expect("8 bytes"));
+    let manifest = Manifest {
+        cluster: word(0),
+        node: NodeId(word(8)),
+        hash_seed: random[16..32].try_into().expect("16 bytes"),
+        log_salt: word(32),
+        log_start: Lsn::NEW,
+        checkpoints: Vec::new(),
+    };
+    manifest::store(disk, &manifest).map_err(recover)?;
+    Ok((manifest, true))
+}
+
+struct Replay {
+    log: Log,
+    shards: BTreeMap<ShardId, Recovering>,
+    records: u64,
+    cut_bytes: u64,
+}
+
+fn replay(
+    disk: &Arc<dyn Disk>,
+    manifest: &Manifest,
+    segment_bytes: u64,
+) -> Result<Replay, RecoverError> {
+    let hasher = KeyHasher::new(manifest.hash_seed);
+    let mut shards = load_checkpoints(disk, manifest, hasher)?;
+    let mut dropped = std::collections::BTreeSet::new();
+    let options =
+        LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
+    let (log, recovered) = Log::open(disk.clone(), options, manifest.log_start, &mut |_, record| {
+        if record.kind == record::SHARD_DROPPED {
+            shards.remove(&record.shard);
+            dropped.insert(record.shard);
+            return Ok(());
+        }
+        match shards.get_mut(&record.shard) {
+            Some(shard) => shard.record(record.kind, record.payload),
+            None if record.kind == record::SHARD_CREATED => {
+                let born = Recovering::born(record.shard, record.payload, hasher)?;
+                shards.insert(record.shard, born);
+                Ok(())
+            }
+            // Its drop stands further on or was passed already: ids are never reused.
+            None if dropped.contains(&record.shard) => Ok(()),
+            None => Err(RecoverError::NoBeginning { shard: record.shard }),
+        }
+    })?;
+    Ok(Replay { log, shards, records: recovered.records, cut_bytes: recovered.cut_bytes })
+}
+
+/// Reads all checkpoints, on as many threads as there are cores.
+fn load_checkpoints(
+    disk: &Arc<dyn Disk>,
+    manifest: &Manifest,
+    hasher: KeyHasher,
+) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
+    let next = AtomicU64::new(0);
+    let loaded = Mutex::new(BTreeMap::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || -> Result<(), RecoverError> {
+        loop {
+            let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as usize;
+            let Some(reference) = manifest.checkpoints.get(at) else { return Ok(()) };
+            let mut reader =
+                CheckpointReader::open(&**disk, manifest.cluster, &reference.name())?;
+            let mut shard =
+                Recovering::from_checkpoint(reference.shard, reader.meta(), hasher)?;
+            let mut buffer = Vec::new();
+            while let Some(block) = reader.next_block(&mut buffer)? {
+                shard.restore(block)?;
+            }
+            loaded.lock().insert(reference.shard, shard);
+        }
+    };
+    std::thread::scope(|scope| {
+        let handles: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        handles.into_iter().try_for_each(|h| h.join().expect("loading does not panic"))
+    })?;
+    Ok(loaded.into_inner())
+}
+
+/// Puts the pieces together and starts every shard.
+fn build(config: &Config, manifest: &Manifest, replay: Replay, mailboxes: Vec<Mailbox>) -> Arc<Hub> {
+    let highest = replay.shards.values().map(|s| s.state().last.max(s.state().horizon)).max();
+    let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
+    let started_millis = wall_millis().max(highest.unwrap_or_default().millis());
+    let lanes_count = config.threads_count();
+    let lanes = (0..lanes_count).map(|n| LaneCell::new(n, Lane::new(clock.clone()))).collect();
+    let hub = Arc::new(Hub {
+        node_id: manifest.node,
+        cluster_id: manifest.cluster,
+        hasher: KeyHasher::new(manifest.hash_seed),
+        clock,
+        lanes,
+        log: LogRoom::new(replay.log, Duration::from_millis(config.interval_ms)),
+        mailboxes,
+        side_door: SideDoor::default(),
+        counters: Counters::default(),
+        memory_bytes_max: config.memory_bytes_max(),
+        out_of_memory: AtomicBool::new(false),
+        memory_used_bytes: AtomicU64::new(0),
+        memory_old_bytes: AtomicU64::new(0),
+        ready: AtomicBool::new(false),
+        stopping: AtomicBool::new(false),
+        routes: ArcSwap::default(),
+        routes_version: AtomicU64::new(0),
+        interval_keyspaces: AtomicBool::new(false),
+        news: Mutex::default(),
+        spreading: Mutex::new(()),
+        started: Instant::now(),
+        started_millis,
+    });
+    hub.clock.observe_millis(hub.millis());
+    hub.adopt(replay.shards, config);
+    hub
+}
+
+impl Hub {
+    /// Gives recovered shards to their lanes, and brings shards and catalogue to agree where a
+    /// crash came between them.
+    fn adopt(&self, mut shards: BTreeMap<ShardId, Recovering>, config: &Config) {
+        let system = ShardId(0);
+        let catalogue = match shards.remove(&system) {
+            Some(recovered) => self.adopt_system(recovered),
+            None => {
+                assert!(shards.is_empty(), "the system shard is created before all others");
+                self.create_system();
+                Catalogue::default()
+            }
+        };
+        let mut routes = Routes::default();
+        for keyspace in catalogue.iter() {
+            let mut views = Vec::new();
+            for (place, id) in keyspace.shards.iter().enumerate() {
+                let Some(recovered) = shards.remove(id) else {
+                    // The catalogue took it, and the crash came before this shard was made.
+                    views.push(self.create_shard(keyspace, place));
+                    continue;
+                };
+                let start = recovered.finish(keyspace.options.durability);
+                views.push(start.view.clone());
+                let shard = Shard::new(start);
+                self.lanes[self.lane_of(*id)].with(self, |lane| lane.adopt(shard));
+            }
+            let keyspace = keyspace.clone();
+            routes = routes.with(Route { keyspace, hasher: self.hasher, views });
+        }
+        // What is left was dropped from the catalogue; its records of death were cut.
+        for (id, recovered) in shards {
+            let shard = Shard::new(recovered.finish(Durability::Sync));
+            self.lanes[self.lane_of(id)].with(self, |lane| lane.adopt(shard));
+            self.submit(id, Input::Drop { shard: id });
+        }
+        self.publish(routes);
+        if catalogue.get(FIRST_KEYSPACE).is_none() && catalogue.is_empty() {
+            let options = KeyspaceOptions {
+                durability: config.durability.into(),
+                retention_ms: config.retention_ms,
+                ..KeyspaceOptions::default()
+            };
+            self.ask_catalogue(&CatalogueOp::Create { name: FIRST_KEYSPACE, options }, None);
+        }
+    }
+
+    fn adopt_system(&self, recovered: Recovering) -> Catalogue {
+        let catalogue = match &recovered.state().content {
+            Content::System(system) => system.catalogue.clone(),
+            Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+        };
+        let shard = Shard::new(recovered.finish(Durability::Sync));
+        self.lanes[0].with(self, |lane| lane.adopt(shard));
+        catalogue
+    }
+
+    fn create_system(&self) {
+        let arc = keyspace::Arc::whole(KeyspaceId(0));
+        let descriptor = new_descriptor(ShardId(0), arc, self.node_id);
+        let state = ShardState::new(descriptor, Content::System(System::default()));
+        let view = Arc::new(RwLock::new(state));
+        let start = ShardStart { view, durability: Durability::Sync, log: Default::default() };
+        self.submit(ShardId(0), Input::Create(start));
+    }
+}

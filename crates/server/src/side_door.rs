@@ -1,0 +1,392 @@
+//! The node as HTTP sees it: [`Api`] over the hub.
+//!
+//! Reads run on the calling thread; a read that is blocked is tried again when the shard's lane
+//! says so. Writes are batches of one, and their answers call back from whichever thread applied
+//! them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspace::{Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, Timestamp};
+use node::command::{Expiry, Reply, SetIf, SetReply, Write};
+use node::entry::Batch;
+use node::lane::{self, Input, NotDone};
+use node::read::{self, Blocked};
+use node::route::Route;
+use storage::engine::At;
+
+use crate::api::{
+    Answer, Api, ApiError, Command, Done, Durability, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
+    ListenerStatus, LogStatus, MemoryStatus, Metrics, Placement, PutIf, RequestId, Status,
+};
+use crate::config::Config;
+use crate::hub::{Hub, SIDE_DOOR};
+use crate::logging::Banner;
+
+/// What the node is told about itself at start.
+#[derive(Clone, Debug, Default)]
+pub struct NodeFacts {
+    listeners: Vec<ListenerStatus>,
+    recovered: String,
+    warnings: Vec<String>,
+}
+
+impl From<&Banner> for NodeFacts {
+    fn from(banner: &Banner) -> Self {
+        let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| ListenerStatus {
+            protocol: (*protocol).to_owned(),
+            address: address.to_string(),
+        };
+        Self {
+            listeners: banner.listeners.iter().map(listener).collect(),
+            recovered: banner.recovered.clone(),
+            warnings: banner.warnings.clone(),
+        }
+    }
+}
+
+/// See the front page of this module.
+pub struct NodeApi {
+    hub: Arc<Hub>,
+    config: Arc<Config>,
+    facts: NodeFacts,
+}
+
+impl NodeApi {
+    /// Over a hub.
+    pub fn new(hub: Arc<Hub>, config: Arc<Config>, facts: NodeFacts) -> Self {
+        Self { hub, config, facts }
+    }
+
+    fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
+        let routes = self.hub.routes();
+        let now = self.hub.now();
+        let route = routes.get(&keyspace.name);
+        KeyspaceInfo {
+            id: keyspace.id.0,
+            name: keyspace.name.to_string(),
+            placement: match keyspace.options.placement {
+                keyspace::Placement::Hashed => Placement::Hashed,
+                keyspace::Placement::Ordered => Placement::Ordered,
+            },
+            durability: keyspace.options.durability.into(),
+            retention_ms: keyspace.options.retention_ms,
+            shards: keyspace.shards.len() as u64,
+            keys: route.map_or(0, |route| node::whole::size(route, now)),
+        }
+    }
+
+    /// Asks the catalogue, and tells `done` how the keyspace is then.
+    fn change(&self, op: &CatalogueOp<'_>, name: &str, done: Done<Option<KeyspaceInfo>>) {
+        if self.hub.stopping.load(Ordering::Acquire) {
+            return done(Err(ApiError::Stopping));
+        }
+        let (hub, config, facts) = (self.hub.clone(), self.config.clone(), self.facts.clone());
+        let this = NodeApi { hub, config, facts };
+        let name = name.to_owned();
+        let callback = move |answer| match answer {
+            lane::Answer::Catalogue { result: Ok(()), .. } => {
+                let routes = this.hub.routes();
+                done(Ok(routes.get(&name).map(|route| this.info(&route.keyspace))));
+            }
+            lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        self.hub.ask_catalogue(op, Some(Box::new(callback)));
+    }
+}
+
+impl Api for NodeApi {
+    fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
+        self.hub.counters.commands.add(1);
+        if self.hub.stopping.load(Ordering::Acquire) {
+            return done(Err(ApiError::Stopping));
+        }
+        let routes = self.hub.routes();
+        let Some(route) = routes.get(keyspace).cloned() else {
+            return done(Err(ApiError::NoKeyspace { name: keyspace.to_owned() }));
+        };
+        match command {
+            Command::Get { key, at: None } => get(self.hub.clone(), route, key, done),
+            Command::Get { key, at: Some(at) } => get_at(self.hub.clone(), route, key, at, done),
+            Command::Put { key, value, expires_at_ms, when } => {
+                let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
+                let when = match when {
+                    PutIf::Always => SetIf::Always,
+                    PutIf::Absent => SetIf::Absent,
+                    PutIf::Present => SetIf::Present,
+                };
+                let (key, value, reply) = (&key[..], &value[..], SetReply::Flag);
+                let write = Write::Set { key, value, when, expiry, reply };
+                self.write(id, &route, &write, Answer::ConditionFailed, done);
+            }
+            Command::Delete { key } => {
+                let write = Write::Delete { key: &key };
+                self.write(id, &route, &write, Answer::NothingToDelete, done);
+            }
+        }
+    }
+
+    fn keyspaces(&self) -> Vec<KeyspaceInfo> {
+        self.hub.routes().iter().map(|route| self.info(&route.keyspace)).collect()
+    }
+
+    fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>) {
+        let options = KeyspaceOptions {
+            placement: match spec.placement {
+                Placement::Hashed => keyspace::Placement::Hashed,
+                Placement::Ordered => keyspace::Placement::Ordered,
+            },
+            durability: spec.durability.unwrap_or(self.config.durability).into(),
+            retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
+            ..KeyspaceOptions::default()
+        };
+        let name = spec.name;
+        let op = CatalogueOp::Create { name: &name, options };
+        self.change(&op, &name, existing(name.clone(), done));
+    }
+
+    fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>) {
+        let change = Alteration {
+            durability: change.durability.map(Into::into),
+            retention_ms: change.retention_ms,
+        };
+        self.change(&CatalogueOp::Alter { name, change }, name, existing(name.to_owned(), done));
+    }
+
+    fn keyspace_drop(&self, name: &str, done: Done<()>) {
+        self.change(
+            &CatalogueOp::Drop { name },
+            name,
+            Box::new(|result| done(result.map(|_gone| ()))),
+        );
+    }
+
+    fn now_millis(&self) -> u64 {
+        self.hub.millis()
+    }
+
+    fn not_ready(&self) -> Option<String> {
+        if self.hub.stopping.load(Ordering::Acquire) {
+            return Some("the node is stopping".into());
+        }
+        let ready = self.hub.ready.load(Ordering::Acquire);
+        (!ready).then(|| "the node is starting".into())
+    }
+
+    fn status(&self) -> Status {
+        let (now, routes) = (self.hub.now(), self.hub.routes());
+        let log = self.hub.log.facts();
+        let not_ready = self.not_ready();
+        let counters = &self.hub.counters;
+        Status {
+            name: self.config.name.clone(),
+            node_id: format!("{:016x}", self.hub.node_id.0),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ready: not_ready.is_none(),
+            not_ready,
+            uptime_ms: self.hub.millis() - self.hub.started_millis(),
+            listeners: self.facts.listeners.clone(),
+            dir: self.config.dir.display().to_string(),
+            threads: self.config.threads_count() as u64,
+            connections: counters.connections.get(),
+            keyspaces: routes.iter().count() as u64,
+            shards: routes.iter().map(|route| route.views.len() as u64).sum::<u64>() + 1,
+            keys: routes.iter().map(|route| node::whole::size(route, now)).sum(),
+            memory: MemoryStatus {
+                used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
+                old_versions_bytes: self.hub.memory_old_bytes.load(Ordering::Relaxed),
+                max_bytes: self.hub.memory_bytes_max,
+            },
+            log: LogStatus {
+                bytes: log.bytes_on_disk,
+                segments: log.segments,
+                bytes_since_checkpoint: log.written_end.0 - counters.log_start.get(),
+                checkpoint_at_ms: counters.checkpoint_millis.get(),
+            },
+            recovered: self.facts.recovered.clone(),
+            warnings: self.facts.warnings.clone(),
+        }
+    }
+
+    fn metrics(&self) -> Metrics {
+        let mut out = Metrics::default();
+        let (counters, log) = (&self.hub.counters, self.hub.log.facts());
+        let mut count = |name, help, value| out.counter(name, help, value);
+        count("carillon_commands_total", "Commands done.", counters.commands.get());
+        count("carillon_writes_total", "Commands that change keys.", counters.writes.get());
+        count("carillon_errors_total", "Error replies to Redis clients.", counters.errors.get());
+        count("carillon_get_hits_total", "GETs that found a value.", counters.hits.get());
+        count("carillon_get_misses_total", "GETs that found none.", counters.misses.get());
+        count("carillon_input_bytes_total", "Bytes received.", counters.input_bytes.get());
+        count("carillon_output_bytes_total", "Bytes sent.", counters.output_bytes.get());
+        let accepted = counters.connections_accepted.get();
+        count("carillon_connections_accepted_total", "Connections accepted.", accepted);
+        let rejected = counters.connections_rejected.get();
+        count("carillon_connections_rejected_total", "Connections refused: too many.", rejected);
+        count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
+        count("carillon_log_written_bytes_total", "End of the log.", log.written_end.0);
+        count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);
+        count("carillon_log_syncs_total", "Fsyncs of the log.", log.syncs);
+        let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
+        gauge("carillon_connections", "Connections now.", counters.connections.get());
+        gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
+        gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
+        let used = self.hub.memory_used_bytes.load(Ordering::Relaxed);
+        gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
+        let old = self.hub.memory_old_bytes.load(Ordering::Relaxed);
+        gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
+        gauge("carillon_memory_max_bytes", "What data may take.", self.hub.memory_bytes_max);
+        let process = crate::process::usage();
+        gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
+        let now = self.hub.now();
+        let routes = self.hub.routes();
+        let keys = routes.iter().map(|route| {
+            let labels = vec![("keyspace", route.keyspace.name.to_string())];
+            (labels, node::whole::size(route, now) as f64)
+        });
+        let keys: Vec<_> = keys.collect();
+        out.numbers("carillon_keys", "Keys of a keyspace.", crate::api::Kind::Gauge, keys);
+        out
+    }
+}
+
+impl NodeApi {
+    fn write(
+        &self,
+        id: RequestId,
+        route: &Route,
+        write: &Write<'_>,
+        otherwise: Answer,
+        done: Done<Answer>,
+    ) {
+        if write.may_grow() && self.hub.out_of_memory.load(Ordering::Relaxed) {
+            let bytes_max = self.hub.memory_bytes_max;
+            return done(Err(ApiError::OutOfMemory { bytes_max }));
+        }
+        let mut place = 0;
+        write.each_key(&mut |key| place = route.keyspace.index_of(key));
+        let callback = move |answer| match answer {
+            lane::Answer::Applied { replies, .. } => match replies.first() {
+                Some(Reply::Int(0)) => done(Ok(otherwise)),
+                _ => done(Ok(Answer::Written { timestamp: None })),
+            },
+            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            other => unreachable!("a batch is applied or not done: {other:?}"),
+        };
+        let mut batch = Batch::default();
+        batch.push(write, self.hub.side_door.wait(Box::new(callback)));
+        let shard = route.shard(place);
+        self.hub.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
+    }
+}
+
+fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, done: Done<Answer>) {
+    let now = hub.now();
+    let found = read::value(&route, &key, now, |version| match version {
+        Some(version) => value(&version),
+        None => Answer::Nil,
+    });
+    match found {
+        Ok(answer) => done(Ok(answer)),
+        Err(blocked) => {
+            let again = (hub.clone(), route.clone());
+            wait(&hub, &route, blocked, Box::new(move |result| match result {
+                Ok(()) => get(again.0, again.1, key, done),
+                Err(error) => done(Err(error)),
+            }));
+        }
+    }
+}
+
+fn get_at(
+    hub: Arc<Hub>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    at: Timestamp,
+    done: Done<Answer>,
+) {
+    let now = hub.now();
+    if at > now {
+        return done(Err(ApiError::InFuture { at, now }));
+    }
+    let place = route.keyspace.index_of(&key);
+    let then = route.clone();
+    wait(&hub, &route, Blocked { place, at }, Box::new(move |result| {
+        let found = result.and_then(|()| {
+            let found = read::read_at(&then, &key, at, |found| match found {
+                At::Value(version) => value(&version),
+                At::Nil => Answer::Nil,
+                At::NilYet => Answer::NilYet,
+            });
+            found.map_err(|below| ApiError::BelowSafePoint { at, safe_point: below.safe_point })
+        });
+        done(found);
+    }));
+}
+
+fn value(version: &storage::engine::Version<'_>) -> Answer {
+    Answer::Value {
+        value: bytes::Bytes::copy_from_slice(version.value),
+        timestamp: version.timestamp,
+        expires_at_ms: (version.expiry_ms != 0).then_some(version.expiry_ms),
+    }
+}
+
+/// Calls `then` when the shard's lane says that the read may be tried.
+fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<()>) {
+    let shard = route.shard(blocked.place);
+    let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
+        lane::Answer::Go { .. } => then(Ok(())),
+        lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+        other => unreachable!("a reader is let go or refused: {other:?}"),
+    }));
+    hub.submit(shard, Input::Await { shard, at: blocked.at, origin: SIDE_DOOR, waiter });
+}
+
+/// The keyspace after a change that leaves one.
+fn existing(name: String, done: Done<KeyspaceInfo>) -> Done<Option<KeyspaceInfo>> {
+    Box::new(move |result| {
+        // Gone again already, by another's hand.
+        done(result.and_then(|info| info.ok_or(ApiError::NoKeyspace { name })));
+    })
+}
+
+fn refused(error: CatalogueError) -> ApiError {
+    match error {
+        CatalogueError::Exists { name } => ApiError::KeyspaceExists { name: name.into() },
+        CatalogueError::NotFound { name } => ApiError::NoKeyspace { name: name.into() },
+        other => ApiError::BadKeyspace { why: other.to_string() },
+    }
+}
+
+fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
+    match (why, id) {
+        (NotDone::DiskFull, _) => ApiError::DiskFull,
+        (NotDone::Dropped, Some(id)) => ApiError::Unknown { id },
+        (NotDone::NoSuchShard | NotDone::Dropped, _) => {
+            ApiError::NoKeyspace { name: "(dropped meanwhile)".into() }
+        }
+    }
+}
+
+impl From<Durability> for keyspace::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Sync => Self::Sync,
+            Durability::Interval => Self::Interval,
+            Durability::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<keyspace::Durability> for Durability {
+    fn from(durability: keyspace::Durability) -> Self {
+        match durability {
+            keyspace::Durability::Sync => Self::Sync,
+            keyspace::Durability::Interval => Self::Interval,
+            keyspace::Durability::Memory => Self::Memory,
+        }
+    }
+}

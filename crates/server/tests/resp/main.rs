@@ -1,0 +1,8 @@
+//! The Redis gateway seen from outside: bytes in, requests and bytes out.
+
+mod context;
+mod corpus;
+mod errors;
+mod parsing;
+mod sessions;
+mod translating;

@@ -1,0 +1,216 @@
+//! What may be forgotten, and when? Collection of versions that nobody can read any more.
+//!
+//! Work is found without searching, from three places, in this order:
+//!
+//! * **The queue** of superseding records, in timestamp order: records something older hangs on,
+//!   and tombstones. Once the limit (safe point, or pin if lower) has reached a record, all that
+//!   is older than it goes, and a tombstone that is still its key's head goes with its key.
+//! * **Expiring heads**, by time of expiry.
+//! * **Eras** that a flush at or below the limit has ended, key by key.
+//!
+//! ```text
+//!  queue:   b20 → c30 → ✗35 → d40         limit 32: pops b20 (frees a10), c30 (frees b20)
+//!  chain of k:  ✗35 → c30 → b20 → a10     afterwards: ✗35 → c30; at 35 c30, ✗35 and k go
+//! ```
+//! **Why no pointer in the queue dangles.** A record leaves memory in five ways, and is not in
+//! the queue in any of them (asserted by `Record::free`):
+//! 1. Hanging below a popped record: it was pushed before that one (chains grow at the head, and
+//!    `restore`, which may push times out of order, sorts before the next pop), so popped before.
+//! 2. As a popped tombstone: just popped.
+//! 3. Replaced by a write of the same timestamp: its place in the queue is handed over.
+//! 4. Expired at the limit, hence (invariant 5) older than the limit: the queue is worked off up
+//!    to the limit first.
+//! 5. In an era that ended at or below the limit: the same.
+
+use std::collections::VecDeque;
+
+use keyspace::Timestamp;
+
+use super::Engine;
+use super::record::Record;
+
+/// The queue gives memory back only above this capacity, in records.
+const QUEUE_KEPT: usize = 1024;
+
+/// Superseding records and tombstones, in the order in which they may free something.
+#[derive(Default)]
+pub(super) struct Queue {
+    records: VecDeque<Record>,
+    /// A restore has pushed times that fall.
+    unsorted: bool,
+}
+
+impl Queue {
+    pub(super) fn push(&mut self, record: Record) {
+        if self.records.back().is_some_and(|last| last.timestamp() > record.timestamp()) {
+            self.unsorted = true;
+        }
+        self.records.push_back(record);
+        // SAFETY: pushing needs `&mut Engine`.
+        unsafe { record.set_queued(true) };
+    }
+
+    /// Hands a place over. Looks from the back: a record of the same time was pushed lately.
+    pub(super) fn replace(&mut self, old: Record, new: Record) {
+        let place = self.records.iter_mut().rev().find(|record| **record == old);
+        *place.expect("a queued record is in the queue") = new;
+        // SAFETY: replacing needs `&mut Engine`.
+        unsafe {
+            old.set_queued(false);
+            new.set_queued(true);
+        }
+    }
+
+    fn pop(&mut self, limit: Timestamp) -> Option<Record> {
+        let record = self.records.pop_front_if(|record| record.timestamp() <= limit)?;
+        // SAFETY: popping needs `&mut Engine`.
+        unsafe { record.set_queued(false) };
+        Some(record)
+    }
+
+    fn sort(&mut self) {
+        if std::mem::take(&mut self.unsorted) {
+            // Stable, so that along a chain older records stay in front.
+            self.records.make_contiguous().sort_by_key(|record| record.timestamp());
+        }
+    }
+
+    fn shrink(&mut self) {
+        if self.records.capacity() > QUEUE_KEPT.max(self.records.len() * 4) {
+            self.records.shrink_to(self.records.len() * 2);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    fn front_is_due(&self, limit: Timestamp) -> bool {
+        self.records.front().is_some_and(|record| record.timestamp() <= limit)
+    }
+}
+
+impl Engine {
+    /// The time below which nobody reads.
+    pub fn safe_point(&self) -> Timestamp {
+        self.safe_point
+    }
+
+    /// Raises the safe point; a lower one changes nothing.
+    pub fn raise_safe_point(&mut self, timestamp: Timestamp) {
+        self.safe_point = self.safe_point.max(timestamp);
+    }
+
+    /// Keeps everything that is seen at `timestamp` or later until [`Engine::unpin`]. One pin at
+    /// a time: a second moves it.
+    ///
+    /// Panics on a timestamp below the safe point, where things may be gone already.
+    pub fn pin(&mut self, timestamp: Timestamp) {
+        assert!(timestamp >= self.safe_point, "a pin below the safe point");
+        self.pin = Some(timestamp);
+    }
+
+    /// Ends the pin.
+    pub fn unpin(&mut self) {
+        self.pin = None;
+    }
+
+    /// Frees what is collectable, at most about `budget_records` versions. Returns whether there
+    /// is more to do at this safe point.
+    pub fn collect(&mut self, budget_records: usize) -> bool {
+        let limit = self.pin.map_or(self.safe_point, |pin| pin.min(self.safe_point));
+        let mut left = budget_records;
+        self.queue.sort();
+        while left > 0
+            && let Some(record) = self.queue.pop(limit)
+        {
+            left -= 1;
+            // SAFETY: `&mut self`; what hung there is freed here and nowhere else.
+            let older = unsafe { record.take_older() };
+            self.free_chain(older);
+            if record.is_tombstone() {
+                self.remove_if_head(record);
+            }
+        }
+        self.queue.shrink();
+        if self.queue.front_is_due(limit) {
+            return true;
+        }
+        while let Some(first) = self.current.expiring.first()
+            && first.expiry_ms <= limit.millis()
+        {
+            if left == 0 {
+                return true;
+            }
+            left -= 1;
+            self.remove_if_head(first.record);
+        }
+        self.collect_eras(limit, left)
+    }
+
+    fn collect_eras(&mut self, limit: Timestamp, mut left: usize) -> bool {
+        while let Some(retired) = self.retired.pop_front_if(|retired| retired.end <= limit) {
+            let mut era = retired.era;
+            while left > 0 && era.expiring.pop_first().is_some() {
+                left -= 1;
+            }
+            if left > 0 {
+                era.live_bytes = 0;
+                left -= era.index.drain(left, |head| self.free_chain(Some(head)));
+            }
+            if !era.expiring.is_empty() || era.index.len() > 0 {
+                self.retired.push_front(super::Retired { era, end: retired.end });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Takes a record's key out of the index and frees the record, if it is still the head.
+    fn remove_if_head(&mut self, record: Record) {
+        let key = self.hasher.key(record.key());
+        let (place, head) = self.current.index.locate(&key);
+        if head == Some(record) {
+            self.current.discount(record);
+            self.current.index.remove(&key, place);
+            self.free_chain(head);
+        }
+    }
+
+    /// Frees a record that has been cut off, with everything older.
+    fn free_chain(&mut self, mut chain: Option<Record>) {
+        while let Some(record) = chain {
+            chain = record.older();
+            self.versions -= 1;
+            self.version_bytes -= record.bytes();
+            // SAFETY: out of index and chain, and not queued (module page); `&mut self`.
+            unsafe { record.free() };
+        }
+    }
+
+    /// The timestamp to which the safe point must rise for collection to free about this many old
+    /// bytes, or all there are; none if there are none. Takes old versions to be of equal size.
+    pub fn point_to_free(&self, bytes: u64) -> Option<Timestamp> {
+        let flushed_bytes: u64 = self.retired.iter().map(|retired| retired.era.live_bytes).sum();
+        let old_bytes = self.version_bytes - self.current.live_bytes;
+        let superseded_bytes = old_bytes.saturating_sub(flushed_bytes);
+        let queue = &self.queue.records;
+        let freed_at = |point: Timestamp| {
+            let passed = queue.partition_point(|record| record.timestamp() <= point) as u128;
+            let share = u128::from(superseded_bytes) * passed / queue.len().max(1) as u128;
+            let eras = self.retired.iter().take_while(|retired| retired.end <= point);
+            share as u64 + eras.map(|retired| retired.era.live_bytes).sum::<u64>()
+        };
+        let bytes = bytes.min(freed_at(Timestamp::MAX));
+        let enough = |point: &Timestamp| freed_at(*point) >= bytes;
+        let (mut low, mut high) = (0, queue.len());
+        while low < high {
+            let middle = (low + high) / 2;
+            if enough(&queue[middle].timestamp()) { high = middle } else { low = middle + 1 }
+        }
+        let in_queue = queue.get(low).map(|record| record.timestamp());
+        let in_eras = self.retired.iter().map(|retired| retired.end).find(enough);
+        in_queue.into_iter().chain(in_eras).min()
+    }
+}

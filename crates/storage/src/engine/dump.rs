@@ -1,0 +1,311 @@
+//! How do a shard's versions get into a checkpoint and back? As a run of records, piece by piece.
+//!
+//! A dump at a time holds every version that some read between the safe point and that time needs,
+//! tombstones and flushes included. It is a sequence of records; all numbers are little-endian:
+//!
+//! ```text
+//!  offset  bytes  value record             tombstone record     flush record
+//!  0       4      length of what follows   likewise             likewise (9)
+//!  4       1      kind 1                   kind 2               kind 3
+//!  5       8      timestamp                timestamp            timestamp
+//!  13      8      expiry_ms (0 never)      key: to the end      -
+//!  21      4      key length
+//!  25      -      key, then value: to the end
+//! ```
+//! Order: eras from old to new, between two of them the flush that parts them; within one by
+//! (slot, hash, key) or by key; within a key from old to new. So restoring is writing again.
+//!
+//! The blocks of one dump must be restored in order. The safe point is not in them: store the
+//! smaller of [`Engine::safe_point`] *at the end* of the dump and the dump's time, since what is
+//! written late in a dump may have been collected up to there.
+
+use std::ops::Bound;
+
+use keyspace::{Slot, Timestamp};
+
+use super::era::{Era, Index};
+use super::record::{Body, KEY_BYTES_MAX, Record, VALUE_BYTES_MAX};
+use super::{Engine, Layout, ScanCursor};
+
+const KIND_VALUE: u8 = 1;
+const KIND_TOMBSTONE: u8 = 2;
+const KIND_FLUSH: u8 = 3;
+/// Keys that one piece of a dump looks at at most, so that it is short even if none is dumped.
+const EXAMINED_MAX: usize = 16_384;
+
+/// How far a dump has come. Starts as its default.
+#[derive(Clone, Debug, Default)]
+pub struct DumpCursor {
+    /// The era the position is in.
+    era: Option<u64>,
+    position: Position,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Position {
+    /// Before everything in the era.
+    #[default]
+    Start,
+    /// Before this hash in this slot.
+    Hashed(ScanCursor),
+    /// Before this key.
+    Ordered(Vec<u8>),
+    /// After the dump.
+    End,
+}
+
+/// Why a block cannot be restored. The records before `offset` have been; give the engine up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RestoreError {
+    /// The block ends within a record, or a record is too short for its kind.
+    #[error("the record at offset {offset} is cut short")]
+    Short {
+        /// Where the record starts in the block.
+        offset: usize,
+    },
+    /// No such kind of record, or one longer than it may be.
+    #[error("the record at offset {offset} has unknown kind {kind} or a wrong length")]
+    Kind {
+        /// Where the record starts in the block.
+        offset: usize,
+        /// The kind it claims.
+        kind: u8,
+    },
+    /// A key or value above the engine's limits.
+    #[error("the record at offset {offset} is too long")]
+    Long {
+        /// Where the record starts in the block.
+        offset: usize,
+    },
+    /// A record older than what was restored before it.
+    #[error("the record at offset {offset} is out of order")]
+    Order {
+        /// Where the record starts in the block.
+        offset: usize,
+    },
+    /// A key that does not belong to this shard.
+    #[error("the key at offset {offset} lies in slot {slot}, outside this shard")]
+    Foreign {
+        /// Where the record starts in the block.
+        offset: usize,
+        /// The key's slot.
+        slot: Slot,
+    },
+}
+
+impl Engine {
+    /// Appends the next piece of the dump at `at` to `out`: about `bytes_max` bytes, more only to
+    /// finish a key. Returns whether there is more. Writes above `at` may go on between pieces.
+    ///
+    /// Panics unless the engine is pinned at or below `at`, from before the first piece on.
+    pub fn dump(
+        &self,
+        cursor: &mut DumpCursor,
+        at: Timestamp,
+        bytes_max: usize,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        assert!(self.pin.is_some_and(|pin| pin <= at), "a dump without a pin");
+        if matches!(cursor.position, Position::End) {
+            return false;
+        }
+        let low = self.safe_point.min(at);
+        let mut piece = Piece {
+            at,
+            low,
+            examined: 0,
+            bytes_end: out.len().saturating_add(bytes_max),
+            out,
+            chain: Vec::new(),
+        };
+        let retired = self.retired.iter().filter(|retired| retired.end > low);
+        let eras = retired.map(|retired| &retired.era).chain([&self.current]);
+        let reached = cursor.era;
+        for era in eras.filter(|era| era.start <= at && reached <= Some(era.number)) {
+            if cursor.era.is_some_and(|number| number < era.number) {
+                piece.flush(era.start);
+                cursor.position = Position::Start;
+            }
+            cursor.era = Some(era.number);
+            if let Some(position) = piece.era(era, &cursor.position) {
+                cursor.position = position;
+                return true;
+            }
+        }
+        cursor.position = Position::End;
+        false
+    }
+
+    /// Writes a block of a dump into this engine, which holds nothing else than what the blocks
+    /// before it brought.
+    ///
+    /// # Errors
+    /// [`RestoreError`]: the block is not one that [`Engine::dump`] made for this layout.
+    pub fn restore(&mut self, block: &[u8]) -> Result<(), RestoreError> {
+        let mut rest = block;
+        while !rest.is_empty() {
+            let offset = block.len() - rest.len();
+            let short = RestoreError::Short { offset };
+            let (len, body) = rest.split_first_chunk().ok_or(short.clone())?;
+            let len = u32::from_le_bytes(*len) as usize;
+            let (record, after) = body.split_at_checked(len).ok_or(short)?;
+            self.restore_record(record, offset)?;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn restore_record(&mut self, record: &[u8], offset: usize) -> Result<(), RestoreError> {
+        let short = || RestoreError::Short { offset };
+        let (&kind, rest) = record.split_first().ok_or_else(short)?;
+        let (timestamp, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let timestamp = Timestamp(u64::from_le_bytes(*timestamp));
+        if timestamp < self.current.start {
+            return Err(RestoreError::Order { offset });
+        }
+        match kind {
+            KIND_VALUE => {
+                let (expiry_ms, rest) = rest.split_first_chunk().ok_or_else(short)?;
+                let (key_len, rest) = rest.split_first_chunk().ok_or_else(short)?;
+                let key_len = u32::from_le_bytes(*key_len) as usize;
+                let (key, value) = rest.split_at_checked(key_len).ok_or_else(short)?;
+                let expiry_ms = u64::from_le_bytes(*expiry_ms);
+                let body = Body::Value { parts: &[value], expiry_ms };
+                self.restore_version(key, body, timestamp, offset)
+            }
+            KIND_TOMBSTONE => self.restore_version(rest, Body::Tombstone, timestamp, offset),
+            KIND_FLUSH if rest.is_empty() => {
+                if timestamp < self.current.newest {
+                    return Err(RestoreError::Order { offset });
+                }
+                self.flush(timestamp);
+                Ok(())
+            }
+            _ => Err(RestoreError::Kind { offset, kind }),
+        }
+    }
+
+    fn restore_version(
+        &mut self,
+        key: &[u8],
+        body: Body<'_>,
+        timestamp: Timestamp,
+        offset: usize,
+    ) -> Result<(), RestoreError> {
+        if key.len() > KEY_BYTES_MAX || body.value_len() > VALUE_BYTES_MAX {
+            return Err(RestoreError::Long { offset });
+        }
+        let key = self.hasher.key(key);
+        if let Layout::Hashed { first_slot, end_slot } = self.layout
+            && !(first_slot..end_slot).contains(&key.slot)
+        {
+            return Err(RestoreError::Foreign { offset, slot: key.slot });
+        }
+        let (place, head) = self.current.index.locate(&key);
+        if head.is_some_and(|head| timestamp < head.timestamp()) {
+            return Err(RestoreError::Order { offset });
+        }
+        match body {
+            Body::Value { parts, expiry_ms } => self.put(&key, parts, expiry_ms, timestamp),
+            Body::Tombstone => self.write(&key, place, head, body, timestamp),
+        }
+        Ok(())
+    }
+}
+
+/// One piece of a dump in the making.
+struct Piece<'a> {
+    at: Timestamp,
+    /// Of what is at or below this, only the newest is needed, if it is not an end.
+    low: Timestamp,
+    examined: usize,
+    bytes_end: usize,
+    out: &'a mut Vec<u8>,
+    /// Used again for every key.
+    chain: Vec<Record>,
+}
+
+impl Piece<'_> {
+    /// Dumps an era from `position` on; returns where to go on if the piece is full first.
+    fn era(&mut self, era: &Era, position: &Position) -> Option<Position> {
+        match &era.index {
+            Index::Hashed(tables) => {
+                let from = match position {
+                    Position::Hashed(cursor) => *cursor,
+                    _ => ScanCursor::default(),
+                };
+                let mut last = None;
+                for (cursor, head) in tables.heads_from(from) {
+                    if self.is_full() && last != Some(cursor) {
+                        return Some(Position::Hashed(cursor));
+                    }
+                    last = Some(cursor);
+                    self.key(head);
+                }
+            }
+            Index::Ordered(tree) => {
+                let from = match position {
+                    Position::Ordered(key) => Bound::Included(&key[..]),
+                    _ => Bound::Unbounded,
+                };
+                for head in tree.range(from, Bound::Unbounded) {
+                    if self.is_full() {
+                        return Some(Position::Ordered(head.key().to_vec()));
+                    }
+                    self.key(head);
+                }
+            }
+        }
+        None
+    }
+
+    /// Never before the first key, so that every piece gets on.
+    fn is_full(&self) -> bool {
+        self.examined > 0 && (self.examined >= EXAMINED_MAX || self.out.len() >= self.bytes_end)
+    }
+
+    fn key(&mut self, head: Record) {
+        self.examined += 1;
+        let mut chain = Some(head);
+        while let Some(record) = chain {
+            chain = record.older();
+            if record.timestamp() > self.at {
+                continue;
+            }
+            if record.timestamp() <= self.low {
+                if !record.is_dead(self.low) {
+                    self.chain.push(record);
+                }
+                break;
+            }
+            self.chain.push(record);
+        }
+        while let Some(record) = self.chain.pop() {
+            self.version(record);
+        }
+    }
+
+    fn version(&mut self, record: Record) {
+        let (key, value) = (record.key(), record.value());
+        if record.is_tombstone() {
+            self.start(KIND_TOMBSTONE, record.timestamp(), key.len());
+            self.out.extend_from_slice(key);
+        } else {
+            self.start(KIND_VALUE, record.timestamp(), 12 + key.len() + value.len());
+            self.out.extend_from_slice(&record.expiry_ms().to_le_bytes());
+            self.out.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            self.out.extend_from_slice(key);
+            self.out.extend_from_slice(value);
+        }
+    }
+
+    fn flush(&mut self, timestamp: Timestamp) {
+        self.start(KIND_FLUSH, timestamp, 0);
+    }
+
+    fn start(&mut self, kind: u8, timestamp: Timestamp, rest_bytes: usize) {
+        self.out.extend_from_slice(&((9 + rest_bytes) as u32).to_le_bytes());
+        self.out.push(kind);
+        self.out.extend_from_slice(&timestamp.0.to_le_bytes());
+    }
+}

@@ -1,0 +1,235 @@
+//! What lies between two flushes? One index over the keys written in that time, and its counts.
+
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use keyspace::{HashedKey, KeyHasher, Timestamp};
+
+use super::record::Record;
+use super::slots::SlotTables;
+use super::tree::Tree;
+use super::{Layout, ScanCursor, WrongLayout};
+
+/// Heads one after the other.
+pub(super) type Heads<'a> = Box<dyn Iterator<Item = Record> + 'a>;
+
+/// Finds the newest version of a key.
+pub(super) enum Index {
+    Hashed(SlotTables),
+    Ordered(Tree),
+}
+
+/// Where a key is or would go. Valid until the index changes.
+#[derive(Clone, Copy)]
+pub(super) struct Place(usize);
+
+impl Index {
+    fn new(layout: Layout) -> Self {
+        match layout {
+            Layout::Hashed { first_slot, end_slot } => {
+                Self::Hashed(SlotTables::new(first_slot, end_slot))
+            }
+            Layout::Ordered => Self::Ordered(Tree::default()),
+        }
+    }
+
+    /// How many keys there are, dead ones included.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Self::Hashed(tables) => tables.len(),
+            Self::Ordered(tree) => tree.len(),
+        }
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        match self {
+            Self::Hashed(tables) => tables.bytes(),
+            Self::Ordered(tree) => tree.bytes(),
+        }
+    }
+
+    #[inline]
+    pub(super) fn locate(&self, key: &HashedKey<'_>) -> (Place, Option<Record>) {
+        let (place, head) = match self {
+            Self::Hashed(tables) => tables.locate(key),
+            Self::Ordered(tree) => (0, tree.find(key.bytes)),
+        };
+        (Place(place), head)
+    }
+
+    #[inline]
+    pub(super) fn find(&self, key: &HashedKey<'_>) -> Option<Record> {
+        self.locate(key).1
+    }
+
+    pub(super) fn insert(&mut self, key: &HashedKey<'_>, place: Place, record: Record) {
+        match self {
+            Self::Hashed(tables) => tables.insert(key, place.0, record),
+            Self::Ordered(tree) => tree.insert(record),
+        }
+    }
+
+    pub(super) fn set_head(&mut self, key: &HashedKey<'_>, place: Place, record: Record) {
+        match self {
+            Self::Hashed(tables) => tables.set_head(key, place.0, record),
+            Self::Ordered(tree) => tree.set_head(record),
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &HashedKey<'_>, place: Place) {
+        match self {
+            Self::Hashed(tables) => tables.remove(key, place.0),
+            Self::Ordered(tree) => tree.remove(key.bytes),
+        }
+    }
+
+    pub(super) fn drain(&mut self, count: usize, each: impl FnMut(Record)) -> usize {
+        match self {
+            Self::Hashed(tables) => tables.drain(count, each),
+            Self::Ordered(tree) => tree.drain(count, each),
+        }
+    }
+
+    pub(super) fn sample(&self, random: u64) -> Option<Record> {
+        match self {
+            Self::Hashed(tables) => tables.sample(random),
+            Self::Ordered(tree) => tree.sample(random),
+        }
+    }
+
+    pub(super) fn hashed(&self) -> Result<&SlotTables, WrongLayout> {
+        match self {
+            Self::Hashed(tables) => Ok(tables),
+            Self::Ordered(_) => Err(WrongLayout { needed: "hashed" }),
+        }
+    }
+
+    pub(super) fn ordered(&self) -> Result<&Tree, WrongLayout> {
+        match self {
+            Self::Hashed(_) => Err(WrongLayout { needed: "ordered" }),
+            Self::Ordered(tree) => Ok(tree),
+        }
+    }
+
+    /// All heads from this one on, or all, in an order that depends on keys alone.
+    pub(super) fn heads_from(&self, from: Option<(Record, &KeyHasher)>) -> Heads<'_> {
+        match self {
+            Self::Hashed(tables) => {
+                let from = from.map_or(ScanCursor::default(), |(record, hasher)| {
+                    let key = hasher.key(record.key());
+                    ScanCursor { slot: key.slot, hash: key.hash }
+                });
+                Box::new(tables.heads_from(from).map(|(_, head)| head))
+            }
+            Self::Ordered(tree) => {
+                let start = from.map_or(Bound::Unbounded, |(r, _)| Bound::Included(r.key()));
+                Box::new(tree.range(start, Bound::Unbounded))
+            }
+        }
+    }
+}
+
+/// A live head that expires, ordered by when.
+pub(super) struct Expiring {
+    pub(super) expiry_ms: u64,
+    pub(super) record: Record,
+}
+
+impl Expiring {
+    fn of(record: Record) -> Self {
+        Self { expiry_ms: record.expiry_ms(), record }
+    }
+}
+
+impl Ord for Expiring {
+    /// Not by address: every replica must collect in the same order.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.expiry_ms.cmp(&other.expiry_ms).then_with(|| {
+            let (one, two) = (self.record, other.record);
+            one.timestamp().cmp(&two.timestamp()).then_with(|| one.key().cmp(two.key()))
+        })
+    }
+}
+
+impl PartialOrd for Expiring {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Expiring {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Expiring {}
+
+/// The keys written since one flush and before the next.
+pub(super) struct Era {
+    /// Counts up from 0; names the era in a dump's cursor.
+    pub(super) number: u64,
+    /// The flush that began it; zero for the first.
+    pub(super) start: Timestamp,
+    /// The highest timestamp written.
+    pub(super) newest: Timestamp,
+    pub(super) index: Index,
+    /// Heads that are not tombstones; expired ones count until they are collected.
+    pub(super) live_keys: u64,
+    /// Their bytes.
+    pub(super) live_bytes: u64,
+    /// Those of them that expire.
+    pub(super) expiring: BTreeSet<Expiring>,
+}
+
+impl Era {
+    pub(super) fn new(layout: Layout, number: u64, start: Timestamp) -> Self {
+        Self {
+            number,
+            start,
+            newest: start,
+            index: Index::new(layout),
+            live_keys: 0,
+            live_bytes: 0,
+            expiring: BTreeSet::new(),
+        }
+    }
+
+    /// Counts a record that has become a head.
+    #[inline]
+    pub(super) fn count(&mut self, head: Record) {
+        if head.is_tombstone() {
+            return;
+        }
+        self.live_keys += 1;
+        self.live_bytes += head.bytes();
+        if head.expiry_ms() != 0 {
+            assert!(self.expiring.insert(Expiring::of(head)), "expiring twice");
+        }
+    }
+
+    /// Takes a record that stops being a head, or is about to change, out of the counts.
+    #[inline]
+    pub(super) fn discount(&mut self, head: Record) {
+        if head.is_tombstone() {
+            return;
+        }
+        self.live_keys -= 1;
+        self.live_bytes -= head.bytes();
+        if head.expiry_ms() != 0 {
+            assert!(self.expiring.remove(&Expiring::of(head)), "an expiring head is indexed");
+        }
+    }
+
+    pub(super) fn expired(&self, now: Timestamp) -> u64 {
+        self.expiring.iter().take_while(|entry| entry.expiry_ms <= now.millis()).count() as u64
+    }
+}
+
+/// An era that a flush has ended.
+pub(super) struct Retired {
+    pub(super) era: Era,
+    /// The flush: nothing of the era is seen at or above it.
+    pub(super) end: Timestamp,
+}

@@ -1,0 +1,423 @@
+//! Does the engine answer as a list of everything that was ever written would?
+//!
+//! The model keeps every version for ever and knows the rules of visibility only. Random
+//! sequences of operations run on both; after each, all reads at all times from the safe point on
+//! must agree, however far collection has come, and the engine's invariants are counted through.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use keyspace::{KeyHasher, SLOTS, Timestamp};
+use proptest::prelude::*;
+
+use super::era::Era;
+use super::record::Record;
+use super::{At, DumpCursor, Engine, Layout, Range, ScanCursor};
+
+const HASHER: KeyHasher = KeyHasher::new([3; 16]);
+const CASES: u32 = 1000;
+const KEYS: [&[u8]; 8] =
+    [b"", b"{t}1", b"{t}2", b"{t}3", b"eight by", b"eight by\0", b"eight bytes", b"\xff"];
+
+#[derive(Clone, Debug)]
+enum Op {
+    Later { millis: u64, logical: u64 },
+    Put { key: usize, len: usize, expires_in: Option<u64> },
+    Delete { key: usize },
+    SetExpiry { key: usize, expires_in: Option<u64> },
+    Flush,
+    RaiseSafePoint { percent: u64 },
+    Collect { budget: usize },
+    Dump { bytes_max: usize },
+}
+
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let key = 0..KEYS.len();
+    let expires_in = || prop::option::weighted(0.4, 0u64..8);
+    let op = prop_oneof![
+        5 => (0u64..3, 0u64..3).prop_map(|(millis, logical)| Op::Later { millis, logical }),
+        8 => (key.clone(), 0usize..3, expires_in())
+            .prop_map(|(key, len, expires_in)| Op::Put { key, len, expires_in }),
+        3 => key.clone().prop_map(|key| Op::Delete { key }),
+        2 => (key, expires_in()).prop_map(|(key, expires_in)| Op::SetExpiry { key, expires_in }),
+        1 => Just(Op::Flush),
+        2 => (0u64..=100).prop_map(|percent| Op::RaiseSafePoint { percent }),
+        3 => prop_oneof![0usize..4, Just(usize::MAX)].prop_map(|budget| Op::Collect { budget }),
+        3 => prop_oneof![0usize..80, Just(usize::MAX)].prop_map(|bytes_max| Op::Dump { bytes_max }),
+    ];
+    prop::collection::vec(op, 1..80)
+}
+
+/// A version in the model; no value is a tombstone.
+#[derive(Clone, Debug)]
+struct Written {
+    timestamp: Timestamp,
+    value: Option<Vec<u8>>,
+    expiry_ms: u64,
+}
+
+impl Written {
+    fn is_dead(&self, at: Timestamp) -> bool {
+        self.value.is_none() || (self.expiry_ms != 0 && self.expiry_ms <= at.millis())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Model {
+    keys: BTreeMap<Vec<u8>, Vec<Written>>,
+    safe_point: Timestamp,
+}
+
+#[derive(Debug, PartialEq)]
+enum Read<'a> {
+    Value(&'a [u8], u64, Timestamp),
+    Nil,
+    NilYet,
+}
+
+impl Model {
+    fn visible(&self, key: &[u8], at: Timestamp) -> Option<&Written> {
+        let chain = self.keys.get(key)?;
+        let newest = chain.iter().rev().find(|written| written.timestamp <= at)?;
+        (!newest.is_dead(at)).then_some(newest)
+    }
+
+    fn write(&mut self, key: &[u8], written: Written) {
+        let chain = self.keys.entry(key.to_vec()).or_default();
+        if chain.last().is_some_and(|last| last.timestamp == written.timestamp) {
+            chain.pop();
+        }
+        chain.push(written);
+    }
+
+    fn put(&mut self, key: &[u8], value: Vec<u8>, expiry_ms: u64, timestamp: Timestamp) {
+        if expiry_ms != 0 && expiry_ms <= timestamp.millis() {
+            self.delete(key, timestamp);
+        } else {
+            self.write(key, Written { timestamp, value: Some(value), expiry_ms });
+        }
+    }
+
+    fn delete(&mut self, key: &[u8], timestamp: Timestamp) -> bool {
+        let live = self.visible(key, timestamp).is_some();
+        if live {
+            self.write(key, Written { timestamp, value: None, expiry_ms: 0 });
+        }
+        live
+    }
+
+    fn set_expiry(&mut self, key: &[u8], expiry_ms: u64, timestamp: Timestamp) -> bool {
+        let Some(value) = self.visible(key, timestamp).and_then(|w| w.value.clone()) else {
+            return false;
+        };
+        self.put(key, value, expiry_ms, timestamp);
+        true
+    }
+
+    fn flush(&mut self, timestamp: Timestamp) {
+        for key in KEYS {
+            self.delete(key, timestamp);
+        }
+    }
+
+    fn counts_as_collected(&self, written: &Written) -> bool {
+        written.timestamp <= self.safe_point && written.is_dead(self.safe_point)
+    }
+
+    fn at(&self, key: &[u8], at: Timestamp) -> Read<'_> {
+        let chain = self.keys.get(key).map_or(&[][..], |chain| chain);
+        let (seen, later) = chain.split_at(chain.partition_point(|w| w.timestamp <= at));
+        match seen.last() {
+            Some(Written { value: Some(value), expiry_ms, timestamp })
+                if *expiry_ms == 0 || *expiry_ms > at.millis() =>
+            {
+                Read::Value(value, *expiry_ms, *timestamp)
+            }
+            Some(written) if !self.counts_as_collected(written) => Read::Nil,
+            _ if !later.is_empty() => Read::NilYet,
+            _ => Read::Nil,
+        }
+    }
+
+    fn newest_timestamp(&self, key: &[u8]) -> Timestamp {
+        let head = self.keys.get(key).and_then(|chain| chain.last());
+        let head = head.filter(|head| !self.counts_as_collected(head));
+        head.map_or(Timestamp::ZERO, |head| head.timestamp)
+    }
+
+    /// What a dump at `at` restores to.
+    fn cut(&self, at: Timestamp) -> Self {
+        let mut cut = self.clone();
+        for chain in cut.keys.values_mut() {
+            chain.retain(|written| written.timestamp <= at);
+        }
+        cut.safe_point = cut.safe_point.min(at);
+        cut
+    }
+}
+
+fn read<'a>(at: &At<'a>) -> Read<'a> {
+    match at {
+        At::Value(version) => Read::Value(version.value, version.expiry_ms, version.timestamp),
+        At::Nil => Read::Nil,
+        At::NilYet => Read::NilYet,
+    }
+}
+
+/// All timestamps worth reading at: those of versions and expiries, and just before them.
+fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
+    let written = model.keys.values().flatten();
+    let mut times: Vec<_> = written
+        .flat_map(|w| [w.timestamp.0, Timestamp::from_millis(w.expiry_ms).0])
+        .flat_map(|time| [time.saturating_sub(1), time])
+        .chain([model.safe_point.0, now.0])
+        .filter(|time| (model.safe_point.0..=now.0).contains(time))
+        .map(Timestamp)
+        .collect();
+    times.sort();
+    times.dedup();
+    times
+}
+
+fn compare(engine: &Engine, model: &Model, now: Timestamp) {
+    for key in KEYS {
+        let hashed = HASHER.key(key);
+        for at in times(model, now) {
+            let (found, wanted) = (engine.at(&hashed, at), model.at(key, at));
+            assert_eq!(read(&found), wanted, "{key:?} at {at:?}");
+        }
+        let newest = engine.newest(&hashed, now);
+        let wanted = model.visible(key, now);
+        assert_eq!(newest.map(|v| v.value), wanted.and_then(|w| w.value.as_deref()));
+        assert_eq!(engine.newest_timestamp(&hashed), model.newest_timestamp(key), "{key:?}");
+    }
+    let live = KEYS.iter().filter(|key| model.visible(key, now).is_some()).count();
+    assert_eq!(engine.len(now), live as u64);
+    for at in times(model, now) {
+        compare_scans(engine, model, at);
+    }
+}
+
+fn compare_scans(engine: &Engine, model: &Model, at: Timestamp) {
+    let mut live: Vec<_> = KEYS.into_iter().filter(|k| model.visible(k, at).is_some()).collect();
+    assert_eq!(engine.random_key(at.0, at).is_some(), !live.is_empty());
+    assert!(engine.random_key(at.0 + 1, at).is_none_or(|key| live.contains(&key)));
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    if engine.layout() == Layout::Ordered {
+        live.sort();
+        for reverse in [false, true] {
+            let mut range = Range {
+                start: Bound::Unbounded,
+                end: Bound::Unbounded,
+                reverse,
+                visited_max: 2,
+                examined_max: 3,
+            };
+            found.clear();
+            let mut visit = |key: &[u8], _: super::Version<'_>| found.push(key.to_vec());
+            while let Some(last) = engine.range(&range, at, &mut visit).expect("ordered") {
+                let bound = if reverse { &mut range.end } else { &mut range.start };
+                *bound = Bound::Excluded(last);
+            }
+            if reverse {
+                found.reverse();
+            }
+            assert_eq!(found, live);
+        }
+    } else {
+        live.sort_by_key(|key| (HASHER.key(key).slot, HASHER.key(key).hash));
+        let mut next = Some(ScanCursor::default());
+        while let Some(cursor) = next {
+            let mut visit = |key: &[u8], _: super::Version<'_>| found.push(key.to_vec());
+            next = engine.scan(cursor, 1, at, &mut visit).expect("hashed");
+        }
+        assert_eq!(found, live);
+    }
+}
+
+impl Engine {
+    /// Counts the front page's invariants 1, 2, 3, 5 and 6 through.
+    fn check(&self) {
+        let (mut versions, mut bytes, mut queued) = (0, 0, 0);
+        let limit = self.pin.map_or(self.safe_point, |pin| pin.min(self.safe_point));
+        let whole = self.retired.iter().filter(|retired| retired.end > limit);
+        let half_gone = self.retired.iter().any(|retired| retired.end <= limit);
+        for era in whole.map(|retired| &retired.era).chain([&self.current]) {
+            let heads: Vec<Record> = era.index.heads_from(None).collect();
+            assert_eq!(heads.len() as u64, era.index.len());
+            Self::check_heads(era, &heads);
+            for head in heads {
+                let mut chain = Some(head);
+                while let Some(record) = chain {
+                    versions += 1;
+                    bytes += record.bytes();
+                    queued += usize::from(record.is_queued());
+                    let superseding = record.older().is_some() || record.is_tombstone();
+                    assert!(!superseding || record.is_queued() || record.timestamp() <= limit);
+                    chain = record.older();
+                    assert!(chain.is_none_or(|older| older.timestamp() < record.timestamp()));
+                    assert!(
+                        record.expiry_ms() == 0 || record.expiry_ms() > record.timestamp().millis()
+                    );
+                }
+            }
+        }
+        if !half_gone {
+            assert_eq!((versions, bytes), (self.versions, self.version_bytes));
+            assert_eq!(queued, self.queue.len());
+        }
+    }
+
+    fn check_heads(era: &Era, heads: &[Record]) {
+        let live = || heads.iter().filter(|head| !head.is_tombstone());
+        assert_eq!(live().count() as u64, era.live_keys);
+        assert_eq!(live().map(|head| head.bytes()).sum::<u64>(), era.live_bytes);
+        let expiring = live().filter(|head| head.expiry_ms() != 0).count();
+        assert_eq!(expiring, era.expiring.len());
+        assert!(era.expiring.iter().all(|e| e.expiry_ms == e.record.expiry_ms()));
+    }
+}
+
+/// Both, and a dump that may be under way.
+struct Run {
+    engine: Engine,
+    model: Model,
+    now: Timestamp,
+    dump: Option<(DumpCursor, Timestamp, Vec<Vec<u8>>)>,
+}
+
+impl Run {
+    fn step(&mut self, op: &Op) {
+        let now = self.now;
+        let expiry = |expires_in: &Option<u64>| expires_in.map_or(0, |ms| now.millis() + ms);
+        match op {
+            Op::Later { millis, logical } => {
+                self.now = Timestamp(now.0 + Timestamp::from_millis(*millis).0 + logical);
+            }
+            Op::Put { key, len, expires_in } => {
+                let value = vec![now.0 as u8; *len];
+                let parts = [&value[..len / 2], &value[len / 2..]];
+                self.engine.put(&HASHER.key(KEYS[*key]), &parts, expiry(expires_in), now);
+                self.model.put(KEYS[*key], value, expiry(expires_in), now);
+            }
+            Op::Delete { key } => {
+                let deleted = self.engine.delete(&HASHER.key(KEYS[*key]), now);
+                assert_eq!(deleted, self.model.delete(KEYS[*key], now));
+            }
+            Op::SetExpiry { key, expires_in } => {
+                let expiry_ms = expiry(expires_in);
+                let set = self.engine.set_expiry(&HASHER.key(KEYS[*key]), expiry_ms, now);
+                assert_eq!(set, self.model.set_expiry(KEYS[*key], expiry_ms, now));
+            }
+            Op::Flush => {
+                self.engine.flush(now);
+                self.model.flush(now);
+            }
+            Op::RaiseSafePoint { percent } => {
+                let low = self.model.safe_point.0;
+                let point = Timestamp(low + (now.0 - low) * percent / 100);
+                self.engine.raise_safe_point(point);
+                self.model.safe_point = point;
+            }
+            Op::Collect { budget } => {
+                let more = self.engine.collect(*budget);
+                assert!(!more || *budget < usize::MAX);
+            }
+            Op::Dump { bytes_max } => self.dump(*bytes_max),
+        }
+    }
+
+    fn dump(&mut self, bytes_max: usize) {
+        let mut dump = self.dump.take().unwrap_or_else(|| {
+            let at = self.now;
+            // Whoever dumps at a time has applied everything of that time.
+            self.now = at.next();
+            self.engine.pin(at);
+            (DumpCursor::default(), at, Vec::new())
+        });
+        let (cursor, at, blocks) = &mut dump;
+        let mut block = Vec::new();
+        let more = self.engine.dump(cursor, *at, bytes_max, &mut block);
+        blocks.push(block);
+        if more {
+            self.dump = Some(dump);
+            return;
+        }
+        self.engine.unpin();
+        let mut restored = Engine::new(self.engine.layout(), HASHER);
+        restored.raise_safe_point(self.engine.safe_point().min(*at));
+        for block in blocks {
+            restored.restore(block).expect("what was dumped can be restored");
+        }
+        restored.check();
+        let model = self.model.cut(*at);
+        compare(&restored, &model, *at);
+        restored.collect(usize::MAX);
+        restored.check();
+        compare(&restored, &model, *at);
+    }
+}
+
+fn run(layout: Layout, ops: &[Op]) {
+    let now = Timestamp::from_millis(10);
+    let engine = Engine::new(layout, HASHER);
+    let mut run = Run { engine, model: Model::default(), now, dump: None };
+    for op in ops {
+        run.step(op);
+        run.engine.check();
+        compare(&run.engine, &run.model, run.now);
+    }
+    let Run { mut engine, now, .. } = run;
+    engine.flush(now);
+    engine.unpin();
+    engine.raise_safe_point(now);
+    while engine.collect(3) {}
+    let usage = engine.usage();
+    assert_eq!((usage.versions, usage.live_bytes, usage.old_bytes, usage.keys), (0, 0, 0, 0));
+    assert_eq!((engine.queue.len(), engine.retired.len(), engine.current.index.len()), (0, 0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(CASES))]
+
+    #[test]
+    fn hashed_reads_agree_with_the_model(ops in ops()) {
+        run(Layout::Hashed { first_slot: 0, end_slot: SLOTS }, &ops);
+    }
+
+    #[test]
+    fn ordered_reads_agree_with_the_model(ops in ops()) {
+        run(Layout::Ordered, &ops);
+    }
+
+    #[test]
+    fn restoring_garbage_never_panics(
+        mut block in prop_oneof![
+            Just(Vec::new()),
+            prop::collection::vec(any::<u8>(), 0..200),
+        ],
+        records in prop::collection::vec((0u8..5, 0u8..4, 0u8..4, any::<bool>()), 0..12),
+        flipped in any::<prop::sample::Index>(),
+    ) {
+        for (kind, time, key, expires) in records {
+            let len = match kind { 1 => 23, 2 => 10, _ => 9 };
+            block.extend([len, 0, 0, 0, kind, time, 0, 0, 0, 0, 0, 0, 0]);
+            if kind == 1 {
+                block.extend([u8::from(expires), 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, key, 7]);
+            } else if kind == 2 {
+                block.push(key);
+            }
+        }
+        for layout in [Layout::Hashed { first_slot: 0, end_slot: SLOTS }, Layout::Ordered] {
+            let mut engine = Engine::new(layout, HASHER);
+            let first = engine.restore(&block);
+            engine.check();
+            if !block.is_empty() && first.is_ok() {
+                let mut block = block.clone();
+                let flipped = flipped.index(block.len());
+                block[flipped] ^= 1;
+                let _ = Engine::new(layout, HASHER).restore(&block);
+            }
+        }
+    }
+}

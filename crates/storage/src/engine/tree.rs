@@ -1,0 +1,160 @@
+//! Where does an ordered key lie? In a tree by its bytes, which are those in the newest record.
+//!
+//! An entry carries the first eight bytes of its key as a number, so that most comparisons stay
+//! in the tree's node; the rest of the key is read in the record. Beside the tree lies an array
+//! of all heads, in no order, from which a uniformly random one is drawn.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use super::record::Record;
+
+/// A key in the tree, or one that is searched for.
+struct Entry {
+    /// The first eight bytes, big-endian, zeros behind a shorter key.
+    prefix: u64,
+    /// The key's bytes: in the newest record, or those of the asker. A cell since a newer record
+    /// with the same key takes the place of the old one where it is.
+    key: Cell<*const u8>,
+    len: u32,
+    /// Which of `Tree::samples` it is.
+    sample: Cell<u32>,
+}
+
+impl Entry {
+    fn new(key: &[u8], sample: u32) -> Self {
+        let mut prefix = [0; 8];
+        let len = key.len().min(8);
+        prefix[..len].copy_from_slice(&key[..len]);
+        Self {
+            prefix: u64::from_be_bytes(prefix),
+            key: Cell::new(key.as_ptr()),
+            len: key.len() as u32,
+            sample: Cell::new(sample),
+        }
+    }
+
+    fn of(record: Record, sample: u32) -> Self {
+        let entry = Self::new(record.key(), sample);
+        // The pointer with a claim on the whole record, not just on its key.
+        entry.key.set(record.key_start());
+        entry
+    }
+
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: points at `len` bytes of a live record, or of a key borrowed by the asker.
+        unsafe { std::slice::from_raw_parts(self.key.get(), self.len as usize) }
+    }
+
+    /// Only for an entry that is in the tree.
+    fn record(&self) -> Record {
+        // SAFETY: entries in the tree are made by `of`, and lose their record with their place.
+        unsafe { Record::of_key(self.key.get()) }
+    }
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.prefix.cmp(&other.prefix).then_with(|| self.bytes().cmp(other.bytes()))
+    }
+}
+
+/// All keys of an ordered shard.
+#[derive(Default)]
+pub(super) struct Tree {
+    entries: BTreeSet<Entry>,
+    samples: Vec<Record>,
+}
+
+impl Tree {
+    pub(super) fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    /// An estimate: the nodes of the standard library's tree are about three quarters full.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.entries.len() * size_of::<Entry>() * 4 / 3
+            + self.samples.capacity() * size_of::<Record>()) as u64
+    }
+
+    pub(super) fn find(&self, key: &[u8]) -> Option<Record> {
+        self.entries.get(&Entry::new(key, 0)).map(Entry::record)
+    }
+
+    pub(super) fn insert(&mut self, record: Record) {
+        let sample = u32::try_from(self.samples.len()).expect("fewer than 2^32 keys in a shard");
+        self.samples.push(record);
+        self.entries.insert(Entry::of(record, sample));
+    }
+
+    /// Puts a newer record of the same key in the place of the older one.
+    pub(super) fn set_head(&mut self, record: Record) {
+        let entry = self.entries.get(&Entry::new(record.key(), 0)).expect("the key is here");
+        entry.key.set(record.key_start());
+        self.samples[entry.sample.get() as usize] = record;
+    }
+
+    pub(super) fn remove(&mut self, key: &[u8]) {
+        let entry = self.entries.take(&Entry::new(key, 0)).expect("the key is here");
+        let sample = entry.sample.get();
+        self.samples.swap_remove(sample as usize);
+        if let Some(moved) = self.samples.get(sample as usize) {
+            let moved = self.entries.get(&Entry::new(moved.key(), 0)).expect("sampled keys exist");
+            moved.sample.set(sample);
+        }
+        if self.samples.len() * 4 < self.samples.capacity() {
+            self.samples.shrink_to(self.samples.len() * 2);
+        }
+    }
+
+    /// Takes out up to `count` heads, for a tree nobody reads any more.
+    pub(super) fn drain(&mut self, count: usize, mut each: impl FnMut(Record)) -> usize {
+        self.samples = Vec::new();
+        let mut drained = 0;
+        while drained < count
+            && let Some(entry) = self.entries.pop_first()
+        {
+            each(entry.record());
+            drained += 1;
+        }
+        drained
+    }
+
+    /// Heads between two bounds, in order; nothing if they cross.
+    pub(super) fn range(
+        &self,
+        start: Bound<&[u8]>,
+        end: Bound<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = Record> + '_ {
+        let crossed = match (start, end) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(start), Bound::Included(end)) => start > end,
+            (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
+            | (Bound::Excluded(start), Bound::Included(end)) => start >= end,
+        };
+        let probe = |bound: Bound<&[u8]>| bound.map(|key| Entry::new(key, 0));
+        let range = (!crossed).then(|| self.entries.range((probe(start), probe(end))));
+        range.into_iter().flatten().map(Entry::record)
+    }
+
+    /// A uniformly random head.
+    pub(super) fn sample(&self, random: u64) -> Option<Record> {
+        let rank = (u128::from(random) * self.samples.len() as u128) >> 64;
+        self.samples.get(rank as usize).copied()
+    }
+}

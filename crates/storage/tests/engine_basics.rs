@@ -1,0 +1,250 @@
+//! What single calls of the memory engine do, one behaviour per test.
+
+use keyspace::{KeyHasher, SLOTS, Timestamp};
+use storage::engine::{At, Engine, Layout, Range, RestoreError, ScanCursor, WrongLayout};
+
+const HASHER: KeyHasher = KeyHasher::new([7; 16]);
+const HASHED: Layout = Layout::Hashed { first_slot: 0, end_slot: SLOTS };
+
+fn ts(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn put(engine: &mut Engine, key: &str, value: &str, at: u64) {
+    engine.put(&HASHER.key(key.as_bytes()), &[value.as_bytes()], 0, ts(at));
+}
+
+fn newest(engine: &Engine, key: &str, now: u64) -> Option<String> {
+    let version = engine.newest(&HASHER.key(key.as_bytes()), ts(now))?;
+    Some(String::from_utf8(version.value.to_vec()).expect("tests write text"))
+}
+
+fn at(engine: &Engine, key: &str, at: u64) -> String {
+    match engine.at(&HASHER.key(key.as_bytes()), ts(at)) {
+        At::Value(version) => String::from_utf8(version.value.to_vec()).expect("text"),
+        At::Nil => "nil".into(),
+        At::NilYet => "nil yet".into(),
+    }
+}
+
+fn both(test: impl Fn(Engine)) {
+    test(Engine::new(HASHED, HASHER));
+    test(Engine::new(Layout::Ordered, HASHER));
+}
+
+#[test]
+fn reads_see_the_version_of_their_time() {
+    both(|mut engine| {
+        put(&mut engine, "apple", "a", 10);
+        put(&mut engine, "apple", "bb", 20);
+        assert!(engine.delete(&HASHER.key(b"apple"), ts(30)));
+        assert!(!engine.delete(&HASHER.key(b"apple"), ts(31)));
+        put(&mut engine, "apple", "", 40);
+        let seen: Vec<_> = [9, 10, 19, 20, 30, 39, 40].map(|t| at(&engine, "apple", t)).into();
+        assert_eq!(seen, ["nil yet", "a", "a", "bb", "nil", "nil", ""]);
+        assert_eq!(at(&engine, "pear", 40), "nil");
+        assert_eq!(newest(&engine, "apple", 50).as_deref(), Some(""));
+        assert_eq!(engine.newest_timestamp(&HASHER.key(b"apple")), ts(40));
+        assert_eq!(engine.newest_timestamp(&HASHER.key(b"pear")), ts(0));
+    });
+}
+
+#[test]
+fn parts_are_put_together_and_equal_timestamps_replace() {
+    both(|mut engine| {
+        let key = HASHER.key(b"k");
+        engine.put(&key, &[b"ab", b"", b"c"], 0, ts(1));
+        assert_eq!(newest(&engine, "k", 1).as_deref(), Some("abc"));
+        engine.put(&key, &[b"xyz"], 0, ts(1));
+        engine.put(&key, &[b"longer than before"], 0, ts(1));
+        assert_eq!(newest(&engine, "k", 1).as_deref(), Some("longer than before"));
+        assert!(engine.delete(&key, ts(1)));
+        engine.put(&key, &[b"back"], 0, ts(1));
+        assert_eq!(newest(&engine, "k", 1).as_deref(), Some("back"));
+        assert_eq!(engine.usage().versions, 1);
+    });
+}
+
+#[test]
+fn expiry_is_compared_with_the_time_of_the_read() {
+    both(|mut engine| {
+        let key = HASHER.key(b"k");
+        engine.put(&key, &[b"v"], 50, ts(10));
+        assert_eq!(newest(&engine, "k", 49).as_deref(), Some("v"));
+        assert_eq!((engine.len(ts(49)), engine.len(ts(50))), (1, 0));
+        assert_eq!((at(&engine, "k", 49), at(&engine, "k", 50)), ("v".into(), "nil".into()));
+        assert!(!engine.set_expiry(&key, 90, ts(60)), "nothing is there any more");
+        engine.put(&key, &[b"w"], 90, ts(60));
+        assert!(engine.set_expiry(&key, 0, ts(61)));
+        assert_eq!(newest(&engine, "k", 1000).as_deref(), Some("w"));
+        assert_eq!(engine.newest(&key, ts(70)).map(|v| v.expiry_ms), Some(0));
+        assert!(engine.set_expiry(&key, 62, ts(62)), "into the past: deleted");
+        assert_eq!(newest(&engine, "k", 62), None);
+        assert_eq!(at(&engine, "k", 61), "w");
+    });
+}
+
+#[test]
+fn collection_keeps_what_a_read_at_the_safe_point_sees() {
+    // ALGORITHMS 8.3: versions at 5 and 15, safe point 10: a read at 12 still sees 5.
+    both(|mut engine| {
+        put(&mut engine, "k", "five", 5);
+        put(&mut engine, "k", "fifteen", 15);
+        put(&mut engine, "gone", "x", 5);
+        engine.delete(&HASHER.key(b"gone"), ts(9));
+        engine.raise_safe_point(ts(10));
+        assert!(!engine.collect(100));
+        assert_eq!(at(&engine, "k", 12), "five");
+        assert_eq!(engine.usage().versions, 2);
+        engine.raise_safe_point(ts(15));
+        assert!(!engine.collect(100));
+        assert_eq!(engine.usage().versions, 1);
+        assert_eq!(engine.usage().old_bytes, 0);
+    });
+}
+
+#[test]
+fn a_pin_holds_collection_back() {
+    both(|mut engine| {
+        put(&mut engine, "k", "a", 5);
+        put(&mut engine, "k", "b", 15);
+        engine.pin(ts(10));
+        engine.raise_safe_point(ts(20));
+        assert!(!engine.collect(100));
+        assert_eq!(at(&engine, "k", 10), "a");
+        engine.unpin();
+        assert!(!engine.collect(100));
+        assert_eq!(engine.usage().versions, 1);
+    });
+}
+
+#[test]
+fn a_flush_of_many_keys_hides_them_at_once_and_frees_them_bit_by_bit() {
+    both(|mut engine| {
+        for i in 0..5000 {
+            put(&mut engine, &format!("key{i}"), "v", 10 + i);
+        }
+        engine.put(&HASHER.key(b"expiring"), &[b"v"], 99_999, ts(6000));
+        engine.flush(ts(7000));
+        put(&mut engine, "key1", "new", 7000);
+        assert_eq!((engine.len(ts(7000)), engine.usage().keys), (1, 1));
+        assert_eq!(newest(&engine, "key0", 8000), None);
+        assert_eq!(newest(&engine, "key1", 8000).as_deref(), Some("new"));
+        assert_eq!(
+            (at(&engine, "key0", 7000), at(&engine, "key0", 6999)),
+            ("nil".into(), "v".into())
+        );
+        assert_eq!(
+            (at(&engine, "key1", 11), at(&engine, "key1", 5)),
+            ("v".into(), "nil yet".into())
+        );
+        assert_eq!(engine.newest_timestamp(&HASHER.key(b"key0")), ts(7000));
+        engine.raise_safe_point(ts(7000));
+        assert_eq!(at(&engine, "key0", 7000), "nil");
+        let mut steps = 0;
+        while engine.collect(100) {
+            steps += 1;
+            assert!(steps < 60);
+        }
+        assert!(steps >= 50);
+        assert_eq!(engine.usage().versions, 1);
+        assert_eq!(engine.usage().old_bytes, 0);
+    });
+}
+
+#[test]
+fn a_scan_visits_every_key_once_in_order() {
+    let mut engine = Engine::new(HASHED, HASHER);
+    for i in 0..1000 {
+        put(&mut engine, &format!("key{i}"), "v", 10 + i);
+    }
+    let (mut cursor, mut keys, mut steps) = (ScanCursor::default(), Vec::new(), 0);
+    loop {
+        let mut visit = |key: &[u8], _: storage::engine::Version<'_>| keys.push(key.to_vec());
+        let Some(next) = engine.scan(cursor, 10, ts(2000), &mut visit).expect("hashed") else {
+            break;
+        };
+        assert!(next > cursor);
+        (cursor, steps) = (next, steps + 1);
+    }
+    assert_eq!(steps, 99);
+    let places: Vec<_> = keys.iter().map(|k| HASHER.key(k)).map(|k| (k.slot, k.hash)).collect();
+    assert!(places.is_sorted());
+    keys.sort();
+    keys.dedup();
+    assert_eq!(keys.len(), 1000);
+    let beyond = ScanCursor { slot: u16::MAX, hash: u64::MAX };
+    assert_eq!(engine.scan(beyond, 1, ts(2000), &mut |_, _| {}), Ok(None));
+    let beyond = ScanCursor { slot: places[0].0, hash: u64::MAX };
+    assert!(engine.scan(beyond, 1, ts(2000), &mut |_, _| {}).expect("hashed").is_some());
+}
+
+#[test]
+fn operations_of_the_other_layout_are_refused() {
+    use std::ops::Bound::Unbounded;
+    let range =
+        Range { start: Unbounded, end: Unbounded, reverse: false, visited_max: 1, examined_max: 1 };
+    let hashed = Engine::new(HASHED, HASHER);
+    let refused = hashed.range(&range, ts(1), &mut |_, _| {});
+    assert_eq!(refused, Err(WrongLayout { needed: "ordered" }));
+    let ordered = Engine::new(Layout::Ordered, HASHER);
+    let refused = ordered.scan(ScanCursor::default(), 1, ts(1), &mut |_, _| {});
+    assert_eq!(refused, Err(WrongLayout { needed: "hashed" }));
+}
+
+#[test]
+fn random_keys_are_spread_evenly() {
+    both(|mut engine| {
+        assert_eq!(engine.random_key(1, ts(1)), None);
+        for i in 0..100 {
+            put(&mut engine, &format!("key{i}"), "v", 10);
+        }
+        let mut counts = std::collections::BTreeMap::new();
+        for i in 0..20_000u64 {
+            let random = i.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            *counts.entry(engine.random_key(random, ts(20)).expect("some")).or_insert(0) += 1;
+        }
+        assert_eq!(counts.len(), 100);
+        assert!(counts.values().all(|count| (100..400).contains(count)), "{counts:?}");
+        for i in 0..99 {
+            engine.delete(&HASHER.key(format!("key{i}").as_bytes()), ts(30));
+        }
+        assert!((0..100).all(|i| engine.random_key(i, ts(30)) == Some(b"key99")));
+    });
+}
+
+#[test]
+fn the_point_to_free_frees_about_that_much() {
+    both(|mut engine| {
+        assert_eq!(engine.point_to_free(1), None);
+        for i in 0..1000 {
+            put(&mut engine, "k", "0123456789", 10 + i);
+        }
+        let old = engine.usage().old_bytes;
+        let point = engine.point_to_free(old / 2).expect("there are old versions");
+        engine.raise_safe_point(point);
+        assert!(!engine.collect(usize::MAX));
+        let left = engine.usage().old_bytes;
+        assert!((old * 48 / 100..=old / 2).contains(&left), "{left} of {old}");
+        assert_eq!(engine.point_to_free(u64::MAX), Some(ts(1009)));
+    });
+}
+
+#[test]
+fn garbage_is_refused_by_name() {
+    let layout = Layout::Hashed { first_slot: 0, end_slot: 1 };
+    let refused = |block: &[u8]| Engine::new(layout, HASHER).restore(block);
+    assert_eq!(refused(&[1, 2]), Err(RestoreError::Short { offset: 0 }));
+    assert_eq!(refused(&[255; 30]), Err(RestoreError::Short { offset: 0 }));
+    let flush_then = |rest: &[u8]| {
+        let mut block = vec![9, 0, 0, 0, 3, 5, 0, 0, 0, 0, 0, 0, 0];
+        block.extend_from_slice(rest);
+        refused(&block)
+    };
+    let kind = flush_then(&[9, 0, 0, 0, 4, 5, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(kind, Err(RestoreError::Kind { offset: 13, kind: 4 }));
+    let foreign = flush_then(&[12, 0, 0, 0, 2, 5, 0, 0, 0, 0, 0, 0, 0, b'f', b'o', b'o']);
+    assert_eq!(foreign, Err(RestoreError::Foreign { offset: 13, slot: 12182 }));
+    let order = flush_then(&[9, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(order, Err(RestoreError::Order { offset: 13 }));
+}

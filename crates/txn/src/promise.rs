@@ -1,0 +1,94 @@
+//! One shard's promises to readers of the past, and the timestamps in flight (SAFETY G2).
+
+use std::collections::VecDeque;
+
+use keyspace::Timestamp;
+
+use crate::Clock;
+
+/// How far ahead of a reader's time a new horizon is logged.
+pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;
+
+/// The leader's view of what it promised and what it has under way. Changed only in the lane, so
+/// that taking a timestamp, publishing it and raising the promise are one critical section.
+#[derive(Debug, Default)]
+pub struct Promise {
+    promised: Timestamp,
+    in_flight: VecDeque<(u64, Timestamp)>,
+}
+
+/// What a read at a timestamp must do first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SnapshotRead {
+    /// Read: nothing at or below its timestamp can still appear.
+    Now,
+    /// Read when the entry of this index is applied.
+    AfterIndex(u64),
+    /// Have this horizon logged, and ask again when it is applied.
+    NeedsHorizon(Timestamp),
+}
+
+impl Promise {
+    /// Takes a timestamp for the entry that is proposed next and publishes it as in flight.
+    pub fn take(&mut self, clock: &Clock, index: u64) -> Timestamp {
+        let timestamp = clock.tick();
+        assert!(timestamp > self.promised, "invariant 3: a timestamp at or below the promise");
+        self.in_flight.push_back((index, timestamp));
+        timestamp
+    }
+
+    /// The entry of `index` and all before it are applied.
+    pub fn applied(&mut self, index: u64) {
+        while self.in_flight.front().is_some_and(|(i, _)| *i <= index) {
+            self.in_flight.pop_front();
+        }
+    }
+
+    /// Forgets all that is in flight: the role was lost.
+    pub fn clear(&mut self) {
+        self.in_flight.clear();
+    }
+
+    /// Asks to read at `at`. If that may be, the promise is raised to it first, and the clock
+    /// above it, so that no later entry can lie below.
+    pub fn read_at(&mut self, at: Timestamp, horizon: Timestamp, clock: &Clock) -> SnapshotRead {
+        if at > horizon {
+            let ahead = Timestamp::from_millis(at.millis() + HORIZON_AHEAD_MILLIS);
+            return SnapshotRead::NeedsHorizon(ahead);
+        }
+        clock.observe(at);
+        self.promised = self.promised.max(at);
+        match self.in_flight.iter().rev().find(|(_, timestamp)| *timestamp <= at) {
+            Some((index, _)) => SnapshotRead::AfterIndex(*index),
+            None => SnapshotRead::Now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// G2's schedule: a write has its timestamp and is not applied; a reader above it must wait.
+    #[test]
+    fn a_reader_waits_for_what_is_in_flight_below_it() {
+        let clock = Clock::new(Timestamp(9));
+        let mut promise = Promise::default();
+        assert_eq!(promise.take(&clock, 1), Timestamp(10));
+        let horizon = Timestamp(100);
+        let read = promise.read_at(Timestamp(12), horizon, &clock);
+        assert_eq!(read, SnapshotRead::AfterIndex(1));
+        promise.applied(1);
+        assert_eq!(promise.read_at(Timestamp(12), horizon, &clock), SnapshotRead::Now);
+        assert!(promise.take(&clock, 2) > Timestamp(12));
+    }
+
+    #[test]
+    fn a_promise_needs_a_logged_horizon() {
+        let clock = Clock::default();
+        let mut promise = Promise::default();
+        let read = promise.read_at(Timestamp::from_millis(5), Timestamp::ZERO, &clock);
+        let ahead = Timestamp::from_millis(5 + HORIZON_AHEAD_MILLIS);
+        assert_eq!(read, SnapshotRead::NeedsHorizon(ahead));
+    }
+}

@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
+# redis-py in target/venv, ioredis beside its test, go-redis built into target/clients.
+# Quiet unless something fails. Safe to run again.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export DEBIAN_FRONTEND=noninteractive
+
+say() { echo "  setup: $*"; }
+
+quietly() {
+  local log
+  log=$(mktemp)
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    cat "$log" >&2
+    rm -f "$log"
+    echo "setup: failed: $*" >&2
+    return 1
+  fi
+  rm -f "$log"
+}
+
+as_root() {
+  if [ "$(id -u)" = 0 ]; then "$@"; else sudo -n "$@"; fi
+}
+
+# Debian starts a freshly installed redis-server; RUNLEVEL=1 keeps it from taking port 6379.
+install() {
+  say "apt-get install $*"
+  command -v apt-get >/dev/null || { echo "setup: please install: $*" >&2; return 1; }
+  quietly as_root apt-get update -qq || true
+  quietly as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "$@"
+}
+
+command -v cargo >/dev/null || { echo "setup: cargo is missing, see https://rustup.rs" >&2; exit 1; }
+
+packages=()
+command -v redis-server >/dev/null || packages+=(redis-server)
+command -v redis-benchmark >/dev/null || packages+=(redis-tools)
+command -v python3 >/dev/null || packages+=(python3)
+python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+command -v npm >/dev/null || packages+=(nodejs npm)
+command -v go >/dev/null || packages+=(golang-go)
+[ ${#packages[@]} = 0 ] || install "${packages[@]}"
+
+mkdir -p target/clients
+want=$(cksum <tests/clients/requirements.txt)
+if [ "$(cat target/venv/wanted 2>/dev/null)" != "$want" ]; then
+  say "redis-py into target/venv"
+  rm -rf target/venv
+  quietly python3 -m venv target/venv
+  quietly target/venv/bin/pip install --quiet --disable-pip-version-check \
+    -r tests/clients/requirements.txt
+  echo "$want" >target/venv/wanted
+fi
+
+want=$(cksum <tests/clients/ioredis/package-lock.json)
+if [ "$(cat tests/clients/ioredis/node_modules/.wanted 2>/dev/null)" != "$want" ]; then
+  say "ioredis"
+  (cd tests/clients/ioredis && quietly npm ci --no-audit --no-fund --loglevel=error)
+  echo "$want" >tests/clients/ioredis/node_modules/.wanted
+fi
+
+want=$(cat tests/clients/goredis/{go.mod,go.sum,main.go} | cksum)
+if [ "$(cat target/clients/goredis.wanted 2>/dev/null)" != "$want" ]; then
+  say "go-redis"
+  (cd tests/clients/goredis && quietly go build -o ../../../target/clients/goredis .)
+  echo "$want" >target/clients/goredis.wanted
+fi

@@ -1,0 +1,22 @@
+#!/usr/bin/env bash
+# Random tests for HOURS hours (default 1), with new seeds each time: simulator, kill -9 rounds,
+# command streams beside redis-server, bad input. Stops at the first failure; seeds are printed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+scripts/setup.sh
+python=target/venv/bin/python
+until_second=$((SECONDS + ${1:-1} * 3600))
+round=0
+while [ "$SECONDS" -lt "$until_second" ]; do
+  round=$((round + 1))
+  seed=$(($(date +%s) + round))
+  echo "== soak round $round, seed $seed"
+  for each in $(seq "$seed" $((seed + 49))); do
+    target/release/carillon sim --seed "$each" >target/soak-sim.txt 2>&1 \
+      || { tail -n 40 target/soak-sim.txt; echo "failed: make sim SEED=$each"; exit 1; }
+  done
+  "$python" tests/kill9/run.py --seed "$seed" --rounds 60
+  "$python" tests/differential/run.py --seed "$seed" --streams 500
+  "$python" tests/abuse/run.py
+done
+echo "== soak: $round rounds without a failure"

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# All checks and tests, in order, each under a title with its time. Goes on after a failure, except
+# when nothing can be built. The last line sums up the scripted suites and the steps themselves:
+# `N passed, N failed`.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never} PYTHONDONTWRITEBYTECODE=1
+began=$SECONDS
+passed=0
+failed=0
+failures=()
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+
+finish() {
+  echo
+  echo "== done in $((SECONDS - began)) s"
+  for each in "${failures[@]+"${failures[@]}"}"; do echo "   failed: $each"; done
+  echo "$passed passed, $failed failed"
+  [ "$failed" = 0 ]
+  exit
+}
+
+# step TITLE COMMAND…: a summary line `NAME: N passed, N failed` in the output counts as it says;
+# without one, the step itself is one check.
+step() {
+  local title=$1 start=$SECONDS code line
+  shift
+  echo
+  echo "== $title (at $((SECONDS - began)) s)"
+  "$@" </dev/null 2>&1 | tee "$log"
+  code=${PIPESTATUS[0]}
+  line=$(grep -E '^[a-z0-9 -]+: [0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
+  if [ -n "$line" ]; then
+    passed=$((passed + $(sed -E 's/.*: ([0-9]+) passed.*/\1/' <<<"$line")))
+    local bad
+    bad=$(sed -E 's/.* ([0-9]+) failed$/\1/' <<<"$line")
+    [ "$code" != 0 ] && [ "$bad" = 0 ] && bad=1
+    failed=$((failed + bad))
+  elif [ "$code" = 0 ]; then
+    passed=$((passed + 1))
+  else
+    failed=$((failed + 1))
+  fi
+  [ "$code" = 0 ] || failures+=("$title")
+  echo "== $title: $([ "$code" = 0 ] && echo ok || echo FAILED) in $((SECONDS - start)) s"
+  return "$code"
+}
+
+python=target/venv/bin/python
+
+step "setup" scripts/setup.sh || finish
+step "format" cargo fmt --all --check
+step "build" cargo build --release --locked || finish
+step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
+step "tests of all crates" cargo test --release --locked --workspace --no-fail-fast --quiet
+step "documentation" env RUSTDOCFLAGS="-D warnings" \
+  cargo doc --release --locked --quiet --workspace --no-deps
+step "differential: redis with itself" "$python" tests/differential/run.py \
+  --self-test --seed 1 --streams 10
+step "differential: redis with carillon" "$python" tests/differential/run.py --seed 1
+step "clients" "$python" tests/clients/with_node.py
+step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
+step "bad input" "$python" tests/abuse/run.py
+finish

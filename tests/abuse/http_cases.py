@@ -1,0 +1,112 @@
+"""Bad input on the HTTP port."""
+
+import random
+import socket
+import time
+
+
+def talk(server, data, seconds=5.0):
+    """Sends bytes and returns what comes back until the end or until nothing more comes."""
+    sock = socket.create_connection((server.host, server.http), timeout=seconds)
+    got = b""
+    try:
+        sock.sendall(data)
+        while len(got) < 1 << 20:
+            piece = sock.recv(65536)
+            if not piece:
+                break
+            got += piece
+            if b"\r\n\r\n" in got:
+                break
+    except (TimeoutError, ConnectionResetError, BrokenPipeError):
+        pass
+    finally:
+        sock.close()
+    return got
+
+
+def status_of(answer):
+    """The status code of an answer, or None."""
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/1.") else None
+
+
+def refused(server, data):
+    """An error status, or no answer at all."""
+    status = status_of(talk(server, data))
+    assert status is None or 400 <= status < 600, f"{status} for {data[:60]!r}"
+
+
+def http_serves(server):
+    """The good case, so that the bad ones mean something."""
+    assert server.request("GET", "/health/live")[0] == 200
+    assert server.request("GET", "/health/ready")[0] == 200
+    assert server.request("GET", "/metrics")[0] == 200
+
+
+def http_not_http(server):
+    """Other protocols, wrong versions, broken request lines."""
+    for data in (b"\r\n" * 100, b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01" * 20,
+                 b"*1\r\n$4\r\nPING\r\n\r\n", b"GET /\x00 HTTP/1.1\r\n\r\n"):
+        refused(server, data)
+
+
+def http_huge_headers(server):
+    """A header that never ends, and a hundred thousand headers."""
+    refused(server, b"GET /health/live HTTP/1.1\r\nhost: x\r\na: " + b"b" * (4 << 20))
+    refused(server, b"GET /health/live HTTP/1.1\r\n" + b"a: b\r\n" * 100_000 + b"\r\n")
+    refused(server, b"GET /" + b"a" * (1 << 20) + b" HTTP/1.1\r\nhost: x\r\n\r\n")
+
+
+def http_wrong_lengths(server):
+    """Bodies that are declared huge, negative, twice, or not a number."""
+    put = b"PUT /v1/kv/0/abuse HTTP/1.1\r\nhost: x\r\n"
+    for length in (b"99999999999999", b"-1", b"abc", b"18446744073709551616"):
+        refused(server, put + b"content-length: " + length + b"\r\n\r\nabc")
+    refused(server, put + b"content-length: 3\r\ncontent-length: 4\r\n\r\nabcd")
+
+
+def http_unknown(server):
+    """Paths and methods that do not exist, JSON that is none."""
+    assert server.request("GET", "/nosuch")[0] == 404
+    assert server.request("DELETE", "/health/live")[0] in (404, 405)
+    assert server.request("GET", "/v1/kv/nosuchkeyspace/key")[0] == 404
+    refused(server, b"POST /v1/keyspaces HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\n{")
+    nest = b"[" * 20_000
+    head = b"POST /v1/keyspaces HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % len(nest)
+    refused(server, head + nest)
+
+
+def http_slow(server):
+    """A hundred requests that never end."""
+    held = []
+    for _ in range(100):
+        sock = socket.create_connection((server.host, server.http), timeout=5)
+        sock.sendall(b"GET /health/live HTTP/1.1\r\nhost:")
+        held.append(sock)
+    time.sleep(0.3)
+    assert server.request("GET", "/health/live")[0] == 200, "slow clients kept the others out"
+    for sock in held:
+        sock.close()
+
+
+def http_garbage(server):
+    """Random bytes."""
+    rng = random.Random(5)
+    for _ in range(100):
+        sock = socket.create_connection((server.host, server.http), timeout=5)
+        try:
+            sock.sendall(rng.randbytes(rng.choice([1, 50, 5000])) + b"\r\n\r\n")
+        except OSError:
+            pass
+        sock.close()
+
+
+CASES = [
+    (http_serves, 16),
+    (http_not_http, 16),
+    (http_huge_headers, 64),
+    (http_wrong_lengths, 32),
+    (http_unknown, 32),
+    (http_slow, 32),
+    (http_garbage, 32),
+]

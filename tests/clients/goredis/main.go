@@ -1,0 +1,181 @@
+// go-redis as applications use it: goredis HOST PORT use|verify
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var (
+	ctx    = context.Background()
+	big    = bytes.Repeat([]byte("0123456789abcdef"), 10<<16)
+	failed = false
+)
+
+// check runs one test and prints how it went.
+func check(name string, test func() error) {
+	if err := test(); err != nil {
+		failed = true
+		fmt.Printf("FAIL go-redis %s: %.300s\n", name, strings.ReplaceAll(err.Error(), "\n", " "))
+		return
+	}
+	fmt.Printf("ok go-redis %s\n", name)
+}
+
+// same says how two values differ.
+func same[T comparable](what string, want, got T) error {
+	if want != got {
+		return fmt.Errorf("%s: want %v, got %v", what, want, got)
+	}
+	return nil
+}
+
+// refused says if an error is not the one that was expected.
+func refused(err error, text string) error {
+	if err == nil || !strings.Contains(err.Error(), text) {
+		return fmt.Errorf("want an error with %q, got %v", text, err)
+	}
+	return nil
+}
+
+func use(name string, r, other *redis.Client) {
+	key := func(text string) string { return "go:" + name + ":" + text }
+	check(name+" set and get", func() error {
+		_, missing := r.Get(ctx, key("none")).Result()
+		set := r.Set(ctx, key("a"), "x", 0)
+		nx := r.SetNX(ctx, key("a"), "y", 0)
+		old := r.SetArgs(ctx, key("a"), "z", redis.SetArgs{Get: true})
+		if !errors.Is(missing, redis.Nil) {
+			return fmt.Errorf("missing key: %v", missing)
+		}
+		return errors.Join(set.Err(), nx.Err(), same("NX", false, nx.Val()),
+			same("old", "x", old.Val()), same("get", "z", r.Get(ctx, key("a")).Val()),
+			same("incr", 5, r.IncrBy(ctx, key("n"), 5).Val()),
+			same("del", 1, r.Del(ctx, key("a"), key("none")).Val()))
+	})
+	check(name+" pipeline", func() error {
+		replies, err := r.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for i := range 2000 {
+				p.Set(ctx, key(fmt.Sprint("p", i)), i, 0)
+				p.Get(ctx, key(fmt.Sprint("p", i)))
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		return same("last", "1999", replies[3999].(*redis.StringCmd).Val())
+	})
+	check(name+" many goroutines", func() error {
+		var all sync.WaitGroup
+		for range 50 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for range 40 {
+					r.Incr(ctx, key("count"))
+				}
+			}()
+		}
+		all.Wait()
+		return same("count", "2000", r.Get(ctx, key("count")).Val())
+	})
+	check(name+" expire", func() error {
+		r.Set(ctx, key("soon"), "x", 60*time.Millisecond)
+		r.Set(ctx, key("later"), "x", 5000*time.Second)
+		time.Sleep(150 * time.Millisecond)
+		ttl := r.TTL(ctx, key("later")).Val()
+		if ttl < 4990*time.Second || ttl > 5000*time.Second {
+			return fmt.Errorf("ttl %v", ttl)
+		}
+		return same("expired", 0, r.Exists(ctx, key("soon")).Val())
+	})
+	check(name+" scan", func() error {
+		for i := range 300 {
+			r.Set(ctx, key(fmt.Sprint("scan", i)), i, 0)
+		}
+		return same("keys", 300, scan(r, key("scan*")))
+	})
+	check(name+" keyspaces", func() error {
+		return errors.Join(r.Set(ctx, key("here"), "zero", 0).Err(),
+			other.Set(ctx, key("here"), "seven", 0).Err(),
+			same("zero", "zero", r.Get(ctx, key("here")).Val()),
+			same("seven", "seven", other.Get(ctx, key("here")).Val()))
+	})
+	check(name+" binary", func() error {
+		value := make([]byte, 256)
+		for i := range value {
+			value[i] = byte(i)
+		}
+		return errors.Join(r.Set(ctx, string(value), value, 0).Err(),
+			same("value", string(value), r.Get(ctx, string(value)).Val()))
+	})
+	check(name+" 10 MiB", func() error {
+		if err := r.Set(ctx, key("big"), big, 0).Err(); err != nil {
+			return err
+		}
+		got, err := r.Get(ctx, key("big")).Bytes()
+		return errors.Join(err, same("equal", true, bytes.Equal(big, got)))
+	})
+	check(name+" errors", func() error {
+		r.Set(ctx, key("text"), "abc", 0)
+		return errors.Join(refused(r.Incr(ctx, key("text")).Err(), "value is not an integer"),
+			refused(r.Do(ctx, "NOSUCH", "x").Err(), "unknown command 'NOSUCH'"),
+			refused(r.Do(ctx, "GET").Err(), "wrong number of arguments"))
+	})
+	check(name+" kept", func() error {
+		return errors.Join(r.Set(ctx, key("kept"), "kept", 0).Err(),
+			r.Set(ctx, key("expiring"), "x", 100000*time.Second).Err())
+	})
+}
+
+func verify(name string, r, other *redis.Client) {
+	key := "go:" + name + ":"
+	check(name+" kept over a restart", func() error {
+		got, err := r.Get(ctx, key+"big").Bytes()
+		ttl := r.TTL(ctx, key+"expiring").Val()
+		return errors.Join(err, same("big", true, bytes.Equal(big, got)),
+			same("expiry", true, ttl > 99000*time.Second),
+			same("kept", "kept", r.Get(ctx, key+"kept").Val()),
+			same("keyspace 7", "seven", other.Get(ctx, key+"here").Val()),
+			same("scan", 300, scan(r, key+"scan*")),
+			same("count", "2000", r.Get(ctx, key+"count").Val()))
+	})
+}
+
+// scan counts the different keys that a whole SCAN finds.
+func scan(r *redis.Client, match string) int {
+	found := map[string]bool{}
+	for keys := r.Scan(ctx, 0, match, 50).Iterator(); keys.Next(ctx); {
+		found[keys.Val()] = true
+	}
+	return len(found)
+}
+
+func main() {
+	address, phase := os.Args[1]+":"+os.Args[2], os.Args[3]
+	for _, mode := range []struct {
+		name     string
+		protocol int
+	}{{"default", 0}, {"resp2", 2}, {"resp3", 3}} {
+		client := func(db int) *redis.Client {
+			return redis.NewClient(&redis.Options{Addr: address, DB: db, Protocol: mode.protocol})
+		}
+		if phase == "use" {
+			use(mode.name, client(0), client(7))
+		} else {
+			verify(mode.name, client(0), client(7))
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}

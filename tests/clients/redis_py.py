@@ -1,0 +1,157 @@
+"""redis-py as applications use it: redis_py.py HOST PORT use|verify"""
+
+import sys
+import time
+
+import redis
+
+HOST, PORT, PHASE = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+BIG = bytes(range(256)) * 40960  # 10 MiB
+FAILED = []
+
+
+def check(name, test):
+    """Runs one test and prints how it went."""
+    try:
+        test()
+        print(f"ok redis-py {name}")
+    except Exception as error:  # pylint: disable=broad-except
+        FAILED.append(name)
+        print(f"FAIL redis-py {name}: {type(error).__name__}: {str(error)[:300]!r}")
+
+
+def same(expected, actual):
+    """Fails unless both are equal."""
+    assert expected == actual, f"expected {expected!r:.200}, got {actual!r:.200}"
+
+
+def raises(kind, text, call):
+    """Fails unless the call raises this error."""
+    try:
+        call()
+    except kind as error:
+        assert text in str(error), f"{error}"
+        return
+    raise AssertionError("no error")
+
+
+def client(**options):
+    """A client with its own pool."""
+    return redis.Redis(HOST, PORT, **options)
+
+
+def use(name, r, other):
+    """Everything, on one client; `other` is the same server's keyspace 5."""
+
+    def key(text):
+        return f"py:{name}:{text}"
+
+    def set_get():
+        same(True, r.set(key("a"), "x"))
+        same(b"x", r.get(key("a")))
+        same(None, r.get(key("none")))
+        same(None, r.set(key("a"), "y", nx=True))
+        same(b"x", r.set(key("a"), "z", get=True))
+        same(2, r.exists(key("a"), key("a")))
+        same([b"z", None], r.mget(key("a"), key("none")))
+        same(True, r.mset({key("m1"): "1", key("m2"): "2"}))
+        same(11, r.incrby(key("n"), 11))
+        same(11.5, r.incrbyfloat(key("n"), 0.5))
+        same(4, r.append(key("a"), "abc"))
+        same(b"abc", r.getrange(key("a"), 1, -1))
+
+    def pipeline():
+        with r.pipeline(transaction=False) as p:
+            for i in range(2000):
+                p.set(key(f"p{i}"), i)
+                p.get(key(f"p{i}"))
+            replies = p.execute()
+        same([True, b"0"], replies[:2])
+        same([True, b"1999"], replies[-2:])
+
+    def pipeline_error():
+        with r.pipeline(transaction=False) as p:
+            p.set(key("e"), "abc")
+            p.incr(key("e"))
+            p.get(key("e"))
+            replies = p.execute(raise_on_error=False)
+        assert isinstance(replies[1], redis.ResponseError), replies
+        same(b"abc", replies[2])
+
+    def expire():
+        r.set(key("soon"), "x", px=60)
+        assert 0 < r.pttl(key("soon")) <= 60
+        time.sleep(0.15)
+        same(None, r.get(key("soon")))
+        r.set(key("later"), "x", ex=5000)
+        assert 4990 <= r.ttl(key("later")) <= 5000
+        same(True, r.persist(key("later")))
+        same(-1, r.ttl(key("later")))
+        same(-2, r.ttl(key("none")))
+
+    def scan():
+        wanted = {key(f"scan{i}").encode() for i in range(500)}
+        for each in wanted:
+            r.set(each, 1)
+        same(wanted, set(r.scan_iter(match=key("scan*"), count=50)))
+        same(wanted, set(r.keys(key("scan*"))))
+
+    def keyspaces():
+        r.set(key("here"), "zero")
+        other.set(key("here"), "five")
+        same(b"zero", r.get(key("here")))
+        same(b"five", other.get(key("here")))
+
+    def binary():
+        value = bytes(range(256))
+        same(True, r.set(value, value))
+        same(value, r.get(value))
+
+    def big():
+        same(True, r.set(key("big"), BIG))
+        same(BIG, r.get(key("big")))
+
+    def errors():
+        r.set(key("text"), "abc")
+        raises(redis.ResponseError, "value is not an integer", lambda: r.incr(key("text")))
+        raises(redis.ResponseError, "unknown command", lambda: r.execute_command("NOSUCH", "x"))
+        raises(redis.ResponseError, "wrong number", lambda: r.execute_command("GET"))
+        raises(redis.ResponseError, "out of range", lambda: r.execute_command("SELECT", "99"))
+
+    def about():
+        same(True, r.ping())
+        same("7.0.15", r.info()["redis_version"])
+        assert r.dbsize() > 500
+        r.client_setname("py-test")
+        same("py-test", (r.client_getname() or b"").decode()
+             if isinstance(r.client_getname(), bytes) else r.client_getname())
+
+    def kept():
+        r.set(key("kept"), "kept")
+        r.set(key("expiring"), "x", ex=100_000)
+        r.set(key("deleted"), "x")
+        r.delete(key("deleted"))
+
+    for test in (set_get, pipeline, pipeline_error, expire, scan, keyspaces, binary, big, errors,
+                 about, kept):
+        check(f"{name} {test.__name__}", test)
+
+
+def verify(name, r, other):
+    """After a restart: what `use` left."""
+    key = f"py:{name}:"
+
+    def kept():
+        same(b"kept", r.get(key + "kept"))
+        same(None, r.get(key + "deleted"))
+        assert 99_000 < r.ttl(key + "expiring") <= 100_000
+        same(BIG, r.get(key + "big"))
+        same(b"five", other.get(key + "here"))
+        same(500, len(list(r.scan_iter(match=key + "scan*", count=100))))
+
+    check(f"{name} kept over a restart", kept)
+
+
+for title, settings in (("default", {}), ("resp2", {"protocol": 2}), ("resp3", {"protocol": 3})):
+    (use if PHASE == "use" else verify)(title, client(**settings), client(db=5, **settings))
+sys.exit(1 if FAILED else 0)
