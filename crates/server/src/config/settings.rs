@@ -111,7 +111,7 @@ settings! {
     /// Bytes of unfinished requests that one connection may hold; beyond, it is closed.
     input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Bytes of replies that one connection may leave unread; beyond, it is closed.
-    output_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
+    output_bytes_max: u64 = "128MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: leave the value
     /// empty, as the original clients knew it; then a missing key cannot be told from a failure.
     native_error_reason: bool = "true", Switch, Switch;
