@@ -14,6 +14,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from harness.report import Report  # noqa: E402
 from harness.server import Server  # noqa: E402
 
 
@@ -22,22 +23,31 @@ def main():
     parser = argparse.ArgumentParser(description="client libraries against a server")
     parser.add_argument("--server", default="carillon", help="carillon, redis-aof or a command")
     options = parser.parse_args()
+    report = Report("clients")
+    results = HERE.parents[1] / "target/clients/results.txt"
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.write_text("")
     with Server(options.server) as server:
-        target = f"{server.host}:{server.resp}"
-        results = HERE.parents[1] / "target/clients/results.txt"
-        results.parent.mkdir(parents=True, exist_ok=True)
-        results.write_text("")
-        for phase in ("use", "verify"):
-            subprocess.run([HERE / "run.sh", target, phase, results], check=False)
-            if phase == "use":
-                print("  clients: restarting the server", flush=True)
-                server.restart()
-        if server.stop() != 0:
-            results.write_text(results.read_text() + "FAIL the server did not stop cleanly\n")
-        words = [line.split()[0] for line in results.read_text().splitlines()]
-    passed, failed = words.count("ok"), words.count("FAIL")
-    print(f"clients: {passed} passed, {failed} failed")
-    sys.exit(0 if failed == 0 and passed > 0 else 1)
+        run(server, "use", results)
+        if report.run("restart", server.restart):
+            run(server, "verify", results)
+            report.run("clean stop", stops, server)
+    words = [line.split()[0] for line in results.read_text().splitlines()]
+    report.passed += words.count("ok")
+    report.failed += words.count("FAIL")
+    report.finish()
+
+
+def run(server, phase, results):
+    """All clients, one after the other."""
+    target = f"{server.host}:{server.resp}"
+    subprocess.run([HERE / "run.sh", target, phase, results], check=False)
+
+
+def stops(server):
+    """SIGTERM ends the process in order."""
+    code = server.stop()
+    assert code == 0, f"exit code {code}"
 
 
 if __name__ == "__main__":

@@ -23,7 +23,8 @@ id!(
     KeyspaceId(u32)
 );
 id!(
-    /// A shard, unique in the cluster. Given out by the catalogue, counting up; 0 is the system shard.
+    /// A shard, unique in the cluster. Given out by the catalogue, counting up; 0 is the system
+    /// shard.
     ShardId(u64)
 );
 id!(

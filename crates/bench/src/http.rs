@@ -1,0 +1,23 @@
+//! The two HTTP requests a benchmark needs, by hand.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::Outcome;
+
+/// Sends one request and returns the status. `body` is JSON, or empty.
+pub fn request(port: u16, method: &str, path: &str, body: &str) -> Outcome<u16> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let length = body.len();
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+    );
+    stream.write_all(head.as_bytes())?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer)?;
+    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
+    status.ok_or_else(|| format!("{method} {path}: no HTTP answer: {answer:.100}").into())
+}

@@ -1,0 +1,79 @@
+//! One run of redis-benchmark, and what it printed.
+
+use std::process::Command;
+
+use serde::Serialize;
+
+use crate::Outcome;
+
+/// Connections of every run.
+pub const CONNECTIONS: usize = 50;
+/// Bytes of every value.
+pub const VALUE_BYTES: usize = 100;
+/// Random keys are drawn from so many.
+pub const KEYS: usize = 1_000_000;
+
+/// What one run measured. Latencies are of requests as the load generator sees them: with a
+/// pipeline, of the whole pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Run {
+    /// Requests per second.
+    pub rate: f64,
+    /// Median latency in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile in milliseconds.
+    pub p99_ms: f64,
+}
+
+/// Runs `requests` GETs or SETs against a port.
+pub fn run(port: u16, test: &str, pipeline: usize, requests: usize) -> Outcome<Run> {
+    let mut command = Command::new("redis-benchmark");
+    command.args(["--csv", "-t", test]);
+    let numbers = [
+        ("-p", usize::from(port)),
+        ("-c", CONNECTIONS),
+        ("-d", VALUE_BYTES),
+        ("-r", KEYS),
+        ("-P", pipeline),
+        ("-n", requests),
+    ];
+    for (flag, number) in numbers {
+        command.arg(flag).arg(number.to_string());
+    }
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("redis-benchmark {test}: {}: {error}", output.status).into());
+    }
+    parse(&text).ok_or_else(|| format!("redis-benchmark printed {text}").into())
+}
+
+/// Reads the figures by the names of their columns.
+fn parse(csv: &str) -> Option<Run> {
+    let mut rows = csv.lines().filter(|line| line.starts_with('"'));
+    let cells = |line: &str| -> Vec<String> {
+        line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()
+    };
+    let (names, values) = (cells(rows.next()?), cells(rows.next()?));
+    let get = |name: &str| -> Option<f64> {
+        values.get(names.iter().position(|each| each == name)?)?.parse().ok()
+    };
+    Some(Run { rate: get("rps")?, p50_ms: get("p50_latency_ms")?, p99_ms: get("p99_latency_ms")? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_redis_benchmark_prints() {
+        let csv = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
+                   \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
+                   \"SET\",\"83333.34\",\"0.316\",\"0.088\",\"0.303\",\"0.463\",\
+                   \"0.719\",\"1.9\"\n";
+        let run = parse(csv).unwrap();
+        assert_eq!(run, Run { rate: 83333.34, p50_ms: 0.303, p99_ms: 0.719 });
+        assert_eq!(parse("Could not connect"), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! What the machine is, and what it gives at this moment.
+
+use std::fs::{self, File};
+use std::io::{Seek, Write};
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::Outcome;
+
+/// Bytes written before each fsync, about a small batch of writes.
+const FSYNC_BLOCK_BYTES: usize = 4096;
+/// How long the fsync rate is measured.
+const FSYNC_TIME: Duration = Duration::from_secs(2);
+/// Clock ticks per second in /proc/PID/stat, fixed on Linux.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// The machine, as far as figures depend on it.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// Processor model.
+    pub cpu: String,
+    /// Cores this process may use.
+    pub cores: usize,
+    /// Memory in GiB.
+    pub memory_gib: u64,
+    /// Kernel release.
+    pub kernel: String,
+    /// Version of redis-server.
+    pub redis: String,
+    /// Commit that was measured, with `+` if files were changed.
+    pub commit: String,
+    /// Today, UTC.
+    pub date: String,
+}
+
+impl Machine {
+    /// One line for humans.
+    pub fn line(&self) -> String {
+        format!(
+            "{}, {} cores, {} GiB, Linux {}; redis-server {}; commit {}; {}",
+            self.cpu, self.cores, self.memory_gib, self.kernel, self.redis, self.commit, self.date
+        )
+    }
+}
+
+/// Asks the system.
+pub fn describe() -> Machine {
+    let said = |program: &str, args: &[&str]| {
+        let output = Command::new(program).args(args).output();
+        output.map_or_else(
+            |_| "unknown".into(),
+            |o| String::from_utf8_lossy(&o.stdout).trim().to_owned(),
+        )
+    };
+    let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let redis = said("redis-server", &["--version"]);
+    let changed = said("git", &["status", "--porcelain"]);
+    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    Machine {
+        cpu: field(&cpuinfo, "model name").unwrap_or("unknown processor").to_owned(),
+        cores: std::thread::available_parallelism().map_or(1, Into::into),
+        memory_gib: kib(&meminfo, "MemTotal") >> 20,
+        kernel: said("uname", &["-r"]),
+        redis: redis.split("v=").nth(1).and_then(|r| r.split(' ').next()).unwrap_or("?").into(),
+        commit: if changed.is_empty() { commit } else { commit + "+" },
+        date: said("date", &["-u", "+%Y-%m-%d"]),
+    }
+}
+
+/// Writes and syncs small blocks into one file, as a log does; returns syncs per second.
+pub fn fsyncs_per_second(dir: &Path) -> Outcome<f64> {
+    let path = dir.join("fsync-rate.tmp");
+    let mut file = File::create(&path)?;
+    let block = [7u8; FSYNC_BLOCK_BYTES];
+    let began = Instant::now();
+    let mut count = 0u32;
+    while began.elapsed() < FSYNC_TIME {
+        file.write_all(&block)?;
+        file.sync_data()?;
+        count += 1;
+        if count.is_multiple_of(4096) {
+            file.rewind()?;
+        }
+    }
+    let rate = f64::from(count) / began.elapsed().as_secs_f64();
+    fs::remove_file(path)?;
+    Ok(rate)
+}
+
+/// Resident memory of a process, in bytes.
+pub fn rss_bytes(pid: u32) -> Outcome<u64> {
+    Ok(kib(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS") << 10)
+}
+
+/// Processor time a process has used, in seconds.
+pub fn cpu_seconds(pid: u32) -> Outcome<f64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The second field is a name in brackets that may hold spaces; utime is the 14th, stime next.
+    let after_name = stat.rsplit(')').next().unwrap_or_default();
+    let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
+    Ok(ticks.sum::<Result<f64, _>>()? / TICKS_PER_SECOND)
+}
+
+/// Bytes that the files of a directory take on disk.
+pub fn disk_bytes(dir: &Path) -> Outcome<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let mut total = 0;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        match entry.metadata() {
+            Ok(found) if found.is_dir() => total += disk_bytes(&entry.path())?,
+            Ok(found) => total += found.blocks() * 512,
+            // Removed since it was listed.
+            Err(_) => {}
+        }
+    }
+    Ok(total)
+}
+
+fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    let line = text.lines().find(|line| line.starts_with(name))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
+fn kib(text: &str, name: &str) -> u64 {
+    let value = field(text, name).and_then(|value| value.split(' ').next());
+    value.and_then(|number| number.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_and_used_some_time() {
+        let pid = std::process::id();
+        assert!(rss_bytes(pid).unwrap() > 1 << 16);
+        let mut sum = 0u64;
+        while cpu_seconds(pid).unwrap() == 0.0 {
+            sum = sum.wrapping_mul(31).wrapping_add(1);
+        }
+        assert_ne!(sum, u64::MAX);
+    }
+
+    #[test]
+    fn fields_of_proc_files() {
+        let text = "Name:\tx\nVmRSS:\t   1234 kB\n";
+        assert_eq!(kib(text, "VmRSS"), 1234);
+        assert_eq!(kib(text, "VmSwap"), 0);
+    }
+}

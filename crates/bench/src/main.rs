@@ -1,0 +1,109 @@
+//! How fast is Carillon, and how much does it take, beside redis-server on this very machine?
+//!
+//! Both servers run at once, on their own files and ports; Redis's own load generator drives one,
+//! then the other, then the first again, so that whatever else the machine does meets both. Of
+//! several rounds the median counts, and the figure to look at is the ratio:
+//!
+//! ```text
+//!   mode      redis-server         carillon keyspace
+//!   memory    no AOF               durability memory
+//!   interval  appendfsync everysec durability interval
+//!   sync      appendfsync always   durability sync
+//!
+//!   per mode: SET and GET x pipelines of 1, 16, 64 x rounds, servers in alternating order
+//! ```
+//!
+//! Beside the rates: memory with five million keys, time to ready after a stop and after a kill,
+//! bytes on disk, an idle node. Rates of durable writes mean nothing without the fsync rate of the
+//! moment, so that is measured before each mode.
+//!
+//! Output: a Markdown table (docs/performance.md takes it) and every single run as JSON.
+//!
+//! Caveats: the load generator is one thread and shares two cores with the server, so that at
+//! deep pipelines it is measured too; ratios are then lower than the truth. Nothing here judges
+//! correctness. Start reading at [`rates`].
+
+mod http;
+mod load;
+mod machine;
+mod memory;
+mod rates;
+mod resp;
+mod server;
+mod table;
+
+use std::error::Error;
+use std::fs;
+use std::path::PathBuf;
+
+use clap::Parser;
+use serde_json::json;
+
+/// What every step returns: its value, or a message for whoever runs the benchmark.
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// Measures Carillon beside redis-server.
+#[derive(Parser, Debug)]
+struct Options {
+    /// The binary to measure.
+    #[arg(long, default_value = "target/release/carillon")]
+    carillon: String,
+    /// How often each measurement is repeated; medians count.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Modes, any of memory, interval, sync.
+    #[arg(long, value_delimiter = ',', default_value = "memory,interval,sync")]
+    modes: Vec<server::Mode>,
+    /// Pipeline depths.
+    #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
+    pipelines: Vec<usize>,
+    /// Scale of request counts, in percent.
+    #[arg(long, default_value_t = 100)]
+    percent: usize,
+    /// Keys of the memory measurement; 0 leaves it out.
+    #[arg(long, default_value_t = 5_000_000)]
+    keys: usize,
+    /// A short look: 1 round, a tenth of the requests, 200 000 keys.
+    #[arg(long)]
+    quick: bool,
+    /// Compares redis-server with itself, to see how much the machine disturbs.
+    #[arg(long)]
+    null: bool,
+    /// Where table.md and runs.json go.
+    #[arg(long, default_value = "target/bench")]
+    out: PathBuf,
+}
+
+fn main() -> Outcome<()> {
+    let mut options = Options::parse();
+    if options.quick {
+        options.rounds = 1;
+        options.percent = 10;
+        options.keys = options.keys.min(200_000);
+    }
+    let machine = machine::describe();
+    println!("{}", machine.line());
+    let subject = if options.null {
+        server::Kind::Redis
+    } else {
+        server::Kind::Carillon(options.carillon.clone())
+    };
+
+    let mut results = Vec::new();
+    for mode in &options.modes {
+        results.push(rates::measure(&subject, *mode, &options)?);
+    }
+    let sizes = match options.keys {
+        0 => None,
+        keys => Some(memory::measure(&subject, keys)?),
+    };
+
+    let table = table::render(&machine, &options, &results, sizes.as_ref());
+    let raw = json!({ "machine": machine, "rates": results, "memory": sizes });
+    fs::create_dir_all(&options.out)?;
+    fs::write(options.out.join("table.md"), &table)?;
+    fs::write(options.out.join("runs.json"), serde_json::to_string_pretty(&raw)?)?;
+    println!("\n{table}");
+    println!("written: {0}/table.md, {0}/runs.json", options.out.display());
+    Ok(())
+}

@@ -1,0 +1,219 @@
+//! Servers under measurement: started on free ports in a directory of their own, stopped by pid.
+
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use crate::resp::Connection;
+use crate::{Outcome, http};
+
+/// How long a start may take before the benchmark gives up.
+const START_MAX: Duration = Duration::from_secs(300);
+
+/// How durable writes are, in each server's own words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Nothing is synced; Redis writes no file at all, Carillon writes its log.
+    Memory,
+    /// Synced now and then: Redis every second, Carillon every 100 ms.
+    Interval,
+    /// Synced before the answer.
+    Sync,
+}
+
+impl Mode {
+    /// The durability of Carillon's keyspace.
+    pub fn durability(self) -> &'static str {
+        match self {
+            Mode::Memory => "memory",
+            Mode::Interval => "interval",
+            Mode::Sync => "sync",
+        }
+    }
+
+    /// What Redis is started with.
+    pub fn redis_flags(self) -> &'static [&'static str] {
+        match self {
+            Mode::Memory => &["--appendonly", "no"],
+            Mode::Interval => &["--appendonly", "yes", "--appendfsync", "everysec"],
+            Mode::Sync => &["--appendonly", "yes", "--appendfsync", "always"],
+        }
+    }
+}
+
+/// Which program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The installed redis-server.
+    Redis,
+    /// A Carillon binary.
+    Carillon(String),
+}
+
+/// A running server. Dropping it kills the process and removes its files.
+pub struct Server {
+    kind: Kind,
+    mode: Mode,
+    dir: PathBuf,
+    /// RESP port.
+    pub port: u16,
+    native_port: u16,
+    http_port: u16,
+    child: Option<Child>,
+}
+
+impl Server {
+    /// Starts a server on an empty directory and waits until it serves, durable as `mode` says.
+    pub fn start(kind: &Kind, mode: Mode) -> Outcome<Self> {
+        let [port, native_port, http_port] = free_ports()?;
+        let name = format!("carillon-bench-{}-{port}", std::process::id());
+        let dir = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
+        let dir = dir.join(name);
+        fs::create_dir_all(&dir)?;
+        let kind = kind.clone();
+        let mut server = Self { kind, mode, dir, port, native_port, http_port, child: None };
+        server.launch()?;
+        server.set_durability(mode)?;
+        Ok(server)
+    }
+
+    /// Starts the process on the files it has; returns how long it took to be ready.
+    pub fn launch(&mut self) -> Outcome<Duration> {
+        let began = Instant::now();
+        let output = File::create(self.dir.join("output.txt"))?;
+        let data = self.dir.join("data");
+        fs::create_dir_all(&data)?;
+        let mut command = self.command(&data);
+        command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+        self.child = Some(command.spawn()?);
+        while !self.ready() {
+            if let Some(status) = self.child.as_mut().and_then(|c| c.try_wait().ok().flatten()) {
+                let said = fs::read_to_string(self.dir.join("output.txt"))?;
+                return Err(format!("the server ended at start with {status}:\n{said}").into());
+            }
+            if began.elapsed() > START_MAX {
+                return Err("the server does not become ready".into());
+            }
+            sleep(Duration::from_millis(5));
+        }
+        Ok(began.elapsed())
+    }
+
+    fn command(&self, data: &Path) -> Command {
+        match &self.kind {
+            Kind::Redis => {
+                let mut command = Command::new("redis-server");
+                command.args(["--bind", "127.0.0.1", "--save", "", "--dir"]).arg(data);
+                command.args(["--port", &self.port.to_string()]).args(self.mode.redis_flags());
+                command
+            }
+            Kind::Carillon(binary) => {
+                let mut command = Command::new(binary);
+                command.args(["start", "--dir"]).arg(data);
+                let ports =
+                    [("resp", self.port), ("native", self.native_port), ("http", self.http_port)];
+                for (name, port) in ports {
+                    command.arg(format!("--{name}")).arg(format!("127.0.0.1:{port}"));
+                }
+                command
+            }
+        }
+    }
+
+    fn ready(&self) -> bool {
+        let http_ready = match self.kind {
+            Kind::Redis => true,
+            Kind::Carillon(_) => {
+                http::request(self.http_port, "GET", "/health/ready", "").is_ok_and(|s| s == 200)
+            }
+        };
+        http_ready
+            && Connection::open(self.port)
+                .and_then(|mut connection| connection.call(&["PING"]))
+                .is_ok_and(|reply| reply == "PONG")
+    }
+
+    /// Chooses the durability of keyspace 0. Redis chose it at its start.
+    pub fn set_durability(&self, mode: Mode) -> Outcome<()> {
+        if self.kind == Kind::Redis {
+            return Ok(());
+        }
+        let body = format!(r#"{{"durability":"{}"}}"#, mode.durability());
+        match http::request(self.http_port, "PATCH", "/v1/keyspaces/0", &body)? {
+            200..=299 => Ok(()),
+            status => Err(format!("durability {}: HTTP {status}", mode.durability()).into()),
+        }
+    }
+
+    /// Its name in tables.
+    pub fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Redis => "redis",
+            Kind::Carillon(_) => "carillon",
+        }
+    }
+
+    /// A new connection.
+    pub fn connect(&self) -> Outcome<Connection> {
+        Connection::open(self.port)
+    }
+
+    /// Process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// Where its data lies.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    /// Asks it to save what it has and to end (SIGTERM), and waits.
+    pub fn stop(&mut self) -> Outcome<()> {
+        if let Some(mut child) = self.child.take() {
+            if self.kind == Kind::Redis && self.mode == Mode::Memory {
+                self.connect()?.call(&["SAVE"])?;
+            }
+            Command::new("kill").arg(child.id().to_string()).status()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) -> Outcome<()> {
+        if let Some(mut child) = self.child.take() {
+            child.kill()?;
+            child.wait()?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Nothing to be done about a process that is gone already, or a file that cannot go.
+        let _ = self.kill();
+        let _ = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Three ports that nothing listens on now.
+fn free_ports() -> Outcome<[u16; 3]> {
+    let mut listeners = Vec::new();
+    for _ in 0..3 {
+        listeners.push(TcpListener::bind("127.0.0.1:0")?);
+    }
+    let mut ports = [0; 3];
+    for (port, listener) in ports.iter_mut().zip(&listeners) {
+        *port = listener.local_addr()?.port();
+    }
+    Ok(ports)
+}
