@@ -86,7 +86,12 @@ class Server:
         command = self.template.format(dir=shlex.quote(str(data)), **self.ports)
         with open(self.directory / "output.txt", "ab") as output:
             self.process = subprocess.Popen(
-                shlex.split(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                shlex.split(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A node refuses variables of this prefix that it does not know.
+                env={k: v for k, v in os.environ.items() if not k.startswith("CARILLON_")},
             )
 
     def start(self):
