@@ -1,10 +1,53 @@
-//! Being built.
+//! The program: a node (`carillon start`) and the commands that talk to one.
+//!
+//! `start` turns flags into a configuration and runs the server; everything else speaks HTTP to a
+//! running node, but `check`, which reads a stopped node's directory. Nothing is decided here that
+//! a library could decide.
+
+mod cli;
+mod exit;
+mod keys;
+mod keyspaces;
+mod output;
+mod start;
+mod status;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use cli::{Cli, Command};
+use exit::Exit;
+
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-fn main() {
-    let mut flags = Vec::new();
-    let args: Vec<String> = std::env::args().skip(1).collect();
-    for pair in args.chunks(2) { flags.push((pair[0].trim_start_matches("--").to_string(), pair[1].clone())); }
-    let config = server::config::load(None, std::env::vars_os(), &flags).unwrap();
-    server::run::run(config).unwrap();
+
+fn main() -> std::process::ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let wanted = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            // If nobody reads it there is nothing better to do.
+            let _unread = error.print();
+            return if wanted { Exit::Done.into() } else { Exit::Usage.into() };
+        }
+    };
+    run(cli.command).into()
+}
+
+fn run(command: Command) -> Exit {
+    match command {
+        Command::Start(args) => start::start(&args),
+        Command::Get(args) => keys::get(&args),
+        Command::Put(args) => keys::put(&args),
+        Command::Del(args) => keys::del(&args),
+        Command::Keyspace(args) => keyspaces::run(&args.command),
+        Command::Status(node) => status::status(&node),
+        Command::Check(args) => status::check(&args),
+        Command::Completions { shell } => {
+            let mut command = <Cli as clap::CommandFactory>::command();
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut command, "carillon", &mut script);
+            output::raw(&script)
+        }
+    }
 }

@@ -73,10 +73,10 @@ pub enum ClientError {
     },
     /// The node says that the request makes no sense. Nothing was done.
     #[error("{}", sentence(.0))]
-    BadRequest(Problem),
+    BadRequest(Box<Problem>),
     /// The node did not do it. Nothing was changed.
     #[error("{}", sentence(.0))]
-    Refused(Problem),
+    Refused(Box<Problem>),
     /// It may have been done: read what it would have changed before sending it again.
     #[error(
         "unknown outcome: {why}. Read what the request would have changed before sending it again"
@@ -130,8 +130,8 @@ impl From<Problem> for ClientError {
         // The request is at fault, not the state of the node.
         let malformed = matches!(problem.status, 400 | 405 | 413 | 414 | 415 | 421 | 431);
         if malformed || problem.kind == "unknown-path" {
-            return ClientError::BadRequest(problem);
+            return ClientError::BadRequest(Box::new(problem));
         }
-        ClientError::Refused(problem)
+        ClientError::Refused(Box::new(problem))
     }
 }

@@ -1,6 +1,7 @@
 //! The edge around a node: configuration, protocols, sockets, logs, signals.
 
 pub mod api;
+pub mod check;
 pub mod config;
 pub mod counters;
 pub mod event_loop;

@@ -208,7 +208,8 @@ impl CheckpointWriter {
     /// Completes the file, makes it and its name durable, and returns the name, for the manifest.
     ///
     /// # Errors
-    /// [`Error::Full`], [`Error::Io`]: there may be a file of either name; it is not to be used.
+    /// [`Error::Full`]: nothing is left, try again from the beginning. [`Error::Io`]: there may be a
+    /// file of either name, not to be used; stop the node.
     pub fn finish(mut self) -> Result<String, Error> {
         self.buffer.clear();
         self.buffer.resize(FOOTER_BYTES, 0);
@@ -217,9 +218,13 @@ impl CheckpointWriter {
         put(&mut self.buffer, footer_at::PAYLOAD_BYTES, &self.payload_bytes.to_le_bytes());
         let crc = block_crc(self.seed, self.blocks, &self.buffer[footer_at::BLOCKS..]);
         put(&mut self.buffer, footer_at::CRC, &crc.to_le_bytes());
-        self.write_buffer()?;
-        self.sync()?;
         let temporary = self.temporary();
+        if let Err(e) = self.write_buffer() {
+            // The space is wanted back; if that fails too, the next start removes the file.
+            let _ = self.abandon();
+            return Err(e);
+        }
+        self.sync()?;
         let renamed = self.disk.rename(&temporary, &self.name);
         renamed.map_err(|e| Error::io("rename", &temporary, e))?;
         self.disk.sync_dir().map_err(|e| Error::io("sync", "the directory", e))?;

@@ -126,6 +126,13 @@ fn a_full_disk_refuses_a_checkpoint_and_takes_it_later() {
     assert!(matches!(writer.block(&[1; 2000]), Err(Error::Full { .. })));
     writer.abandon().expect("removed");
     assert!(storage::disk::Disk::list(&disk).expect("listed").is_empty());
+    // A removed file's space is free for certain only when the removal is durable.
+    storage::disk::Disk::sync_dir(&disk).expect("synced");
+    // Room for all but the footer.
+    disk.set_capacity_bytes(48 + 8 + 100 + 23);
+    assert!(matches!(write(&disk, 1, b"", &[vec![1; 100]]), Err(Error::Full { .. })));
+    assert!(storage::disk::Disk::list(&disk).expect("listed").is_empty());
+    storage::disk::Disk::sync_dir(&disk).expect("synced");
     disk.set_capacity_bytes(5000);
     let name = write(&disk, 1, b"", &[vec![1; 2000]]).expect("written");
     assert_eq!(read(&disk, &name).expect("read").1, [vec![1; 2000]]);

@@ -1,4 +1,4 @@
-//! Does a key fit a pattern? The patterns of KEYS and SCAN MATCH, as Redis reads them.
+//! Does a key fit a pattern? The patterns of KEYS, SCAN and CONFIG GET, as Redis reads them.
 //!
 //! | pattern | fits |
 //! |---|---|
@@ -17,6 +17,16 @@
 
 /// Whether a key fits a pattern.
 pub fn matches(pattern: &[u8], key: &[u8]) -> bool {
+    matches_as(pattern, key, |byte| byte)
+}
+
+/// Whether a word fits a pattern, whatever the case of ASCII letters in either.
+pub fn matches_nocase(pattern: &[u8], word: &[u8]) -> bool {
+    matches_as(pattern, word, |byte| byte.to_ascii_lowercase())
+}
+
+/// As [`matches`], where bytes are equal if `fold` makes them so.
+fn matches_as(pattern: &[u8], key: &[u8], fold: impl Fn(u8) -> u8 + Copy) -> bool {
     if pattern == b"*" || key.is_empty() {
         return pattern == b"*" || pattern.is_empty();
     }
@@ -32,39 +42,49 @@ pub fn matches(pattern: &[u8], key: &[u8]) -> bool {
             pattern = rest;
             continue;
         }
-        let Some((&byte, key_rest)) = key.split_first() else {
-            // Nothing is left to give to a `*`, and what stands here needs a byte.
-            return pattern.is_empty();
+        let fits = match key.split_first() {
+            Some((&byte, key_rest)) => fit_one(pattern, byte, fold).map(|rest| (rest, key_rest)),
+            None if pattern.is_empty() => return true,
+            // A `*` that took more would leave even less to the rest of the pattern.
+            None => return false,
         };
-        match fit_one(pattern, byte) {
-            Some(rest) => (pattern, key) = (rest, key_rest),
-            None => {
-                let Some((after, [_, tried @ ..])) = retry else { return false };
+        match (fits, retry) {
+            (Some(rests), _) => (pattern, key) = rests,
+            (None, Some((after, [_, tried @ ..]))) => {
                 retry = Some((after, tried));
                 (pattern, key) = (after, tried);
             }
+            (None, _) => return false,
         }
     }
 }
 
 /// What of the pattern is left when its first part, not a `*`, fits a byte.
-fn fit_one(pattern: &[u8], byte: u8) -> Option<&[u8]> {
+fn fit_one(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8 + Copy) -> Option<&[u8]> {
     match pattern {
         [] => None,
         [b'?', rest @ ..] => Some(rest),
         [b'[', rest @ ..] => {
-            let (fits, rest) = fit_brackets(rest, byte);
+            let (fits, rest) = fit_brackets(rest, byte, fold);
             fits.then_some(rest)
         }
-        [b'\\', literal, rest @ ..] | [literal, rest @ ..] => (*literal == byte).then_some(rest),
+        [b'\\', literal, rest @ ..] | [literal, rest @ ..] => {
+            (fold(*literal) == fold(byte)).then_some(rest)
+        }
     }
 }
 
 /// Whether a byte is among those in brackets, and what follows these.
-fn fit_brackets(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
+fn fit_brackets(pattern: &[u8], byte: u8, fold: impl Fn(u8) -> u8 + Copy) -> (bool, &[u8]) {
     let (others, mut rest) = match pattern {
         [b'^', rest @ ..] => (true, rest),
         rest => (false, rest),
+    };
+    let is = |literal: u8| fold(literal) == fold(byte);
+    let in_range = |from: u8, to: u8| {
+        let (from, to) = (from as i8, to as i8);
+        let [low, high] = [from.min(to), from.max(to)].map(|end| fold(end as u8) as i8);
+        (low..=high).contains(&(fold(byte) as i8))
     };
     let mut found = false;
     loop {
@@ -72,17 +92,12 @@ fn fit_brackets(pattern: &[u8], byte: u8) -> (bool, &[u8]) {
         (found, next) = match rest {
             [] => return (found != others, rest),
             [b']', rest @ ..] => return (found != others, rest),
-            [b'\\', literal, rest @ ..] => (found | (*literal == byte), rest),
-            [from, b'-', to, rest @ ..] => (found | in_range(*from, *to, byte), rest),
-            [literal, rest @ ..] => (found | (*literal == byte), rest),
+            [b'\\', literal, rest @ ..] => (found | is(*literal), rest),
+            [from, b'-', to, rest @ ..] => (found | in_range(*from, *to), rest),
+            [literal, rest @ ..] => (found | is(*literal), rest),
         };
         rest = next;
     }
-}
-
-fn in_range(from: u8, to: u8, byte: u8) -> bool {
-    let [from, to, byte] = [from, to, byte].map(|byte| byte as i8);
-    (from.min(to)..=from.max(to)).contains(&byte)
 }
 
 #[cfg(test)]
@@ -135,6 +150,13 @@ mod tests {
     }
 
     #[test]
+    fn case_may_be_ignored() {
+        assert!(matches_nocase(b"MAX*", b"maxmemory") && matches_nocase(b"max*", b"MAXMEMORY"));
+        assert!(matches_nocase(b"[A-C]x", b"bX") && !matches_nocase(b"[A-C]", b"d"));
+        assert!(!matches(b"MAX*", b"maxmemory"));
+    }
+
+    #[test]
     fn evil_patterns_end() {
         let (pattern, key) = ("a*".repeat(50) + "b", "a".repeat(10_000));
         assert!(!matches(pattern.as_bytes(), key.as_bytes()));
@@ -147,7 +169,9 @@ mod tests {
             ([b'*', rest @ ..], _) => (0..=key.len()).any(|taken| model(rest, &key[taken..])),
             ([], _) => key.is_empty(),
             (_, []) => false,
-            (_, [byte, key @ ..]) => fit_one(pattern, *byte).is_some_and(|rest| model(rest, key)),
+            (_, [byte, key @ ..]) => {
+                fit_one(pattern, *byte, |byte| byte).is_some_and(|rest| model(rest, key))
+            }
         }
     }
 

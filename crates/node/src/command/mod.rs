@@ -1,13 +1,32 @@
 //! What can be asked of a keyspace, as values: the same for every protocol, log and simulator.
 //!
 //! A gateway turns bytes into a [`Read`] or a [`Write`]. A read is answered at once from the view
-//! of its shards; a write is encoded ([`codec`]) into a log entry and judged when the entry is
-//! applied ([`apply`]), in log order, as a pure function of state and entry (SAFETY G3).
+//! of its shards ([`answer`](fn@answer)); a write is encoded ([`codec`]) into a log entry and judged
+//! when the entry is applied ([`apply`](fn@apply)), in log order, as a pure function of state and
+//! entry (SAFETY G3).
+//!
+//! ```text
+//!   SET a 1 NX ──► Write::Set ──encode──► log ──decode──► apply(engine, …) ──► Reply ──► Sink
+//!   GET a      ──► Read::Get ───────────────────────────► answer(view, …) ─────────────► Sink
+//! ```
+//!
+//! # Invariants
+//! 1. Times in commands are absolute: nothing here asks what time it is.
+//! 2. What a command does depends on the engine, the command, the entry's timestamp and limits that
+//!    all replicas share; on nothing else.
+//! 3. Answers are those of Redis 7.0.15, exceptions being named on the front pages ([`read`]). The
+//!    scripts beside this file were recorded from it.
+//!
+//! # Where to start
+//! The types below; then [`apply`](mod@apply) and [`read`]; their words are [`integer`], [`float`]
+//! and [`glob`].
 
 pub mod apply;
 pub mod codec;
 pub mod float;
 pub mod glob;
+#[cfg(test)]
+mod golden;
 pub mod integer;
 mod keys;
 mod lcs;

@@ -26,8 +26,8 @@ fn plain(name: &str) -> Vec<char> {
 fn distance(a: &[char], b: &[char]) -> usize {
     let width = b.len() + 1;
     let mut table = vec![0usize; (a.len() + 1) * width];
-    for j in 0..width {
-        table[j] = j;
+    for (j, first_row) in table[..width].iter_mut().enumerate() {
+        *first_row = j;
     }
     for i in 1..=a.len() {
         table[i * width] = i;

@@ -29,6 +29,8 @@ use keyspace::Timestamp;
 use super::Engine;
 use super::record::Record;
 
+/// How many records ahead of the one that is popped memory is asked for.
+const AHEAD: usize = 8;
 /// The queue gives memory back only above this capacity, in records.
 const QUEUE_KEPT: usize = 1024;
 
@@ -62,6 +64,14 @@ impl Queue {
     }
 
     fn pop(&mut self, limit: Timestamp) -> Option<Record> {
+        // What is popped was written long ago and is in no cache: fetch the record first, later
+        // what hangs on it.
+        if let Some(ahead) = self.records.get(AHEAD) {
+            ahead.prefetch();
+        }
+        if let Some(older) = self.records.get(AHEAD / 2).and_then(|ahead| ahead.older()) {
+            older.prefetch();
+        }
         let record = self.records.pop_front_if(|record| record.timestamp() <= limit)?;
         // SAFETY: popping needs `&mut Engine`.
         unsafe { record.set_queued(false) };

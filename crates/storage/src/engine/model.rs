@@ -16,8 +16,16 @@ use super::{At, DumpCursor, Engine, Layout, Range, ScanCursor};
 
 const HASHER: KeyHasher = KeyHasher::new([3; 16]);
 const CASES: u32 = 1000;
-const KEYS: [&[u8]; 8] =
-    [b"", b"{t}1", b"{t}2", b"{t}3", b"eight by", b"eight by\0", b"eight bytes", b"\xff"];
+const KEYS: [&[u8]; 8] = [
+    b"",
+    b"{t}1",
+    b"{t}2",
+    b"sixteen bytes of",
+    b"sixteen bytes of\0",
+    b"sixteen bytes of\0\0x",
+    b"sixteen bytes of it",
+    b"\xff",
+];
 
 #[derive(Clone, Debug)]
 enum Op {

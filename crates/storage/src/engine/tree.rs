@@ -1,7 +1,7 @@
 //! Where does an ordered key lie? In a tree by its bytes, which are those in the newest record.
 //!
-//! An entry carries the first eight bytes of its key as a number, so that most comparisons stay
-//! in the tree's node; the rest of the key is read in the record. Beside the tree lies an array
+//! An entry carries the first sixteen bytes of its key as a number, so that most comparisons stay
+//! in the tree's node; only longer keys that begin alike are read in their records. Beside the tree lies an array
 //! of all heads, in no order, from which a uniformly random one is drawn.
 
 use std::cell::Cell;
@@ -10,10 +10,12 @@ use std::ops::Bound;
 
 use super::record::Record;
 
+const PREFIX_BYTES: usize = size_of::<u128>();
+
 /// A key in the tree, or one that is searched for.
 struct Entry {
-    /// The first eight bytes, big-endian, zeros behind a shorter key.
-    prefix: u64,
+    /// The first [`PREFIX_BYTES`], big-endian, zeros behind a shorter key.
+    prefix: u128,
     /// The key's bytes: in the newest record, or those of the asker. A cell since a newer record
     /// with the same key takes the place of the old one where it is.
     key: Cell<*const u8>,
@@ -24,11 +26,11 @@ struct Entry {
 
 impl Entry {
     fn new(key: &[u8], sample: u32) -> Self {
-        let mut prefix = [0; 8];
-        let len = key.len().min(8);
+        let mut prefix = [0; PREFIX_BYTES];
+        let len = key.len().min(PREFIX_BYTES);
         prefix[..len].copy_from_slice(&key[..len]);
         Self {
-            prefix: u64::from_be_bytes(prefix),
+            prefix: u128::from_be_bytes(prefix),
             key: Cell::new(key.as_ptr()),
             len: key.len() as u32,
             sample: Cell::new(sample),
@@ -63,14 +65,23 @@ impl PartialEq for Entry {
 impl Eq for Entry {}
 
 impl PartialOrd for Entry {
+    #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
 impl Ord for Entry {
+    #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.prefix.cmp(&other.prefix).then_with(|| self.bytes().cmp(other.bytes()))
+        self.prefix.cmp(&other.prefix).then_with(|| {
+            if self.len.min(other.len) as usize <= PREFIX_BYTES {
+                // One is the beginning of the other, up to zeros that only the longer one has.
+                self.len.cmp(&other.len)
+            } else {
+                self.bytes()[PREFIX_BYTES..].cmp(&other.bytes()[PREFIX_BYTES..])
+            }
+        })
     }
 }
 

@@ -15,6 +15,7 @@
 //!
 //!  event loop, under the mutex      log thread
 //!  reserve → Group::push → append   begin_sync (mutex) → SyncJob::run → finish_sync (mutex)
+//!                                   begin_segment (mutex) → SegmentJob::run
 //! ```
 //!
 //! A position ([`Lsn`]) is a byte offset in the row of all segments, headers included, so it
@@ -41,9 +42,10 @@
 //! yet, looks like a torn tail and is cut. [`Log::append_marker`] closes that window; call it
 //! whenever a sync ends and [`Log::wants_marker`], and at a clean stop.
 //!
-//! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover`.
+//! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover` and `jobs`.
 
 mod group;
+mod jobs;
 pub mod layout;
 mod recover;
 pub(crate) mod segment;
@@ -55,14 +57,14 @@ use std::sync::Arc;
 use keyspace::ShardId;
 
 pub use group::Group;
+pub use jobs::{SegmentJob, SyncJob};
 pub use layout::{DecodeError, GroupHeader, Records, Seed, decode_group};
 pub use recover::Recovered;
 
 use crate::Error;
-use crate::disk::{Disk, File};
-use layout::{
-    GROUP_ALIGN_BYTES, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES,
-};
+use crate::disk::Disk;
+use jobs::Shared;
+use layout::{GROUP_ALIGN_BYTES, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES};
 use segment::Segment;
 
 /// A position in the log: the byte offset in the row of all segments.
@@ -126,6 +128,9 @@ pub struct Log {
     segments: VecDeque<Segment>,
     /// The one that follows, made ahead; no seal points to it yet.
     next: Option<Segment>,
+    shared: Arc<Shared>,
+    /// The start of the segment the last job was begun for.
+    job_start: Lsn,
     written_end: Lsn,
     durable_end: Lsn,
     /// The end of the last group with records.
@@ -135,7 +140,6 @@ pub struct Log {
     /// Bytes promised by `reserve` and not appended since.
     promised_bytes: u64,
     incarnation: u32,
-    poisoned: bool,
     /// The buffer of seals and markers.
     empty: Group,
 }
@@ -146,11 +150,11 @@ impl Log {
     ///
     /// The promise is no account: each call states *all* that the caller may still append, and
     /// replaces the promise of the call before. Costs two comparisons when there is room; else
-    /// makes the next segment, which syncs.
+    /// takes what a [`SegmentJob`] made, or makes the next segment, which syncs. That is as large
+    /// as `bytes` if the usual size is not enough, so bound what may be outstanding.
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing changed, call again later. [`Error::TooLarge`]: nothing changed.
-    /// Others poison.
+    /// [`Error::Full`]: nothing changed, call again later. Others poison.
     pub fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
         self.check()?;
         if !self.has_room(bytes + MARKER_ROOM_BYTES) {
@@ -189,14 +193,22 @@ impl Log {
     }
 
     /// Writes an empty group that states the present [`Log::durable_end`], if that is news and
-    /// there is room beside what is reserved; otherwise does nothing. It needs no sync of its own.
+    /// room can be had beside what is reserved; otherwise does nothing. It needs no sync of its
+    /// own.
     ///
     /// # Errors
     /// Those of [`Log::append`], but never [`Error::Full`].
     pub fn append_marker(&mut self) -> Result<(), Error> {
         self.check()?;
-        if !self.wants_marker() || !self.has_room(self.promised_bytes + SEAL_BYTES) {
+        if !self.wants_marker() {
             return Ok(());
+        }
+        let bytes = self.promised_bytes + SEAL_BYTES;
+        if !self.has_room(bytes) {
+            match self.make_next(bytes) {
+                Err(Error::Full { .. }) => return Ok(()),
+                made => made?,
+            }
         }
         if !self.active_fits(SEAL_BYTES) {
             self.roll()?;
@@ -207,6 +219,12 @@ impl Log {
     /// Whether there are records that are not durable.
     pub fn needs_sync(&self) -> bool {
         self.durable_end < self.records_end
+    }
+
+    /// Bytes written that are not known to be durable. Open writes and syncs as much again, so
+    /// syncing now and then bounds the time of a start even where nobody waits for durability.
+    pub fn unsynced_bytes(&self) -> u64 {
+        self.written_end.0 - self.durable_end.0
     }
 
     /// What is to be synced to make everything written so far durable. Run it without the mutex
@@ -220,20 +238,25 @@ impl Log {
         let active = dirty.next().expect("a log has a segment");
         let older = dirty.take_while(|segment| segment.end() > self.durable_end);
         let older = older.map(|segment| segment.file.clone()).collect();
-        Ok(SyncJob { active: active.file.clone(), older, upto: self.written_end })
+        Ok(SyncJob {
+            active: active.file.clone(),
+            older,
+            upto: self.written_end,
+            shared: self.shared.clone(),
+        })
     }
 
-    /// Takes the result of a [`SyncJob`]. Jobs may overlap and end in any order.
+    /// Takes the result of a [`SyncJob`]. Results may come in any order.
     ///
     /// # Errors
     /// [`Error::Io`] if the sync failed: the log is poisoned, nothing that was not durable before
     /// may be acknowledged, and the node must stop.
     pub fn finish_sync(&mut self, job: &SyncJob, result: io::Result<()>) -> Result<(), Error> {
-        self.check()?;
         if let Err(source) = result {
-            self.poisoned = true;
+            self.shared.poison();
             return Err(Error::io("sync", "the log", source));
         }
+        self.check()?;
         self.durable_end = self.durable_end.max(job.upto);
         Ok(())
     }
@@ -252,6 +275,31 @@ impl Log {
             self.segments.pop_front();
         }
         Ok(())
+    }
+
+    /// Whether the segment in use is more than half full and nobody makes the next one yet.
+    pub fn wants_segment(&self) -> bool {
+        let active = self.active();
+        let left = active.end().0 - self.written_end.0;
+        self.next.is_none() && self.job_start < active.end() && left < active.capacity_bytes / 2
+    }
+
+    /// The making of the next segment, if [`Log::wants_segment`]. Run it without the mutex that
+    /// guards the log, and writers will not wait for its syncs; without it, they make the segment
+    /// themselves.
+    pub fn begin_segment(&mut self) -> Option<SegmentJob> {
+        if self.shared.is_poisoned() || !self.wants_segment() {
+            return None;
+        }
+        self.job_start = self.active().end();
+        let room = capacity_for(self.promised_bytes + MARKER_ROOM_BYTES);
+        Some(SegmentJob {
+            disk: self.disk.clone(),
+            options: self.options,
+            start: self.job_start,
+            capacity_bytes: room.max(self.options.segment_bytes),
+            shared: self.shared.clone(),
+        })
     }
 
     /// The position behind the last group written.
@@ -274,13 +322,16 @@ impl Log {
         (self.segments.len() + usize::from(self.next.is_some())) as u64
     }
 
-    /// Bytes of all segment files, used or not.
+    /// Bytes of all segment files, used or not, but for one that a job has not finished.
     pub fn bytes_on_disk(&self) -> u64 {
-        self.segments.iter().chain(&self.next).map(|segment| segment.capacity_bytes).sum()
+        let ahead = self.shared.ahead.try_lock();
+        let made = ahead.iter().flat_map(|ahead| &ahead.made);
+        let segments = self.segments.iter().chain(&self.next).chain(made);
+        segments.map(|segment| segment.capacity_bytes).sum()
     }
 
     fn check(&self) -> Result<(), Error> {
-        if self.poisoned { Err(Error::Poisoned) } else { Ok(()) }
+        if self.shared.is_poisoned() { Err(Error::Poisoned) } else { Ok(()) }
     }
 
     fn active(&self) -> &Segment {
@@ -305,17 +356,26 @@ impl Log {
 
     /// Makes the next segment, or makes it larger, so that `next_fits(bytes)`.
     fn make_next(&mut self, bytes: u64) -> Result<(), Error> {
-        let bytes_max = GROUP_BYTES_MAX as u64 + MARKER_ROOM_BYTES;
-        if bytes > bytes_max {
-            return Err(Error::TooLarge { what: "log reservation", bytes, bytes_max });
+        let shared = self.shared.clone();
+        // Waits for a job that is making it, and may have failed.
+        let mut ahead = shared.ahead();
+        self.check()?;
+        if self.next.is_none() {
+            self.next = ahead.made.take();
         }
+        if self.next_fits(bytes) {
+            return Ok(());
+        }
+        let start = self.active().end();
         let capacity = capacity_for(bytes).max(self.options.segment_bytes);
         let made = match &mut self.next {
             Some(next) => next.grow(&self.options, capacity),
-            None => Segment::create(&*self.disk, &self.options, self.active().end(), capacity)
-                .map(|made| self.next = Some(made)),
+            None => Segment::create(&*self.disk, &self.options, start, capacity).map(|made| {
+                self.next = Some(made);
+                ahead.made_start = start;
+            }),
         };
-        self.poison_unless_full(made)
+        shared.poison_unless_full(made)
     }
 
     /// Ends the segment in use and goes on in the next, which must have been made.
@@ -347,50 +407,14 @@ impl Log {
         let active = self.active();
         let written = active.file.write_at(&group.bytes, self.written_end.0 - active.start.0);
         let written = written.map_err(|e| Error::io("write", &active.name(), e));
-        if written.is_err() {
-            self.poisoned = true;
-        }
-        written?;
+        self.shared.poison_unless_full(written)?;
         self.written_end.0 += group.bytes.len() as u64;
         self.stated_end = stamp.durable_end;
         Ok(())
-    }
-
-    fn poison_unless_full(&mut self, result: Result<(), Error>) -> Result<(), Error> {
-        self.poisoned |= matches!(result, Err(ref e) if !matches!(e, Error::Full { .. }));
-        result
     }
 }
 
 /// The size of a segment that takes groups of together `bytes`.
 fn capacity_for(bytes: u64) -> u64 {
     (SEGMENT_HEADER_BYTES as u64 + bytes + SEAL_BYTES).next_multiple_of(GROUP_ALIGN_BYTES as u64)
-}
-
-/// A sync that is to be run without the mutex that guards the log.
-#[must_use = "what is not synced is not durable"]
-pub struct SyncJob {
-    active: Arc<dyn File>,
-    /// Sealed segments that may hold bytes that are not durable; mostly empty.
-    older: Vec<Arc<dyn File>>,
-    /// What the job makes durable.
-    upto: Lsn,
-}
-
-impl SyncJob {
-    /// The position up to which everything is durable if the job succeeds.
-    pub fn upto(&self) -> Lsn {
-        self.upto
-    }
-
-    /// Syncs. Give the result to [`Log::finish_sync`], good or bad.
-    ///
-    /// # Errors
-    /// What the medium says. Never run the job again.
-    pub fn run(&self) -> io::Result<()> {
-        for file in self.older.iter().rev() {
-            file.sync()?;
-        }
-        self.active.sync()
-    }
 }

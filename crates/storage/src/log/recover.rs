@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::layout::{
-    self, DecodeError, GROUP_HEADER_BYTES, GroupHeader, SEGMENT_HEADER_BYTES, Seed,
-};
+use super::layout::{GROUP_HEADER_BYTES, GroupHeader, Records, SEGMENT_HEADER_BYTES, Seed};
 use super::segment::{self, Segment, Window, segment_name};
 use super::{Group, Log, LogOptions, Lsn, Record};
 use crate::Error;
@@ -40,7 +38,7 @@ struct Replay {
     seed: Seed,
     at: Lsn,
     incarnation: u32,
-    /// The largest `durable_end` of a valid group.
+    /// What is known to be durable: `start`, or the largest `durable_end` of a valid group.
     stated_end: Lsn,
     records_end: Lsn,
     /// Behind the last byte that is not zero in the last segment.
@@ -82,15 +80,19 @@ impl Log {
             seed,
             at,
             incarnation: 0,
-            stated_end: Lsn(0),
+            stated_end: at,
             records_end: at,
             nonzero_end: at,
             found: Recovered::default(),
         };
         let mut segments = vec![first];
+        // Where the groups of each segment end.
+        let mut ends = Vec::new();
         loop {
             let segment = segments.last().expect("begins with one");
-            match replay.segment(segment, visit)? {
+            let stop = replay.segment(segment, visit)?;
+            ends.push(replay.at);
+            match stop {
                 Stop::Bad => break,
                 Stop::Sealed => {
                     let next = next_segment(&*disk, &options, segment.end(), &starts)?;
@@ -108,9 +110,11 @@ impl Log {
         last.file
             .reserve(last.capacity_bytes)
             .map_err(|e| Error::io("reserve", &last.name(), e))?;
-        // What replay found may be in the page cache only, after a kill.
-        for segment in segments.iter().filter(|segment| segment.end() > replay.stated_end) {
-            segment.file.sync().map_err(|e| Error::io("sync", &segment.name(), e))?;
+        for (segment, end) in segments.iter().zip(ends) {
+            if segment.end() > replay.stated_end {
+                write_again(segment, replay.stated_end.max(segment.first_group()), end)?;
+                segment.file.sync().map_err(|e| Error::io("sync", &segment.name(), e))?;
+            }
         }
         remove_all(&*disk, starts.iter().filter(|&start| !kept.contains(start)))?;
         replay.found.end = replay.at;
@@ -120,13 +124,14 @@ impl Log {
             seed,
             segments: segments.into(),
             next: None,
+            shared: Arc::default(),
+            job_start: Lsn(0),
             written_end: replay.at,
             durable_end: replay.at,
             records_end: replay.records_end,
             stated_end: replay.stated_end,
             promised_bytes: 0,
             incarnation: replay.incarnation.checked_add(1).expect("2^32 starts of one log"),
-            poisoned: false,
             empty: Group::new(),
         };
         Ok((log, replay.found))
@@ -148,13 +153,14 @@ impl Log {
             seed,
             segments: [first].into(),
             next: None,
+            shared: Arc::default(),
+            job_start: Lsn(0),
             written_end: end,
             durable_end: end,
             records_end: end,
             stated_end: end,
             promised_bytes: 0,
             incarnation: 1,
-            poisoned: false,
             empty: Group::new(),
         })
     }
@@ -168,28 +174,25 @@ fn first_segment(
     start: Lsn,
     starts: &[Lsn],
 ) -> Result<Option<Segment>, Error> {
-    if start == Lsn::NEW && starts.is_empty() {
+    if start == Lsn::NEW && !any_group(disk, seed, starts)? {
+        // Not made yet, or the making was interrupted, or failed: begin it again.
         return Ok(None);
     }
     let Some(&found) = starts.iter().rev().find(|&&found| found <= start) else {
         return Err(missing(start));
     };
-    match Segment::open(disk, options, found)? {
-        Some(segment) if start < segment.end() => Ok(Some(segment)),
-        Some(segment) => Err(missing(segment.end())),
-        None if start == Lsn::NEW => {
-            // The making of the log was interrupted, unless a group proves that it was finished.
-            for &start in starts {
-                let file = open_file(disk, start)?;
-                let scan = scan(&*file, start, start, seed, 0)?;
-                if scan.groups > 0 {
-                    return Err(Error::rot(&segment_name(found), 0, BAD_HEADER));
-                }
-            }
-            Ok(None)
+    let segment = Segment::open(disk, options, found)?;
+    if start < segment.end() { Ok(Some(segment)) } else { Err(missing(segment.end())) }
+}
+
+/// Whether any group was ever written.
+fn any_group(disk: &dyn Disk, seed: Seed, starts: &[Lsn]) -> Result<bool, Error> {
+    for &start in starts {
+        if scan(&*open_file(disk, start)?, start, start, seed, 0)?.groups > 0 {
+            return Ok(true);
         }
-        None => Err(Error::rot(&segment_name(found), 0, BAD_HEADER)),
     }
+    Ok(false)
 }
 
 /// The segment a seal points to.
@@ -202,11 +205,8 @@ fn next_segment(
     if starts.binary_search(&start).is_err() {
         return Err(missing(start));
     }
-    let segment = Segment::open(disk, options, start)?;
-    segment.ok_or_else(|| Error::rot(&segment_name(start), 0, BAD_HEADER))
+    Segment::open(disk, options, start)
 }
-
-const BAD_HEADER: &str = "the segment's header is not valid";
 
 fn missing(start: Lsn) -> Error {
     Error::rot(&segment_name(start), 0, "the segment is missing")
@@ -224,21 +224,21 @@ impl Replay {
         segment: &Segment,
         visit: &mut dyn FnMut(Lsn, Record<'_>) -> Result<(), E>,
     ) -> Result<Stop, E> {
-        let mut window = Window::new(&*segment.file, segment.name());
+        let mut window = Window::new(&*segment.file, segment.name())?;
         loop {
             let offset = self.at.0 - segment.start.0;
             let header = GroupHeader::decode(window.get(offset, GROUP_HEADER_BYTES)?, self.seed);
             let Some(header) = header.filter(|header| self.follows(header, segment)) else {
                 return Ok(Stop::Bad);
             };
-            let bytes = window.get(offset, GROUP_HEADER_BYTES + header.payload_bytes as usize)?;
-            let records = match layout::decode_group(bytes, self.seed) {
-                Ok((_, records)) => records,
-                Err(DecodeError::Records) => {
-                    let what = "the group's records do not add up";
-                    return Err(Error::rot(&segment.name(), offset, what).into());
-                }
-                Err(_) => return Ok(Stop::Bad),
+            let payload_at = offset + GROUP_HEADER_BYTES as u64;
+            let payload = window.get(payload_at, header.payload_bytes as usize)?;
+            if !header.fits(payload, self.seed) {
+                return Ok(Stop::Bad);
+            }
+            let Some(records) = Records::new(payload, header.records) else {
+                let what = "the group's records do not add up";
+                return Err(Error::rot(&segment.name(), offset, what).into());
             };
             for record in records {
                 visit(self.at, record)?;
@@ -280,9 +280,11 @@ impl Replay {
         let mut durable_end = Lsn(0);
         let mut incarnation = self.incarnation;
         for &start in std::iter::once(&last.start).chain(behind) {
-            if start != last.start {
-                // A newer version's groups could not be read as evidence; refuse, do not guess.
-                let _ = Segment::open(disk, options, start)?;
+            match Segment::open(disk, options, start) {
+                // Made ahead, and not finished; or the last, which replay has opened.
+                Ok(_) | Err(Error::Rot { .. }) => {}
+                // A newer version's groups could not be read as evidence: refuse, do not guess.
+                Err(e) => return Err(e),
             }
             let file = open_file(disk, start)?;
             let scan = scan(&*file, start, self.at.max(start), self.seed, self.incarnation)?;
@@ -328,7 +330,7 @@ fn scan(
     incarnation: u32,
 ) -> Result<Scan, Error> {
     let mut found = Scan::default();
-    let mut window = Window::new(file, segment_name(start));
+    let mut window = Window::new(file, segment_name(start))?;
     let mut at = from;
     loop {
         // Each piece overlaps the next by a header, less the first place of the next.
@@ -360,6 +362,22 @@ fn zero(segment: &Segment, from: Lsn, to: Lsn) -> Result<(), Error> {
         let write = segment.file.write_at(&zeros[..bytes as usize], at - segment.start.0);
         write.map_err(|e| Error::io("write", &segment.name(), e))?;
         at += bytes;
+    }
+    Ok(())
+}
+
+/// Writes what lies between two positions once more. After a sync failed, the page cache may hold
+/// bytes that the medium does not and that no sync would write; so what is not known to be durable
+/// is made dirty again before it is synced.
+fn write_again(segment: &Segment, from: Lsn, to: Lsn) -> Result<(), Error> {
+    let mut window = Window::new(&*segment.file, segment.name())?;
+    let mut at = from;
+    while at < to {
+        let offset = at.0 - segment.start.0;
+        let bytes = window.get(offset, (to.0 - at.0).min(SCAN_BYTES as u64) as usize)?;
+        let write = segment.file.write_at(bytes, offset);
+        at.0 += bytes.len() as u64;
+        write.map_err(|e| Error::io("write", &segment.name(), e))?;
     }
     Ok(())
 }

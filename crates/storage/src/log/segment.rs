@@ -113,16 +113,22 @@ impl Segment {
         self.file.sync().map_err(|e| Error::io("sync", &self.name(), e))
     }
 
-    /// Opens an existing segment; `Ok(None)` if its header is damaged.
-    pub fn open(disk: &dyn Disk, options: &LogOptions, start: Lsn) -> Result<Option<Self>, Error> {
+    /// Opens an existing segment, if it is whole: its header and its length were durable before
+    /// anything pointed to it.
+    ///
+    /// # Errors
+    /// [`Error::Rot`], [`Error::Version`], [`Error::Foreign`], [`Error::Io`].
+    pub fn open(disk: &dyn Disk, options: &LogOptions, start: Lsn) -> Result<Self, Error> {
         let name = segment_name(start);
         let file = disk.open(&name).map_err(|e| Error::io("open", &name, e))?;
+        let file_bytes = file.len().map_err(|e| Error::io("measure", &name, e))?;
         let mut bytes = [0; SEGMENT_HEADER_BYTES];
         let read = file.read_at(&mut bytes, 0).map_err(|e| Error::io("read", &name, e))?;
         let header = match SegmentHeader::decode(&bytes[..read]) {
-            Ok(header) if header.start != start => return Ok(None),
-            Ok(header) => header,
-            Err(BadSegment::Damaged) => return Ok(None),
+            Ok(header) if header.start == start => header,
+            Ok(_) | Err(BadSegment::Damaged) => {
+                return Err(Error::rot(&name, 0, "the segment's header is not valid"));
+            }
             Err(BadSegment::Version(found)) => {
                 return Err(Error::Version { file: name, found, supported: LOG_VERSION });
             }
@@ -131,7 +137,10 @@ impl Segment {
             let (found, expected) = (header.cluster, options.cluster);
             return Err(Error::Foreign { file: name, found, expected });
         }
-        Ok(Some(Self { start, capacity_bytes: header.capacity_bytes, file }))
+        if file_bytes < header.capacity_bytes {
+            return Err(Error::rot(&name, file_bytes, "the segment is cut short"));
+        }
+        Ok(Self { start, capacity_bytes: header.capacity_bytes, file })
     }
 }
 
@@ -139,32 +148,40 @@ impl Segment {
 pub(super) struct Window<'f> {
     file: &'f dyn File,
     name: String,
+    file_bytes: u64,
     buffer: Vec<u8>,
+    /// Where in the file the buffer begins.
     at: u64,
-    filled: usize,
 }
 
 impl<'f> Window<'f> {
-    pub fn new(file: &'f dyn File, name: String) -> Self {
-        Self { file, name, buffer: Vec::new(), at: 0, filled: 0 }
+    pub fn new(file: &'f dyn File, name: String) -> Result<Self, Error> {
+        let file_bytes = file.len().map_err(|e| Error::io("measure", &name, e))?;
+        Ok(Self { file, name, file_bytes, buffer: Vec::new(), at: 0 })
     }
 
     /// The `bytes` bytes at `offset`; fewer only at the end of the file.
     pub fn get(&mut self, offset: u64, bytes: usize) -> Result<&[u8], Error> {
-        let held = self.at..=self.at + self.filled as u64;
+        let left = self.file_bytes.saturating_sub(offset);
+        let bytes = left.min(bytes as u64) as usize;
+        let held = self.at..=self.at + self.buffer.len() as u64;
         if !(held.contains(&offset) && held.contains(&(offset + bytes as u64))) {
-            self.fill(offset, bytes.max(READ_BYTES))?;
+            self.fill(offset, left.min(READ_BYTES.max(bytes) as u64) as usize)?;
         }
         let from = (offset - self.at) as usize;
-        Ok(&self.buffer[from..self.filled.min(from + bytes)])
+        Ok(&self.buffer[from..from + bytes])
     }
 
     fn fill(&mut self, offset: u64, bytes: usize) -> Result<(), Error> {
         self.buffer.resize(bytes, 0);
         self.buffer.shrink_to(READ_BYTES);
-        (self.at, self.filled) = (offset, 0);
+        self.at = offset;
         let read = self.file.read_at(&mut self.buffer, offset);
-        self.filled = read.map_err(|e| Error::io("read", &self.name, e))?;
+        let read = read.map_err(|e| Error::io("read", &self.name, e))?;
+        if read < bytes {
+            let source = io::ErrorKind::UnexpectedEof.into();
+            return Err(Error::io("read", &self.name, source));
+        }
         Ok(())
     }
 }

@@ -1,6 +1,8 @@
 //! A log under a random workload, beside a model that remembers what was promised.
 #![allow(missing_docs, dead_code)]
 
+pub mod reader;
+
 use storage::Error;
 use storage::faulty::FaultyDisk;
 use storage::log::{Group, Log, LogOptions, Lsn, Recovered};
@@ -139,8 +141,9 @@ impl Model {
     /// Runs a random workload until it fails or has done `steps`.
     pub fn work(&mut self, log: &mut Log, dice: &mut Dice, steps: u64) -> Result<(), Error> {
         for _ in 0..steps {
-            match dice.below(10) {
+            match dice.below(11) {
                 0..=4 => self.append(log, dice)?,
+                10 => log.begin_segment().map_or(Ok(()), |job| job.run())?,
                 5..=6 => self.sync(log)?,
                 7 => log.append_marker()?,
                 8 => log.reserve(dice.below(4000))?,

@@ -24,10 +24,12 @@
 //!
 //! - It does not state the byte order: network order is taken, as its clients (Java, Erlang)
 //!   wrote by default.
-//! - It leaves the value of error replies empty. Here it holds the reason, for without one nobody
-//!   could tell "not found" from "not done" from "unknown outcome", which every protocol must
-//!   (SAFETY G10). A client that reads frames by their lengths reads both; for one that expects
-//!   exactly eleven bytes and the key there is the setting `native_error_reason = false`.
+//! - Its table leaves the value of error replies empty. Here it holds the reason, unless the setting
+//!   `native_error_reason` is off; then error replies are its own, byte for byte. A client that
+//!   reads frames by their lengths reads both.
+//! - An error reply always means that nothing was done. A write whose outcome is unknown is not
+//!   answered: the connection is closed, so that the two stay apart (SAFETY G10) with and without
+//!   reasons.
 //! - Keys may be empty; limits are `key_bytes_max` and `value_bytes_max`.
 //!
 //! # When a request makes no sense

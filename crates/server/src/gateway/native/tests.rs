@@ -11,8 +11,11 @@ use super::*;
 
 const LIMITS: Limits = Limits { key_bytes_max: 16, value_bytes_max: 64 };
 
+/// A frame, and the op, key and value it says.
+type Said = (&'static [u8], Op, &'static [u8], &'static [u8]);
+
 /// The frames of A.1, as its table has them.
-const FRAMES: &[(&[u8], Op, &[u8], &[u8])] = &[
+const FRAMES: &[Said] = &[
     (b"GET\0\0\0\x03\0\0\0\0key", Op::Get, b"key", b""),
     (b"PUT\0\0\0\x03\0\0\0\x05keyvalue", Op::Put, b"key", b"value"),
     (b"DEL\0\0\0\x03\0\0\0\0key", Op::Delete, b"key", b""),

@@ -9,11 +9,14 @@ use super::{Fault, HEADER_BYTES, Op};
 /// # Panics
 /// If the key or the value has 4 GiB or more, which the limits on both rule out.
 pub fn write_frame(out: &mut Vec<u8>, letters: [u8; 3], key: &[u8], value: &[u8]) {
-    let length = |bytes: &[u8]| u32::try_from(bytes.len()).expect("limits are below 4 GiB");
+    let length =
+        |bytes: &[u8]| u32::try_from(bytes.len()).expect("limits are below 4 GiB").to_be_bytes();
+    let mut header = [0; HEADER_BYTES];
+    header[..3].copy_from_slice(&letters);
+    header[3..7].copy_from_slice(&length(key));
+    header[7..].copy_from_slice(&length(value));
     out.reserve(HEADER_BYTES + key.len() + value.len());
-    out.extend_from_slice(&letters);
-    out.extend_from_slice(&length(key).to_be_bytes());
-    out.extend_from_slice(&length(value).to_be_bytes());
+    out.extend_from_slice(&header);
     out.extend_from_slice(key);
     out.extend_from_slice(value);
 }

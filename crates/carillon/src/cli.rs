@@ -1,0 +1,281 @@
+//! What can be typed, and the help that teaches it.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+
+use crate::start::StartArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  carillon start --dir data                  a node on ./data, for this machine only
+  carillon put greeting hello                a value for a key
+  carillon get greeting                      hello
+  redis-cli -p 6379 get greeting             the same, by the Redis protocol
+  carillon status                            how the node is
+
+Exit codes:
+  0  done, found
+  1  not found, refused or failed; nothing was changed
+  2  the command line or the configuration makes no sense
+  3  no node could be reached; nothing was changed
+  4  unknown outcome: it may have been done";
+
+/// A transactional key-value store that Redis clients can talk to.
+#[derive(Debug, Parser)]
+#[command(name = "carillon", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(max_term_width = 100, infer_subcommands = false)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a node until it is asked to stop.
+    Start(StartArgs),
+    /// Print the value of a key.
+    Get(GetArgs),
+    /// Give a key a value.
+    Put(PutArgs),
+    /// Take the values of keys away.
+    Del(DelArgs),
+    /// Create, list, change or drop keyspaces.
+    Keyspace(KeyspaceArgs),
+    /// Show how a node is.
+    Status(NodeArgs),
+    /// Verify the data directory of a node that does not run.
+    Check(CheckArgs),
+    /// Print a script that completes commands in a shell.
+    #[command(after_help = "\
+Example:
+  carillon completions bash > ~/.local/share/bash-completion/completions/carillon")]
+    Completions {
+        /// Which shell.
+        shell: Shell,
+    },
+}
+
+/// Which node, and how to print.
+#[derive(Debug, Args)]
+pub struct NodeArgs {
+    /// HTTP address of the node.
+    #[arg(long, value_name = "HOST:PORT", env = "CARILLON_HTTP")]
+    #[arg(default_value = client::DEFAULT_ADDRESS)]
+    pub http: String,
+    /// Print JSON, one object a command.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Which keyspace of which node.
+#[derive(Debug, Args)]
+pub struct PlaceArgs {
+    /// Keyspace of the keys.
+    #[arg(long, value_name = "NAME", default_value = "0")]
+    pub keyspace: String,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// `carillon get`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The value is written as it is; on a terminal a newline follows.
+A key without a value: exit code 1, and nothing on standard output.
+
+Examples:
+  carillon get greeting
+  carillon get picture > picture.png
+  carillon get greeting --at 1700000000000ms   the value it had then
+  carillon get greeting --json                 with when it was written and when it ends")]
+pub struct GetArgs {
+    /// The key.
+    pub key: OsString,
+    /// As of this time: a timestamp as --json shows it, or milliseconds since 1970 with `ms`.
+    #[arg(long, value_name = "TIME")]
+    pub at: Option<String>,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// `carillon put`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+When it returns with exit code 0 the value is as durable as its keyspace asks for.
+With exit code 4 nobody knows: get the key before putting it again.
+
+Examples:
+  carillon put greeting hello
+  carillon put picture - < picture.png
+  carillon put session-17 alice --ttl 30m
+  carillon put lock me --if absent             exit code 1 if somebody has it")]
+pub struct PutArgs {
+    /// The key.
+    pub key: OsString,
+    /// The value; - reads it from standard input.
+    #[arg(allow_hyphen_values = true)]
+    pub value: OsString,
+    /// The value ends after this time: 1500 (milliseconds), 90s, 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = millis)]
+    pub ttl: Option<u64>,
+    /// Only if the key has no value, or has one.
+    #[arg(long = "if", value_name = "CONDITION")]
+    pub when: Option<Condition>,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// When a put takes place.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Condition {
+    /// The key has no value.
+    Absent,
+    /// The key has a value.
+    Present,
+}
+
+/// `carillon del`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Prints how many of the keys had a value. Exit code 1 if one of them had none.
+Keys are deleted one after the other; an error ends it, and says how far it came.
+
+Example:
+  carillon del greeting picture")]
+pub struct DelArgs {
+    /// The keys.
+    #[arg(required = true, value_name = "KEY")]
+    pub keys: Vec<OsString>,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// `carillon keyspace`
+#[derive(Debug, Args)]
+pub struct KeyspaceArgs {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: KeyspaceCommand,
+}
+
+/// What can be done with keyspaces.
+#[derive(Debug, Subcommand)]
+pub enum KeyspaceCommand {
+    /// Make a keyspace.
+    #[command(after_help = "\
+Examples:
+  carillon keyspace create orders
+  carillon keyspace create events --placement ordered --retention 7d
+  carillon keyspace create cache --durability memory")]
+    Create {
+        /// Its name.
+        name: String,
+        /// Where keys live: spread by their hash, or in their order. Cannot be changed later.
+        #[arg(long, default_value = "hashed")]
+        placement: Placement,
+        #[command(flatten)]
+        settings: KeyspaceSettings,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// List all keyspaces.
+    List(NodeArgs),
+    /// Change a keyspace.
+    #[command(group(ArgGroup::new("change").required(true).multiple(true)
+        .args(["durability", "retention"])))]
+    Alter {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        settings: KeyspaceSettings,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+    /// Remove a keyspace and everything in it, for good.
+    Drop {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        node: NodeArgs,
+    },
+}
+
+/// What can be changed of a keyspace.
+#[derive(Debug, Args)]
+pub struct KeyspaceSettings {
+    /// When a write is answered: after fsync, up to interval_ms before it, or without any.
+    #[arg(long)]
+    pub durability: Option<Durability>,
+    /// How long replaced versions stay readable: 1500 (milliseconds), 60s, 30m, 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = millis)]
+    pub retention: Option<u64>,
+}
+
+/// Where keys live.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Placement {
+    /// Spread by their hash.
+    Hashed,
+    /// In their order.
+    Ordered,
+}
+
+/// When a write is answered.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Durability {
+    /// After fsync: it survives a power cut.
+    Sync,
+    /// Before the next fsync: a power cut may lose the last moments.
+    Interval,
+    /// Written, not fsynced: it survives the process, not the machine.
+    Memory,
+}
+
+/// A word of the wire.
+pub fn word(value: impl ValueEnum) -> String {
+    let value = value.to_possible_value().expect("no value is hidden");
+    value.get_name().to_owned()
+}
+
+/// `carillon check`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Reads everything and verifies every checksum; changes nothing. Exit code 1 if something is damaged,
+with the file, the place in it and what to do.
+
+Example:
+  carillon check data")]
+pub struct CheckArgs {
+    /// The data directory.
+    pub dir: PathBuf,
+    /// Print JSON.
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn millis(text: &str) -> Result<u64, String> {
+    use server::config::kind::{Kind, Millis};
+    Millis(1..=3650 * 86_400_000).parse(text).map_err(|expected| format!("expected {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(millis("90s"), Ok(90_000));
+        assert!(millis("0").is_err() && millis("soon").is_err());
+    }
+}

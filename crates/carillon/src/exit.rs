@@ -1,0 +1,47 @@
+//! How a command ended, as scripts see it. `carillon --help` lists these.
+
+use std::process::ExitCode;
+
+use client::{ClientError, Outcome};
+
+/// See the variants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done, found.
+    Done,
+    /// Not found, refused, failed: nothing was changed.
+    Refused,
+    /// The command line or the configuration makes no sense.
+    Usage,
+    /// No node could be reached: nothing was changed.
+    Unreachable,
+    /// Nobody knows whether it was done.
+    Unknown,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        ExitCode::from(match exit {
+            Exit::Done => 0u8,
+            Exit::Refused => 1,
+            Exit::Usage => 2,
+            Exit::Unreachable => 3,
+            Exit::Unknown => 4,
+        })
+    }
+}
+
+impl From<&ClientError> for Exit {
+    fn from(error: &ClientError) -> Self {
+        if error.outcome() == Outcome::Unknown {
+            return Exit::Unknown;
+        }
+        match error {
+            ClientError::BadAddress { .. }
+            | ClientError::PathTooLong { .. }
+            | ClientError::BadRequest(_) => Exit::Usage,
+            ClientError::CannotConnect { .. } | ClientError::Broken { .. } => Exit::Unreachable,
+            ClientError::Refused(_) | ClientError::Unknown { .. } => Exit::Refused,
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! `carillon start`: flags from the table of settings, and the server.
+
+use std::path::PathBuf;
+
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
+use server::config::kind::Toml;
+use server::config::{self, SETTINGS, Setting};
+
+use crate::exit::Exit;
+use crate::output;
+
+const EXAMPLES: &str = "\
+Every setting is also an environment variable and a line of the file of --config:
+  --memory-max 2GiB   CARILLON_MEMORY_MAX=2GiB   memory_max = \"2GiB\"
+Flags win over the environment, the environment over the file, the file over defaults.
+
+Examples:
+  carillon start                                     on ./carillon-data, for this machine only
+  carillon start --dir /var/lib/carillon --memory-max 4GiB
+  carillon start --native off --log-format json
+  carillon start --config /etc/carillon.toml
+  carillon start --resp 0.0.0.0:6379 --insecure      for everybody who can reach this machine
+
+SIGTERM and Ctrl-C stop it: requests under way are finished first. A second one ends it at once,
+which loses nothing that was acknowledged.";
+
+/// The settings that were given as flags.
+#[derive(Debug)]
+pub struct StartArgs {
+    config: Option<PathBuf>,
+    flags: Vec<(String, String)>,
+}
+
+/// Runs a node.
+pub fn start(args: &StartArgs) -> Exit {
+    let config = match config::load(args.config.clone(), &args.flags, std::env::vars_os()) {
+        Ok(config) => config,
+        Err(error) => {
+            output::complain(&error.to_string());
+            return Exit::Usage;
+        }
+    };
+    match server::run::run(config) {
+        Ok(_stopped) => Exit::Done,
+        Err(error) => {
+            output::complain(&error.to_string());
+            Exit::Refused
+        }
+    }
+}
+
+fn flag(setting: &'static Setting) -> Arg {
+    let help = setting.help.trim();
+    let default = match setting.default {
+        "" => String::new(),
+        default => format!(" [default: {default}]"),
+    };
+    let (accepts, variable) = ((setting.accepts)(), setting.variable());
+    let arg = Arg::new(setting.name)
+        .long(setting.flag())
+        .help(format!("{help}{default}"))
+        .long_help(format!("{help}{default}\nTakes {accepts}. Environment: {variable}"))
+        .value_name(value_name(setting));
+    match setting.toml {
+        // `--insecure` alone means true.
+        Toml::Switch => arg
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .action(ArgAction::Set),
+        Toml::Text | Toml::Number => arg.allow_hyphen_values(true),
+    }
+}
+
+fn value_name(setting: &Setting) -> &'static str {
+    match setting.name {
+        "dir" => "DIR",
+        "resp" | "native" | "http" => "ADDRESS",
+        "advertise" => "HOST",
+        "name" => "NAME",
+        name if name.ends_with("_ms") => "TIME",
+        name if name.ends_with("_bytes") || name.contains("_bytes_") => "SIZE",
+        "memory_max" => "SIZE",
+        _ if setting.toml == Toml::Number => "N",
+        _ if setting.toml == Toml::Switch => "true|false",
+        _ => "WORD",
+    }
+}
+
+impl Args for StartArgs {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(value_parser!(PathBuf))
+            .help("TOML file with settings")
+            .long_help(format!("TOML file with settings\nEnvironment: {}", config::FILE_VARIABLE));
+        command.after_help(EXAMPLES).arg(file).args(SETTINGS.iter().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for StartArgs {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = SETTINGS
+            .iter()
+            .filter(|setting| matches.value_source(setting.name) == Some(ValueSource::CommandLine));
+        let flags = given
+            .filter_map(|setting| {
+                let value: &String = matches.get_one(setting.name)?;
+                Some((setting.flag(), value.clone()))
+            })
+            .collect();
+        Ok(Self { config: matches.get_one("config").cloned(), flags })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &[&str]) -> Result<StartArgs, clap::Error> {
+        let command = StartArgs::augment_args(Command::new("start"));
+        StartArgs::from_arg_matches(&command.try_get_matches_from(line)?)
+    }
+
+    #[test]
+    fn every_setting_is_a_flag() {
+        let mut line = vec!["start".to_owned()];
+        for setting in SETTINGS {
+            let value = if setting.default.is_empty() { "x" } else { setting.default };
+            line.push(format!("--{}={value}", setting.flag()));
+        }
+        let line: Vec<&str> = line.iter().map(String::as_str).collect();
+        let args = parse(&line).unwrap();
+        assert_eq!(args.flags.len(), SETTINGS.len());
+        let config = config::load(None, &args.flags, []).unwrap();
+        assert_eq!(config.advertise, "x");
+    }
+
+    #[test]
+    fn what_is_not_given_is_left_to_others() {
+        let args = parse(&["start", "--dir", "d", "--insecure", "--config", "c.toml"]).unwrap();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(args.flags, [pair("dir", "d"), pair("insecure", "true")]);
+        assert_eq!(args.config, Some("c.toml".into()));
+        assert!(parse(&["start"]).unwrap().flags.is_empty());
+    }
+
+    #[test]
+    fn misspelt_flags_are_errors_that_suggest() {
+        let error = parse(&["start", "--memry-max", "1"]).unwrap_err().to_string();
+        assert!(error.contains("--memory-max"), "{error}");
+    }
+}

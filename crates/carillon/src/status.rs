@@ -1,0 +1,118 @@
+//! `carillon status`, and `carillon check` for a node that does not run.
+
+use serde_json::{Value, json};
+
+use crate::cli::{CheckArgs, NodeArgs};
+use crate::exit::Exit;
+use crate::output::{self, size, time, with_node};
+
+/// How a running node is. Exit code 1 if it does not serve.
+pub fn status(node: &NodeArgs) -> Exit {
+    with_node(node, |client| {
+        let status = client.status()?;
+        match node.json {
+            true => output::json(&status),
+            false => output::raw(show(&status).as_bytes()),
+        };
+        Ok(if status["ready"] == true { Exit::Done } else { Exit::Refused })
+    })
+}
+
+/// What this version knows of the status; a node that says less is shown with less.
+fn show(status: &Value) -> String {
+    let text = |name: &str| status[name].as_str().map(str::to_owned);
+    let number = |value: &Value| value.as_u64();
+    let plain = |name: &str| number(&status[name]).map(|n| n.to_string());
+    let (memory, log) = (&status["memory"], &status["log"]);
+    let state = match (status["ready"] == true, text("not_ready")) {
+        (true, _) => "ready".to_owned(),
+        (false, why) => format!("not ready: {}", why.unwrap_or_default()),
+    };
+    let memory = number(&memory["used_bytes"]).zip(number(&memory["max_bytes"]));
+    let log_bytes = number(&log["bytes"]).zip(number(&log["segments"]));
+    let listeners = status["listeners"].as_array().map(|all| {
+        let one = |each: &Value| {
+            let member = |name: &str| each[name].as_str().unwrap_or_default().to_owned();
+            format!("{} {}", member("protocol"), member("address"))
+        };
+        all.iter().map(one).collect::<Vec<_>>().join(", ")
+    });
+    let rows = [
+        ("node", text("name").zip(text("node_id")).map(|(name, id)| format!("{name} ({id})"))),
+        ("version", text("version")),
+        ("state", Some(state)),
+        ("up", number(&status["uptime_ms"]).map(time)),
+        ("listens", listeners),
+        ("directory", text("dir")),
+        ("recovered", text("recovered")),
+        ("keyspaces", plain("keyspaces")),
+        ("shards", plain("shards")),
+        ("keys", plain("keys")),
+        ("clients", plain("connections")),
+        ("memory", memory.map(|(used, max)| format!("{} of {}", size(used), size(max)))),
+        ("log", log_bytes.map(|(bytes, files)| format!("{} in {files} files", size(bytes)))),
+    ];
+    let mut out = String::new();
+    for (name, value) in rows {
+        if let Some(value) = value {
+            out += &format!("{name:<10} {value}\n");
+        }
+    }
+    for warning in status["warnings"].as_array().into_iter().flatten() {
+        out += &format!("{:<10} {}\n", "warning", warning.as_str().unwrap_or_default());
+    }
+    out
+}
+
+/// Whether everything in a directory is readable.
+pub fn check(args: &CheckArgs) -> Exit {
+    match server::check::check(&args.dir) {
+        Ok(found) if args.json => output::json(&json!({
+            "healthy": true,
+            "cluster": format!("{:016x}", found.cluster),
+            "node": format!("{:016x}", found.node),
+            "checkpoints": found.checkpoints,
+            "checkpoint_bytes": found.checkpoint_bytes,
+            "log_records": found.log_records,
+            "log_end": found.log_end,
+            "torn_bytes": found.torn_bytes,
+        })),
+        Ok(found) => {
+            let torn = match found.torn_bytes {
+                0 => String::new(),
+                bytes => format!(
+                    "\n{} that a crash left unfinished will be cut at the next start; nothing in \
+                     them was acknowledged",
+                    size(bytes)
+                ),
+            };
+            output::line(&format!(
+                "healthy: node {:016x}, {} checkpoints with {}, {} log records{torn}",
+                found.node,
+                found.checkpoints,
+                size(found.checkpoint_bytes),
+                found.log_records,
+            ))
+        }
+        Err(error) => {
+            if args.json {
+                output::json(&json!({ "healthy": false, "error": error.to_string() }));
+            } else {
+                output::complain(&error.to_string());
+            }
+            Exit::Refused
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_with_less_or_more_is_shown() {
+        let less = json!({ "ready": false, "not_ready": "reads its data", "new": [1, 2] });
+        assert_eq!(show(&less), "state      not ready: reads its data\n");
+        assert_eq!(show(&json!([1])), "state      not ready: \n");
+    }
+}

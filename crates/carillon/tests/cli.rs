@@ -1,0 +1,238 @@
+//! The real program against a node of one map: what it prints, and how it ends.
+
+#[path = "../../server/tests/fake/mod.rs"]
+mod fake;
+
+use std::ffi::OsStr;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use server::config::Config;
+use server::http::{Options, Server, start};
+
+struct Node {
+    server: Server,
+}
+
+struct Ended {
+    code: i32,
+    out: Vec<u8>,
+    err: String,
+}
+
+impl Ended {
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).unwrap()
+    }
+}
+
+fn carillon(arguments: &[&OsStr], input: &[u8], environment: &[(&str, &str)]) -> Ended {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+        .args(arguments)
+        .env_remove("CARILLON_HTTP")
+        .envs(environment.iter().copied())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    Ended { code: output.status.code().unwrap(), out: output.stdout, err }
+}
+
+fn alone(line: &str) -> Ended {
+    let arguments: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
+    carillon(&arguments, b"", &[])
+}
+
+impl Node {
+    fn new() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let options = Options {
+            request_timeout: Duration::from_millis(200),
+            ..Options::new(&Config::default(), 1)
+        };
+        Self { server: start(listener, Arc::new(fake::Fake::new()), options).unwrap() }
+    }
+
+    fn with(&self, arguments: &[&OsStr], input: &[u8]) -> Ended {
+        let address = self.server.address().to_string();
+        carillon(arguments, input, &[("CARILLON_HTTP", &address)])
+    }
+
+    fn run(&self, line: &str) -> Ended {
+        let arguments: Vec<&OsStr> = line.split(' ').map(OsStr::new).collect();
+        self.with(&arguments, b"")
+    }
+}
+
+#[test]
+fn keys_are_put_got_and_deleted() {
+    let node = Node::new();
+    let put = node.run("put greeting hello");
+    assert_eq!((put.code, put.text()), (0, "ok\n"), "{}", put.err);
+    let get = node.run("get greeting");
+    assert_eq!((get.code, get.text()), (0, "hello"));
+    let json = node.run("get greeting --json");
+    assert_eq!(
+        json.text(),
+        "{\"expires_at_ms\":null,\"key\":\"greeting\",\"timestamp\":\"111411200000065536\",\
+         \"value\":\"hello\"}\n"
+    );
+    assert_eq!(node.run("put greeting later").code, 0);
+    let then = node.run("get greeting --at 111411200000065536");
+    assert_eq!((then.code, then.text()), (0, "hello"));
+    let yet = node.run("get greeting --at 1700000000000ms");
+    assert_eq!((yet.code, yet.text()), (1, ""));
+    assert!(yet.err.contains("got one later"), "{}", yet.err);
+
+    let del = node.run("del greeting nothing");
+    assert_eq!((del.code, del.text()), (1, "1\n"));
+    let get = node.run("get greeting");
+    assert_eq!(
+        (get.code, get.text(), get.err.as_str()),
+        (1, "", "carillon: the key has no value\n")
+    );
+    assert_eq!(
+        node.run("get greeting --json").text(),
+        "{\"key\":\"greeting\",\"state\":\"nil\",\"value\":null}\n"
+    );
+}
+
+#[test]
+fn keys_and_values_are_any_bytes() {
+    let node = Node::new();
+    let (key, value) = (OsStr::from_bytes(b"\xff/\xfe ?"), [0, 255, 10, 13]);
+    let [put, get, dash] = ["put", "get", "-"].map(OsStr::new);
+    assert_eq!(node.with(&[put, key, dash], &value).code, 0);
+    assert_eq!(node.with(&[get, key], b"").out, value);
+    let json = node.with(&[get, key, OsStr::new("--json")], b"");
+    assert!(json.text().contains("\"key_hex\":\"ff2ffe203f\""), "{}", json.text());
+    let large = vec![b'x'; 5 << 20];
+    assert_eq!(node.with(&[put, OsStr::new(".."), dash], &large).code, 0);
+    assert_eq!(node.with(&[get, OsStr::new("..")], b"").out, large);
+    assert_eq!(node.run("put number -5").code, 0);
+    assert_eq!(node.run("get number").text(), "-5");
+}
+
+#[test]
+fn puts_have_conditions_and_ends() {
+    let node = Node::new();
+    assert_eq!(node.run("put k 1 --if present").code, 1);
+    assert_eq!(node.run("put k 1 --if absent --ttl 5s").code, 0);
+    assert!(node.run("get k --json").text().contains("\"expires_at_ms\":1700000005001"));
+    let refused = node.run("put k 2 --if absent --json");
+    assert_eq!((refused.code, refused.text()), (1, "{\"written\":false}\n"));
+    let usage = node.run("put k 2 --ttl soon");
+    assert_eq!(usage.code, 2);
+    assert!(usage.err.contains("250ms, 10s, 5m"), "{}", usage.err);
+}
+
+#[test]
+fn exit_codes_tell_the_kinds_of_failure_apart() {
+    let node = Node::new();
+    let unknown = node.run("put silent x");
+    assert_eq!(unknown.code, 4, "{}", unknown.err);
+    assert!(unknown.err.starts_with("carillon: unknown outcome"), "{}", unknown.err);
+    let json = node.run("put silent x --json");
+    assert!(json.err.contains("\"outcome\":\"unknown\""), "{}", json.err);
+    assert_eq!(node.run("put oom x").code, 1);
+    assert_eq!(node.run("get k --keyspace none").code, 1);
+    assert_eq!(node.run("get k --at never").code, 2);
+    assert_eq!(node.run("get k --http nowhere").code, 2);
+
+    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = alone(&format!("get k --http {unused}"));
+    assert_eq!(nobody.code, 3);
+    assert!(nobody.err.contains("carillon start") && nobody.err.contains(&unused.to_string()));
+}
+
+#[test]
+fn keyspaces_are_made_listed_changed_and_dropped() {
+    let node = Node::new();
+    let made = node.run("keyspace create events --placement ordered --retention 7d");
+    let expected = "NAME    PLACEMENT  DURABILITY  RETENTION  SHARDS  KEYS\n\
+                    events  ordered    sync        7d              8     0\n";
+    assert_eq!((made.code, made.text()), (0, expected), "{}", made.err);
+    assert_eq!(node.run("keyspace create events").code, 1);
+    assert_eq!(node.run("put k v --keyspace events").code, 0);
+    assert_eq!(node.run("get k").code, 1, "another keyspace");
+    assert!(node.run("keyspace alter events --durability memory").text().contains("memory"));
+    assert_eq!(node.run("keyspace alter events").code, 2, "nothing to change");
+    assert_eq!(node.run("keyspace list").text().lines().count(), 3);
+    let list = node.run("keyspace list --json");
+    assert!(list.text().starts_with("{\"keyspaces\":[{") && list.text().contains("\"id\":1,"));
+    assert_eq!(node.run("keyspace drop events").text(), "dropped events\n");
+    assert_eq!(node.run("keyspace drop events").code, 1);
+}
+
+#[test]
+fn status_is_for_people_and_programs() {
+    let node = Node::new();
+    let status = node.run("status");
+    assert_eq!(status.code, 0, "{}", status.err);
+    for line in [
+        "node       fake (00000000000000ff)",
+        "state      ready",
+        "up         1h 2m",
+        "keys       12345",
+        "memory     5.0 MiB of 1.0 GiB",
+        "warning    nobody is asked for a password",
+    ] {
+        assert!(status.text().lines().any(|each| each == line), "{line}\n{}", status.text());
+    }
+    assert!(node.run("status --json").text().contains("\"keys\":12345"));
+    assert_eq!(node.run("keyspace drop 0").code, 0);
+    assert_eq!(node.run("status").code, 1, "not ready");
+}
+
+#[test]
+fn help_teaches_and_misspelling_is_answered() {
+    let help = alone("--help");
+    assert_eq!(help.code, 0);
+    for words in ["carillon start --dir data", "Exit codes:", "4  unknown outcome"] {
+        assert!(help.text().contains(words), "{}", help.text());
+    }
+    let start = alone("start --help");
+    for words in ["--memory-max <SIZE>", "CARILLON_MEMORY_MAX", "[default: 60%]", "--insecure"] {
+        assert!(start.text().contains(words), "{}", start.text());
+    }
+    let typo = alone("stauts");
+    assert_eq!(typo.code, 2);
+    assert!(typo.err.contains("'status'"), "{}", typo.err);
+    let typo = alone("start --memry-max 1GiB");
+    assert_eq!(typo.code, 2);
+    assert!(typo.err.contains("'--memory-max'"), "{}", typo.err);
+    let environment = carillon(&[OsStr::new("start")], b"", &[("CARILLON_MEMRY_MAX", "1GiB")]);
+    assert_eq!(environment.code, 2);
+    assert!(environment.err.contains("did you mean `CARILLON_MEMORY_MAX`?"), "{}", environment.err);
+    let open = alone("start --http 0.0.0.0:7480");
+    assert_eq!(open.code, 2);
+    assert!(open.err.contains("--insecure"), "{}", open.err);
+    assert_eq!(alone("--version").text(), concat!("carillon ", env!("CARGO_PKG_VERSION"), "\n"));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = alone(&format!("completions {shell}"));
+        assert!(script.code == 0 && script.text().contains("keyspace"), "{shell}");
+    }
+}
+
+#[test]
+fn a_directory_that_is_none_is_not_healthy() {
+    let dir = std::env::temp_dir().join(format!("carillon-no-node-{}", std::process::id()));
+    let missing = alone(&format!("check {}", dir.display()));
+    assert_eq!(missing.code, 1);
+    assert!(missing.err.contains(dir.to_str().unwrap()), "{}", missing.err);
+    std::fs::create_dir(&dir).unwrap();
+    let empty = alone(&format!("check {} --json", dir.display()));
+    assert_eq!(empty.code, 1);
+    assert!(
+        empty.text().starts_with("{\"error\":") && empty.text().contains("holds no node's data")
+    );
+    std::fs::remove_dir(&dir).unwrap();
+}

@@ -1,0 +1,305 @@
+//! Is everything in a data directory readable, without starting a node on it?
+//!
+//! Reads the manifest, every checkpoint it names and the whole log, and verifies every checksum,
+//! exactly as a start would, over a medium that changes nothing. It does not apply what it reads:
+//! that the records make sense to the shards is seen at a start.
+
+use std::fs::{self, File as OsFile};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use storage::checkpoint::CheckpointReader;
+use storage::disk::{Disk, File};
+use storage::log::{Log, LogOptions, Lsn};
+use storage::manifest;
+
+/// What was found in a healthy directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// The cluster its node belongs to.
+    pub cluster: u64,
+    /// The node.
+    pub node: u64,
+    /// Checkpoints.
+    pub checkpoints: u64,
+    /// Bytes of data in them.
+    pub checkpoint_bytes: u64,
+    /// Records in the log.
+    pub log_records: u64,
+    /// Where the log ends.
+    pub log_end: u64,
+    /// Bytes behind that end that a crash left and a start would cut. None of them was acknowledged.
+    pub torn_bytes: u64,
+}
+
+/// Why a directory is not healthy, or could not be looked at. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckError {
+    /// The directory cannot be read.
+    #[error("cannot read {dir}: {source}")]
+    Directory {
+        /// The directory.
+        dir: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A node runs on it, and changes what would be read.
+    #[error("{dir} is in use by a running node; stop it first")]
+    InUse {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There is nothing of a node in it.
+    #[error("{dir} holds no node's data")]
+    Empty {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// Something in it is damaged.
+    #[error("{0}")]
+    Damaged(#[from] storage::Error),
+}
+
+/// Reads and verifies everything in `dir`.
+///
+/// # Errors
+/// The first damage found, with file, offset and remedy; or why nothing could be looked at.
+pub fn check(dir: &Path) -> Result<Checked, CheckError> {
+    let disk: Arc<dyn Disk> = Arc::new(ReadOnly::open(dir)?);
+    let Some(manifest) = manifest::load(&*disk)? else {
+        return Err(CheckError::Empty { dir: dir.to_owned() });
+    };
+    let mut found =
+        Checked { cluster: manifest.cluster, node: manifest.node.0, ..Checked::default() };
+    let mut buffer = Vec::new();
+    for checkpoint in &manifest.checkpoints {
+        let mut reader = CheckpointReader::open(&*disk, manifest.cluster, &checkpoint.name())?;
+        while let Some(block) = reader.next_block(&mut buffer)? {
+            found.checkpoint_bytes += block.len() as u64;
+        }
+        found.checkpoints += 1;
+    }
+    // A node that was stopped between its first manifest and its log has none yet.
+    let has_log = disk.list().map_err(|source| directory(dir, source))?;
+    if manifest.log_start == Lsn::NEW && !has_log.iter().any(|name| name.ends_with(".seg")) {
+        return Ok(found);
+    }
+    let options = LogOptions {
+        cluster: manifest.cluster,
+        salt: manifest.log_salt,
+        segment_bytes: LogOptions::SEGMENT_BYTES_DEFAULT,
+    };
+    let mut visit = |_: Lsn, _: storage::log::Record<'_>| Ok::<(), CheckError>(());
+    let (_, log) = Log::open(disk, options, manifest.log_start, &mut visit)?;
+    found.log_records = log.records;
+    found.log_end = log.end.0;
+    found.torn_bytes = log.cut_bytes;
+    Ok(found)
+}
+
+fn directory(dir: &Path, source: io::Error) -> CheckError {
+    CheckError::Directory { dir: dir.to_owned(), source }
+}
+
+/// A directory whose files are read; whatever would change it is taken and forgotten. Opening a
+/// log changes only what it will not read again, so that it comes to the same end.
+struct ReadOnly {
+    path: PathBuf,
+    _lock: Option<OsFile>,
+}
+
+impl ReadOnly {
+    fn open(dir: &Path) -> Result<Self, CheckError> {
+        fs::read_dir(dir).map_err(|source| directory(dir, source))?;
+        let lock = match OsFile::open(dir.join("LOCK")) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(source) => return Err(directory(dir, source)),
+        };
+        if let Some(lock) = &lock {
+            // SAFETY: flock takes an open descriptor and no memory.
+            let refused =
+                unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_SH | libc::LOCK_NB) } != 0;
+            if refused {
+                return Err(CheckError::InUse { dir: dir.to_owned() });
+            }
+        }
+        Ok(Self { path: dir.to_owned(), _lock: lock })
+    }
+}
+
+impl Disk for ReadOnly {
+    fn create(&self, _name: &str) -> io::Result<Arc<dyn File>> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(ReadOnlyFile(OsFile::open(self.path.join(name))?)))
+    }
+
+    fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, _name: &str) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn list(&self) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(&self.path)?.map(|entry| {
+            let entry = entry?;
+            Ok(entry.file_name().to_string_lossy().into_owned())
+        });
+        let mut names = names.collect::<io::Result<Vec<String>>>()?;
+        names.sort();
+        Ok(names)
+    }
+
+    fn sync_dir(&self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+struct ReadOnlyFile(OsFile);
+
+impl File for ReadOnlyFile {
+    fn write_at(&self, _bytes: &[u8], _at: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut read = 0;
+        while read < buf.len() {
+            match self.0.read_at(&mut buf[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(bytes) => read += bytes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn reserve(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn truncate(&self, _bytes: u64) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use keyspace::{NodeId, ShardId};
+    use storage::checkpoint::CheckpointWriter;
+    use storage::faulty::FaultyDisk;
+    use storage::log::Group;
+    use storage::manifest::{CheckpointRef, Manifest};
+
+    /// A directory with a log of three records and one checkpoint, made on a virtual disk and then
+    /// copied to real files.
+    fn directory_of_a_node(name: &str) -> PathBuf {
+        let virtual_disk = FaultyDisk::new(1);
+        let disk: Arc<dyn Disk> = Arc::new(virtual_disk);
+        let options = LogOptions { cluster: 7, salt: 9, segment_bytes: 64 << 10 };
+        let mut visit = |_: Lsn, _: storage::log::Record<'_>| Ok::<(), storage::Error>(());
+        let (mut log, _) = Log::open(disk.clone(), options, Lsn::NEW, &mut visit).unwrap();
+        let log_start = log.written_end();
+        let mut group = Group::new();
+        for byte in 1..=3 {
+            group.push(ShardId(1), 1, &[&[byte; 100]]).unwrap();
+        }
+        log.reserve(group.bytes()).unwrap();
+        log.append(&mut group).unwrap();
+        let job = log.begin_sync().unwrap();
+        let result = job.run();
+        log.finish_sync(&job, result).unwrap();
+        log.append_marker().unwrap();
+        let mut writer = CheckpointWriter::create(disk.clone(), 7, ShardId(1), 5, b"meta").unwrap();
+        writer.block(&[4; 1000]).unwrap();
+        writer.finish().unwrap();
+        let checkpoints = vec![CheckpointRef { shard: ShardId(1), applied_index: 5 }];
+        let manifest = Manifest {
+            cluster: 7,
+            node: NodeId(8),
+            hash_seed: [0; 16],
+            log_salt: 9,
+            log_start,
+            checkpoints,
+        };
+        manifest::store(&*disk, &manifest).unwrap();
+
+        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        for name in disk.list().unwrap() {
+            let file = disk.open(&name).unwrap();
+            let mut bytes = vec![0; file.len().unwrap() as usize];
+            file.read_at(&mut bytes, 0).unwrap();
+            fs::write(dir.join(name), bytes).unwrap();
+        }
+        dir
+    }
+
+    fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files: Vec<PathBuf> =
+            fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
+        files.sort();
+        files.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
+    }
+
+    #[test]
+    fn a_healthy_directory_is_read_and_left_alone() {
+        let dir = directory_of_a_node("healthy");
+        let before = contents(&dir);
+        let found = check(&dir).unwrap();
+        assert_eq!((found.cluster, found.node, found.checkpoints), (7, 8, 1));
+        assert_eq!((found.checkpoint_bytes, found.log_records, found.torn_bytes), (1000, 3, 0));
+        assert_eq!(contents(&dir), before);
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn every_flipped_bit_that_counts_is_found_and_left_alone() {
+        let dir = directory_of_a_node("rot");
+        for (path, bytes) in contents(&dir) {
+            // The middle of each file's used part: inside a record, a block, an entry.
+            let used = bytes.iter().rposition(|byte| *byte != 0).unwrap();
+            let mut bad = bytes.clone();
+            bad[used / 2] ^= 1;
+            fs::write(&path, &bad).unwrap();
+            let error = check(&dir).unwrap_err();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            assert!(error.to_string().contains(&name), "{name}: {error}");
+            assert_eq!(fs::read(&path).unwrap(), bad);
+            fs::write(&path, &bytes).unwrap();
+        }
+        check(&dir).unwrap();
+        fs::remove_dir_all(dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_directory_of_a_node_is_said() {
+        let dir = std::env::temp_dir().join(format!("carillon-empty-{}", std::process::id()));
+        assert!(matches!(check(&dir), Err(CheckError::Directory { .. })));
+        fs::create_dir_all(&dir).unwrap();
+        assert!(matches!(check(&dir), Err(CheckError::Empty { .. })));
+        let lock = OsFile::create(dir.join("LOCK")).unwrap();
+        // SAFETY: flock takes an open descriptor and no memory.
+        assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0);
+        assert!(matches!(check(&dir), Err(CheckError::InUse { .. })));
+        fs::remove_dir_all(dir).unwrap();
+    }
+}
