@@ -385,11 +385,7 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 }
 
 /// Turns what an applied entry led to into news.
-pub(crate) fn report(
-    outcome: Outcome,
-    asker: Option<(Origin, Waiter)>,
-    effects: &mut Effects,
-) {
+pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
     match outcome {
         Outcome::Quiet => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),

@@ -157,15 +157,15 @@ impl ShardState {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
             }
-            (Kind::Catalogue, Content::System(system)) => {
-                Outcome::Catalogue(system.apply(body))
-            }
+            (Kind::Catalogue, Content::System(system)) => Outcome::Catalogue(system.apply(body)),
             (Kind::KeyspaceSafePoint, Content::System(system)) => {
                 let (id, to) = body.split_at(4);
                 let id = KeyspaceId(u32::from_le_bytes(id.try_into().expect("split at 4")));
                 Outcome::SafePoint(id, system.raise_safe_point(id, read_timestamp(to)))
             }
-            (kind, _) => panic!("an entry of kind {kind:?} in the log of a shard that has no use for it"),
+            (kind, _) => {
+                panic!("an entry of kind {kind:?} in the log of a shard that has no use for it")
+            }
         }
     }
 
@@ -192,6 +192,7 @@ const SYSTEM: u8 = 2;
 /// The layout of a hashed shard: the slots of its arc.
 fn hashed_layout(descriptor: &Descriptor) -> Result<Layout, DecodeError> {
     let slots = descriptor.arc.slots();
-    let (first_slot, end_slot) = slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
+    let (first_slot, end_slot) =
+        slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
     Ok(Layout::Hashed { first_slot, end_slot })
 }

@@ -13,12 +13,12 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::config::{Config, Listen};
 use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
+use crate::http;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
 use crate::hub::mail::Mailbox;
 use crate::hub::open::{self, OpenError, Opened};
 use crate::hub::{Hub, NOBODY};
-use crate::http;
 use crate::logging::Banner;
 use crate::side_door::{NodeApi, NodeFacts};
 
@@ -270,4 +270,3 @@ fn raise_descriptor_limit() {
         }
     }
 }
-

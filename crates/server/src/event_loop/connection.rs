@@ -86,9 +86,16 @@ pub enum Frame {
 
 enum State {
     Waiting,
-    Gathering { gather: Gather, left: u32, sum: i64 },
+    Gathering {
+        gather: Gather,
+        left: u32,
+        sum: i64,
+    },
     /// A part has failed; the reply is its error, once the others have come.
-    Failing { text: Box<str>, left: u32 },
+    Failing {
+        text: Box<str>,
+        left: u32,
+    },
     Done(Reply),
     Failed(Box<str>),
     Bytes(Vec<u8>),

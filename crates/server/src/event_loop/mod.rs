@@ -208,9 +208,9 @@ impl EventLoop {
         let registry = self.poll.registry();
         let resp = self.listeners.resp.as_mut().map(|l| (l, LISTENER_RESP));
         let native = self.listeners.native.as_mut().map(|l| (l, LISTENER_NATIVE));
-        resp.into_iter()
-            .chain(native)
-            .try_for_each(|(listener, token)| registry.register(listener, token, Interest::READABLE))
+        resp.into_iter().chain(native).try_for_each(|(listener, token)| {
+            registry.register(listener, token, Interest::READABLE)
+        })
     }
 
     fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
@@ -283,7 +283,11 @@ impl EventLoop {
     }
 
     /// The batch of this turn for a shard.
-    fn batch(open: &mut Vec<(ShardId, Batch)>, full: &mut Vec<(ShardId, Batch)>, shard: ShardId) -> usize {
+    fn batch(
+        open: &mut Vec<(ShardId, Batch)>,
+        full: &mut Vec<(ShardId, Batch)>,
+        shard: ShardId,
+    ) -> usize {
         let place = match open.iter().position(|(id, _)| *id == shard) {
             Some(place) => place,
             None => {

@@ -130,9 +130,7 @@ impl EventLoop {
             Request::WriteEach { gather, writes } => {
                 self.write_each(at, connection, session, gather, &writes, muted)
             }
-            Request::Keyspace(request) => {
-                self.run_whole(at, connection, session, &request, muted)
-            }
+            Request::Keyspace(request) => self.run_whole(at, connection, session, &request, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
             Request::Reset => {
                 connection.route_version = u64::MAX;
@@ -183,7 +181,8 @@ impl EventLoop {
             }
             Ok(()) => {
                 if let Read::Get(_) = read {
-                    let found = connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
+                    let found =
+                        connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
                     if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
                 }
                 if muted {

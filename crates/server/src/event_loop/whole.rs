@@ -139,7 +139,8 @@ impl EventLoop {
         let routes = self.hub.routes();
         let mut shards = Vec::new();
         for route in routes.iter() {
-            let mine = connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
+            let mine =
+                connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
             if all || mine {
                 shards.extend_from_slice(&route.keyspace.shards);
             }
@@ -158,7 +159,8 @@ impl EventLoop {
 
     /// A number that clients cannot foresee matters little here: it chooses a random key.
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.now.0 | 1);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.now.0 | 1);
         self.random ^ (self.random >> 29)
     }
 }

@@ -111,7 +111,8 @@ fn keep_versions(hub: &Hub, route: &Route, pressed: bool) {
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
         current = current.min(engine.safe_point());
-        has_old |= usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
+        has_old |=
+            usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
         if pressed && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }
