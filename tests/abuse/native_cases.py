@@ -128,6 +128,6 @@ CASES = [
     (native_huge_lengths, 32),
     (native_unknown_operation, 16),
     (native_half_frames, 16),
-    (native_replies_nobody_reads, 600),
+    (native_replies_nobody_reads, 800),
     (native_garbage, 32),
 ]
