@@ -39,12 +39,12 @@
 //!
 //! | [`lane::Effects`] | the driver |
 //! |---|---|
-//! | `records`, `ticket`, `sync` | appends them as one group first; says `Written`, later `Durable` |
+//! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
 //! | `answers` | gives them to those who asked |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
 //! | `safe_points` | tells every shard of the keyspace |
 //!
-//! Beside the lane a driver calls, from any thread and without it: [`read`](mod@read), [`whole`]
+//! Beside the lane a driver calls, from any thread and without it: [`read`], [`whole`]
 //! (keyspaces as a whole), [`checkpoint`] and, at start, [`recovery`].
 //!
 //! # How shards split, merge and move
@@ -68,7 +68,7 @@
 //! (the driver refuses before it proposes). To it, a waiter is a number.
 //!
 //! # Where to start
-//! [`command`], [`entry`], then [`lane`] and [`shard`]; [`state`] and [`read`](mod@read) for the other side.
+//! [`command`], [`entry`], then [`lane`] and [`shard`]; [`state`] and [`read`] for the other side.
 
 pub mod catalogue;
 pub mod checkpoint;
