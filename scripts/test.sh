@@ -63,5 +63,6 @@ step "differential: redis with carillon" "$python" tests/differential/run.py --s
 step "clients" "$python" tests/clients/with_node.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
+step "format: the document as a reader" "$python" tests/format/run.py
 step "the session of the README" "$python" scripts/check_readme.py
 finish

@@ -84,9 +84,12 @@ class Server:
         data = self.directory / "data"
         data.mkdir(exist_ok=True)
         command = self.template.format(dir=shlex.quote(str(data)), **self.ports)
+        # The program refuses variables of this kind that it does not know.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("CARILLON_")}
         with open(self.directory / "output.txt", "ab") as output:
             self.process = subprocess.Popen(
-                shlex.split(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                shlex.split(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                env=environment,
             )
 
     def start(self):

@@ -53,7 +53,8 @@
 //! | memory is full | `OOM` | 507 `out-of-memory` | reason | no |
 //! | the disk is full | `MISCONF` | 507 `disk-full` | reason | no |
 //! | keys of one command in several shards | `CROSSSLOT` | – | – | no |
-//! | starting or stopping | closed | 503 | closed | no |
+//! | still reading its data | waits for the node to accept | the same | the same | no |
+//! | stopping | closed | 503 `stopping` | closed | no |
 //! | no answer in time | – | 503 reads, 504 writes | – | unknown |
 //! | keyspace dropped under way | `UNKNOWN` | 504 `unknown-outcome` | reason | unknown |
 //! | the log cannot be written or synced | the process ends: 74 | | | unknown |
