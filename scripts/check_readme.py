@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Replays the first session of README.md and compares what is printed.
 
-A block behind `<!-- session: node -->` starts the node (the binary that `CARILLON_BIN` names, by
+A block behind `<!-- session: node -->` starts the node (the binary that `TEST_CARILLON` names, by
 default target/release/carillon) and compares its log; one behind `<!-- session -->` is run by bash,
 command by command. The node runs in a directory of its own on free ports, and the addresses of the
 README are translated. In what is expected, `…` stands for any text, alone on a line for any number
@@ -20,9 +20,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
-from harness.server import free_ports  # noqa: E402
+from harness.server import CARILLON, free_ports  # noqa: E402
 
-BINARY = Path(os.environ.get("CARILLON_BIN", ROOT / "target/release/carillon")).resolve()
+BINARY = Path(CARILLON).resolve()
 BLOCK = re.compile(r"<!-- session(: node)? -->\n```console\n(.*?)```", re.DOTALL)
 README_PORTS = {"resp": 6379, "native": 7400, "http": 7480}
 READY_SECONDS_MAX = 60
