@@ -99,6 +99,8 @@ impl NodeApi {
 impl Api for NodeApi {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         self.hub.counters.commands.add(1);
+        // The clock stands still until it is told the time: a write now must not be stamped then.
+        self.hub.clock.observe_millis(self.hub.millis());
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }

@@ -16,7 +16,7 @@
 //! that names file and offset: every checksum begins from the cluster, shard, index and number of
 //! its block, so blocks of other files or places do not pass.
 //!
-//! **What it does not know:** what blocks and meta mean (docs/format.md §5), which checkpoint is
+//! **What it does not know:** what blocks and meta mean (docs/format.md §6), which checkpoint is
 //! the one to use (the manifest says), and when older ones go (remove them once a manifest without
 //! them is durable).
 
