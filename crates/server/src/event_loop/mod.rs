@@ -10,14 +10,16 @@
 //! Reads are answered where they are found, from the shards' views. Writes are gathered into one
 //! batch per shard and proposed when all sockets of the turn were read, so that a turn costs one
 //! log entry per shard, one log write per lane and one socket write per connection, however many
-//! commands it brought. A connection's commands take effect in the order it sent them: a read
-//! behind a write of the same connection waits for the write's reply (a *barrier*).
+//! commands it brought. A read behind a write of the same connection waits for the write's reply
+//! (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard take
+//! effect in order; to different shards they are on their way together.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
 //! | input of a connection | `input_bytes_max` | not read further until commands are done |
 //! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
-//! | output of one | `output_bytes_max` | its commands wait; one longer reply is replaced by an error |
+//! | output of one | 1 MiB and a reply | its commands wait until it has read |
+//! | one reply | `output_bytes_max` | replaced by an error |
 //! | connections | `connections_max` | refused with an error |
 
 mod capped;
@@ -53,6 +55,8 @@ pub use context::{Clients, Texts};
 const READ_BYTES: usize = 128 << 10;
 /// Output buffers larger than this are given back when they are empty.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
+/// A connection that has so much to be sent has its further commands wait until it has read.
+const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
 /// Token of the loop's waker.
 pub const WAKER: Token = Token(usize::MAX);
 const LISTENER_RESP: Token = Token(usize::MAX - 1);

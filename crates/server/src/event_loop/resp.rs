@@ -228,7 +228,9 @@ impl EventLoop {
         }
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
-            Ok(()) => connection.pending.push_back(Slot::waiting(Frame::Resp { muted })),
+            Ok(()) => connection
+                .pending
+                .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
             Err(text) => self.reply_error(connection, session, text),
         }
         Done::Yes
@@ -255,7 +257,8 @@ impl EventLoop {
             let put = self.put_write(connection, write, waiter(at, number));
             put.expect("a single key lies in one shard, and memory was looked at above");
         }
-        let slot = Slot::gathering(gather, writes.len() as u32, Frame::Resp { muted });
+        let frame = Frame::Resp { version: session.version(), muted };
+        let slot = Slot::gathering(gather, writes.len() as u32, frame);
         connection.pending.push_back(slot);
         Done::Yes
     }

@@ -10,7 +10,7 @@ use node::entry::Waiter;
 use node::lane::{Answer, NotDone};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
-use super::{EventLoop, OUTPUT_KEPT_BYTES, READ_BYTES};
+use super::{EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES};
 use crate::gateway::native::Reason;
 
 /// The number of a waiter that is no reply but leave to go on.
@@ -31,6 +31,7 @@ impl EventLoop {
     pub(super) fn woken(&mut self, at: usize, event: &Event) {
         if let Some(Some(connection)) = self.connections.get_mut(at) {
             connection.readable |= event.is_readable() || event.is_read_closed();
+            connection.hung_up |= event.is_read_closed();
             connection.writable |= event.is_writable();
             connection.broken |= event.is_error();
             self.enqueue(at);
@@ -110,7 +111,7 @@ impl EventLoop {
             && !connection.closing
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
-            && connection.unsent() < self.config.output_bytes_max as usize
+            && connection.unsent() < OUTPUT_PAUSE_BYTES
             && connection.input.len() < self.config.input_bytes_max as usize
     }
 
@@ -129,7 +130,7 @@ impl EventLoop {
             && !connection.broken
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
-            && connection.unsent() < self.config.output_bytes_max as usize
+            && connection.unsent() < OUTPUT_PAUSE_BYTES
     }
 
     /// Sends what is there to send.
@@ -235,8 +236,9 @@ fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
             None
         }
         Ok(received) => {
-            // A short read has emptied the socket; the poll tells when there is more.
-            connection.readable = received == buffer.len();
+            // A short read has emptied the socket, and the poll tells when there is more; but the
+            // end, if it came with these bytes, is not told again.
+            connection.readable = received == buffer.len() || connection.hung_up;
             Some(received)
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => None,

@@ -32,8 +32,12 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         }
         match request {
-            KeyspaceRequest::Flush => return self.flush_keys(at, connection, false, muted),
-            KeyspaceRequest::FlushAll => return self.flush_keys(at, connection, true, muted),
+            KeyspaceRequest::Flush => {
+                return self.flush_keys(at, connection, session, false, muted);
+            }
+            KeyspaceRequest::FlushAll => {
+                return self.flush_keys(at, connection, session, true, muted);
+            }
             _ => {}
         }
         if !connection.pending.is_empty() {
@@ -133,6 +137,7 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
+        session: &Session,
         all: bool,
         muted: bool,
     ) -> Done {
@@ -146,7 +151,7 @@ impl EventLoop {
             }
         }
         let number = connection.next_number();
-        let frame = Frame::Resp { muted };
+        let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
         if shards.is_empty() {
             connection.fill(number, Ok(Reply::Ok));
