@@ -186,7 +186,8 @@ impl Answer {
 /// What a turn wants done.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// To be appended to the node's log, as one group, before anything else; then [`Input::Written`].
+    /// To be appended to the node's log, as one group, before anything else; then
+    /// [`Input::Written`].
     pub records: Records,
     /// Its ticket, if it is not empty.
     pub ticket: u64,

@@ -5,7 +5,7 @@
 //! real name is complete, or it has rotted; there is no third case to guess at.
 //!
 //! ```text
-//!  ckpt-<shard>-<index>.ckpt.tmp ─ blocks ─ footer ─ sync ─ rename ─ sync dir ─► ….ckpt ─► MANIFEST
+//! ckpt-<shard>-<index>.ckpt.tmp ─ blocks ─ footer ─ sync ─ rename ─ sync dir ─► ….ckpt ─► MANIFEST
 //!  ┌────────┬──────┬───────────┬───────────┬───┬────────┐
 //!  │ header │ meta │ len crc ▒ │ len crc ▒ │ … │ footer │        (docs/format.md §3)
 //!  └────────┴──────┴───────────┴───────────┴───┴────────┘
@@ -208,8 +208,8 @@ impl CheckpointWriter {
     /// Completes the file, makes it and its name durable, and returns the name, for the manifest.
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing is left, try again from the beginning. [`Error::Io`]: there may be a
-    /// file of either name, not to be used; stop the node.
+    /// [`Error::Full`]: nothing is left, try again from the beginning. [`Error::Io`]: there may be
+    /// a file of either name, not to be used; stop the node.
     pub fn finish(mut self) -> Result<String, Error> {
         self.buffer.clear();
         self.buffer.resize(FOOTER_BYTES, 0);

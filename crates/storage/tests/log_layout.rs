@@ -67,7 +67,11 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_found(records in records(), at in any::<prop::sample::Index>(), by in 1..=255u8) {
+    fn a_changed_byte_is_found(
+        records in records(),
+        at in any::<prop::sample::Index>(),
+        by in 1..=255u8,
+    ) {
         let (_, mut bytes) = encode(&records);
         let at = at.index(bytes.len());
         bytes[at] ^= by;

@@ -1,7 +1,7 @@
 //! What does a write do? The only judge of commands, run in log order (SAFETY G3).
 //!
-//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that are
-//! the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
+//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that
+//! are the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
 //! Checks made before proposing only save work; here all of them are made again.
 //!
 //! ```text

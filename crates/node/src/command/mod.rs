@@ -1,9 +1,9 @@
 //! What can be asked of a keyspace, as values: the same for every protocol, log and simulator.
 //!
 //! A gateway turns bytes into a [`Read`] or a [`Write`]. A read is answered at once from the view
-//! of its shards ([`answer`](fn@answer)); a write is encoded ([`codec`]) into a log entry and judged
-//! when the entry is applied ([`apply`](fn@apply)), in log order, as a pure function of state and
-//! entry (SAFETY G3).
+//! of its shards ([`answer`](fn@answer)); a write is encoded ([`codec`]) into a log entry and
+//! judged when the entry is applied ([`apply`](fn@apply)), in log order, as a pure function of
+//! state and entry (SAFETY G3).
 //!
 //! ```text
 //!   SET a 1 NX ──► Write::Set ──encode──► log ──decode──► apply(engine, …) ──► Reply ──► Sink

@@ -5,8 +5,8 @@
 //! of Redis 7.0.15.
 //!
 //! # What it does not know
-//! Shards and guards: the view sees to it that all keys are read at one moment, and that this moment
-//! may be read (SAFETY G1).
+//! Shards and guards: the view sees to it that all keys are read at one moment, and that this
+//! moment may be read (SAFETY G1).
 //!
 //! # Caveats
 //! OBJECT ENCODING answers from the value alone what Redis would hold after a SET of it; Redis

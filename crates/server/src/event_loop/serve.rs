@@ -257,7 +257,8 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "ERR the keyspace was dropped; nothing was done. Select another one"
         }
         NotDone::Dropped => {
-            "UNKNOWN the keyspace was dropped while the command was under way; it may have been done"
+            "UNKNOWN the keyspace was dropped while the command was under way; it may have been \
+             done"
         }
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \

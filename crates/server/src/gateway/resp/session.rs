@@ -5,8 +5,8 @@
 //! before anything else; all others go through the command [`table`](super::table), which knows
 //! arity and keys, to one function each in [`commands`](super::commands).
 //!
-//! Invariants: an error leaves the session as it was. A command whose reply the client does not want
-//! (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
+//! Invariants: an error leaves the session as it was. A command whose reply the client does not
+//! want (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
 //! answers the rest. Times leave this place absolute (SAFETY G13).
 
 use node::command::{Expiry, Read, SetIf, SetReply, Write};
