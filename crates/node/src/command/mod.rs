@@ -225,8 +225,10 @@ pub enum Read<'a> {
     },
     /// OBJECT ENCODING: int, embstr or raw as Redis would hold it.
     Encoding(&'a [u8]),
-    /// OBJECT REFCOUNT, IDLETIME.
-    ObjectNumber(&'a [u8]),
+    /// OBJECT REFCOUNT: 1.
+    RefCount(&'a [u8]),
+    /// OBJECT IDLETIME: 0 seconds.
+    IdleTime(&'a [u8]),
     /// LCS.
     Lcs {
         /// The first and the second key.
@@ -253,7 +255,8 @@ impl<'a> Read<'a> {
             | Read::Type(key)
             | Read::Ttl { key, .. }
             | Read::Encoding(key)
-            | Read::ObjectNumber(key) => std::slice::from_ref(key),
+            | Read::RefCount(key)
+            | Read::IdleTime(key) => std::slice::from_ref(key),
             Read::GetMany(keys) | Read::Exists(keys) => keys,
             Read::Lcs { keys, .. } => keys,
         }

@@ -11,7 +11,7 @@
 //! # Caveats
 //! OBJECT ENCODING answers from the value alone what Redis would hold after a SET of it; Redis
 //! itself remembers that a value was appended to (`raw`) or summed as a float (`embstr`). OBJECT
-//! REFCOUNT is 1 and IDLETIME too, as there is one number for both.
+//! REFCOUNT is always 1 and IDLETIME always 0, for neither is counted.
 
 use keyspace::Timestamp;
 use storage::engine::Version;
@@ -57,8 +57,8 @@ pub fn answer(view: &impl View, read: &Read<'_>, now: Timestamp, sink: &mut impl
             Some(version) => sink.bulk(encoding(version.value).as_bytes()),
             None => sink.nil(),
         },
-        Read::ObjectNumber(key) => match view.newest(key) {
-            Some(_) => sink.int(1),
+        Read::RefCount(key) | Read::IdleTime(key) => match view.newest(key) {
+            Some(_) => sink.int(i64::from(matches!(read, Read::RefCount(_)))),
             None => sink.nil(),
         },
         Read::Lcs { keys, len, idx, min_match, with_match_len } => {

@@ -117,9 +117,9 @@ settings! {
     /// Bytes of replies that one connection may leave unread; beyond, its further commands wait,
     /// and a single longer reply is replaced by an error.
     output_bytes_max: u64 = "128MiB", Size(64 * KIB..=16 * GIB), Size;
-    /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: leave the value
-    /// empty, as the original clients knew it; then a missing key cannot be told from a failure.
-    native_error_reason: bool = "true", Switch, Switch;
+    /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: the value is
+    /// empty, as the original clients know it; then a missing key cannot be told from a failure.
+    native_error_reason: bool = "false", Switch, Switch;
     /// Length at which a file of the log ends and the next begins.
     segment_bytes: u64 = "64MiB", Size(MIB..=4 * GIB), Size;
     /// Bytes of log since the last checkpoint that start the next one.

@@ -55,7 +55,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "resp" | "native" | "http" => "127.0.0.1:0",
         "advertise" => "db.example",
         "insecure" => "true",
-        "native_error_reason" => "false",
+        "native_error_reason" => "true",
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",
