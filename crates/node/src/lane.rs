@@ -27,7 +27,7 @@ use txn::Clock;
 
 use crate::catalogue::Change;
 use crate::command::Reply;
-use crate::entry::{Batch, Kind, Waiter, operation};
+use crate::entry::{Batch, Kind, Spent, Waiter, operation};
 use crate::record;
 use crate::shard::{Shard, ShardStart};
 use crate::state::{Outcome, ShardState};
@@ -129,8 +129,8 @@ pub enum Answer {
     Applied {
         /// Who asked.
         origin: Origin,
-        /// Whom each reply is for.
-        waiters: Vec<Waiter>,
+        /// Whom each reply is for, and the batch's memory to be used again.
+        spent: Spent,
         /// The replies.
         replies: Vec<Reply>,
     },
@@ -175,7 +175,8 @@ impl Answer {
     /// Who waits there, in the order of the replies.
     pub fn waiters(&self) -> &[Waiter] {
         match self {
-            Answer::Applied { waiters, .. } | Answer::NotDone { waiters, .. } => waiters,
+            Answer::Applied { spent, .. } => &spent.waiters,
+            Answer::NotDone { waiters, .. } => waiters,
             Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
                 std::slice::from_ref(waiter)
             }

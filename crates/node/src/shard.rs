@@ -12,7 +12,7 @@ use replication::{Entry, Group, HardState, Start, Work};
 use storage::log::Lsn;
 use txn::{Clock, Promise, SnapshotRead};
 
-use crate::entry::{Batch, Header, Kind, Waiter, operation};
+use crate::entry::{Batch, Header, Kind, Spent, Waiter, operation};
 use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, push, report};
 use crate::record;
 use crate::state::ShardState;
@@ -267,7 +267,9 @@ impl Shard {
                 Some(InFlight { term, asker: Asker::Batch { origin, waiters }, .. }) => {
                     assert_eq!(term, entry.term, "a sole voter's proposals are never replaced");
                     assert_eq!(waiters.len(), replies.len(), "one reply per command");
-                    effects.answers.push(Answer::Applied { origin, waiters, replies });
+                    // Nobody else holds the entry any more, so this takes its memory, not a copy.
+                    let spent = Spent { bytes: entry.data.into(), waiters };
+                    effects.answers.push(Answer::Applied { origin, spent, replies });
                 }
                 Some(InFlight { asker: Asker::Operation(asker), .. }) => {
                     report(outcome, asker, effects);

@@ -136,17 +136,7 @@ impl ShardState {
     fn apply_body(&mut self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
-                let mut rest = body;
-                replies.reserve(header.count as usize);
-                for _ in 0..header.count {
-                    let write = codec::decode(&mut rest).expect("commands in the log are readable");
-                    replies.push(command::apply(
-                        engine.as_mut(),
-                        &write,
-                        header.timestamp,
-                        &limits::APPLY,
-                    ));
-                }
+                apply_commands(engine, header, body, replies);
                 Outcome::Quiet
             }
             (Kind::Horizon, _) => {
@@ -180,6 +170,33 @@ impl ShardState {
         }
     }
 }
+
+/// Applies the commands of an entry, in order. Their keys are looked up a few at a time ahead of
+/// their use: most of a write's time is waiting for memory.
+fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mut Vec<Reply>) {
+    let hasher = engine.hasher();
+    let mut rest = body;
+    let mut left = header.count as usize;
+    replies.reserve(left);
+    let mut ahead = Vec::with_capacity(AHEAD.min(left));
+    while left > 0 {
+        for _ in 0..left.min(AHEAD) {
+            let write = codec::decode(&mut rest).expect("commands in the log are readable");
+            let key = hasher.key(write.first_key());
+            engine.prefetch(&key);
+            ahead.push((write, key));
+        }
+        ahead.iter().for_each(|(_, key)| engine.prefetch_record(key));
+        left -= ahead.len();
+        for (write, key) in ahead.drain(..) {
+            let at = header.timestamp;
+            replies.push(command::apply_hashed(engine, &write, &key, at, &limits::APPLY));
+        }
+    }
+}
+
+/// Commands looked up ahead.
+const AHEAD: usize = 16;
 
 fn read_timestamp(bytes: &[u8]) -> Timestamp {
     Timestamp(u64::from_le_bytes(bytes.try_into().expect("a timestamp of eight bytes")))

@@ -37,7 +37,7 @@ mod samples;
 #[cfg(test)]
 mod script;
 
-pub use apply::apply;
+pub use apply::{apply, apply_hashed};
 pub use read::{View, answer};
 pub use reply::{Refusal, Reply, Sink};
 

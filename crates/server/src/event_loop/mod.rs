@@ -25,6 +25,7 @@
 mod capped;
 pub mod connection;
 mod context;
+mod gets;
 mod native;
 mod resp;
 mod serve;
@@ -50,6 +51,7 @@ use crate::hub::Hub;
 use crate::hub::mail::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
+use gets::Get;
 
 /// Bytes read from one socket per turn, so that all get their turn.
 const READ_BYTES: usize = 128 << 10;
@@ -57,6 +59,9 @@ const READ_BYTES: usize = 128 << 10;
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 /// A connection that has so much to be sent has its further commands wait until it has read.
 const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
+/// Applied batches whose memory a loop keeps for the next ones, and how large they may be.
+const SPARE_MAX: usize = 16;
+const SPARE_BYTES_MAX: usize = 300 << 10;
 /// Token of the loop's waker.
 pub const WAKER: Token = Token(usize::MAX);
 const LISTENER_RESP: Token = Token(usize::MAX - 1);
@@ -106,6 +111,9 @@ pub struct EventLoop {
     /// Commands of this turn, by shard.
     open: Vec<(ShardId, Batch)>,
     full: Vec<(ShardId, Batch)>,
+    spare: Vec<Batch>,
+    /// GETs of the connection being served that wait to be answered together.
+    gets: Vec<Get>,
     /// What else lanes are to be told in this turn.
     inputs: Vec<(ShardId, Input)>,
     /// What this turn has counted and not yet told the process's counters.
@@ -143,6 +151,8 @@ impl EventLoop {
             queue: VecDeque::new(),
             open: Vec::new(),
             full: Vec::new(),
+            spare: Vec::new(),
+            gets: Vec::with_capacity(gets::GETS_MAX),
             inputs: Vec::new(),
             tally: Tally::default(),
             random: number as u64,
@@ -287,22 +297,20 @@ impl EventLoop {
     }
 
     /// The batch of this turn for a shard.
-    fn batch(
-        open: &mut Vec<(ShardId, Batch)>,
-        full: &mut Vec<(ShardId, Batch)>,
-        shard: ShardId,
-    ) -> usize {
-        let place = match open.iter().position(|(id, _)| *id == shard) {
+    fn batch(&mut self, shard: ShardId) -> &mut Batch {
+        let place = match self.open.iter().position(|(id, _)| *id == shard) {
             Some(place) => place,
             None => {
-                open.push((shard, Batch::default()));
-                open.len() - 1
+                let batch = self.spare.pop().unwrap_or_default();
+                self.open.push((shard, batch));
+                self.open.len() - 1
             }
         };
-        if open[place].1.is_full() {
-            full.push((shard, std::mem::take(&mut open[place].1)));
+        if self.open[place].1.is_full() {
+            let next = self.spare.pop().unwrap_or_default();
+            self.full.push((shard, std::mem::replace(&mut self.open[place].1, next)));
         }
-        place
+        &mut self.open[place].1
     }
 
     /// What a keyspace that is made on first use is like.

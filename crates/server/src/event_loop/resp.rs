@@ -14,9 +14,10 @@ use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
+use super::gets::{GETS_MAX, Get};
 use super::serve::{go_waiter, waiter};
 use crate::config::Config;
-use crate::gateway::resp::{self, ArgRanges, Args, Gather, Limits, Parsed, Request, Session};
+use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session};
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -58,39 +59,51 @@ impl EventLoop {
         let (mut done, mut commands) = (0, 0);
         while done < input.len() && self.may_run(connection) {
             let rest = &input[done..];
-            done += match self.run_one(at, connection, &mut session, &mut ranges, rest) {
-                0 => break,
-                consumed => consumed,
+            let consumed = match resp::parse(rest, &self.limits, &mut ranges) {
+                Ok(Parsed::Command { consumed }) => consumed,
+                Ok(Parsed::Empty { consumed }) => {
+                    done += consumed;
+                    continue;
+                }
+                Ok(Parsed::Incomplete) => break,
+                Err(error) => {
+                    if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+                        done = waits;
+                        break;
+                    }
+                    self.reply_error(connection, &session, &error.to_string());
+                    connection.closing = true;
+                    break;
+                }
             };
+            let args = ranges.args(rest);
+            let key_bytes_max = self.limits.key_bytes_max;
+            if let Some(get) = Get::of(args, input, done, connection, &session, key_bytes_max) {
+                self.gets.push(get);
+                if self.gets.len() == GETS_MAX
+                    && let Some(waits) = self.answer_gets(at, connection, &session, input)
+                {
+                    done = waits;
+                    break;
+                }
+            } else {
+                if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+                    done = waits;
+                    break;
+                }
+                if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
+                    break;
+                }
+            }
+            done += consumed;
             commands += 1;
+        }
+        if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+            done = waits;
         }
         self.tally.commands += commands;
         connection.protocol = Protocol::Resp(session, ranges);
         done
-    }
-
-    fn run_one(
-        &mut self,
-        at: usize,
-        connection: &mut Connection,
-        session: &mut Session,
-        ranges: &mut ArgRanges,
-        input: &[u8],
-    ) -> usize {
-        let consumed = match resp::parse(input, &self.limits, ranges) {
-            Ok(Parsed::Command { consumed }) => consumed,
-            Ok(Parsed::Empty { consumed }) => return consumed,
-            Ok(Parsed::Incomplete) => return 0,
-            Err(error) => {
-                self.reply_error(connection, session, &error.to_string());
-                connection.closing = true;
-                return input.len();
-            }
-        };
-        match self.run_command(at, connection, session, ranges.args(input)) {
-            Done::Yes => consumed,
-            Done::PutOff => 0,
-        }
     }
 
     fn run_command(
@@ -295,8 +308,7 @@ impl EventLoop {
         write: &Write<'_>,
         waiter: Waiter,
     ) {
-        let place = Self::batch(&mut self.open, &mut self.full, shard);
-        self.open[place].1.push(write, waiter);
+        self.batch(shard).push(write, waiter);
         self.tally.writes += 1;
     }
 

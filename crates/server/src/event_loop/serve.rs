@@ -6,11 +6,13 @@ use std::sync::Arc;
 use keyspace::CatalogueError;
 use mio::event::Event;
 use node::command::Reply;
-use node::entry::Waiter;
+use node::entry::{Batch, Waiter};
 use node::lane::{Answer, NotDone};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
-use super::{EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES};
+use super::{
+    EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
+};
 use crate::gateway::native::Reason;
 
 /// The number of a waiter that is no reply but leave to go on.
@@ -176,9 +178,12 @@ impl EventLoop {
     /// Gives an answer to the connections it is for.
     pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
-            Answer::Applied { waiters, replies, .. } => {
-                for (waiter, reply) in waiters.into_iter().zip(replies) {
-                    self.fill(waiter, Ok(reply));
+            Answer::Applied { spent, replies, .. } => {
+                for (waiter, reply) in spent.waiters.iter().zip(replies) {
+                    self.fill(*waiter, Ok(reply));
+                }
+                if self.spare.len() < SPARE_MAX && spent.bytes.capacity() <= SPARE_BYTES_MAX {
+                    self.spare.push(Batch::recycled(spent));
                 }
             }
             Answer::NotDone { waiters, why, .. } => {

@@ -113,6 +113,12 @@ impl Session {
         self.muted
     }
 
+    /// Whether the reply of the next command may be unwanted (CLIENT REPLY).
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.reply != ReplyMode::On
+    }
+
     /// The keyspace of a [`Request::Select`] is there: commands act on it from now on.
     pub fn selected(&mut self, name: &str) {
         name.clone_into(&mut self.keyspace);
