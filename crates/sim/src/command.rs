@@ -125,11 +125,7 @@ impl Command {
             Self::Increment(by) => {
                 let number = match &cell {
                     None => Ok(0),
-                    Some(cell) => std::str::from_utf8(&cell.value)
-                        .ok()
-                        .filter(|text| !text.starts_with('+'))
-                        .and_then(|text| text.parse::<i64>().ok())
-                        .ok_or(Refusal::NotInteger),
+                    Some(cell) => number(&cell.value).ok_or(Refusal::NotInteger),
                 };
                 let sum = number.and_then(|n| n.checked_add(*by).ok_or(Refusal::Overflow));
                 match sum {
@@ -220,6 +216,13 @@ fn ends(expiry: Expiry, old: Option<&Cell>) -> u64 {
         Expiry::Keep => old.map_or(0, |old| old.expiry_ms),
         Expiry::At(at_ms) => at_ms.max(1),
     }
+}
+
+/// A number as it would be printed: no plus, no leading zeros.
+fn number(value: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let number = text.parse::<i64>().ok()?;
+    (number.to_string() == text).then_some(number)
 }
 
 fn bulk(cell: Option<&Cell>) -> Reply {

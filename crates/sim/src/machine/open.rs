@@ -1,13 +1,12 @@
 //! From a disk to a node that serves: the steps of a start, as the server takes them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Catalogue, Durability, KeyHasher, KeyspaceId, NodeId, ShardId};
 use node::catalogue::System;
 use node::lane::{Effects, Input, Lane};
-use node::record;
-use node::recovery::{RecoverError, Recovering};
+use node::recovery::{RecoverError, Recovering, Replay};
 use node::shard::{Shard, ShardStart};
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
@@ -54,31 +53,16 @@ pub fn open(
     };
     checkpoint::remove_temporaries(&*handle)?;
     let hasher = KeyHasher::new(manifest.hash_seed);
-    let mut shards = load_checkpoints(&*handle, &manifest, hasher)?;
-    let mut dropped = BTreeSet::new();
+    let mut replay = Replay::new(load_checkpoints(&*handle, &manifest, hasher)?, hasher);
     let options = LogOptions {
         cluster: manifest.cluster,
         salt: manifest.log_salt,
         segment_bytes: start.segment_bytes,
     };
-    let visit = &mut |_, record: storage::log::Record<'_>| {
-        if record.kind == record::SHARD_DROPPED {
-            shards.remove(&record.shard);
-            dropped.insert(record.shard);
-            return Ok(());
-        }
-        match shards.get_mut(&record.shard) {
-            Some(shard) => shard.record(record.kind, record.payload),
-            None if record.kind == record::SHARD_CREATED => {
-                let born = Recovering::born(record.shard, record.payload, hasher)?;
-                shards.insert(record.shard, born);
-                Ok(())
-            }
-            None if dropped.contains(&record.shard) => Ok(()),
-            None => Err(RecoverError::NoBeginning { shard: record.shard }),
-        }
-    };
-    let (log, _) = Log::open(handle.clone(), options, manifest.log_start, visit)?;
+    let (log, _) = Log::open(handle.clone(), options, manifest.log_start, &mut |_, record| {
+        replay.record(&record)
+    })?;
+    let shards = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;

@@ -57,6 +57,7 @@ impl Machine {
     pub fn step_round(&mut self) -> Result<Progress, Error> {
         let round = match self.round.take() {
             Some(round) => round,
+            None if self.lanes.iter().any(|seat| seat.unappended) => return Ok(Progress::Busy),
             None => {
                 let left: VecDeque<ShardId> =
                     self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|s| s.id())).collect();

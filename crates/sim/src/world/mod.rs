@@ -268,9 +268,15 @@ impl World {
             9 => self.raise_safe_point(),
             10 => self.collect(),
             _ => {
-                let progress = self.machine().step_round()?;
-                self.trace.event(format_args!("checkpoints: {progress:?}"));
-                self.counts.checkpoints += u64::from(progress == Progress::Done);
+                // There are many shards, and a round is worth nothing before its end.
+                for _ in 0..self.rng.between(1, 30) {
+                    let progress = self.machine().step_round()?;
+                    self.trace.event(format_args!("checkpoints: {progress:?}"));
+                    self.counts.checkpoints += u64::from(progress == Progress::Done);
+                    if progress != Progress::More {
+                        break;
+                    }
+                }
             }
         }
         Ok(())
