@@ -93,6 +93,7 @@ impl Shard {
         let state = start.view.read();
         let id = state.descriptor.shard;
         let voters: Vec<_> = state.descriptor.replicas.iter().map(|(id, _)| *id).collect();
+        let promise = Promise::new(state.unsettled.clone());
         drop(state);
         let group = Group::new(SOLE_REPLICA, &voters, start.log, &Default::default());
         Self {
@@ -100,7 +101,7 @@ impl Shard {
             durability: start.durability,
             group,
             state: start.view,
-            promise: Promise::default(),
+            promise,
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             appends: VecDeque::new(),
