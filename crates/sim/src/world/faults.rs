@@ -266,7 +266,7 @@ impl World {
         self.trace.event(format_args!("heal"));
         self.calm = true;
         self.full = false;
-        self.armed = None;
+        // What has struck and is not noticed yet still counts as the fault it was.
         self.disk.set_capacity_bytes(u64::MAX);
         self.disk.crash_after_writes(u64::MAX);
         self.disk.fail_sync(u64::MAX);
