@@ -104,7 +104,8 @@ impl World {
             return;
         }
         let client = *self.rng.pick(&free);
-        if self.ask_catalogue(client) {
+        let awake = self.lapse == 0;
+        if awake && self.ask_catalogue(client) {
             return;
         }
         let machine = self.machine.as_ref().expect("it runs");
@@ -114,7 +115,9 @@ impl World {
         }
         let route = self.rng.pick(&routes).clone();
         let key = self.key();
-        let ask = match self.rng.weighted(&[40, 26, 4, 12, 3, 2, 3, 1]) {
+        let writes = |weight: u64| if awake { weight } else { 0 };
+        let weights = [writes(40), 26, 4, 12, 3, 2, 3, writes(1)];
+        let ask = match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {
                 let reads =

@@ -39,6 +39,17 @@ const PLANNED_WRITES: u64 = 30;
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
+        let in_lapse = self.lapse > 0;
+        self.lapse = self.lapse.saturating_sub(1);
+        if in_lapse && self.lapse == 0 && self.rng.one_in(2) {
+            // Whoever woke the node was about to kill it.
+            match self.rng.below(2) {
+                0 if self.options.faults.has(Fault::Kill) => self.kill(),
+                1 if self.options.faults.has(Fault::Power) => self.power_cut(),
+                _ => {}
+            }
+            return Ok(());
+        }
         if self.armed.is_some() || !self.rng.one_in(self.mood.crash_every / 4) {
             return Ok(());
         }
@@ -136,6 +147,7 @@ impl World {
     /// The process is gone, with everything it had in memory.
     fn stop(&mut self) {
         let Some(machine) = self.machine.take() else { return };
+        self.lapse = 0;
         let clock_ms = machine.clock.now().millis();
         let durable = self.ledger.durable(machine.log.log.durable_end());
         self.stopped = Stopped { written: self.ledger.last_written(), durable, dark: false };
@@ -265,6 +277,7 @@ impl World {
     pub(super) fn heal(&mut self) -> Result<(), Violation> {
         self.trace.event(format_args!("heal"));
         self.calm = true;
+        self.lapse = 0;
         self.full = false;
         // What has struck and is not noticed yet still counts as the fault it was.
         self.disk.set_capacity_bytes(u64::MAX);

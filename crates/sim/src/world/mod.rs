@@ -102,6 +102,8 @@ pub struct World {
     stopped: faults::Stopped,
     calm: bool,
     asking: bool,
+    /// Steps left of a lapse: time has jumped, and readers are awake before the lanes are.
+    lapse: u32,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -135,6 +137,7 @@ impl World {
             stopped: faults::Stopped::default(),
             calm: false,
             asking: true,
+            lapse: 0,
             counts: Counts::default(),
         }
     }
@@ -211,16 +214,17 @@ impl World {
         let busy: Vec<usize> =
             (0..machine.lanes.len()).filter(|lane| machine.is_busy(*lane)).collect();
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
+        let awake = self.lapse == 0;
         let weights = [
             on(asking, 20),
-            on(batches, 12),
+            on(batches && awake, 12),
             on(!ready.is_empty(), 20),
-            on(!busy.is_empty(), 40),
+            on(!busy.is_empty() && awake, 40),
             on(machine.log.wants_sync(), 8),
             on(machine.log.is_syncing(), (24 / slowness).max(1)),
             on(machine.log.wants_segment(), 2),
             on(machine.has_news(), 12),
-            6,
+            on(awake, 6),
             on(collection, 2),
             on(collection, 3),
             on(checkpoints, if machine.is_checkpointing() { 8 } else { 1 }),
@@ -288,6 +292,9 @@ impl World {
             true => self.rng.between(500, 5_000),
             false => self.rng.between(0, self.mood.tick_ms_max),
         };
+        if jump && self.rng.one_in(2) {
+            self.lapse = self.rng.between(8, 30) as u32;
+        }
         self.wall_ms += millis;
         self.machine().elapsed_ms += millis;
         self.trace.event(format_args!("{millis} ms pass"));
