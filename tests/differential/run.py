@@ -3,7 +3,8 @@
 
 Random streams from seeds (RESP2 and RESP3, one to three connections, pipelined in random pieces),
 scripts (scripts/*.redis, both protocols), and protocol errors (scripts/protocol.txt), each on a
-connection of its own. What may differ stands in may_differ.toml. A stream that fails is shrunk
+connection of its own. What may differ stands in may_differ.toml, and what Carillon answers
+there in scripts/own.txt. A stream that fails is shrunk
 and printed as redis-cli lines.
 
   run.py                         a Carillon node that this starts
@@ -62,6 +63,8 @@ def compare(reference, target, options, report):
             judge(player, ops, 0, f"{path.name} RESP{protocol}", report, scripted=True)
     for name, data in scripts.protocol_cases(HERE / "scripts/protocol.txt"):
         report.run(f"protocol {name}", scripts.protocol_case, reference, target, data)
+    if target.is_carillon:
+        report.run("own answers", scripts.own_answers, target, HERE / "scripts/own.txt")
     print(f"  differential: seeds {options.seed} to {options.seed + options.streams - 1}")
     for seed in range(options.seed, options.seed + options.streams):
         ops = generate.Generator(seed).stream(options.commands)

@@ -1,5 +1,6 @@
 """Reading scripted streams and protocol-error cases."""
 
+import re
 import socket
 
 from harness import resp
@@ -66,6 +67,17 @@ def unquote(line, place):
             out += line[place].encode()
             place += 1
     return place + 1, bytes(out)
+
+
+def own_answers(server, path):
+    """Carillon's own answers, as own.txt has them. Raises at the first that does not match."""
+    connection = server.connect()
+    lines = [line for line in path.read_text().splitlines() if line and line[0] != "#"]
+    for command, wanted in zip(lines[::2], lines[1::2]):
+        connection.send(resp.encode(split(command)))
+        raw = connection.read()[0].decode("latin-1")
+        assert re.fullmatch(wanted[2:], raw), f"{command}: {raw!r:.300} is not {wanted[2:]}"
+    connection.close()
 
 
 def protocol_cases(path):

@@ -1,7 +1,7 @@
 """Servers for the suites: started in a directory of their own, on free ports, stopped by pid.
 
 A server is named by a word: `redis` (the installed redis-server), `carillon` (the binary that
-`CARILLON_BIN` names, by default target/release/carillon), `HOST:PORT` (one that runs already), or
+`TEST_CARILLON` names, by default target/release/carillon), `HOST:PORT` (one that runs already), or
 a whole start command with the places {dir}, {resp}, {native} and {http}.
 """
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from . import resp
 
 ROOT = Path(__file__).resolve().parents[2]
-CARILLON = os.environ.get("CARILLON_BIN", str(ROOT / "target/release/carillon"))
+CARILLON = os.environ.get("TEST_CARILLON", str(ROOT / "target/release/carillon"))
 COMMANDS = {
     "redis": "redis-server --port {resp} --dir {dir} --bind 127.0.0.1 --save '' --maxclients 12000",
     "redis-aof": "redis-server --port {resp} --dir {dir} --bind 127.0.0.1 --save '' "
@@ -86,7 +86,12 @@ class Server:
         command = self.template.format(dir=shlex.quote(str(data)), **self.ports)
         with open(self.directory / "output.txt", "ab") as output:
             self.process = subprocess.Popen(
-                shlex.split(command), stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                shlex.split(command),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                # A node refuses variables of this prefix that it does not know.
+                env={k: v for k, v in os.environ.items() if not k.startswith("CARILLON_")},
             )
 
     def start(self):

@@ -96,7 +96,7 @@ Examples:
 pub struct GetArgs {
     /// The key.
     pub key: OsString,
-    /// As of this time: a timestamp as --json shows it, or milliseconds since 1970 with `ms`.
+    /// As of this time: a timestamp as --json shows it, or milliseconds since 1970 with ms.
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
     #[command(flatten)]

@@ -87,6 +87,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
         crate::signals::listen(move |_| stop.ask())?
     };
     let log_thread = spawn_log_thread(&hub)?;
+    let maker = spawn_segment_maker(&hub)?;
     let keeper_stop = Arc::new(KeeperStop::default());
     let keeper = {
         let (hub, stop, bytes) = (hub.clone(), keeper_stop.clone(), config.checkpoint_log_bytes);
@@ -118,6 +119,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     keeper.join().expect("the keeper does not panic");
     hub.log.stop();
     log_thread.join().expect("the log thread does not panic");
+    maker.join().expect("the maker of segments does not panic");
     tracing::info!("stopped; everything acknowledged is on disk");
     Ok(ExitReason::Stopped)
 }
@@ -175,6 +177,15 @@ fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
         });
         if let Err(error) = run {
             hub.fatal("the log", &error);
+        }
+    })
+}
+
+fn spawn_segment_maker(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
+    let hub = hub.clone();
+    thread::Builder::new().name("segments".into()).spawn(move || {
+        if let Err(error) = hub.log.make_segments() {
+            hub.fatal("making a log segment", &error);
         }
     })
 }

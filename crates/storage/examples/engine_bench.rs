@@ -6,6 +6,8 @@
 //! permutation; hashing the key is part of every figure except where it says "hashed before".
 //! Memory is the growth of the resident set, allocator included.
 
+#![allow(clippy::disallowed_types, reason = "the standard maps are what is compared with")]
+
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 

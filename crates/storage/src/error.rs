@@ -93,7 +93,7 @@ pub const REMEDY_ROT: &str = "Check the disk, then restore this directory from a
      data is replicated, start this node with an empty directory under a new id instead";
 
 impl Error {
-    /// An [`Error::Io`], or [`Error::Full`] if the medium says that it is full.
+    /// An [`Error::Io`] about `file`.
     pub(crate) fn io(action: &'static str, file: &str, source: io::Error) -> Self {
         Self::Io { action, file: file.to_owned(), source }
     }

@@ -1,7 +1,9 @@
 //! What single calls of the memory engine do, one behaviour per test.
 
-use keyspace::{KeyHasher, SLOTS, Timestamp};
-use storage::engine::{At, Engine, Layout, Range, RestoreError, ScanCursor, WrongLayout};
+use keyspace::{HashedKey, KeyHasher, SLOTS, Timestamp};
+use storage::engine::{
+    At, DumpCursor, Engine, Layout, Range, RestoreError, ScanCursor, WrongLayout,
+};
 
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
 const HASHED: Layout = Layout::Hashed { first_slot: 0, end_slot: SLOTS };
@@ -43,6 +45,8 @@ fn reads_see_the_version_of_their_time() {
         let seen: Vec<_> = [9, 10, 19, 20, 30, 39, 40].map(|t| at(&engine, "apple", t)).into();
         assert_eq!(seen, ["nil yet", "a", "a", "bb", "nil", "nil", ""]);
         assert_eq!(at(&engine, "pear", 40), "nil");
+        put(&mut engine, "", "no key", 40);
+        assert_eq!(at(&engine, "", 40), "no key");
         assert_eq!(newest(&engine, "apple", 50).as_deref(), Some(""));
         assert_eq!(engine.newest_timestamp(&HASHER.key(b"apple")), ts(40));
         assert_eq!(engine.newest_timestamp(&HASHER.key(b"pear")), ts(0));
@@ -139,6 +143,7 @@ fn a_flush_of_many_keys_hides_them_at_once_and_frees_them_bit_by_bit() {
             ("v".into(), "nil yet".into())
         );
         assert_eq!(engine.newest_timestamp(&HASHER.key(b"key0")), ts(7000));
+        assert_eq!(engine.point_to_free(1000), Some(ts(7000)));
         engine.raise_safe_point(ts(7000));
         assert_eq!(at(&engine, "key0", 7000), "nil");
         let mut steps = 0;
@@ -177,6 +182,19 @@ fn a_scan_visits_every_key_once_in_order() {
     assert_eq!(engine.scan(beyond, 1, ts(2000), &mut |_, _| {}), Ok(None));
     let beyond = ScanCursor { slot: places[0].0, hash: u64::MAX };
     assert!(engine.scan(beyond, 1, ts(2000), &mut |_, _| {}).expect("hashed").is_some());
+}
+
+#[test]
+fn keys_of_one_hash_are_never_parted() {
+    let mut engine = Engine::new(HASHED, HASHER);
+    for bytes in [b"a", b"b", b"c"] {
+        engine.put(&HashedKey { bytes, slot: 5, hash: 77 }, &[b"v"], 0, ts(10));
+    }
+    let mut visited = 0;
+    let end = engine.scan(ScanCursor::default(), 1, ts(10), &mut |_, _| visited += 1);
+    assert_eq!((end, visited), (Ok(None), 3));
+    engine.pin(ts(10));
+    assert!(!engine.dump(&mut DumpCursor::default(), ts(10), 0, &mut Vec::new()));
 }
 
 #[test]

@@ -52,6 +52,24 @@ fn what_was_reserved_can_be_appended_to_a_full_disk() {
 }
 
 #[test]
+fn markers_leave_what_is_reserved() {
+    let disk = FaultyDisk::new(1);
+    let mut log = open(&disk, Lsn::NEW).expect("opens").log;
+    log.reserve(64_000).expect("space");
+    disk.set_capacity_bytes(used_bytes(&disk));
+    let mut skipped = 0;
+    for _ in 0..1000 {
+        let mut group = group(3);
+        assert_eq!(group.bytes(), 64);
+        log.append(&mut group).expect("reserved");
+        sync(&mut log).expect("synced");
+        log.append_marker().expect("never full");
+        skipped += u64::from(log.wants_marker());
+    }
+    assert!(skipped > 500, "there was no room for so many");
+}
+
+#[test]
 fn a_full_disk_changes_nothing_and_space_that_returns_is_used() {
     for seed in 1..=100 {
         let disk = FaultyDisk::new(seed);

@@ -85,6 +85,11 @@ impl Float {
         Self { negative, size }
     }
 
+    /// Whether it is infinite: no sum with it is a number that counts.
+    pub fn is_infinite(self) -> bool {
+        self.size == Size::Infinite
+    }
+
     /// The sum; `None` if it is not a number or infinite.
     pub fn plus(self, other: Self) -> Option<Self> {
         let (Size::Finite { .. }, Size::Finite { .. }) = (self.size, other.size) else {
@@ -112,7 +117,7 @@ impl Float {
             return Some(Self::ZERO);
         }
         let sum = Self::nearest(large.negative, &Natural::from(sum), exponent - 63, more);
-        (sum.size != Size::Infinite).then_some(sum)
+        (!sum.is_infinite()).then_some(sum)
     }
 
     /// Exponent and mantissa with its highest bit set, even below the least exponent. Zero sorts
@@ -182,7 +187,7 @@ pub fn parse(text: &[u8]) -> Option<Float> {
         [b'0', b'x' | b'X', rest @ ..] => parse_hexadecimal(negative, rest),
         rest => parse_decimal(negative, rest),
     };
-    parsed.filter(|float| float.size != Size::Infinite)
+    parsed.filter(|float| !float.is_infinite())
 }
 
 fn parse_decimal(negative: bool, text: &[u8]) -> Option<Float> {
@@ -221,7 +226,7 @@ fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<Float> {
 
 /// What was not 0 must not become it.
 fn not_lost(float: Float) -> Option<Float> {
-    (float.shifted().1 != 0 || float.size == Size::Infinite).then_some(float)
+    (float.shifted().1 != 0 || float.is_infinite()).then_some(float)
 }
 
 struct Scanned {

@@ -108,10 +108,11 @@ settings! {
     idle_timeout_ms: u64 = "0", Millis(0..=365 * DAY_MS), Millis;
     /// How long an HTTP request may take, from its last byte to its answer.
     request_timeout_ms: u64 = "10s", Millis(100..=3_600_000), Millis;
-    /// Bytes of unfinished requests that one connection may hold; beyond, it is closed.
+    /// Bytes of requests that one connection may hold before they are done.
     input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
-    /// Bytes of replies that one connection may leave unread; beyond, it is closed.
-    output_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
+    /// Bytes of replies that one connection may leave unread; beyond, its further commands wait, and
+    /// a single longer reply is replaced by an error.
+    output_bytes_max: u64 = "128MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: leave the value
     /// empty, as the original clients knew it; then a missing key cannot be told from a failure.
     native_error_reason: bool = "true", Switch, Switch;

@@ -55,6 +55,8 @@ pub struct Connection {
     pub refuse_next: Option<Box<str>>,
     /// How the next command was to be answered when it was put off: muted or not.
     pub put_off_muted: Option<bool>,
+    /// The client has sent its last; what it asked is still to be answered.
+    pub ended: bool,
     /// Nothing more is read; closed when all is answered and sent.
     pub closing: bool,
     /// The socket is gone; forgotten when nothing is on its way any more.
@@ -133,6 +135,7 @@ impl Connection {
             awaiting: false,
             refuse_next: None,
             put_off_muted: None,
+            ended: false,
             closing: false,
             broken: false,
             queued: false,

@@ -17,9 +17,10 @@
 //! |---|---|---|
 //! | input of a connection | `input_bytes_max` | not read further until commands are done |
 //! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
-//! | output of one | `output_bytes_max` | its commands wait; closed if one reply alone exceeds it |
+//! | output of one | `output_bytes_max` | its commands wait; one longer reply is replaced by an error |
 //! | connections | `connections_max` | refused with an error |
 
+mod capped;
 pub mod connection;
 mod context;
 mod native;
@@ -75,6 +76,16 @@ pub struct Listeners {
     pub native: Option<TcpListener>,
 }
 
+#[derive(Default)]
+struct Tally {
+    commands: u64,
+    writes: u64,
+    hits: u64,
+    misses: u64,
+    input_bytes: u64,
+    output_bytes: u64,
+}
+
 /// One event loop.
 pub struct EventLoop {
     hub: Arc<Hub>,
@@ -93,8 +104,8 @@ pub struct EventLoop {
     full: Vec<(ShardId, Batch)>,
     /// What else lanes are to be told in this turn.
     inputs: Vec<(ShardId, Input)>,
-    /// Writes of this turn.
-    writes: u64,
+    /// What this turn has counted and not yet told the process's counters.
+    tally: Tally,
     random: u64,
     answers: Vec<Answer>,
     buffer: Vec<u8>,
@@ -129,7 +140,7 @@ impl EventLoop {
             open: Vec::new(),
             full: Vec::new(),
             inputs: Vec::new(),
-            writes: 0,
+            tally: Tally::default(),
             random: number as u64,
             answers: Vec::new(),
             buffer: vec![0; READ_BYTES],
@@ -162,6 +173,7 @@ impl EventLoop {
             self.hub.mailboxes[self.number].take(&mut mail);
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.serve_all();
+            self.count();
             if self.hub.stopping.load(Ordering::Acquire) {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
@@ -174,6 +186,22 @@ impl EventLoop {
                 self.sweep();
             }
         }
+    }
+
+    /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.
+    fn count(&mut self) {
+        let counters = &self.hub.counters;
+        let Tally { commands, writes, hits, misses, input_bytes, output_bytes } =
+            std::mem::take(&mut self.tally);
+        let sums = [
+            (&counters.commands, commands),
+            (&counters.writes, writes),
+            (&counters.hits, hits),
+            (&counters.misses, misses),
+            (&counters.input_bytes, input_bytes),
+            (&counters.output_bytes, output_bytes),
+        ];
+        sums.into_iter().filter(|(_, n)| *n > 0).for_each(|(counter, n)| counter.add(n));
     }
 
     fn listen(&mut self) -> io::Result<()> {
@@ -237,7 +265,6 @@ impl EventLoop {
         if self.full.is_empty() && self.inputs.is_empty() {
             return;
         }
-        self.hub.counters.writes.add(std::mem::take(&mut self.writes));
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
         let mut by_lane: Vec<Vec<Input>> = Vec::new();

@@ -76,7 +76,7 @@ impl EventLoop {
                 }
             }
         }
-        self.hub.counters.commands.add(1);
+        self.tally.commands += 1;
         consumed
     }
 

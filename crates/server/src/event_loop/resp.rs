@@ -11,6 +11,7 @@ use node::read::Blocked;
 use node::route::Route;
 
 use super::EventLoop;
+use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
 use super::serve::{go_waiter, waiter};
@@ -63,7 +64,7 @@ impl EventLoop {
             };
             commands += 1;
         }
-        self.hub.counters.commands.add(commands);
+        self.tally.commands += commands;
         connection.protocol = Protocol::Resp(session, ranges);
         done
     }
@@ -172,12 +173,18 @@ impl EventLoop {
         }
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
-        match node::read::read(route, read, self.now, &mut writer) {
+        let bytes_max = self.config.output_bytes_max as usize;
+        let mut capped = Capped::new(&mut writer, bytes_max);
+        match node::read::read(route, read, self.now, &mut capped) {
+            Ok(()) if capped.overflown => {
+                connection.output.truncate(before);
+                self.reply_error(connection, session, TOO_LONG);
+                Done::Yes
+            }
             Ok(()) => {
                 if let Read::Get(_) = read {
                     let found = connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
-                    let counters = &self.hub.counters;
-                    if found { counters.hits.add(1) } else { counters.misses.add(1) }
+                    if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
                 }
                 if muted {
                     connection.output.truncate(before);
@@ -288,7 +295,7 @@ impl EventLoop {
     ) {
         let place = Self::batch(&mut self.open, &mut self.full, shard);
         self.open[place].1.push(write, waiter);
-        self.writes += 1;
+        self.tally.writes += 1;
     }
 
     /// The session's keyspace is not there: one of 0 to 15 is made, any other is an error.

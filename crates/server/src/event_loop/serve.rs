@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
+use keyspace::CatalogueError;
 use mio::event::Event;
 use node::command::Reply;
 use node::entry::Waiter;
@@ -45,6 +46,8 @@ impl EventLoop {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.read_and_run(at, &mut connection, &mut buffer);
         self.buffer = buffer;
+        // A client that has sent its last is answered everything it asked.
+        connection.closing |= connection.ended && self.may_run(&connection);
         self.flush(&mut connection);
         let again = connection.readable && self.may_read(&connection) && !connection.broken;
         if connection.is_finished() {
@@ -96,14 +99,15 @@ impl EventLoop {
         connection.input = input;
     }
 
-    fn received(&self, connection: &mut Connection, bytes: usize) {
+    fn received(&mut self, connection: &mut Connection, bytes: usize) {
         connection.active_millis = self.now.millis();
-        self.hub.counters.input_bytes.add(bytes as u64);
+        self.tally.input_bytes += bytes as u64;
     }
 
     /// Whether to read from the socket: not while earlier commands wait.
     fn may_read(&self, connection: &Connection) -> bool {
-        !connection.closing
+        !connection.ended
+            && !connection.closing
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
             && connection.unsent() < self.config.output_bytes_max as usize
@@ -142,7 +146,7 @@ impl EventLoop {
                 Err(_) => connection.broken = true,
             }
         }
-        self.hub.counters.output_bytes.add((connection.sent - before) as u64);
+        self.tally.output_bytes += (connection.sent - before) as u64;
         if connection.unsent() == 0 {
             connection.output.clear();
             connection.sent = 0;
@@ -178,13 +182,21 @@ impl EventLoop {
             }
             Answer::NotDone { waiters, why, .. } => {
                 for waiter in waiters {
-                    self.fill(waiter, Err(not_done_text(why).into()));
+                    if waiter.0 as u32 == GO {
+                        // It would wait for ever if its read needs the disk, which is full.
+                        let refused = matches!(why, NotDone::DiskFull);
+                        self.go_on(waiter, refused.then(|| not_done_text(why).into()));
+                    } else {
+                        self.fill(waiter, Err(not_done_text(why).into()));
+                    }
                 }
             }
-            Answer::Go { waiter, .. } => self.fill(waiter, Ok(Reply::Ok)),
+            Answer::Go { waiter, .. } => self.go_on(waiter, None),
             Answer::Catalogue { waiter, result, .. } => {
-                let result = result.map(|()| Reply::Ok);
-                self.fill(waiter, result.map_err(|error| format!("ERR {error}").into()));
+                // Made by another meanwhile: as good.
+                let made = result.is_ok() || matches!(result, Err(CatalogueError::Exists { .. }));
+                let failed = result.err().filter(|_| !made);
+                self.go_on(waiter, failed.map(|error| format!("ERR {error}").into()));
             }
         }
     }
@@ -194,18 +206,18 @@ impl EventLoop {
         let reason = self.native_reason();
         let slot = self.connections.get_mut(at).and_then(Option::as_mut);
         let connection = slot.expect("a connection stays until all it asked is answered");
-        if number == GO {
-            connection.awaiting = false;
-            if let Err(text) = reply
-                && text.starts_with("MISCONF")
-            {
-                // It would wait for ever: a read that needs the disk, which is full.
-                connection.refuse_next = Some(text);
-            }
-        } else {
-            connection.fill(number, reply);
-            connection.write_replies(reason);
-        }
+        connection.fill(number, reply);
+        connection.write_replies(reason);
+        self.enqueue(at);
+    }
+
+    /// The connection's next command may be tried, or is to be refused.
+    fn go_on(&mut self, waiter: Waiter, refused: Option<Box<str>>) {
+        let at = (waiter.0 >> 32) as usize;
+        let slot = self.connections.get_mut(at).and_then(Option::as_mut);
+        let connection = slot.expect("a connection stays until all it asked is answered");
+        connection.awaiting = false;
+        connection.refuse_next = refused;
         self.enqueue(at);
     }
 
@@ -219,7 +231,7 @@ fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
     match connection.stream.read(buffer) {
         Ok(0) => {
             connection.readable = false;
-            connection.closing = true;
+            connection.ended = true;
             None
         }
         Ok(received) => {

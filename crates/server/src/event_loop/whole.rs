@@ -8,6 +8,7 @@ use node::command::{Reply, Sink as _, Write};
 use node::whole::{self, Stretch};
 
 use super::EventLoop;
+use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, Slot};
 use super::resp::Done;
 use super::serve::{go_waiter, waiter};
@@ -49,7 +50,7 @@ impl EventLoop {
         }
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
-        let now = self.now;
+        let (now, bytes_max) = (self.now, self.config.output_bytes_max as usize);
         match request {
             KeyspaceRequest::Size => writer.int(whole::size(&route, now) as i64),
             KeyspaceRequest::RandomKey => match whole::random_key(&route, self.random(), now) {
@@ -58,13 +59,19 @@ impl EventLoop {
             },
             KeyspaceRequest::Keys { pattern } => {
                 let mut keys = Vec::new();
+                let mut bytes = 0;
                 whole::each_key(&route, now, &mut |key| {
-                    if glob_matches(pattern, key) {
+                    if bytes <= bytes_max && glob_matches(pattern, key) {
+                        bytes += key.len();
                         keys.push(Box::<[u8]>::from(key));
                     }
                 });
-                writer.array(keys.len());
-                keys.iter().for_each(|key| writer.bulk(key));
+                if bytes > bytes_max {
+                    writer.error(TOO_LONG);
+                } else {
+                    writer.array(keys.len());
+                    keys.iter().for_each(|key| writer.bulk(key));
+                }
             }
             KeyspaceRequest::Scan { cursor, count, pattern, type_filter } => {
                 let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
@@ -86,11 +93,18 @@ impl EventLoop {
             }
             KeyspaceRequest::Range(range) => {
                 let mut found = Vec::new();
+                let mut bytes = 0;
                 let result = whole::range(&route, &stretch(range), now, &mut |key, value| {
+                    bytes += key.len() + if range.with_values { value.len() } else { 0 };
+                    if bytes > bytes_max {
+                        found.clear();
+                        return;
+                    }
                     let value = range.with_values.then(|| Box::<[u8]>::from(value));
                     found.push((Box::<[u8]>::from(key), value));
                 });
                 match result {
+                    Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
                     Ok(()) if range.with_values => {
                         writer.pairs(found.len());
                         for (key, value) in &found {

@@ -80,20 +80,25 @@ pub fn number(name: &str, text: &str) -> Result<u64, Problem> {
     })
 }
 
-/// A time: a timestamp as the header `carillon-timestamp` gives it (`110537293516800005`), or
-/// milliseconds since 1970 (`1686665245312ms`), which mean the first instant of that millisecond.
+/// A time, in one of three forms: a timestamp as the header `carillon-timestamp` gives it
+/// (`110537293516800005`); milliseconds since 1970 (`1686665245312ms`), which mean the first instant
+/// of that millisecond; or both its parts, as messages show them (`1686665245312.5`).
 ///
 /// # Errors
-/// If it is neither.
+/// If it is none of them.
 pub fn timestamp(text: &str) -> Result<Timestamp, Problem> {
     /// Timestamps have 48 bits of milliseconds.
     const MILLIS_MAX: u64 = u64::MAX >> 16;
-    match text.strip_suffix("ms") {
-        None => Ok(Timestamp(number("at", text)?)),
-        Some(millis) => match number("at", millis)? {
-            millis @ 0..=MILLIS_MAX => Ok(Timestamp::from_millis(millis)),
-            _ => Err(Problem::bad_request(format!("at is {text:?}: no such year"))),
-        },
+    let (millis, logical) = match (text.strip_suffix("ms"), text.split_once('.')) {
+        (Some(millis), _) => (millis, "0"),
+        (None, Some(parts)) => parts,
+        (None, None) => return Ok(Timestamp(number("at", text)?)),
+    };
+    match (number("at", millis)?, logical.parse::<u16>()) {
+        (millis @ 0..=MILLIS_MAX, Ok(logical)) => {
+            Ok(Timestamp(Timestamp::from_millis(millis).0 + u64::from(logical)))
+        }
+        _ => Err(Problem::bad_request(format!("at is {text:?}: there is no such time"))),
     }
 }
 
@@ -127,11 +132,23 @@ mod tests {
     }
 
     #[test]
-    fn times_have_two_forms() {
+    fn times_have_three_forms() {
         assert_eq!(timestamp("65536").unwrap(), Timestamp(65536));
         assert_eq!(timestamp("1ms").unwrap(), Timestamp(65536));
+        assert_eq!(timestamp("1.2").unwrap(), Timestamp(65538));
         assert_eq!(timestamp("18446744073709551615").unwrap(), Timestamp::MAX);
-        for bad in ["", "ms", "-1", "1s", "18446744073709551616", "281474976710656ms", "1.5"] {
+        for bad in [
+            "",
+            "ms",
+            "-1",
+            "1s",
+            "18446744073709551616",
+            "281474976710656ms",
+            "1.65536",
+            "1.",
+            ".1",
+            "1.5ms",
+        ] {
             assert!(timestamp(bad).is_err(), "{bad}");
         }
     }

@@ -76,12 +76,12 @@ impl LaneCell {
         let Core { lane, effects, taken } = &mut *core;
         loop {
             std::mem::swap(taken, &mut *self.inbox.lock());
-            if taken.is_empty() {
-                return;
-            }
             let credit_bytes = self.admit(hub, taken, origin, answers);
             taken.drain(..).for_each(|input| lane.accept(input));
             self.turn(lane, effects, hub, credit_bytes, origin, answers);
+            if self.inbox.lock().is_empty() {
+                return;
+            }
         }
     }
 

@@ -12,10 +12,16 @@ use storage::log::{Group, Log, Lsn};
 /// Room kept for control entries beside what commands have reserved.
 const CONTROL_BYTES: u64 = 1 << 20;
 
+/// At durability `memory` nobody asks for fsyncs, but a restart would have to write again what was
+/// never synced. So that much may be unsynced before one is made all the same.
+const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
+
 /// See the front page of this module.
 pub struct LogRoom {
     inner: Mutex<Inner>,
     wake: Condvar,
+    /// Wakes the thread that makes segments.
+    wake_maker: Condvar,
     interval: Duration,
 }
 
@@ -27,6 +33,8 @@ struct Inner {
     wanted: Vec<(usize, u64)>,
     /// Whether a keyspace of durability `interval` has appended since the last sync.
     interval_dirty: bool,
+    /// Whether too much is unsynced.
+    overdue: bool,
     /// Whether the last reservation failed for want of space.
     full: bool,
     syncs: u64,
@@ -73,12 +81,13 @@ impl LogRoom {
             outstanding_bytes: 0,
             wanted: Vec::new(),
             interval_dirty: false,
+            overdue: false,
             full: false,
             syncs: 0,
             asleep: false,
             stopping: false,
         };
-        Self { inner: Mutex::new(inner), wake: Condvar::new(), interval }
+        Self { inner: Mutex::new(inner), wake: Condvar::new(), wake_maker: Condvar::new(), interval }
     }
 
     /// Makes sure that `bytes` more can be appended whatever happens to the disk.
@@ -111,13 +120,26 @@ impl LogRoom {
             }
         }
         inner.interval_dirty |= append.interval;
-        let notify = inner.asleep && (append.sync || append.interval);
+        let overdue = inner.log.unsynced_bytes() > UNSYNCED_BYTES_MAX;
+        inner.overdue |= overdue;
+        let notify = inner.asleep && (append.sync || append.interval || overdue);
         inner.asleep &= !notify;
+        if inner.log.wants_segment() {
+            self.wake_maker.notify_one();
+        }
         drop(inner);
         if notify {
             self.wake.notify_one();
         }
         Ok(Lsn(end.0 - bytes))
+    }
+
+    /// States what replay found durable, so that damage to it cannot pass for a torn tail.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn mark(&self) -> Result<(), Error> {
+        self.inner.lock().log.append_marker()
     }
 
     /// Gives back what was reserved and not needed.
@@ -161,6 +183,32 @@ impl LogRoom {
     pub fn stop(&self) {
         self.inner.lock().stopping = true;
         self.wake.notify_all();
+        self.wake_maker.notify_all();
+    }
+
+    /// The thread that makes segments ahead of need, so that writers do not wait for the fsyncs
+    /// which that takes. Returns after [`Self::stop`].
+    ///
+    /// # Errors
+    /// All are fatal; a full disk is none.
+    pub fn make_segments(&self) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        loop {
+            if inner.stopping {
+                return Ok(());
+            }
+            let Some(job) = inner.log.begin_segment() else {
+                self.wake_maker.wait(&mut inner);
+                continue;
+            };
+            drop(inner);
+            match job.run() {
+                // Whoever needs the segment tries again, and is told.
+                Ok(()) | Err(Error::Full { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            inner = self.inner.lock();
+        }
     }
 
     /// The log thread: syncs while there is something to sync, tells `durable` (lane, ticket),
@@ -172,7 +220,7 @@ impl LogRoom {
         let mut served = Vec::new();
         loop {
             let mut inner = self.inner.lock();
-            while inner.wanted.is_empty() && !inner.stopping {
+            while inner.wanted.is_empty() && !inner.stopping && !inner.overdue {
                 inner.asleep = true;
                 if inner.interval_dirty {
                     if self.wake.wait_for(&mut inner, self.interval).timed_out() {
@@ -184,6 +232,7 @@ impl LogRoom {
             }
             inner.asleep = false;
             inner.interval_dirty = false;
+            inner.overdue = false;
             let stopping = inner.stopping;
             std::mem::swap(&mut served, &mut inner.wanted);
             let job = inner.log.begin_sync()?;

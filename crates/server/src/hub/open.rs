@@ -103,6 +103,14 @@ pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenErro
     let recover = |source| OpenError::Recover { dir: dir.clone(), source };
     let begun = Instant::now();
     let (mut manifest, is_new) = load_or_begin(&*disk, &dir)?;
+    // A rename whose directory was not synced may be known to memory only: say it again before
+    // anything that an older manifest would need is removed.
+    match manifest::store(&*disk, &manifest) {
+        Ok(()) => manifest::remove_unlisted(&*disk, &manifest).map_err(|e| recover(e.into()))?,
+        // A node starts on a full disk as well: its reads go on.
+        Err(storage::Error::Full { .. }) => {}
+        Err(error) => return Err(recover(error.into())),
+    }
     checkpoint::remove_temporaries(&*disk).map_err(|e| recover(e.into()))?;
     let replay = replay(&disk, &manifest, config.segment_bytes).map_err(recover)?;
     if manifest.log_start == Lsn::NEW {
@@ -121,6 +129,7 @@ pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenErro
     };
     let found = Found { text, cut_bytes: replay.cut_bytes };
     let hub = build(config, &manifest, replay, mailboxes);
+    hub.log.mark().map_err(|e| recover(e.into()))?;
     Ok(Opened { hub, disk, found, manifest })
 }
 

@@ -13,16 +13,16 @@
 //!  plum   ──x──┊─────●y┄┄┄┄┄┄┄┄expired┄┄┄┄┄┄┄┄┄┄┄┊      -        y       nil
 //!         ─────┊──────────────────────────flush F: everything left of it is hidden from F on
 //! ```
-//! A version is one allocation ([`record`]); the versions of a key form a chain, newest first. An
-//! index finds the head of the chain: a sorted table per slot ([`slots`]) or a tree ([`tree`]).
+//! A version is one allocation (`record`); the versions of a key form a chain, newest first. An
+//! index finds the head of the chain: a sorted table per slot (`slots`) or a tree (`tree`).
 //!
 //! **Flush** (G19) does not touch keys: it sets the whole index aside, as an *era* that ends at
-//! the flush, and begins an empty one ([`era`]). Reads below the flush go to the era of their
+//! the flush, and begins an empty one (`era`). Reads below the flush go to the era of their
 //! time. An era of few keys is emptied by tombstones instead, which nobody can tell apart.
 //!
 //! **Collection** (ALGORITHMS 8.3). Nobody reads below the safe point. Per key the newest version
 //! at or below it stays, and everything above; an end (tombstone, expiry, flush) that is newest
-//! and at or below it goes with all it ended. See [`collect`].
+//! and at or below it goes with all it ended. See `collect`.
 //!
 //! # Invariants
 //! 1. Timestamps strictly fall along a chain; a write below its key's head is refused by an assert.
@@ -44,7 +44,8 @@
 //!
 //! # Caveats
 //! Counting keys that have expired but are not yet collected takes a step for each. A dump never
-//! cuts one key's history in two. Bytes are those asked of the allocator, which rounds up.
+//! cuts one key's history in two. After a restore, [`Engine::point_to_free`] is rough until the
+//! next [`Engine::collect`]. Bytes are those asked of the allocator, which rounds up.
 
 mod collect;
 mod dump;
@@ -205,9 +206,6 @@ impl Engine {
         } else {
             later = self.current.index.find(key).is_some();
             for retired in self.retired.iter().rev() {
-                if retired.end <= self.safe_point {
-                    break;
-                }
                 let head = retired.era.index.find(key);
                 if at >= retired.era.start {
                     chain = head;
@@ -263,13 +261,13 @@ impl Engine {
         record.timestamp() <= self.safe_point && record.is_dead(self.safe_point)
     }
 
-    /// The era a read at `at` looks into, if it is still whole.
+    /// The era a read at `at` looks into.
     fn era_at(&self, at: Timestamp) -> Option<&Era> {
         if at >= self.current.start {
             return Some(&self.current);
         }
-        let mut whole = self.retired.iter().rev().take_while(|r| r.end > self.safe_point);
-        whole.find(|retired| at >= retired.era.start).map(|retired| &retired.era)
+        let mut retired = self.retired.iter().rev().map(|retired| &retired.era);
+        retired.find(|era| at >= era.start)
     }
 
     /// The version of a chain that is seen at `at`.

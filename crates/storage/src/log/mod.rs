@@ -42,26 +42,28 @@
 //! yet, looks like a torn tail and is cut. [`Log::append_marker`] closes that window; call it
 //! whenever a sync ends and [`Log::wants_marker`], and at a clean stop.
 //!
-//! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover`.
+//! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover` and `jobs`.
 
 mod group;
+mod jobs;
 pub mod layout;
 mod recover;
 pub(crate) mod segment;
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use keyspace::ShardId;
 
 pub use group::Group;
+pub use jobs::{SegmentJob, SyncJob};
 pub use layout::{DecodeError, GroupHeader, Records, Seed, decode_group};
 pub use recover::Recovered;
 
 use crate::Error;
-use crate::disk::{Disk, File};
+use crate::disk::Disk;
+use jobs::Shared;
 use layout::{GROUP_ALIGN_BYTES, GROUP_HEADER_BYTES, GroupStamp, SEGMENT_HEADER_BYTES};
 use segment::Segment;
 
@@ -148,8 +150,8 @@ impl Log {
     ///
     /// The promise is no account: each call states *all* that the caller may still append, and
     /// replaces the promise of the call before. Costs two comparisons when there is room; else
-    /// takes what a [`SegmentJob`] made, or makes the next segment, which syncs; it is as large as `bytes` if the usual size is not
-    /// enough, so bound what may be outstanding.
+    /// takes what a [`SegmentJob`] made, or makes the next segment, which syncs. That is as large
+    /// as `bytes` if the usual size is not enough, so bound what may be outstanding.
     ///
     /// # Errors
     /// [`Error::Full`]: nothing changed, call again later. Others poison.
@@ -244,7 +246,7 @@ impl Log {
         })
     }
 
-    /// Takes the result of a [`SyncJob`]. Jobs may overlap and end in any order.
+    /// Takes the result of a [`SyncJob`]. Results may come in any order.
     ///
     /// # Errors
     /// [`Error::Io`] if the sync failed: the log is poisoned, nothing that was not durable before
@@ -415,122 +417,4 @@ impl Log {
 /// The size of a segment that takes groups of together `bytes`.
 fn capacity_for(bytes: u64) -> u64 {
     (SEGMENT_HEADER_BYTES as u64 + bytes + SEAL_BYTES).next_multiple_of(GROUP_ALIGN_BYTES as u64)
-}
-
-/// What a log and its jobs tell each other.
-#[derive(Default)]
-struct Shared {
-    /// Set by the first failure of a write or sync, of the log or a job; never unset.
-    poisoned: AtomicBool,
-    /// Held while a [`SyncJob`] runs.
-    syncing: Mutex<()>,
-    /// Held while a segment is made.
-    ahead: Mutex<Ahead>,
-}
-
-/// What a [`SegmentJob`] leaves for the log.
-#[derive(Default)]
-struct Ahead {
-    /// The next segment.
-    made: Option<Segment>,
-    /// The start of the newest segment made, by a job or by a writer that could not wait.
-    made_start: Lsn,
-}
-
-impl Shared {
-    fn is_poisoned(&self) -> bool {
-        self.poisoned.load(Ordering::Acquire)
-    }
-
-    fn poison(&self) {
-        self.poisoned.store(true, Ordering::Release);
-    }
-
-    fn poison_unless_full<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
-        if matches!(result, Err(ref e) if !matches!(e, Error::Full { .. })) {
-            self.poison();
-        }
-        result
-    }
-
-    fn ahead(&self) -> MutexGuard<'_, Ahead> {
-        // A disk that panics leaves as unknown a state as one that fails.
-        self.ahead.lock().unwrap_or_else(|panicked| {
-            self.poison();
-            panicked.into_inner()
-        })
-    }
-}
-
-/// The making of a segment, to be run without the mutex that guards the log.
-#[must_use = "writers make the segment themselves if nobody runs this"]
-pub struct SegmentJob {
-    disk: Arc<dyn Disk>,
-    options: LogOptions,
-    start: Lsn,
-    capacity_bytes: u64,
-    shared: Arc<Shared>,
-}
-
-impl SegmentJob {
-    /// Makes the segment, unless a writer could not wait and made it. On a full disk does nothing:
-    /// the next [`Log::reserve`] that needs it finds out.
-    ///
-    /// # Errors
-    /// [`Error::Io`]: the log is poisoned; stop the node.
-    pub fn run(&self) -> Result<(), Error> {
-        let mut ahead = self.shared.ahead();
-        if self.shared.is_poisoned() || ahead.made_start >= self.start {
-            return Ok(());
-        }
-        let made = Segment::create(&*self.disk, &self.options, self.start, self.capacity_bytes);
-        match self.shared.poison_unless_full(made) {
-            Ok(made) => (ahead.made, ahead.made_start) = (Some(made), self.start),
-            Err(Error::Full { .. }) => {}
-            Err(e) => return Err(e),
-        }
-        Ok(())
-    }
-}
-
-/// A sync that is to be run without the mutex that guards the log.
-#[must_use = "what is not synced is not durable"]
-pub struct SyncJob {
-    active: Arc<dyn File>,
-    /// Sealed segments that may hold bytes that are not durable; mostly empty.
-    older: Vec<Arc<dyn File>>,
-    /// What the job makes durable.
-    upto: Lsn,
-    shared: Arc<Shared>,
-}
-
-impl SyncJob {
-    /// The position up to which everything is durable if the job succeeds.
-    pub fn upto(&self) -> Lsn {
-        self.upto
-    }
-
-    /// Syncs, after any job that is running now. Give the result to [`Log::finish_sync`], good or
-    /// bad.
-    ///
-    /// # Errors
-    /// What the medium says, now or to an earlier job. Never run the job again.
-    pub fn run(&self) -> io::Result<()> {
-        // An operating system may report a failed write to one of two overlapping syncs only. So
-        // they run one at a time, and after a failure, or a panic, none succeeds.
-        let _one = self.shared.syncing.lock().map_err(|_| earlier_failure())?;
-        if self.shared.is_poisoned() {
-            return Err(earlier_failure());
-        }
-        let mut files = self.older.iter().rev().chain([&self.active]);
-        let result = files.try_for_each(|file| file.sync());
-        if result.is_err() {
-            self.shared.poison();
-        }
-        result
-    }
-}
-
-fn earlier_failure() -> io::Error {
-    io::Error::other("an earlier write or sync failed")
 }

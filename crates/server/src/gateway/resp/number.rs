@@ -46,12 +46,6 @@ pub fn parse_cursor(text: &[u8]) -> Option<u64> {
     Some(if negative { value.wrapping_neg() } else { value })
 }
 
-/// A decimal float: `None` if it is none. Hexadecimal floats, which C reads, are none here.
-pub fn parse_float(text: &[u8]) -> Option<f64> {
-    let value: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    (!value.is_nan()).then_some(value)
-}
-
 const DIGIT_PAIRS: [[u8; 2]; 100] = {
     let mut pairs = [[0; 2]; 100];
     let mut i = 0;
@@ -126,15 +120,6 @@ mod tests {
         assert_eq!(parse_cursor(b"18446744073709551615"), Some(u64::MAX));
         for bad in ["-", "x", "1x", " 1", "18446744073709551616"] {
             assert_eq!(parse_cursor(bad.as_bytes()), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn floats_are_finite_or_infinite_but_numbers() {
-        assert_eq!(parse_float(b"1e3"), Some(1000.0));
-        assert_eq!(parse_float(b"-inf"), Some(f64::NEG_INFINITY));
-        for bad in ["", "nan", " 1", "1 ", "x", "0x10"] {
-            assert_eq!(parse_float(bad.as_bytes()), None, "{bad}");
         }
     }
 }

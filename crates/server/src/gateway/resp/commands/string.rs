@@ -1,12 +1,11 @@
 //! Commands on the values of keys.
 
-use node::command::{Expiry, Read, SetIf, SetReply, Write};
+use node::command::{Expiry, Read, SetIf, SetReply, Write, float};
 
 use super::expiry::{Form, deadline, form_of, same_form};
 use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::error::{CommandError, NOT_FLOAT, SYNTAX, TOO_LONG};
-use crate::gateway::resp::number::parse_float;
 use crate::gateway::resp::request::{Gather, Request};
 
 /// `GET key`
@@ -196,12 +195,7 @@ pub fn decrby<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 /// `INCRBYFLOAT key increment`
 pub fn incrbyfloat<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let by = args.at(2);
-    let value = parse_float(by).ok_or(NOT_FLOAT)?;
-    if value.is_infinite() {
-        // Digits that leave 64 bits are no float; the word is one.
-        if by.iter().any(u8::is_ascii_digit) {
-            return Err(NOT_FLOAT);
-        }
+    if float::parse(by).ok_or(NOT_FLOAT)?.is_infinite() {
         return Err(CommandError::Fixed("ERR increment would produce NaN or Infinity"));
     }
     Ok(Request::Write(Write::IncrementFloat { key: args.at(1), by }))
