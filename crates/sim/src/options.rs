@@ -6,7 +6,7 @@ use std::str::FromStr;
 use crate::rng::Rng;
 
 /// Steps of the safety phase unless said otherwise.
-pub const STEPS_DEFAULT: u32 = 1_500;
+pub const STEPS_DEFAULT: u32 = 2_000;
 /// Virtual clients unless said otherwise.
 pub const CLIENTS_DEFAULT: u8 = 8;
 
@@ -244,6 +244,8 @@ pub struct Mood {
     pub retention_ms: u64,
     /// How long values with an expiry live at most, in milliseconds.
     pub ttl_ms_max: u64,
+    /// How many of 100 commands read at a past time, about. Each has a horizon logged.
+    pub past_reads: u64,
     /// The longest usual step of the clock, in milliseconds.
     pub tick_ms_max: u64,
 }
@@ -260,6 +262,7 @@ impl Mood {
             sync_slowness: *rng.pick(&[1, 2, 6, 12]),
             retention_ms: *rng.pick(&[50, 400, 3_000]),
             ttl_ms_max: *rng.pick(&[30, 200, 1_500]),
+            past_reads: *rng.pick(&[0, 4, 16]),
             tick_ms_max: *rng.pick(&[3, 20, 100]),
         }
     }
@@ -268,12 +271,13 @@ impl Mood {
 impl fmt::Display for Mood {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lanes, segment_bytes, keys, depth, crash_every, .. } = self;
-        let Self { sync_slowness, retention_ms, ttl_ms_max, tick_ms_max, .. } = self;
+        let Self { sync_slowness, retention_ms, ttl_ms_max, .. } = self;
+        let Self { past_reads, tick_ms_max, .. } = self;
         write!(
             f,
             "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, {depth} deep, \
              crash every {crash_every}, sync slowness {sync_slowness}, retention {retention_ms} ms, \
-             ttl ≤ {ttl_ms_max} ms, tick ≤ {tick_ms_max} ms"
+             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms"
         )
     }
 }

@@ -12,8 +12,8 @@ use keyspace::{
     Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, KeyspaceOptions, NodeId, ShardId,
     Timestamp,
 };
-use node::lane::{Input, Lane};
 use node::catalogue::System;
+use node::lane::{Input, Lane};
 use node::recovery::{self, RecoverError, Recovering};
 use node::route::Route;
 use node::shard::{Shard, ShardStart};

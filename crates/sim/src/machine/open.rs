@@ -10,6 +10,7 @@ use node::recovery::{RecoverError, Recovering, Replay};
 use node::shard::{Shard, ShardStart};
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
+use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
@@ -51,6 +52,13 @@ pub fn open(
         Some(manifest) => manifest,
         None => begin(&*handle, rng)?,
     };
+    // A rename whose directory was not synced may be known to memory only: say it again before
+    // anything that an older manifest would need is removed.
+    match manifest::store(&*handle, &manifest) {
+        Ok(()) => manifest::remove_unlisted(&*handle, &manifest)?,
+        Err(Error::Full { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
     checkpoint::remove_temporaries(&*handle)?;
     let hasher = KeyHasher::new(manifest.hash_seed);
     let mut replay = Replay::new(load_checkpoints(&*handle, &manifest, hasher)?, hasher);
@@ -59,7 +67,7 @@ pub fn open(
         salt: manifest.log_salt,
         segment_bytes: start.segment_bytes,
     };
-    let (log, _) = Log::open(handle.clone(), options, manifest.log_start, &mut |_, record| {
+    let (mut log, _) = Log::open(handle.clone(), options, manifest.log_start, &mut |_, record| {
         replay.record(&record)
     })?;
     let shards = replay.finish()?;
@@ -67,7 +75,7 @@ pub fn open(
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;
     }
-    manifest::remove_unlisted(&*handle, &manifest)?;
+    log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
     let machine = build(handle, manifest, hasher, log, shards, start);
     Ok(Started { machine, recovered })

@@ -116,7 +116,7 @@ impl World {
         let route = self.rng.pick(&routes).clone();
         let key = self.key();
         let writes = |weight: u64| if awake { weight } else { 0 };
-        let weights = [writes(40), 26, 4, 12, 3, 2, 3, writes(1)];
+        let weights = [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1)];
         let ask = match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {

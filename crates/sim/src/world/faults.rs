@@ -42,7 +42,10 @@ impl World {
         let in_lapse = self.lapse > 0;
         self.lapse = self.lapse.saturating_sub(1);
         if in_lapse && self.lapse == 0 && self.rng.one_in(2) {
-            // Whoever woke the node was about to kill it.
+            // Whoever woke the node kills it, and sets its clock right.
+            if self.options.faults.has(Fault::Clock) {
+                self.wall_ms -= self.rng.between(5_000, 10_000);
+            }
             match self.rng.below(2) {
                 0 if self.options.faults.has(Fault::Kill) => self.kill(),
                 1 if self.options.faults.has(Fault::Power) => self.power_cut(),

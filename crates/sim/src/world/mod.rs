@@ -287,12 +287,12 @@ impl World {
     }
 
     fn tick(&mut self) {
-        let jump = !self.calm && self.options.faults.has(Fault::Clock) && self.rng.one_in(30);
+        let jump = !self.calm && self.options.faults.has(Fault::Clock) && self.rng.one_in(20);
         let millis = match jump {
             true => self.rng.between(500, 5_000),
             false => self.rng.between(0, self.mood.tick_ms_max),
         };
-        if jump && self.rng.one_in(2) {
+        if jump && !self.rng.one_in(3) {
             self.lapse = self.rng.between(8, 30) as u32;
         }
         self.wall_ms += millis;
