@@ -5,7 +5,7 @@
 //! says how, for a cell that is alive. Whether a cell is still alive is the caller's to judge: the
 //! ledger knows the entry's exact time, the search for a linear order knows an interval only.
 
-use node::command::{Expiry, ExpireIf, Refusal, Reply, SetIf, SetReply, Write};
+use node::command::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
 
 /// A value with its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -83,12 +83,9 @@ impl Command {
     /// The command of a write that stands in the log; nothing for those that clients never send.
     pub fn of(write: &Write<'_>) -> Option<Self> {
         Some(match write {
-            Write::Set { value, when, expiry, reply, .. } => Self::Set {
-                value: value.to_vec(),
-                when: *when,
-                expiry: *expiry,
-                reply: *reply,
-            },
+            Write::Set { value, when, expiry, reply, .. } => {
+                Self::Set { value: value.to_vec(), when: *when, expiry: *expiry, reply: *reply }
+            }
             Write::Delete { .. } => Self::Delete,
             Write::GetDelete { .. } => Self::GetDelete,
             Write::GetExpire { expiry, .. } => Self::GetExpire(*expiry),
@@ -199,14 +196,15 @@ fn expire(cell: Option<Cell>, at_ms: i64, when: ExpireIf) -> (Option<Cell>, Repl
         ends => ends,
     };
     let new = at_ms.max(1) as u64;
-    let allowed = !(when.nx && old != u64::MAX)
-        && !(when.xx && old == u64::MAX)
-        && !(when.gt && new <= old)
-        && !(when.lt && new >= old);
-    if allowed {
-        (Some(Cell { expiry_ms: new, ..cell }), Reply::Int(1))
-    } else {
+    let ends = old != u64::MAX;
+    let refused = (when.nx && ends)
+        || (when.xx && !ends)
+        || (when.gt && new <= old)
+        || (when.lt && new >= old);
+    if refused {
         (Some(cell), Reply::Int(0))
+    } else {
+        (Some(Cell { expiry_ms: new, ..cell }), Reply::Int(1))
     }
 }
 

@@ -8,12 +8,12 @@ impl Rng {
     /// Dice that fall as the seed says. Seeds that lie close together give unrelated rows.
     pub fn new(seed: u64) -> Self {
         let mut rng = Self(seed);
-        rng.0 = rng.next();
+        rng.0 = rng.bits();
         rng
     }
 
     /// The next 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,7 +23,7 @@ impl Rng {
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
+        self.bits() % bound
     }
 
     /// A number from `low` to `high`, both included.

@@ -133,8 +133,10 @@ impl Ledger {
         guaranteed: Number,
     ) -> Result<(), Violation> {
         let lost = |id, what: String, group| {
-            let text = format!("shard {id}: {what} of group {group} is gone; groups up to \
-                                {guaranteed} may not be lost");
+            let text = format!(
+                "shard {id}: {what} of group {group} is gone; groups up to \
+                                {guaranteed} may not be lost"
+            );
             Violation::new(R6, text)
         };
         let (mut newest_kept, mut oldest_lost) = (0, Number::MAX);

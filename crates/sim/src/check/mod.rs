@@ -8,7 +8,7 @@
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
 //! | [`scan`] | does SCAN show what was there throughout? | G18 |
 //!
-//! R13 (same seed, same bytes) is checked by running twice: see [`crate::run_twice`].
+//! R13 (same seed, same bytes) is checked by running twice: `--doublecheck`.
 
 pub mod expiry;
 pub mod ledger;

@@ -43,11 +43,7 @@ pub struct Start {
 ///
 /// # Errors
 /// What the server would say, too.
-pub fn open(
-    handle: Arc<dyn Disk>,
-    start: &Start,
-    rng: &mut Rng,
-) -> Result<Started, RecoverError> {
+pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Started, RecoverError> {
     let mut manifest = match manifest::load(&*handle)? {
         Some(manifest) => manifest,
         None => begin(&*handle, rng)?,
@@ -83,13 +79,13 @@ pub fn open(
 
 fn begin(disk: &dyn Disk, rng: &mut Rng) -> Result<Manifest, RecoverError> {
     let mut hash_seed = [0; 16];
-    hash_seed[..8].copy_from_slice(&rng.next().to_le_bytes());
-    hash_seed[8..].copy_from_slice(&rng.next().to_le_bytes());
+    hash_seed[..8].copy_from_slice(&rng.bits().to_le_bytes());
+    hash_seed[8..].copy_from_slice(&rng.bits().to_le_bytes());
     let manifest = Manifest {
-        cluster: rng.next(),
-        node: NodeId(rng.next()),
+        cluster: rng.bits(),
+        node: NodeId(rng.bits()),
         hash_seed,
-        log_salt: rng.next(),
+        log_salt: rng.bits(),
         log_start: Lsn::NEW,
         checkpoints: Vec::new(),
     };

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::command::{Expiry, ExpireIf, Reply, SetIf, SetReply, Write};
+use node::command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Waiter;
 use node::lane::{Answer, Input, NotDone};
 use node::route::Route;
@@ -120,8 +120,13 @@ impl World {
         let ask = match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {
-                let reads =
-                    [Command::Get, Command::Get, Command::Exists, Command::ExpiryTime, Command::Length];
+                let reads = [
+                    Command::Get,
+                    Command::Get,
+                    Command::Exists,
+                    Command::ExpiryTime,
+                    Command::Length,
+                ];
                 Ask::One(self.rng.pick(&reads).clone())
             }
             2 => Ask::Many((0..self.rng.between(2, 4)).map(|_| self.key()).collect()),
@@ -284,8 +289,7 @@ impl World {
             _ => Stage::Ready,
         };
         let call = self.events;
-        let mut op =
-            Op { client, keyspace, route, key, ask, call, low_ms, stage, early: None };
+        let mut op = Op { client, keyspace, route, key, ask, call, low_ms, stage, early: None };
         if stage == Stage::Batched {
             self.batch(number, &mut op);
         }

@@ -113,7 +113,7 @@ impl World {
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng);
-        let disk = FaultyDisk::new(rng.next());
+        let disk = FaultyDisk::new(rng.bits());
         Self {
             options: options.clone(),
             mood,
@@ -308,7 +308,8 @@ impl World {
         let now = machine.now();
         let at = self.rng.below(machine.routes.len() as u64) as usize;
         let route = machine.routes.values().nth(at).expect("below the number of routes");
-        let safe_points = route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
+        let safe_points =
+            route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
         let current = safe_points.min().unwrap_or_default();
         let pressed = self.rng.one_in(4).then(|| {
             let back_ms = self.rng.below(20);
@@ -325,7 +326,7 @@ impl World {
 
     fn collect(&mut self) {
         let budget = self.rng.between(1, 40) as usize;
-        let pick = self.rng.next() as usize;
+        let pick = self.rng.bits() as usize;
         let machine = self.machine.as_mut().expect("it runs");
         let views: Vec<_> = machine.routes.values().flat_map(|route| &route.views).collect();
         if let Some(view) = views.get(pick % views.len().max(1))

@@ -226,12 +226,7 @@ impl World {
     }
 
     /// DBSIZE, RANGE, one call of SCAN.
-    fn read_whole(
-        &mut self,
-        number: u64,
-        op: &Op,
-        route: &Arc<Route>,
-    ) -> Result<(), Violation> {
+    fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let now = self.machine().now();
         if let Err(blocked) = whole::admit(route, now) {
             self.wait(number, route, blocked);
@@ -240,7 +235,10 @@ impl World {
         let shards = route.keyspace.shards.iter();
         let models: Vec<&Versions> = shards.filter_map(|shard| self.versions(*shard)).collect();
         let differs = |what: &str, found: &dyn std::fmt::Debug| {
-            Err(Violation::new(SAME, format!("{what} of {} at {now:?}: {found:?}", route.keyspace.name)))
+            Err(Violation::new(
+                SAME,
+                format!("{what} of {} at {now:?}: {found:?}", route.keyspace.name),
+            ))
         };
         match &op.ask {
             Ask::Size => {
@@ -259,7 +257,8 @@ impl World {
                     keys_max: usize::MAX,
                 };
                 let mut found = Vec::new();
-                let show = &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+                let show =
+                    &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
                 if whole::range(route, &everything, now, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
@@ -331,7 +330,9 @@ impl World {
                 let is = (state.applied_index, state.last, state.horizon, engine.safe_point());
                 let should = (model.index, model.last, model.horizon, model.safe_point);
                 if is != should {
-                    let text = format!("shard {id}: index, time, horizon, safe point {is:?}, not {should:?}");
+                    let text = format!(
+                        "shard {id}: index, time, horizon, safe point {is:?}, not {should:?}"
+                    );
                     return Err(Violation::new(SAME, text));
                 }
                 let (size, expected) = (engine.len(now), model.alive(now).count() as u64);
@@ -369,9 +370,7 @@ fn without_horizon(route: &Route, command: &Command, key: &[u8], now: Timestamp)
     let hashed = route.key(key);
     let state = route.views[route.place(&hashed)].read();
     let found = state.keys().and_then(|engine| engine.newest(&hashed, now));
-    let cell = found.map(|version| Cell {
-        value: version.value.to_vec(),
-        expiry_ms: version.expiry_ms,
-    });
+    let cell =
+        found.map(|version| Cell { value: version.value.to_vec(), expiry_ms: version.expiry_ms });
     command.run(cell).1
 }
