@@ -50,6 +50,8 @@ pub enum Command {
     Status(NodeArgs),
     /// Verify the data directory of a node that does not run.
     Check(CheckArgs),
+    /// Run a simulated node through faults, and check that no rule breaks.
+    Sim(SimArgs),
     /// Print a script that completes commands in a shell.
     #[command(after_help = "\
 Example:
@@ -256,6 +258,46 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `carillon sim`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The same seed runs the same way, byte for byte. Exit code 1 if a rule is broken, with a command
+that shows it again.
+
+Examples:
+  carillon sim --seed 7
+  carillon sim --seed 1 --seeds 500 --doublecheck
+  carillon sim --seed 1 --seeds 100 --bug unsynced-ack   what the checkers find")]
+pub struct SimArgs {
+    /// The first seed.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// How many seeds to run, one after the other.
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..))]
+    pub seeds: u64,
+    /// Steps before the faults end.
+    #[arg(long, default_value_t = sim::options::STEPS_DEFAULT)]
+    pub steps: u32,
+    /// Virtual clients.
+    #[arg(long, default_value_t = sim::options::CLIENTS_DEFAULT)]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=32))]
+    pub clients: u8,
+    /// Kinds of faults: all, none, or a list of kill, power, sync-fails, write-fails, full, clock,
+    /// catalogue, checkpoints, collection.
+    #[arg(long, value_name = "KINDS", default_value = "all")]
+    pub faults: sim::Faults,
+    /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read or no-horizon.
+    #[arg(long, value_name = "NAME")]
+    pub bug: Option<sim::Bug>,
+    /// Run each seed twice, and compare.
+    #[arg(long)]
+    pub doublecheck: bool,
+    /// Print every event.
+    #[arg(long)]
+    pub verbose: bool,
 }
 
 fn millis(text: &str) -> Result<u64, String> {

@@ -9,6 +9,7 @@ mod exit;
 mod keys;
 mod keyspaces;
 mod output;
+mod sim;
 mod start;
 mod status;
 
@@ -43,6 +44,7 @@ fn run(command: Command) -> Exit {
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(node) => status::status(&node),
         Command::Check(args) => status::check(&args),
+        Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
             let mut script = Vec::new();

@@ -38,11 +38,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether entries of this kind are fsynced whatever the keyspace's durability (G9).
-    pub fn always_synced(self) -> bool {
-        !matches!(self, Kind::Commands)
-    }
-
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Kind::Commands,

@@ -12,12 +12,14 @@
 //! Invariants: entries are applied without gaps; entries at or below the checkpoint's index are
 //! passed over; whatever contradicts this is an error that names the shard, never a guess.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Durability, KeyHasher, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Entry, HardState, Start};
+use storage::log::Record;
 
 use crate::catalogue::System;
 use crate::record;
@@ -63,6 +65,67 @@ pub enum RecoverError {
         /// Whose.
         shard: ShardId,
     },
+}
+
+/// All shards of a node on their way back: what a driver shows each record of the log to.
+///
+/// ```text
+///   checkpoints ──► Replay::new ──► record, record, … ──► finish ──► shards to be adopted
+/// ```
+///
+/// A shard that was dropped may leave records without a beginning: its checkpoint went with the
+/// manifest that no longer names it, and the log may be kept from a place between its birth and
+/// its end. Such records say nothing; but then its end must follow.
+pub struct Replay {
+    hasher: KeyHasher,
+    shards: BTreeMap<ShardId, Recovering>,
+    /// Whose end was passed: ids are never used again.
+    dropped: BTreeSet<ShardId>,
+    /// Of whom there were records, but neither a beginning nor, so far, an end.
+    headless: BTreeSet<ShardId>,
+}
+
+impl Replay {
+    /// With the shards that the manifest's checkpoints hold, each restored.
+    pub fn new(shards: BTreeMap<ShardId, Recovering>, hasher: KeyHasher) -> Self {
+        Self { hasher, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
+    }
+
+    /// Takes the log's next record.
+    ///
+    /// # Errors
+    /// As [`Recovering::record`] and [`Recovering::born`].
+    pub fn record(&mut self, record: &Record<'_>) -> Result<(), RecoverError> {
+        let id = record.shard;
+        if record.kind == record::SHARD_DROPPED {
+            self.shards.remove(&id);
+            self.headless.remove(&id);
+            self.dropped.insert(id);
+            return Ok(());
+        }
+        match self.shards.get_mut(&id) {
+            Some(shard) => return shard.record(record.kind, record.payload),
+            None if self.dropped.contains(&id) => {}
+            None if record.kind == record::SHARD_CREATED => {
+                self.shards.insert(id, Recovering::born(id, record.payload, self.hasher)?);
+            }
+            None => {
+                self.headless.insert(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The shards as the whole log has made them.
+    ///
+    /// # Errors
+    /// [`RecoverError::NoBeginning`].
+    pub fn finish(self) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
+        match self.headless.first() {
+            Some(shard) => Err(RecoverError::NoBeginning { shard: *shard }),
+            None => Ok(self.shards),
+        }
+    }
 }
 
 /// A shard on its way back.

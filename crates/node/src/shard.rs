@@ -93,6 +93,7 @@ impl Shard {
         let state = start.view.read();
         let id = state.descriptor.shard;
         let voters: Vec<_> = state.descriptor.replicas.iter().map(|(id, _)| *id).collect();
+        let promise = Promise::new(state.unsettled.clone());
         drop(state);
         let group = Group::new(SOLE_REPLICA, &voters, start.log, &Default::default());
         Self {
@@ -100,7 +101,7 @@ impl Shard {
             durability: start.durability,
             group,
             state: start.view,
-            promise: Promise::default(),
+            promise,
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             appends: VecDeque::new(),
@@ -225,8 +226,13 @@ impl Shard {
         for entry in &work.entries {
             let prefix = record::entry_prefix(entry.index, entry.term);
             push(&mut effects.records, self.id, record::ENTRY, &[&prefix, &entry.data]);
-            // An empty entry opens a term and stands beside its hard state.
-            needs_sync |= entry.data.first().is_none_or(|kind| *kind != Kind::Commands as u8);
+            let kind = entry.data.first().copied();
+            // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
+            // hold up the commands behind it, though: the system shard's record of it is durable
+            // already, so that here it is only followed. An empty entry opens a term.
+            effects.sync |= kind != Some(Kind::Commands as u8);
+            let follows = [Kind::Commands as u8, Kind::SafePoint as u8];
+            needs_sync |= !kind.is_some_and(|kind| follows.contains(&kind));
         }
         if work.hard_state.is_some() || !work.entries.is_empty() {
             effects.sync |= needs_sync;

@@ -1,8 +1,11 @@
 //! What a shard's entries have made: the state that readers see under the read guard.
 
+use std::sync::Arc;
+
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Descriptor, HashedKey, KeyHasher, KeyspaceId, Timestamp};
 use storage::engine::{Engine, Layout};
+use txn::Unsettled;
 
 use crate::catalogue::{self, System};
 use crate::command::{self, Reply, codec};
@@ -27,6 +30,8 @@ pub struct ShardState {
     pub horizon: Timestamp,
     /// The newest timestamp applied.
     pub last: Timestamp,
+    /// From when on entries under way may still change what is here.
+    pub unsettled: Arc<Unsettled>,
 }
 
 /// What a shard holds.
@@ -59,6 +64,7 @@ impl ShardState {
             applied_term: 0,
             horizon: Timestamp::ZERO,
             last: Timestamp::ZERO,
+            unsettled: Arc::default(),
         }
     }
 
@@ -193,7 +199,13 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
             replies.push(command::apply_hashed(engine, &write, &key, at, &limits::APPLY));
         }
     }
+    // Old versions go at twice the pace at which they come, by whoever makes new ones: their
+    // memory is at hand for these then.
+    engine.collect(COLLECT_PER_COMMAND * header.count as usize);
 }
+
+/// Old versions collected for each command applied, if they are below the safe point.
+const COLLECT_PER_COMMAND: usize = 2;
 
 /// Commands looked up ahead.
 const AHEAD: usize = 16;

@@ -1,1 +1,99 @@
-//! Being built.
+//! What happens to a node when everything that can go wrong does?
+//!
+//! A seed decides a whole life: what virtual clients ask, in which order lanes, readers, syncs and
+//! checkpoints take their steps, when the power goes and what the disk then still holds. The cores
+//! are those of the server (`node`, `txn`, `storage`); this crate is their second driver, on one
+//! thread, with a virtual disk and a virtual clock. So a failure that takes a bad night in the real
+//! world is found in a second here, and happens again as often as wanted.
+//!
+//! ```text
+//!   $ carillon sim --seed 1 --seeds 100
+//!   ....................!...                   a sign for each seed:  . held   ! a rule is broken
+//!   replay: carillon sim --seed 21 --steps 310 --clients 2 --faults power,clock
+//! ```
+//! The printed command runs the shortest failing life that was found again, with `--verbose` as a
+//! text, one line an event.
+//!
+//! # Where to start
+//! [`world`] takes the steps and breaks things; [`machine`] is the node without threads; [`check`]
+//! lists the rules and who checks them; [`options`] lists faults, planted bugs and what a seed
+//! chooses by itself.
+//!
+//! # Faults
+//! Kill -9 (everything written survives); power cuts at any change of the disk, also within starts,
+//! checkpoints and manifests (what was synced survives, of the rest any sectors, names in any
+//! order); failed and slow syncs; failed and short writes; a full disk and its end; a clock that
+//! jumps ahead, and stands earlier at the next start; readers that run while lanes do not;
+//! keyspaces that come and go. Bit rot is not among them: it is tried by itself, in the tests,
+//! since a node may refuse to start after it.
+//!
+//! # Planted bugs
+//! [`Bug`] names faults of the driver that the checkers must find (SAFETY): replies made before the
+//! log decides, writes answered before they are durable, reads below the safe point, expiry seen
+//! beyond the horizon. The cores have no switches for them.
+//!
+//! # Invariants
+//! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here asks a clock,
+//!    a thread, the system or the order of a hash table.
+//! 2. What clients see is judged without looking at the log, and the log without looking at the
+//!    engine: each judge would find the other's mistakes.
+//!
+//! # Caveats
+//! One keyspace is one world: commands on several keys are checked key by key and against the log,
+//! but not as one history. How soon `interval` syncs is not checked. Renames and copies are not
+//! asked.
+
+pub mod check;
+pub mod cli;
+pub mod command;
+pub mod machine;
+pub mod options;
+pub mod rng;
+pub mod shrink;
+pub mod trace;
+pub mod world;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub use check::Violation;
+pub use options::{Bug, Fault, Faults, Mood, Options};
+use world::{Counts, World};
+
+/// How a run has ended.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What it was told.
+    pub options: Options,
+    /// What the seed chose.
+    pub mood: Mood,
+    /// The hash of everything that happened (R13).
+    pub trace_hash: u64,
+    /// What happened, if that was wanted.
+    pub trace: Option<String>,
+    /// The step it ended in.
+    pub step: u32,
+    /// What it has seen.
+    pub counts: Counts,
+    /// The first rule that was found broken.
+    pub verdict: Result<(), Violation>,
+}
+
+/// Runs once: a pure function of its options.
+pub fn run(options: &Options) -> Report {
+    let mut world = World::new(options);
+    let mood = *world.mood();
+    let verdict = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Violation::new("an assert of the node", text.unwrap_or_default()))
+    });
+    Report {
+        options: options.clone(),
+        mood,
+        trace_hash: world.trace.hash(),
+        step: world.trace.step,
+        counts: world.counts,
+        trace: std::mem::replace(&mut world.trace, trace::Trace::new(false)).into_text(),
+        verdict,
+    }
+}

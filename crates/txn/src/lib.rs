@@ -28,4 +28,4 @@ mod promise;
 pub mod safe_point;
 
 pub use clock::Clock;
-pub use promise::{Promise, SnapshotRead};
+pub use promise::{Promise, SnapshotRead, Unsettled};

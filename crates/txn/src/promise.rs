@@ -1,6 +1,8 @@
 //! One shard's promises to readers of the past, and the timestamps in flight (SAFETY G2).
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use keyspace::Timestamp;
 
@@ -9,12 +11,37 @@ use crate::Clock;
 /// How far ahead of a reader's time a new horizon is logged.
 pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;
 
+/// From when on a shard's past may still change: what its readers outside the lane see of the
+/// timestamps in flight. Above every timestamp of an applied entry, at or below all that are in
+/// flight; [`Timestamp::MAX`] if none are.
+#[derive(Debug)]
+pub struct Unsettled(AtomicU64);
+
+impl Default for Unsettled {
+    fn default() -> Self {
+        Self(AtomicU64::new(Timestamp::MAX.0))
+    }
+}
+
+impl Unsettled {
+    /// A reader that has read the clock before, and holds the shard's read guard, learns here of
+    /// every entry that is not applied and whose timestamp is not above that reading.
+    pub fn from(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Acquire))
+    }
+
+    fn set(&self, from: Timestamp) {
+        self.0.store(from.0, Ordering::Release);
+    }
+}
+
 /// The leader's view of what it promised and what it has under way. Changed only in the lane, so
 /// that taking a timestamp, publishing it and raising the promise are one critical section.
 #[derive(Debug, Default)]
 pub struct Promise {
     promised: Timestamp,
     in_flight: VecDeque<(u64, Timestamp)>,
+    unsettled: Arc<Unsettled>,
 }
 
 /// What a read at a timestamp must do first.
@@ -29,24 +56,43 @@ pub enum SnapshotRead {
 }
 
 impl Promise {
+    /// One that tells `unsettled`.
+    pub fn new(unsettled: Arc<Unsettled>) -> Self {
+        Self { unsettled, ..Self::default() }
+    }
+
     /// Takes a timestamp for the entry that is proposed next and publishes it as in flight.
     pub fn take(&mut self, clock: &Clock, index: u64) -> Timestamp {
+        if self.in_flight.is_empty() {
+            // Before the clock moves: who reads a time at or above the new timestamp sees this.
+            self.unsettled.set(clock.now());
+        }
         let timestamp = clock.tick();
         assert!(timestamp > self.promised, "invariant 3: a timestamp at or below the promise");
         self.in_flight.push_back((index, timestamp));
         timestamp
     }
 
-    /// The entry of `index` and all before it are applied.
+    /// The entry of `index` and all before it are applied, and readers see it.
     pub fn applied(&mut self, index: u64) {
+        let before = self.in_flight.len();
         while self.in_flight.front().is_some_and(|(i, _)| *i <= index) {
             self.in_flight.pop_front();
         }
+        if self.in_flight.len() < before {
+            self.publish();
+        }
+    }
+
+    fn publish(&self) {
+        let oldest = self.in_flight.front().map(|(_, timestamp)| *timestamp);
+        self.unsettled.set(oldest.unwrap_or(Timestamp::MAX));
     }
 
     /// Forgets all that is in flight: the role was lost.
     pub fn clear(&mut self) {
         self.in_flight.clear();
+        self.publish();
     }
 
     /// Asks to read at `at`. If that may be, the promise is raised to it first, and the clock
@@ -78,7 +124,9 @@ mod tests {
         let horizon = Timestamp(100);
         let read = promise.read_at(Timestamp(12), horizon, &clock);
         assert_eq!(read, SnapshotRead::AfterIndex(1));
+        assert!(promise.unsettled.from() <= Timestamp(10));
         promise.applied(1);
+        assert_eq!(promise.unsettled.from(), Timestamp::MAX);
         assert_eq!(promise.read_at(Timestamp(12), horizon, &clock), SnapshotRead::Now);
         assert!(promise.take(&clock, 2) > Timestamp(12));
     }

@@ -123,7 +123,7 @@ settings! {
     /// Length at which a file of the log ends and the next begins.
     segment_bytes: u64 = "64MiB", Size(MIB..=4 * GIB), Size;
     /// Bytes of log since the last checkpoint that start the next one.
-    checkpoint_log_bytes: u64 = "256MiB", Size(MIB..=1024 * GIB), Size;
+    checkpoint_log_bytes: u64 = "512MiB", Size(MIB..=1024 * GIB), Size;
     /// Time between two fsyncs for keyspaces of durability interval.
     interval_ms: u64 = "100", Millis(1..=60_000), Millis;
     /// Durability of new keyspaces unless they say otherwise: sync (fsync before the answer),

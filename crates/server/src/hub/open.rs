@@ -12,12 +12,12 @@ use keyspace::{
     Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, KeyspaceOptions, NodeId, ShardId,
     Timestamp,
 };
+use node::catalogue::System;
 use node::lane::{Input, Lane};
-use node::recovery::{RecoverError, Recovering};
+use node::recovery::{self, RecoverError, Recovering};
 use node::route::Route;
 use node::shard::{Shard, ShardStart};
 use node::state::{Content, ShardState};
-use node::{catalogue::System, record};
 use parking_lot::{Mutex, RwLock};
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
@@ -173,28 +173,13 @@ fn replay(
     segment_bytes: u64,
 ) -> Result<Replay, RecoverError> {
     let hasher = KeyHasher::new(manifest.hash_seed);
-    let mut shards = load_checkpoints(disk, manifest, hasher)?;
-    let mut dropped = std::collections::BTreeSet::new();
+    let mut replay = recovery::Replay::new(load_checkpoints(disk, manifest, hasher)?, hasher);
     let options = LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
     let (log, recovered) =
         Log::open(disk.clone(), options, manifest.log_start, &mut |_, record| {
-            if record.kind == record::SHARD_DROPPED {
-                shards.remove(&record.shard);
-                dropped.insert(record.shard);
-                return Ok(());
-            }
-            match shards.get_mut(&record.shard) {
-                Some(shard) => shard.record(record.kind, record.payload),
-                None if record.kind == record::SHARD_CREATED => {
-                    let born = Recovering::born(record.shard, record.payload, hasher)?;
-                    shards.insert(record.shard, born);
-                    Ok(())
-                }
-                // Its drop stands further on or was passed already: ids are never reused.
-                None if dropped.contains(&record.shard) => Ok(()),
-                None => Err(RecoverError::NoBeginning { shard: record.shard }),
-            }
+            replay.record(&record)
         })?;
+    let shards = replay.finish()?;
     Ok(Replay { log, shards, records: recovered.records, cut_bytes: recovered.cut_bytes })
 }
 

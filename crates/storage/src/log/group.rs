@@ -2,6 +2,7 @@
 
 use keyspace::ShardId;
 
+use super::Records;
 use super::layout::{self, GROUP_BYTES_MAX, GROUP_HEADER_BYTES, RECORD_HEADER_BYTES};
 use crate::Error;
 
@@ -61,6 +62,12 @@ impl Group {
     /// How many records there are.
     pub fn records(&self) -> u32 {
         self.records
+    }
+
+    /// The records, in the order they were pushed.
+    pub fn iter(&self) -> Records<'_> {
+        let records = Records::new(&self.bytes[GROUP_HEADER_BYTES..], self.records);
+        records.expect("pushed records tile the payload")
     }
 
     /// The bytes the group will take in the log, header and padding included.

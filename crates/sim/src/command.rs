@@ -1,0 +1,228 @@
+//! What clients ask of one key, and what the answer must be: written again, apart from the node's
+//! own code, so that the two judge each other.
+//!
+//! A key has a [`Cell`] or none. A command looks at it, changes it, and answers; [`Command::run`]
+//! says how, for a cell that is alive. Whether a cell is still alive is the caller's to judge: the
+//! ledger knows the entry's exact time, the search for a linear order knows an interval only.
+
+use node::command::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
+
+/// A value with its end.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Cell {
+    /// The value.
+    pub value: Vec<u8>,
+    /// Milliseconds since 1970, 0 for never.
+    pub expiry_ms: u64,
+}
+
+/// A command on one key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Command {
+    /// SET with its options, SETNX, GETSET.
+    Set {
+        /// The value.
+        value: Vec<u8>,
+        /// NX, XX.
+        when: SetIf,
+        /// EX, KEEPTTL.
+        expiry: Expiry,
+        /// GET.
+        reply: SetReply,
+    },
+    /// DEL.
+    Delete,
+    /// GETDEL.
+    GetDelete,
+    /// GETEX.
+    GetExpire(Expiry),
+    /// APPEND.
+    Append(Vec<u8>),
+    /// INCRBY.
+    Increment(i64),
+    /// PEXPIREAT.
+    Expire {
+        /// When.
+        at_ms: i64,
+        /// NX, XX, GT, LT.
+        when: ExpireIf,
+    },
+    /// PERSIST.
+    Persist,
+    /// FLUSH, as one key sees it.
+    Flush,
+    /// GET.
+    Get,
+    /// EXISTS of one key.
+    Exists,
+    /// PEXPIRETIME.
+    ExpiryTime,
+    /// STRLEN.
+    Length,
+}
+
+impl Command {
+    /// As the node takes it, if it is a write.
+    pub fn write<'a>(&'a self, key: &'a [u8]) -> Option<Write<'a>> {
+        Some(match self {
+            Self::Set { value, when, expiry, reply } => {
+                Write::Set { key, value, when: *when, expiry: *expiry, reply: *reply }
+            }
+            Self::Delete => Write::Delete { key },
+            Self::GetDelete => Write::GetDelete { key },
+            Self::GetExpire(expiry) => Write::GetExpire { key, expiry: *expiry },
+            Self::Append(value) => Write::Append { key, value },
+            Self::Increment(by) => Write::Increment { key, by: *by },
+            Self::Expire { at_ms, when } => Write::Expire { key, at: *at_ms, when: *when },
+            Self::Persist => Write::Persist { key },
+            Self::Flush => Write::Flush,
+            Self::Get | Self::Exists | Self::ExpiryTime | Self::Length => return None,
+        })
+    }
+
+    /// The command of a write that stands in the log; nothing for those that clients never send.
+    pub fn of(write: &Write<'_>) -> Option<Self> {
+        Some(match write {
+            Write::Set { value, when, expiry, reply, .. } => {
+                Self::Set { value: value.to_vec(), when: *when, expiry: *expiry, reply: *reply }
+            }
+            Write::Delete { .. } => Self::Delete,
+            Write::GetDelete { .. } => Self::GetDelete,
+            Write::GetExpire { expiry, .. } => Self::GetExpire(*expiry),
+            Write::Append { value, .. } => Self::Append(value.to_vec()),
+            Write::Increment { by, .. } => Self::Increment(*by),
+            Write::Expire { at, when, .. } => Self::Expire { at_ms: *at, when: *when },
+            Write::Persist { .. } => Self::Persist,
+            Write::Flush => Self::Flush,
+            _ => return None,
+        })
+    }
+
+    /// What it answers, and what the key has then, if `cell` is what it had, alive. A cell whose
+    /// expiry has passed already is for the caller to see.
+    pub fn run(&self, cell: Option<Cell>) -> (Option<Cell>, Reply) {
+        match self {
+            Self::Set { value, when, expiry, reply } => set(cell, value, *when, *expiry, *reply),
+            Self::Delete => {
+                let there = cell.is_some();
+                (None, Reply::Int(there.into()))
+            }
+            Self::GetDelete => (None, bulk(cell.as_ref())),
+            Self::GetExpire(expiry) => {
+                let reply = bulk(cell.as_ref());
+                let cell = cell.map(|cell| Cell { expiry_ms: ends(*expiry, Some(&cell)), ..cell });
+                (cell, reply)
+            }
+            Self::Append(more) => {
+                let mut cell = cell.unwrap_or(Cell { value: Vec::new(), expiry_ms: 0 });
+                cell.value.extend_from_slice(more);
+                let len = cell.value.len() as i64;
+                (Some(cell), Reply::Int(len))
+            }
+            Self::Increment(by) => {
+                let number = match &cell {
+                    None => Ok(0),
+                    Some(cell) => number(&cell.value).ok_or(Refusal::NotInteger),
+                };
+                let sum = number.and_then(|n| n.checked_add(*by).ok_or(Refusal::Overflow));
+                match sum {
+                    Err(why) => (cell, Reply::Refused(why)),
+                    Ok(sum) => {
+                        let expiry_ms = cell.map_or(0, |cell| cell.expiry_ms);
+                        let value = sum.to_string().into_bytes();
+                        (Some(Cell { value, expiry_ms }), Reply::Int(sum))
+                    }
+                }
+            }
+            Self::Expire { at_ms, when } => expire(cell, *at_ms, *when),
+            Self::Persist => match cell {
+                Some(cell) if cell.expiry_ms != 0 => {
+                    (Some(Cell { expiry_ms: 0, ..cell }), Reply::Int(1))
+                }
+                other => (other, Reply::Int(0)),
+            },
+            Self::Flush => (None, Reply::Ok),
+            Self::Get => {
+                let reply = bulk(cell.as_ref());
+                (cell, reply)
+            }
+            Self::Exists => {
+                let there = cell.is_some();
+                (cell, Reply::Int(there.into()))
+            }
+            Self::ExpiryTime => {
+                let time = match &cell {
+                    None => -2,
+                    Some(Cell { expiry_ms: 0, .. }) => -1,
+                    Some(cell) => cell.expiry_ms as i64,
+                };
+                (cell, Reply::Int(time))
+            }
+            Self::Length => {
+                let len = cell.as_ref().map_or(0, |cell| cell.value.len());
+                (cell, Reply::Int(len as i64))
+            }
+        }
+    }
+}
+
+fn set(
+    old: Option<Cell>,
+    value: &[u8],
+    when: SetIf,
+    expiry: Expiry,
+    reply: SetReply,
+) -> (Option<Cell>, Reply) {
+    let takes_place = match when {
+        SetIf::Always => true,
+        SetIf::Absent => old.is_none(),
+        SetIf::Present => old.is_some(),
+    };
+    let answer = match reply {
+        SetReply::Ok if takes_place => Reply::Ok,
+        SetReply::Ok => Reply::Nil,
+        SetReply::Old => bulk(old.as_ref()),
+        SetReply::Flag => Reply::Int(takes_place.into()),
+    };
+    let expiry_ms = ends(expiry, old.as_ref());
+    let new = Cell { value: value.to_vec(), expiry_ms };
+    (if takes_place { Some(new) } else { old }, answer)
+}
+
+fn expire(cell: Option<Cell>, at_ms: i64, when: ExpireIf) -> (Option<Cell>, Reply) {
+    let Some(cell) = cell else { return (None, Reply::Int(0)) };
+    let old = match cell.expiry_ms {
+        0 => u64::MAX,
+        ends => ends,
+    };
+    let new = at_ms.max(1) as u64;
+    let ends = old != u64::MAX;
+    let refused = (when.nx && ends)
+        || (when.xx && !ends)
+        || (when.gt && new <= old)
+        || (when.lt && new >= old);
+    if refused {
+        (Some(cell), Reply::Int(0))
+    } else {
+        (Some(Cell { expiry_ms: new, ..cell }), Reply::Int(1))
+    }
+}
+
+fn ends(expiry: Expiry, old: Option<&Cell>) -> u64 {
+    match expiry {
+        Expiry::Never => 0,
+        Expiry::Keep => old.map_or(0, |old| old.expiry_ms),
+        Expiry::At(at_ms) => at_ms.max(1),
+    }
+}
+
+/// A number as it would be printed: no plus, no leading zeros.
+fn number(value: &[u8]) -> Option<i64> {
+    let text = std::str::from_utf8(value).ok()?;
+    let number = text.parse::<i64>().ok()?;
+    (number.to_string() == text).then_some(number)
+}
+
+fn bulk(cell: Option<&Cell>) -> Reply {
+    cell.map_or(Reply::Nil, |cell| Reply::Bulk(cell.value.clone().into()))
+}

@@ -1,0 +1,358 @@
+//! The second driver of a node's cores: what the server does with threads, done in steps.
+//!
+//! ```text
+//!   inputs ──► seat ──accept──► lane ──turn──► effects ──append──► log room ──► Durable ──► seat
+//!               ▲                                 │ answers to the clients
+//!               └─────────── news ◄───────────────┘ catalogue, safe points
+//! ```
+//!
+//! A seat's step is one of two: take inputs and turn, or append what the last turn handed out, tell
+//! `Written` and publish its answers. Between any two steps readers look, syncs begin and end, the
+//! keeper works, and the power goes. The contract is the server's: groups go to the log in the
+//! order of their tickets, `Written` follows the append at once, checkpoints begin only while no
+//! group waits to be appended, news are spread in order.
+
+pub mod log_room;
+pub mod open;
+pub mod rounds;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use keyspace::{
+    Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId, Placement, ShardId, Timestamp,
+};
+use node::catalogue::Change;
+use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, SOLE_REPLICA};
+use node::route::Route;
+use node::shard::ShardStart;
+use node::state::{Content, ShardState};
+use parking_lot::RwLock;
+use replication::Start;
+use storage::Error;
+use storage::disk::Disk;
+use storage::engine::{Engine, Layout};
+use storage::manifest::Manifest;
+use txn::Clock;
+
+use crate::check::Violation;
+use crate::check::ledger::Ledger;
+use crate::trace::Trace;
+use log_room::LogRoom;
+use rounds::Round;
+
+/// Bytes of framing that an entry may need in the log beside its own.
+const FRAMING_BYTES: u64 = 256;
+/// The origin of work that nobody waits for.
+pub const NOBODY: Origin = Origin(u32::MAX);
+/// The origin of the virtual clients.
+pub const CLIENTS: Origin = Origin(1);
+
+/// A node that runs.
+pub struct Machine {
+    handle: Arc<dyn Disk>,
+    /// The manifest as it is on disk.
+    pub manifest: Manifest,
+    /// The node's clock.
+    pub clock: Arc<Clock>,
+    started_ms: u64,
+    /// Milliseconds since the start, as its monotonic clock says.
+    pub elapsed_ms: u64,
+    hasher: KeyHasher,
+    /// The log.
+    pub log: LogRoom,
+    /// The lanes with what waits for them; shard `s` lives in lane `s mod lanes`.
+    pub lanes: Vec<Seat>,
+    /// All keyspaces, by name.
+    pub routes: BTreeMap<Box<str>, Arc<Route>>,
+    news: VecDeque<News>,
+    round: Option<Round>,
+    /// Planted: syncs are said to be done when they are not.
+    pub unsynced_ack: bool,
+}
+
+/// One lane and what waits for it.
+pub struct Seat {
+    /// The lane.
+    pub lane: Lane,
+    inbox: VecDeque<Input>,
+    effects: Effects,
+    /// Whether the effects of the last turn wait to be appended and published.
+    unappended: bool,
+    /// Whether it must turn again, for what it was told.
+    again: bool,
+    credit_bytes: u64,
+}
+
+enum News {
+    Catalogue(Change),
+    SafePoint(KeyspaceId, Timestamp),
+    Answer(Answer),
+}
+
+/// What a step of the machine leads to.
+#[derive(Debug)]
+pub enum Failed {
+    /// The node must stop.
+    Fatal(Error),
+    /// A rule is broken.
+    Broken(Violation),
+}
+
+impl From<Error> for Failed {
+    fn from(error: Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+impl From<Violation> for Failed {
+    fn from(violation: Violation) -> Self {
+        Self::Broken(violation)
+    }
+}
+
+impl Machine {
+    /// Tells the clock the time, and reads it.
+    pub fn now(&self) -> Timestamp {
+        self.clock.observe_millis(self.started_ms + self.elapsed_ms);
+        self.clock.now()
+    }
+
+    fn lane_of(&self, shard: ShardId) -> usize {
+        (shard.0 % self.lanes.len() as u64) as usize
+    }
+
+    /// Hands one input to the lane of a shard.
+    pub fn submit(&mut self, shard: ShardId, input: Input) {
+        let lane = self.lane_of(shard);
+        self.lanes[lane].inbox.push_back(input);
+    }
+
+    /// Whether a lane has something to do.
+    pub fn is_busy(&self, lane: usize) -> bool {
+        let seat = &self.lanes[lane];
+        seat.unappended || seat.again || !seat.inbox.is_empty()
+    }
+
+    /// Takes a lane one step further. At most `inputs_max` inputs are taken.
+    ///
+    /// # Errors
+    /// [`Failed`].
+    pub fn step_lane(
+        &mut self,
+        lane: usize,
+        inputs_max: usize,
+        ledger: &mut Ledger,
+        trace: &mut Trace,
+    ) -> Result<Vec<Answer>, Failed> {
+        let mut answers = Vec::new();
+        if self.lanes[lane].unappended {
+            self.append(lane, &mut answers, ledger, trace)?;
+            return Ok(answers);
+        }
+        let seat = &mut self.lanes[lane];
+        let count = inputs_max.min(seat.inbox.len());
+        let inputs: Vec<Input> = seat.inbox.drain(..count).collect();
+        trace.event(format_args!("lane {lane} takes {count} inputs"));
+        let inputs = self.admit(lane, inputs, &mut answers)?;
+        let seat = &mut self.lanes[lane];
+        inputs.into_iter().for_each(|input| seat.lane.accept(input));
+        seat.again = false;
+        seat.lane.turn(&mut seat.effects);
+        seat.unappended = !seat.effects.is_empty();
+        if !seat.unappended {
+            self.log.release(std::mem::take(&mut seat.credit_bytes));
+        }
+        for shard in seat.lane.shards() {
+            ledger.applied(shard.id(), shard.view().read().applied_index)?;
+        }
+        Ok(answers)
+    }
+
+    /// Reserves room in the log for what is to be proposed; without room, refuses it.
+    fn admit(
+        &mut self,
+        lane: usize,
+        inputs: Vec<Input>,
+        answers: &mut Vec<Answer>,
+    ) -> Result<Vec<Input>, Error> {
+        let size = |input: &Input| match input {
+            Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+            _ => 0,
+        };
+        let bytes: u64 = inputs.iter().map(size).sum();
+        if bytes == 0 && !self.log.full {
+            return Ok(inputs);
+        }
+        match self.log.reserve(bytes) {
+            Ok(()) => {
+                self.lanes[lane].credit_bytes += bytes;
+                return Ok(inputs);
+            }
+            Err(Error::Full { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        let why = NotDone::DiskFull;
+        let mut kept = Vec::new();
+        for input in inputs {
+            let (origin, waiters) = match input {
+                Input::Propose { origin, batch, .. } => (origin, batch.into_parts().1),
+                Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
+                    (origin, vec![waiter])
+                }
+                other => {
+                    kept.push(other);
+                    continue;
+                }
+            };
+            answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        Ok(kept)
+    }
+
+    fn append(
+        &mut self,
+        lane: usize,
+        answers: &mut Vec<Answer>,
+        ledger: &mut Ledger,
+        trace: &mut Trace,
+    ) -> Result<(), Failed> {
+        let seat = &mut self.lanes[lane];
+        let effects = &mut seat.effects;
+        seat.again = true;
+        if !effects.records.is_empty() {
+            for record in effects.records.iter() {
+                trace.bytes(record.payload);
+            }
+            let ticket = effects.ticket;
+            trace.event(format_args!(
+                "lane {lane} appends group {ticket} of {} records{}",
+                effects.records.records(),
+                if effects.sync { ", to be synced" } else { "" }
+            ));
+            let group = ledger.hand_out(&effects.records)?;
+            self.log.release(std::mem::take(&mut seat.credit_bytes));
+            let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
+            ledger.written(group, self.log.log.written_end());
+            seat.lane.accept(Input::Written { ticket, lsn });
+            if self.unsynced_ack && effects.sync {
+                seat.lane.accept(Input::Durable { ticket });
+            }
+        }
+        self.news.extend(effects.changes.drain(..).map(News::Catalogue));
+        let points = effects.safe_points.drain(..);
+        self.news.extend(points.map(|(keyspace, to)| News::SafePoint(keyspace, to)));
+        for answer in effects.answers.drain(..) {
+            // Whoever changed the catalogue is told when the change can be used.
+            if matches!(answer, Answer::Catalogue { .. }) {
+                self.news.push_back(News::Answer(answer));
+            } else {
+                answers.push(answer);
+            }
+        }
+        effects.clear();
+        seat.unappended = false;
+        Ok(())
+    }
+
+    /// Ends the sync that is under way, and tells the lanes.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn end_sync(&mut self) -> Result<(), Error> {
+        for (lane, ticket) in self.log.end_sync()? {
+            self.lanes[lane].inbox.push_back(Input::Durable { ticket });
+        }
+        Ok(())
+    }
+
+    /// Whether a round of checkpoints is under way.
+    pub fn is_checkpointing(&self) -> bool {
+        self.round.is_some()
+    }
+
+    /// Whether there are news to be spread.
+    pub fn has_news(&self) -> bool {
+        !self.news.is_empty()
+    }
+
+    /// Spreads the oldest news. An answer, if that is what it is; and the keyspace that has
+    /// changed.
+    pub fn spread_news(&mut self) -> (Option<Answer>, Option<Keyspace>) {
+        match self.news.pop_front() {
+            None => (None, None),
+            Some(News::Answer(answer)) => (Some(answer), None),
+            Some(News::SafePoint(keyspace, to)) => {
+                let route = self.routes.values().find(|route| route.keyspace.id == keyspace);
+                let shards = route.map(|route| route.keyspace.shards.clone()).unwrap_or_default();
+                for shard in shards {
+                    self.submit(shard, Input::RaiseShard { shard, to });
+                }
+                (None, None)
+            }
+            Some(News::Catalogue(change)) => (None, Some(self.follow(change))),
+        }
+    }
+
+    fn follow(&mut self, change: Change) -> Keyspace {
+        match change {
+            Change::Created(keyspace) => {
+                let places = 0..keyspace.shards.len();
+                let views = places.map(|place| self.create_shard(&keyspace, place)).collect();
+                self.route(keyspace.clone(), views);
+                keyspace
+            }
+            Change::Altered(keyspace) => {
+                if let Some(old) = self.routes.get(&keyspace.name) {
+                    let views = old.views.clone();
+                    self.route(keyspace.clone(), views);
+                }
+                let durability = keyspace.options.durability;
+                for shard in keyspace.shards.iter().copied() {
+                    self.submit(shard, Input::Configure { shard, durability });
+                }
+                keyspace
+            }
+            Change::Dropped(keyspace) => {
+                self.routes.remove(&keyspace.name);
+                for shard in keyspace.shards.iter().copied() {
+                    self.submit(shard, Input::Drop { shard });
+                }
+                keyspace
+            }
+        }
+    }
+
+    fn route(&mut self, keyspace: Keyspace, views: Vec<Arc<RwLock<ShardState>>>) {
+        let name = keyspace.name.clone();
+        self.routes.insert(name, Arc::new(Route { keyspace, hasher: self.hasher, views }));
+    }
+
+    fn create_shard(&mut self, keyspace: &Keyspace, place: usize) -> Arc<RwLock<ShardState>> {
+        let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
+        let layout = match keyspace.options.placement {
+            Placement::Ordered => Layout::Ordered,
+            Placement::Hashed => {
+                let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
+                Layout::Hashed { first_slot, end_slot }
+            }
+        };
+        let content = Content::Keys(Box::new(Engine::new(layout, self.hasher)));
+        let state = ShardState::new(self.descriptor(shard, arc), content);
+        let view = Arc::new(RwLock::new(state));
+        let durability = keyspace.options.durability;
+        let start = ShardStart { view: view.clone(), durability, log: Start::default() };
+        self.submit(shard, Input::Create(start));
+        view
+    }
+
+    fn descriptor(&self, shard: ShardId, arc: keyspace::Arc) -> Descriptor {
+        Descriptor {
+            shard,
+            arc,
+            replicas: vec![(SOLE_REPLICA, self.manifest.node)],
+            generation: Generation(1),
+            leader: Some(SOLE_REPLICA),
+        }
+    }
+}

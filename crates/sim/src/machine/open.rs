@@ -1,0 +1,201 @@
+//! From a disk to a node that serves: the steps of a start, as the server takes them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use keyspace::{Catalogue, Durability, KeyHasher, KeyspaceId, NodeId, ShardId};
+use node::catalogue::System;
+use node::lane::{Effects, Input, Lane};
+use node::recovery::{RecoverError, Recovering, Replay};
+use node::shard::{Shard, ShardStart};
+use node::state::{Content, ShardState};
+use parking_lot::RwLock;
+use storage::Error;
+use storage::checkpoint::{self, CheckpointReader};
+use storage::disk::Disk;
+use storage::log::{Log, LogOptions, Lsn};
+use storage::manifest::{self, Manifest};
+use txn::Clock;
+
+use super::{LogRoom, Machine, Seat};
+use crate::rng::Rng;
+
+/// A node that has just started, and how far each shard was recovered.
+pub struct Started {
+    /// The node.
+    pub machine: Machine,
+    /// Applied index of each shard that was found on disk.
+    pub recovered: BTreeMap<ShardId, u64>,
+}
+
+/// How a node is started.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// How many lanes it has.
+    pub lanes: usize,
+    /// Bytes of a segment of its log.
+    pub segment_bytes: u64,
+    /// The wall clock.
+    pub wall_ms: u64,
+}
+
+/// Starts a node on a disk.
+///
+/// # Errors
+/// What the server would say, too.
+pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Started, RecoverError> {
+    let mut manifest = match manifest::load(&*handle)? {
+        Some(manifest) => manifest,
+        None => begin(&*handle, rng)?,
+    };
+    // A rename whose directory was not synced may be known to memory only: say it again before
+    // anything that an older manifest would need is removed.
+    match manifest::store(&*handle, &manifest) {
+        Ok(()) => manifest::remove_unlisted(&*handle, &manifest)?,
+        Err(Error::Full { .. }) => {}
+        Err(error) => return Err(error.into()),
+    }
+    checkpoint::remove_temporaries(&*handle)?;
+    let hasher = KeyHasher::new(manifest.hash_seed);
+    let mut replay = Replay::new(load_checkpoints(&*handle, &manifest, hasher)?, hasher);
+    let options = LogOptions {
+        cluster: manifest.cluster,
+        salt: manifest.log_salt,
+        segment_bytes: start.segment_bytes,
+    };
+    let (mut log, _) = Log::open(handle.clone(), options, manifest.log_start, &mut |_, record| {
+        replay.record(&record)
+    })?;
+    let shards = replay.finish()?;
+    if manifest.log_start == Lsn::NEW {
+        manifest.log_start = log.written_end();
+        manifest::store(&*handle, &manifest)?;
+    }
+    log.append_marker()?;
+    let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
+    let machine = build(handle, manifest, hasher, log, shards, start);
+    Ok(Started { machine, recovered })
+}
+
+fn begin(disk: &dyn Disk, rng: &mut Rng) -> Result<Manifest, RecoverError> {
+    let mut hash_seed = [0; 16];
+    hash_seed[..8].copy_from_slice(&rng.bits().to_le_bytes());
+    hash_seed[8..].copy_from_slice(&rng.bits().to_le_bytes());
+    let manifest = Manifest {
+        cluster: rng.bits(),
+        node: NodeId(rng.bits()),
+        hash_seed,
+        log_salt: rng.bits(),
+        log_start: Lsn::NEW,
+        checkpoints: Vec::new(),
+    };
+    manifest::store(disk, &manifest)?;
+    Ok(manifest)
+}
+
+fn load_checkpoints(
+    disk: &dyn Disk,
+    manifest: &Manifest,
+    hasher: KeyHasher,
+) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
+    let mut shards = BTreeMap::new();
+    for reference in &manifest.checkpoints {
+        let mut reader = CheckpointReader::open(disk, manifest.cluster, &reference.name())?;
+        let mut shard = Recovering::from_checkpoint(reference.shard, reader.meta(), hasher)?;
+        let mut buffer = Vec::new();
+        while let Some(block) = reader.next_block(&mut buffer)? {
+            shard.restore(block)?;
+        }
+        shards.insert(reference.shard, shard);
+    }
+    Ok(shards)
+}
+
+fn build(
+    handle: Arc<dyn Disk>,
+    manifest: Manifest,
+    hasher: KeyHasher,
+    log: Log,
+    mut shards: BTreeMap<ShardId, Recovering>,
+    start: &Start,
+) -> Machine {
+    let highest = shards.values().map(|s| s.state().last.max(s.state().horizon)).max();
+    let highest = highest.unwrap_or_default();
+    let clock = Arc::new(Clock::new(highest));
+    let seat = |_| Seat {
+        lane: Lane::new(clock.clone()),
+        inbox: VecDeque::new(),
+        effects: Effects::default(),
+        unappended: false,
+        again: true,
+        credit_bytes: 0,
+    };
+    let mut machine = Machine {
+        handle,
+        manifest,
+        lanes: (0..start.lanes).map(seat).collect(),
+        clock,
+        started_ms: start.wall_ms.max(highest.millis()),
+        elapsed_ms: 0,
+        hasher,
+        log: LogRoom::new(log),
+        routes: BTreeMap::new(),
+        news: VecDeque::new(),
+        round: None,
+        unsynced_ack: false,
+    };
+    machine.now();
+    let catalogue = match shards.remove(&ShardId(0)) {
+        Some(recovered) => machine.adopt_system(recovered),
+        None => {
+            machine.create_system();
+            Catalogue::default()
+        }
+    };
+    for keyspace in catalogue.iter() {
+        let mut views = Vec::new();
+        for (place, id) in keyspace.shards.iter().enumerate() {
+            match shards.remove(id) {
+                // The catalogue took it, and the crash came before this shard was made.
+                None => views.push(machine.create_shard(keyspace, place)),
+                Some(recovered) => {
+                    let start = recovered.finish(keyspace.options.durability);
+                    views.push(start.view.clone());
+                    machine.adopt(Shard::new(start));
+                }
+            }
+        }
+        machine.route(keyspace.clone(), views);
+    }
+    // What is left was dropped from the catalogue; its records of death were cut.
+    for (id, recovered) in shards {
+        machine.adopt(Shard::new(recovered.finish(Durability::Sync)));
+        machine.submit(id, Input::Drop { shard: id });
+    }
+    machine
+}
+
+impl Machine {
+    fn adopt(&mut self, shard: Shard) {
+        let lane = self.lane_of(shard.id());
+        self.lanes[lane].lane.adopt(shard);
+    }
+
+    fn adopt_system(&mut self, recovered: Recovering) -> Catalogue {
+        let catalogue = match &recovered.state().content {
+            Content::System(system) => system.catalogue.clone(),
+            Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+        };
+        self.adopt(Shard::new(recovered.finish(Durability::Sync)));
+        catalogue
+    }
+
+    fn create_system(&mut self) {
+        let arc = keyspace::Arc::whole(KeyspaceId(0));
+        let descriptor = self.descriptor(ShardId(0), arc);
+        let state = ShardState::new(descriptor, Content::System(System::default()));
+        let view = Arc::new(RwLock::new(state));
+        let start = ShardStart { view, durability: Durability::Sync, log: Default::default() };
+        self.submit(ShardId(0), Input::Create(start));
+    }
+}

@@ -1,0 +1,152 @@
+//! A round of checkpoints, one small step at a time.
+//!
+//! The order is the server's: per shard begin, blocks, sync of the log, finish; then a manifest
+//! that names them all; then the log before them and the old files go. Lanes go on between any two
+//! steps, and the power may go in any.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use keyspace::ShardId;
+use node::checkpoint::Checkpoint;
+use storage::Error;
+use storage::checkpoint::CheckpointWriter;
+use storage::log::Lsn;
+use storage::manifest::{self, CheckpointRef, Manifest};
+
+use super::Machine;
+
+/// A round under way.
+pub struct Round {
+    names: BTreeMap<ShardId, CheckpointRef>,
+    left: VecDeque<ShardId>,
+    log_start: Lsn,
+    current: Option<Current>,
+}
+
+struct Current {
+    checkpoint: Checkpoint,
+    writer: CheckpointWriter,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Blocks,
+    Sync,
+    Finish,
+}
+
+/// How far a step brought the round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// There is more to do.
+    More,
+    /// The lane of the next shard is in the middle of something: try again.
+    Busy,
+    /// The round is done.
+    Done,
+    /// There was no space: everything is as it was.
+    Full,
+}
+
+impl Machine {
+    /// Begins a round, or takes it one step further.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn step_round(&mut self) -> Result<Progress, Error> {
+        let round = match self.round.take() {
+            Some(round) => round,
+            None if self.lanes.iter().any(|seat| seat.unappended) => return Ok(Progress::Busy),
+            None => {
+                let left: VecDeque<ShardId> =
+                    self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|s| s.id())).collect();
+                let known = self.manifest.checkpoints.iter();
+                let names = known.filter(|c| left.contains(&c.shard)).map(|c| (c.shard, *c));
+                let log_start = self.log.log.written_end();
+                Round { names: names.collect(), left, log_start, current: None }
+            }
+        };
+        match self.advance(round) {
+            Err(Error::Full { .. }) => Ok(Progress::Full),
+            other => other,
+        }
+    }
+
+    fn advance(&mut self, mut round: Round) -> Result<Progress, Error> {
+        if let Some(mut current) = round.current.take() {
+            match current.phase {
+                Phase::Blocks => {
+                    let mut block = Vec::new();
+                    if !current.checkpoint.next_block(&mut block) {
+                        current.phase = Phase::Sync;
+                    } else if let Err(error) = current.writer.block(&block) {
+                        // Its half of a file is removed here, or at the next start.
+                        current.writer.abandon().ok();
+                        return Err(error);
+                    }
+                    round.current = Some(current);
+                }
+                Phase::Sync => {
+                    self.log.sync_now()?;
+                    current.phase = Phase::Finish;
+                    round.current = Some(current);
+                }
+                Phase::Finish => {
+                    let Checkpoint { shard, index, log_from, .. } = current.checkpoint;
+                    current.writer.finish()?;
+                    round.names.insert(shard, CheckpointRef { shard, applied_index: index });
+                    round.log_start = round.log_start.min(log_from);
+                }
+            }
+            self.round = Some(round);
+            return Ok(Progress::More);
+        }
+        let Some(id) = round.left.front().copied() else { return self.publish(round) };
+        let written_end = self.log.log.written_end();
+        let seat = &self.lanes[self.lane_of(id)];
+        if seat.unappended {
+            self.round = Some(round);
+            return Ok(Progress::Busy);
+        }
+        round.left.pop_front();
+        match seat.lane.shard(id) {
+            None => {
+                round.names.remove(&id);
+            }
+            Some(shard) => {
+                let index = shard.view().read().applied_index;
+                let last = round.names.get(&id);
+                if last.is_some_and(|last| last.applied_index == index) {
+                    round.log_start = round.log_start.min(shard.log_needed_from(written_end));
+                } else {
+                    let checkpoint = Checkpoint::begin(shard, written_end);
+                    let writer = CheckpointWriter::create(
+                        self.handle.clone(),
+                        self.manifest.cluster,
+                        id,
+                        index,
+                        &checkpoint.meta,
+                    )?;
+                    round.current = Some(Current { checkpoint, writer, phase: Phase::Blocks });
+                }
+            }
+        }
+        self.round = Some(round);
+        Ok(Progress::More)
+    }
+
+    fn publish(&mut self, round: Round) -> Result<Progress, Error> {
+        let checkpoints = round.names.into_values().collect();
+        let next = Manifest { checkpoints, log_start: round.log_start, ..self.manifest.clone() };
+        self.log.sync_now()?;
+        manifest::store(&*self.handle, &next)?;
+        let before = std::mem::replace(&mut self.manifest, next);
+        self.log.log.truncate_before(round.log_start)?;
+        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
+            // Left behind, it takes space until the next start removes it.
+            self.handle.remove(&old.name()).ok();
+        }
+        Ok(Progress::Done)
+    }
+}

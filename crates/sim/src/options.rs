@@ -1,0 +1,283 @@
+//! What a run is told: everything that decides what happens in it.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rng::Rng;
+
+/// Steps of the safety phase unless said otherwise.
+pub const STEPS_DEFAULT: u32 = 2_000;
+/// Virtual clients unless said otherwise.
+pub const CLIENTS_DEFAULT: u8 = 8;
+
+/// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All are
+/// planted in the simulator's driver: the cores have no switch for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bug {
+    /// INCR and APPEND are evaluated when they are proposed, and the result is logged (G3).
+    EvaluateBeforeLog,
+    /// Writes to `sync` keyspaces are answered when they are written, not when they are durable.
+    UnsyncedAck,
+    /// Reads at a timestamp do not look at the safe point (G14).
+    CollectedRead,
+    /// A read says that a value has expired without a logged horizon (G2, G13).
+    NoHorizon,
+}
+
+impl Bug {
+    /// All of them.
+    pub const ALL: [Self; 4] =
+        [Self::EvaluateBeforeLog, Self::UnsyncedAck, Self::CollectedRead, Self::NoHorizon];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::EvaluateBeforeLog => "evaluate-before-log",
+            Self::UnsyncedAck => "unsynced-ack",
+            Self::CollectedRead => "collected-read",
+            Self::NoHorizon => "no-horizon",
+        }
+    }
+}
+
+/// There is no planted bug of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no bug '{0}': evaluate-before-log, unsynced-ack, collected-read and no-horizon can be planted"
+)]
+pub struct NoSuchBug(pub String);
+
+impl FromStr for Bug {
+    type Err = NoSuchBug;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchBug> {
+        let found = Self::ALL.into_iter().find(|bug| bug.name() == text);
+        found.ok_or_else(|| NoSuchBug(text.to_owned()))
+    }
+}
+
+/// A kind of fault that a run may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The process is killed; what was written stays.
+    Kill,
+    /// The power goes, also in the middle of a write, a start or a checkpoint.
+    Power,
+    /// A sync fails.
+    SyncFails,
+    /// A write fails half way.
+    WriteFails,
+    /// The disk is full for a while.
+    Full,
+    /// The wall clock has moved when the node starts again; the node sleeps for seconds.
+    Clock,
+    /// Keyspaces come, change and go.
+    Catalogue,
+    /// Checkpoints are written and the log is cut.
+    Checkpoints,
+    /// Safe points rise and old versions are collected.
+    Collection,
+}
+
+impl Fault {
+    /// All of them, in the order of the bits of [`Faults`].
+    pub const ALL: [Self; 9] = [
+        Self::Kill,
+        Self::Power,
+        Self::SyncFails,
+        Self::WriteFails,
+        Self::Full,
+        Self::Clock,
+        Self::Catalogue,
+        Self::Checkpoints,
+        Self::Collection,
+    ];
+
+    /// As it is typed and printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::Power => "power",
+            Self::SyncFails => "sync-fails",
+            Self::WriteFails => "write-fails",
+            Self::Full => "full",
+            Self::Clock => "clock",
+            Self::Catalogue => "catalogue",
+            Self::Checkpoints => "checkpoints",
+            Self::Collection => "collection",
+        }
+    }
+}
+
+/// The kinds of faults that a run may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Faults(u16);
+
+impl Faults {
+    /// All.
+    pub const ALL: Self = Self((1 << Fault::ALL.len()) - 1);
+    /// None.
+    pub const NONE: Self = Self(0);
+
+    /// Whether this kind is among them.
+    pub fn has(self, fault: Fault) -> bool {
+        self.0 & (1 << fault as u16) != 0
+    }
+
+    /// Without this kind.
+    #[must_use]
+    pub fn without(self, fault: Fault) -> Self {
+        Self(self.0 & !(1 << fault as u16))
+    }
+
+    /// With this kind.
+    #[must_use]
+    pub fn with(self, fault: Fault) -> Self {
+        Self(self.0 | 1 << fault as u16)
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::ALL => f.write_str("all"),
+            Self::NONE => f.write_str("none"),
+            faults => {
+                let names = Fault::ALL.into_iter().filter(|fault| faults.has(*fault));
+                let names: Vec<&str> = names.map(Fault::name).collect();
+                f.write_str(&names.join(","))
+            }
+        }
+    }
+}
+
+/// There is no kind of fault of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
+     catalogue, checkpoints and collection"
+)]
+pub struct NoSuchFault(pub String);
+
+impl FromStr for Faults {
+    type Err = NoSuchFault;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchFault> {
+        match text {
+            "all" => return Ok(Self::ALL),
+            "none" => return Ok(Self::NONE),
+            _ => {}
+        }
+        text.split(',').try_fold(Self::NONE, |faults, name| {
+            let fault = Fault::ALL.into_iter().find(|fault| fault.name() == name);
+            Ok(faults.with(fault.ok_or_else(|| NoSuchFault(name.to_owned()))?))
+        })
+    }
+}
+
+/// What a run is told. Two runs with equal options are equal, byte for byte.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Decides everything that the other options leave open.
+    pub seed: u64,
+    /// Steps of the safety phase.
+    pub steps: u32,
+    /// Virtual clients.
+    pub clients: u8,
+    /// Kinds of faults.
+    pub faults: Faults,
+    /// The planted bug.
+    pub bug: Option<Bug>,
+    /// Whether the report holds the text of the trace.
+    pub verbose: bool,
+}
+
+impl Options {
+    /// A run of this seed with everything that there is.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            seed,
+            steps: STEPS_DEFAULT,
+            clients: CLIENTS_DEFAULT,
+            faults: Faults::ALL,
+            bug: None,
+            verbose: false,
+        }
+    }
+
+    /// The command that runs this again.
+    pub fn command(&self) -> String {
+        let Self { seed, steps, clients, faults, bug, .. } = self;
+        let mut out = format!("carillon sim --seed {seed}");
+        if *steps != STEPS_DEFAULT {
+            out += &format!(" --steps {steps}");
+        }
+        if *clients != CLIENTS_DEFAULT {
+            out += &format!(" --clients {clients}");
+        }
+        if *faults != Faults::ALL {
+            out += &format!(" --faults {faults}");
+        }
+        if let Some(bug) = bug {
+            out += &format!(" --bug {}", bug.name());
+        }
+        out
+    }
+}
+
+/// What the seed chooses for the whole run: each seed stresses something else.
+#[derive(Clone, Copy, Debug)]
+pub struct Mood {
+    /// Lanes of the node.
+    pub lanes: usize,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
+    /// Keys in each keyspace.
+    pub keys: u64,
+    /// Commands a client may have unanswered.
+    pub depth: u64,
+    /// Steps between two crashes, on average.
+    pub crash_every: u64,
+    /// How slow syncs are: the weight of ending one is 24 over this.
+    pub sync_slowness: u64,
+    /// Milliseconds that old versions are kept.
+    pub retention_ms: u64,
+    /// How long values with an expiry live at most, in milliseconds.
+    pub ttl_ms_max: u64,
+    /// How many of 100 commands read at a past time, about. Each has a horizon logged.
+    pub past_reads: u64,
+    /// The longest usual step of the clock, in milliseconds.
+    pub tick_ms_max: u64,
+}
+
+impl Mood {
+    /// As the seed has it.
+    pub fn draw(rng: &mut Rng) -> Self {
+        Self {
+            lanes: rng.between(1, 3) as usize,
+            segment_bytes: *rng.pick(&[16 << 10, 32 << 10, 64 << 10, 256 << 10]),
+            keys: rng.between(2, 6),
+            depth: rng.between(1, 3),
+            crash_every: *rng.pick(&[120, 250, 500, 1000]),
+            sync_slowness: *rng.pick(&[1, 2, 6, 12]),
+            retention_ms: *rng.pick(&[50, 400, 3_000]),
+            ttl_ms_max: *rng.pick(&[30, 200, 1_500]),
+            past_reads: *rng.pick(&[0, 4, 16]),
+            tick_ms_max: *rng.pick(&[3, 20, 100]),
+        }
+    }
+}
+
+impl fmt::Display for Mood {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lanes, segment_bytes, keys, depth, crash_every, .. } = self;
+        let Self { sync_slowness, retention_ms, ttl_ms_max, .. } = self;
+        let Self { past_reads, tick_ms_max, .. } = self;
+        write!(
+            f,
+            "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, {depth} deep, \
+             crash every {crash_every}, sync slowness {sync_slowness}, retention {retention_ms} ms, \
+             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms"
+        )
+    }
+}

@@ -1,0 +1,481 @@
+//! The virtual clients: what they ask, and what becomes of it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
+use keyspace::{Placement, ShardId, Timestamp};
+use node::command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
+use node::entry::Waiter;
+use node::lane::{Answer, Input, NotDone};
+use node::route::Route;
+
+use super::World;
+use crate::check::Violation;
+use crate::check::linear::Seen;
+use crate::check::scan::Scan;
+use crate::command::Command;
+use crate::machine::CLIENTS;
+use crate::options::{Bug, Fault};
+
+/// The keyspaces that are there from the beginning.
+const BASE: [(&str, Placement, Durability); 4] = [
+    ("hashed-sync", Placement::Hashed, Durability::Sync),
+    ("hashed-memory", Placement::Hashed, Durability::Memory),
+    ("hashed-interval", Placement::Hashed, Durability::Interval),
+    ("ordered-sync", Placement::Ordered, Durability::Sync),
+];
+/// A keyspace that comes and goes.
+const COMING_AND_GOING: &str = "guest";
+
+/// Waiters of batches hold the shard above the number of the command.
+const OP_BITS: u32 = 40;
+
+/// Something a client has asked and not been answered.
+#[derive(Clone)]
+pub struct Op {
+    pub(super) client: u8,
+    pub(super) keyspace: KeyspaceId,
+    pub(super) route: Option<Arc<Route>>,
+    pub(super) key: Vec<u8>,
+    pub(super) ask: Ask,
+    pub(super) call: u64,
+    pub(super) low_ms: u64,
+    pub(super) stage: Stage,
+    /// Planted: the answer that was made up when the write was proposed.
+    pub(super) early: Option<Reply>,
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// A command on one key.
+    One(Command),
+    /// GET of several keys at one moment.
+    Many(Vec<Vec<u8>>),
+    /// The value at a past time.
+    At(Timestamp),
+    /// DBSIZE.
+    Size,
+    /// SCAN, from this cursor on.
+    Scan(u64, Scan),
+    /// RANGE over everything.
+    Range,
+    /// FLUSH: how many shards have not answered yet, and whether one has refused.
+    Flush(usize, bool),
+    /// A change of the catalogue.
+    Catalogue,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// In a batch that is not sent.
+    Batched,
+    /// With the lane: it may take effect.
+    Sent,
+    /// A read that may be tried.
+    Ready,
+    /// A read that waits to be told.
+    Waiting,
+}
+
+impl fmt::Display for Op {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, keyspace, key, ask, stage, .. } = self;
+        let key = key.escape_ascii();
+        write!(f, "client {client}: {ask:?} of {key} in keyspace {keyspace} ({stage:?})")
+    }
+}
+
+impl World {
+    /// Whether some client may ask something.
+    pub(super) fn may_ask(&self) -> bool {
+        let limit = self.mood.depth * u64::from(self.options.clients);
+        self.asking && (self.ops.len() as u64) < limit
+    }
+
+    /// A client asks something.
+    pub(super) fn ask(&mut self) {
+        let depth = self.mood.depth as usize;
+        let count = |client| self.ops.values().filter(|op| op.client == client).count();
+        let free: Vec<u8> = (0..self.options.clients).filter(|c| count(*c) < depth).collect();
+        if free.is_empty() {
+            return;
+        }
+        let client = *self.rng.pick(&free);
+        let awake = self.lapse == 0;
+        if awake && self.ask_catalogue(client) {
+            return;
+        }
+        let machine = self.machine.as_ref().expect("it runs");
+        let routes: Vec<Arc<Route>> = machine.routes.values().cloned().collect();
+        if routes.is_empty() {
+            return;
+        }
+        let route = self.rng.pick(&routes).clone();
+        let key = self.key();
+        let writes = |weight: u64| if awake { weight } else { 0 };
+        let weights = [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1)];
+        let ask = match self.rng.weighted(&weights) {
+            0 => Ask::One(self.write()),
+            1 => {
+                let reads = [
+                    Command::Get,
+                    Command::Get,
+                    Command::Exists,
+                    Command::ExpiryTime,
+                    Command::Length,
+                ];
+                Ask::One(self.rng.pick(&reads).clone())
+            }
+            2 => Ask::Many((0..self.rng.between(2, 4)).map(|_| self.key()).collect()),
+            3 => {
+                let now = self.machine().now();
+                let back_ms = self.rng.below(2 * self.mood.retention_ms + 20);
+                let at = Timestamp::from_millis(now.millis() - back_ms);
+                // Also within a millisecond.
+                Ask::At(if self.rng.one_in(3) { Timestamp(now.0 - self.rng.below(20)) } else { at })
+            }
+            4 => Ask::Size,
+            5 | 6 if route.keyspace.options.placement == Placement::Ordered => Ask::Range,
+            5 | 6 => {
+                let now = self.machine().now();
+                let shards = &route.keyspace.shards;
+                let shards = shards.iter().filter_map(|shard| self.ledger.shard(*shard));
+                let there = shards.flat_map(|shard| shard.versions.alive(now));
+                Ask::Scan(0, Scan::begin(there.cloned()))
+            }
+            _ => Ask::Flush(route.keyspace.shards.len(), false),
+        };
+        self.begin(client, Some(route), key, ask);
+    }
+
+    /// Reads every key once more, when everything is quiet.
+    pub(super) fn ask_everything(&mut self) {
+        let machine = self.machine.as_ref().expect("it runs");
+        let routes: Vec<Arc<Route>> = machine.routes.values().cloned().collect();
+        for route in routes {
+            for number in 0..self.mood.keys {
+                let ask = Ask::One(Command::Get);
+                self.begin(0, Some(route.clone()), key_of(number), ask);
+            }
+        }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        key_of(self.rng.below(self.mood.keys))
+    }
+
+    fn value(&mut self) -> Vec<u8> {
+        match self.rng.below(4) {
+            0 => self.rng.below(100).to_string().into_bytes(),
+            1 => {
+                let bytes = self.rng.between(100, 3_000) as usize;
+                let first = self.ops_made.to_string();
+                first.bytes().chain(std::iter::repeat(b'.')).take(bytes).collect()
+            }
+            _ => format!("v{}", self.ops_made).into_bytes(),
+        }
+    }
+
+    fn end_ms(&mut self) -> u64 {
+        let now_ms = self.machine().now().millis();
+        now_ms + self.rng.between(1, self.mood.ttl_ms_max)
+    }
+
+    fn write(&mut self) -> Command {
+        match self.rng.weighted(&[30, 12, 3, 4, 12, 20, 10, 8]) {
+            0 => {
+                let whens = [SetIf::Always, SetIf::Always, SetIf::Absent, SetIf::Present];
+                let replies = [SetReply::Ok, SetReply::Ok, SetReply::Old, SetReply::Flag];
+                let expiry = match self.rng.below(5) {
+                    0 => Expiry::Keep,
+                    1 | 2 => Expiry::At(self.end_ms()),
+                    _ => Expiry::Never,
+                };
+                let (when, reply) = (*self.rng.pick(&whens), *self.rng.pick(&replies));
+                Command::Set { value: self.value(), when, expiry, reply }
+            }
+            1 => Command::Delete,
+            2 => Command::GetDelete,
+            3 => {
+                let ends = self.rng.one_in(2);
+                Command::GetExpire(if ends { Expiry::At(self.end_ms()) } else { Expiry::Never })
+            }
+            4 => Command::Append(self.value()),
+            5 => Command::Increment(self.rng.below(9) as i64 - 2),
+            6 => {
+                let at_ms = match self.rng.below(8) {
+                    0 => 1,
+                    _ => self.end_ms() as i64,
+                };
+                let mut when = ExpireIf::default();
+                match self.rng.below(6) {
+                    0 => when.nx = true,
+                    1 => when.xx = true,
+                    2 => when.gt = true,
+                    3 => when.lt = true,
+                    _ => {}
+                }
+                Command::Expire { at_ms, when }
+            }
+            _ => Command::Persist,
+        }
+    }
+
+    /// Has keyspaces created, changed and dropped. Whether the client is busy with that.
+    fn ask_catalogue(&mut self, client: u8) -> bool {
+        if self.ops.values().any(|op| matches!(op.ask, Ask::Catalogue)) {
+            return false;
+        }
+        let machine = self.machine.as_ref().expect("it runs");
+        let missing = BASE.into_iter().find(|(name, ..)| !machine.routes.contains_key(*name));
+        let guest = machine.routes.contains_key(COMING_AND_GOING);
+        let retention_ms = self.mood.retention_ms;
+        let options = |placement, durability| KeyspaceOptions {
+            placement,
+            durability,
+            retention_ms,
+            ..KeyspaceOptions::default()
+        };
+        let levels = [Durability::Sync, Durability::Interval, Durability::Memory];
+        let may_change = self.options.faults.has(Fault::Catalogue) && self.rng.one_in(25);
+        let op = match missing {
+            Some((name, placement, durability)) => {
+                CatalogueOp::Create { name, options: options(placement, durability) }
+            }
+            None if !may_change => return false,
+            None => match (self.rng.below(3), guest) {
+                (0, true) => CatalogueOp::Drop { name: COMING_AND_GOING },
+                (0, false) => {
+                    let placements = [Placement::Hashed, Placement::Ordered];
+                    let options = options(*self.rng.pick(&placements), *self.rng.pick(&levels));
+                    CatalogueOp::Create { name: COMING_AND_GOING, options }
+                }
+                _ => {
+                    // The two that are always sync stay so: their clients lose nothing, ever.
+                    let names = ["hashed-memory", "hashed-interval", COMING_AND_GOING];
+                    let change = Alteration {
+                        durability: Some(*self.rng.pick(&levels)),
+                        retention_ms: Some(self.rng.between(1, 2 * retention_ms)),
+                    };
+                    let name: &str = self.rng.pick::<&str>(&names);
+                    CatalogueOp::Alter { name, change }
+                }
+            },
+        };
+        self.trace.event(format_args!("client {client} asks {op:?}"));
+        let mut body = Vec::new();
+        op.encode(&mut body);
+        let number = self.begin(client, None, Vec::new(), Ask::Catalogue);
+        let waiter = Waiter(number);
+        self.machine().submit(ShardId(0), Input::Catalogue { op: body, origin: CLIENTS, waiter });
+        true
+    }
+
+    fn begin(&mut self, client: u8, route: Option<Arc<Route>>, key: Vec<u8>, ask: Ask) -> u64 {
+        self.ops_made += 1;
+        self.events += 1;
+        let number = self.ops_made;
+        let keyspace = route.as_ref().map_or(KeyspaceId(0), |route| route.keyspace.id);
+        // The clock as it was last told: nothing that follows is judged by an earlier time.
+        let low_ms = self.machine().clock.now().millis();
+        let stage = match &ask {
+            Ask::One(command) if command.write(&key).is_some() => Stage::Batched,
+            Ask::Flush(..) => Stage::Batched,
+            Ask::Catalogue => Stage::Sent,
+            Ask::At(_) => Stage::Waiting,
+            _ => Stage::Ready,
+        };
+        let call = self.events;
+        let mut op = Op { client, keyspace, route, key, ask, call, low_ms, stage, early: None };
+        if stage == Stage::Batched {
+            self.batch(number, &mut op);
+        }
+        if let (Ask::At(at), Some(route)) = (&op.ask, &op.route) {
+            let shard = route.shard(route.place(&route.key(&op.key)));
+            let (origin, waiter) = (CLIENTS, Waiter(number));
+            self.machine().submit(shard, Input::Await { shard, at: *at, origin, waiter });
+        }
+        self.trace.event(format_args!("op {number}: {op}"));
+        self.ops.insert(number, op);
+        number
+    }
+
+    /// Puts a write into the batch of its shard, or of all shards.
+    fn batch(&mut self, number: u64, op: &mut Op) {
+        let Some(route) = op.route.clone() else { return };
+        let waiter = |shard: ShardId| Waiter(shard.0 << OP_BITS | number);
+        match &op.ask {
+            Ask::Flush(..) => {
+                for shard in &route.keyspace.shards {
+                    let batch = self.batches.entry(*shard).or_default();
+                    batch.push(&Write::Flush, waiter(*shard));
+                }
+            }
+            Ask::One(command) => {
+                let place = route.place(&route.key(&op.key));
+                let mut command = command.clone();
+                let evaluated = matches!(command, Command::Increment(_) | Command::Append(_));
+                if self.has_bug(Bug::EvaluateBeforeLog) && evaluated {
+                    let now = self.machine().now();
+                    let found = self.ledger.shard(route.shard(place));
+                    let cell = found.and_then(|shard| shard.versions.at(&op.key, now));
+                    let (after, reply) = command.run(cell);
+                    op.early = Some(reply);
+                    if let Some(cell) = after {
+                        let expiry = match cell.expiry_ms {
+                            0 => Expiry::Never,
+                            at => Expiry::At(at),
+                        };
+                        let (when, reply) = (SetIf::Always, SetReply::Ok);
+                        command = Command::Set { value: cell.value, when, expiry, reply };
+                    }
+                }
+                let shard = route.shard(place);
+                let write = command.write(&op.key).expect("only writes are batched");
+                self.batches.entry(shard).or_default().push(&write, waiter(shard));
+            }
+            _ => {}
+        }
+    }
+
+    /// Sends one of the batches to its lane.
+    pub(super) fn send_batch(&mut self) {
+        let at = self.rng.below(self.batches.len() as u64) as usize;
+        let shard = *self.batches.keys().nth(at).expect("below the number of batches");
+        let batch = self.batches.remove(&shard).expect("just found");
+        for waiter in batch.waiters() {
+            if let Some(op) = self.ops.get_mut(&number_of(waiter)) {
+                op.stage = Stage::Sent;
+            }
+        }
+        self.trace.event(format_args!("a batch of {} to shard {shard}", batch.waiters().len()));
+        self.machine().submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
+    }
+
+    /// An answer has come.
+    pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Violation> {
+        match answer {
+            Answer::Applied { waiters, replies, .. } => self.applied(&waiters, replies),
+            Answer::NotDone { waiters, why, .. } => {
+                waiters.iter().for_each(|waiter| self.not_done(number_of(waiter), why));
+                Ok(())
+            }
+            Answer::Go { waiter, .. } => {
+                if let Some(op) = self.ops.get_mut(&waiter.0) {
+                    op.stage = Stage::Ready;
+                }
+                Ok(())
+            }
+            Answer::Catalogue { waiter, result, .. } => {
+                self.trace.event(format_args!("op {}: {result:?}", waiter.0));
+                self.ops.remove(&waiter.0);
+                self.counts.answered += 1;
+                Ok(())
+            }
+        }
+    }
+
+    fn applied(&mut self, waiters: &[Waiter], replies: Vec<Reply>) -> Result<(), Violation> {
+        let shard = waiters.first().map(|waiter| ShardId(waiter.0 >> OP_BITS)).unwrap_or_default();
+        let expected = self.ledger.next_replies(shard);
+        if expected.as_ref() != Some(&replies) {
+            let text = format!("shard {shard} answers {replies:?}; its log says {expected:?}");
+            return Err(Violation::new("G3 apply judges", text));
+        }
+        for (number, reply) in waiters.iter().map(number_of).zip(replies) {
+            let Some(op) = self.ops.get_mut(&number) else { continue };
+            match &mut op.ask {
+                Ask::Flush(left, refused) => {
+                    *left -= 1;
+                    if *left == 0 {
+                        let reply = (!*refused).then_some(Reply::Ok);
+                        self.finish_flush(number, reply);
+                    }
+                }
+                Ask::One(command) => {
+                    let reply = op.early.take().unwrap_or(reply);
+                    let (key, command) = (op.key.clone(), command.clone());
+                    let op = self.ops.remove(&number).expect("just found");
+                    self.trace.event(format_args!("op {number}: {reply:?}"));
+                    self.counts.answered += 1;
+                    self.see(&op, key, command, Some(reply));
+                }
+                other => unreachable!("{other:?} is no write"),
+            }
+        }
+        Ok(())
+    }
+
+    fn not_done(&mut self, number: u64, why: NotDone) {
+        let Some(op) = self.ops.get_mut(&number) else { return };
+        self.trace.event(format_args!("op {number}: {why:?}"));
+        if let Ask::Flush(left, refused) = &mut op.ask {
+            *left -= 1;
+            *refused = true;
+            if *left == 0 {
+                self.finish_flush(number, None);
+            }
+            return;
+        }
+        let op = self.ops.remove(&number).expect("just found");
+        self.counts.refused += 1;
+        // Only this one may have been done; all others must not have been.
+        if let (NotDone::Dropped, Ask::One(command)) = (why, &op.ask) {
+            let (key, command) = (op.key.clone(), command.clone());
+            self.see(&op, key, command, None);
+        }
+    }
+
+    fn finish_flush(&mut self, number: u64, reply: Option<Reply>) {
+        let op = self.ops.remove(&number).expect("it was answered");
+        self.trace.event(format_args!("op {number}: {reply:?}"));
+        self.counts.answered += 1;
+        for key in (0..self.mood.keys).map(key_of) {
+            self.see(&op, key, Command::Flush, reply.clone());
+        }
+    }
+
+    /// Writes into the history of a key what its client saw.
+    pub(super) fn see(&mut self, op: &Op, key: Vec<u8>, command: Command, reply: Option<Reply>) {
+        self.events += 1;
+        let high_ms = self.machine().clock.now().millis();
+        let back = self.events;
+        self.note(op, key, command, reply, back, high_ms);
+    }
+
+    /// As [`Self::see`], for what was never answered as well.
+    pub(super) fn note(
+        &mut self,
+        op: &Op,
+        key: Vec<u8>,
+        command: Command,
+        reply: Option<Reply>,
+        back: u64,
+        high_ms: u64,
+    ) {
+        self.counts.unknown += u64::from(reply.is_none());
+        let Op { client, keyspace, call, low_ms, .. } = *op;
+        let seen = Seen { command, client, call, back, low_ms, high_ms, reply };
+        self.histories.entry((keyspace, key)).or_default().seen.push(seen);
+    }
+
+    /// The catalogue has changed.
+    pub(super) fn keyspace_changed(&mut self, keyspace: &Keyspace) {
+        self.trace.event(format_args!("catalogue: {keyspace:?}"));
+        if keyspace.options.durability != Durability::Sync {
+            self.weak.insert(keyspace.id);
+        }
+    }
+}
+
+fn number_of(waiter: &Waiter) -> u64 {
+    waiter.0 & ((1 << OP_BITS) - 1)
+}
+
+/// The keys that clients use. They lie in different slots.
+pub(super) fn key_of(number: u64) -> Vec<u8> {
+    format!("key-{number}").into_bytes()
+}

@@ -1,0 +1,376 @@
+//! Readers: the pure functions of the node, called between any two steps of its lanes.
+
+use std::sync::Arc;
+
+use keyspace::{HashedKey, ShardId, Timestamp};
+use node::command::{Read, Refusal, Reply, Sink};
+use node::entry::Waiter;
+use node::lane::Input;
+use node::read::{self, Blocked};
+use node::route::Route;
+use node::whole::{self, Stretch};
+use std::ops::Bound;
+use storage::engine::At;
+
+use super::World;
+use super::clients::{Ask, Op, Stage, key_of};
+use crate::check::Violation;
+use crate::check::versions::Versions;
+use crate::command::{Cell, Command};
+use crate::machine::CLIENTS;
+use crate::options::Bug;
+
+const R9: &str = "R9 collection is never seen";
+const SAME: &str = "reads see what the log says";
+
+/// Takes answers as values; arrays are taken apart.
+#[derive(Default)]
+struct Collect(Vec<Reply>);
+
+impl Sink for Collect {
+    fn ok(&mut self) {
+        self.0.push(Reply::Ok);
+    }
+    fn nil(&mut self) {
+        self.0.push(Reply::Nil);
+    }
+    fn int(&mut self, value: i64) {
+        self.0.push(Reply::Int(value));
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0.push(Reply::Bulk(bytes.into()));
+    }
+    fn status(&mut self, word: &'static str) {
+        self.0.push(Reply::Status(word));
+    }
+    fn array(&mut self, _len: usize) {}
+    fn map(&mut self, _len: usize) {}
+    fn refused(&mut self, why: Refusal) {
+        self.0.push(Reply::Refused(why));
+    }
+}
+
+impl World {
+    /// The reads that may be tried.
+    pub(super) fn ready_reads(&self) -> Vec<u64> {
+        let ready = self.ops.iter().filter(|(_, op)| op.stage == Stage::Ready);
+        ready.map(|(number, _)| *number).collect()
+    }
+
+    /// Tries one of them.
+    pub(super) fn read(&mut self, number: u64) -> Result<(), Violation> {
+        let op = self.ops.get(&number).expect("it is ready").clone();
+        let Some(route) = op.route.clone() else { return Ok(()) };
+        match &op.ask {
+            Ask::One(command) => {
+                let keys = [op.key.clone()];
+                let found = self.read_keys(&route, command, &keys)?;
+                self.finish_read(number, &op, &route, command, &keys, found);
+                Ok(())
+            }
+            Ask::Many(keys) => {
+                let found = self.read_keys(&route, &Command::Get, keys)?;
+                self.finish_read(number, &op, &route, &Command::Get, keys, found);
+                Ok(())
+            }
+            Ask::At(at) => self.read_at(number, &op, &route, *at),
+            _ => self.read_whole(number, &op, &route),
+        }
+    }
+
+    /// A linearizable read of keys; what they answer, one each.
+    fn read_keys(
+        &mut self,
+        route: &Arc<Route>,
+        command: &Command,
+        keys: &[Vec<u8>],
+    ) -> Result<Result<Vec<Reply>, Blocked>, Violation> {
+        let now = self.machine().now();
+        let request = match (command, keys) {
+            (Command::Get, [key]) => Read::Get(key),
+            (Command::Get, keys) => Read::GetMany(keys.iter().map(Vec::as_slice).collect()),
+            (Command::Exists, keys) => Read::Exists(keys.iter().map(Vec::as_slice).collect()),
+            (Command::ExpiryTime, [key]) => Read::Ttl { key, millis: true, absolute: true },
+            (Command::Length, [key]) => Read::Length(key),
+            other => unreachable!("{other:?} is no read"),
+        };
+        let mut sink = Collect::default();
+        let replies = match read::read(route, &request, now, &mut sink) {
+            Ok(()) => sink.0,
+            Err(blocked) if self.has_bug(Bug::NoHorizon) && serves(route, &blocked) => {
+                // Planted: nobody asks for a horizon, the clock is taken at its word.
+                keys.iter().map(|key| without_horizon(route, command, key, now)).collect()
+            }
+            Err(blocked) => return Ok(Err(blocked)),
+        };
+        for (key, reply) in keys.iter().zip(&replies) {
+            let hashed = route.key(key);
+            let place = route.place(&hashed);
+            let shard = route.shard(place);
+            let expected = self.versions(shard).and_then(|versions| versions.at(key, now));
+            let (_, expected) = command.run(expected);
+            if expected != *reply {
+                let key = key.escape_ascii();
+                let text = format!("{command:?} {key} at {now:?}: {reply:?}, not {expected:?}");
+                return Err(Violation::new(SAME, text));
+            }
+            self.sight(route, place, &hashed, now)?;
+        }
+        Ok(Ok(replies))
+    }
+
+    /// Notes what a reader has learnt of a key's expiry.
+    fn sight(
+        &mut self,
+        route: &Route,
+        place: usize,
+        key: &HashedKey<'_>,
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        let state = route.views[place].read();
+        let version = state.keys().and_then(|engine| engine.newest(key, Timestamp::ZERO));
+        if let Some(version) = version.filter(|version| version.expiry_ms != 0) {
+            let alive = version.expiry_ms > now.millis();
+            self.sightings.saw(route.shard(place), key.bytes, version.timestamp, alive)?;
+        }
+        Ok(())
+    }
+
+    fn finish_read(
+        &mut self,
+        number: u64,
+        op: &Op,
+        route: &Arc<Route>,
+        command: &Command,
+        keys: &[Vec<u8>],
+        found: Result<Vec<Reply>, Blocked>,
+    ) {
+        match found {
+            Err(blocked) => self.wait(number, route, blocked),
+            Ok(replies) => {
+                self.trace.event(format_args!("op {number}: {replies:?}"));
+                self.ops.remove(&number);
+                self.counts.answered += 1;
+                for (key, reply) in keys.iter().zip(replies) {
+                    self.see(op, key.clone(), command.clone(), Some(reply));
+                }
+            }
+        }
+    }
+
+    /// Has the lane of a shard say when a read may be tried again.
+    fn wait(&mut self, number: u64, route: &Route, blocked: Blocked) {
+        self.trace.event(format_args!("op {number} waits: {blocked:?}"));
+        let shard = route.shard(blocked.place);
+        let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
+        self.machine().submit(shard, Input::Await { shard, at, origin, waiter });
+        if let Some(op) = self.ops.get_mut(&number) {
+            op.stage = Stage::Waiting;
+        }
+    }
+
+    fn versions(&self, shard: ShardId) -> Option<&Versions> {
+        self.ledger.shard(shard).map(|shard| &shard.versions)
+    }
+
+    /// A read at a past time, which the lane has said may be served.
+    fn read_at(
+        &mut self,
+        number: u64,
+        op: &Op,
+        route: &Arc<Route>,
+        at: Timestamp,
+    ) -> Result<(), Violation> {
+        let key = &op.key;
+        let place = route.place(&route.key(key));
+        let take = |found: At<'_>| match found {
+            At::Value(version) => {
+                Some(Cell { value: version.value.to_vec(), expiry_ms: version.expiry_ms })
+            }
+            At::Nil | At::NilYet => None,
+        };
+        let found = if self.has_bug(Bug::CollectedRead) {
+            let state = route.views[place].read();
+            Ok(state.keys().and_then(|engine| take(engine.at(&route.key(key), at))))
+        } else {
+            read::read_at(route, key, at, take)
+        };
+        self.trace.event(format_args!("op {number}: {found:?}"));
+        self.ops.remove(&number);
+        let Some(shard) = self.ledger.shard_mut(route.shard(place)) else { return Ok(()) };
+        let versions = &mut shard.versions;
+        let named = format!("{} at {at:?}", key.escape_ascii());
+        match found {
+            Err(below) if at >= versions.safe_point => {
+                let text = format!("{named} refused, safe point {:?}", below.safe_point);
+                Err(Violation::new(R9, text))
+            }
+            Err(_) => {
+                self.counts.below_safe_point += 1;
+                Ok(())
+            }
+            Ok(_) if at < versions.safe_point => {
+                let text = format!("{named} answered, below safe point {:?}", versions.safe_point);
+                Err(Violation::new(R9, text))
+            }
+            Ok(cell) if cell != versions.at(key, at) => {
+                let expected = versions.at(key, at);
+                Err(Violation::new(R9, format!("{named}: {cell:?}, not {expected:?}")))
+            }
+            Ok(_) => {
+                versions.promised = versions.promised.max(at);
+                self.counts.snapshots += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// DBSIZE, RANGE, one call of SCAN.
+    fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
+        let now = self.machine().now();
+        if let Err(blocked) = whole::admit(route, now) {
+            self.wait(number, route, blocked);
+            return Ok(());
+        }
+        let shards = route.keyspace.shards.iter();
+        let models: Vec<&Versions> = shards.filter_map(|shard| self.versions(*shard)).collect();
+        let differs = |what: &str, found: &dyn std::fmt::Debug| {
+            Err(Violation::new(
+                SAME,
+                format!("{what} of {} at {now:?}: {found:?}", route.keyspace.name),
+            ))
+        };
+        match &op.ask {
+            Ask::Size => {
+                let size = whole::size(route, now);
+                let expected: usize = models.iter().map(|model| model.alive(now).count()).sum();
+                if size != expected as u64 {
+                    return differs("DBSIZE", &(size, expected));
+                }
+                self.trace.event(format_args!("op {number}: {size} keys"));
+            }
+            Ask::Range => {
+                let everything = Stretch {
+                    low: Bound::Unbounded,
+                    high: Bound::Unbounded,
+                    reverse: false,
+                    keys_max: usize::MAX,
+                };
+                let mut found = Vec::new();
+                let show =
+                    &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+                if whole::range(route, &everything, now, show).is_err() {
+                    return differs("RANGE", &"refused");
+                }
+                let value = |key: &Vec<u8>| models[0].at(key, now).map(|cell| cell.value);
+                let expected = models[0].alive(now).map(|key| (key.clone(), value(key)));
+                let expected: Vec<_> =
+                    expected.filter_map(|(key, value)| Some((key, value?))).collect();
+                if found != expected {
+                    return differs("RANGE", &(found, expected));
+                }
+                self.trace.event(format_args!("op {number}: {} keys in order", found.len()));
+            }
+            Ask::Scan(cursor, scan) => {
+                let (count, mut scan) = (1 + number as usize % 3, scan.clone());
+                let there = |key: &[u8]| models.iter().any(|model| model.at(key, now).is_some());
+                scan.look(there);
+                let mut wrong = None;
+                let shown = whole::scan(route, *cursor, count, now, &mut |key| {
+                    scan.show(key);
+                    if !there(key) {
+                        wrong = Some(key.to_vec());
+                    }
+                });
+                let Ok(next) = shown else { return differs("SCAN", &"refused") };
+                if let Some(key) = wrong {
+                    return differs("SCAN", &key);
+                }
+                self.trace.event(format_args!("op {number}: scanned to {next:x}"));
+                if next != 0 {
+                    let op = self.ops.get_mut(&number).expect("it is under way");
+                    op.ask = Ask::Scan(next, scan);
+                    return Ok(());
+                }
+                scan.end()?;
+            }
+            other => unreachable!("{other:?} is no read of a whole keyspace"),
+        }
+        self.ops.remove(&number);
+        self.counts.answered += 1;
+        Ok(())
+    }
+
+    /// Tells every SCAN under way what is there now.
+    pub(super) fn look_at_scans(&mut self) {
+        let Some(now) = self.machine.as_ref().map(|machine| machine.clock.now()) else { return };
+        let ledger = &self.ledger;
+        for op in self.ops.values_mut() {
+            if let (Ask::Scan(_, scan), Some(route)) = (&mut op.ask, &op.route) {
+                let shards = &route.keyspace.shards;
+                let models = shards.iter().filter_map(|shard| ledger.shard(*shard));
+                let models: Vec<&Versions> = models.map(|shard| &shard.versions).collect();
+                scan.look(|key| models.iter().any(|model| model.at(key, now).is_some()));
+            }
+        }
+    }
+
+    /// Compares all that the node holds with what its log says.
+    pub(super) fn audit(&mut self) -> Result<(), Violation> {
+        let Some(machine) = &self.machine else { return Ok(()) };
+        let now = machine.clock.now();
+        for route in machine.routes.values() {
+            for (view, id) in route.views.iter().zip(&route.keyspace.shards) {
+                let state = view.read();
+                let Some(engine) = state.keys() else { continue };
+                let Some(model) = self.versions(*id) else {
+                    // It is being created.
+                    continue;
+                };
+                let is = (state.applied_index, state.last, state.horizon, engine.safe_point());
+                let should = (model.index, model.last, model.horizon, model.safe_point);
+                if is != should {
+                    let text = format!(
+                        "shard {id}: index, time, horizon, safe point {is:?}, not {should:?}"
+                    );
+                    return Err(Violation::new(SAME, text));
+                }
+                let (size, expected) = (engine.len(now), model.alive(now).count() as u64);
+                if size != expected {
+                    let text = format!("shard {id} counts {size} keys, not {expected}");
+                    return Err(Violation::new(SAME, text));
+                }
+                for key in (0..self.mood.keys).map(key_of) {
+                    let hashed = route.key(&key);
+                    if !state.owns(&hashed) {
+                        continue;
+                    }
+                    let found = engine.newest(&hashed, now).map(|version| Cell {
+                        value: version.value.to_vec(),
+                        expiry_ms: version.expiry_ms,
+                    });
+                    if found != model.at(&key, now) {
+                        let expected = model.at(&key, now);
+                        let key = key.escape_ascii();
+                        let text = format!("shard {id}: {key} is {found:?}, not {expected:?}");
+                        return Err(Violation::new(SAME, text));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn serves(route: &Route, blocked: &Blocked) -> bool {
+    route.views[blocked.place].read().serving
+}
+
+fn without_horizon(route: &Route, command: &Command, key: &[u8], now: Timestamp) -> Reply {
+    let hashed = route.key(key);
+    let state = route.views[route.place(&hashed)].read();
+    let found = state.keys().and_then(|engine| engine.newest(&hashed, now));
+    let cell =
+        found.map(|version| Cell { value: version.value.to_vec(), expiry_ms: version.expiry_ms });
+    command.run(cell).1
+}
