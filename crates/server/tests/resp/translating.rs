@@ -81,7 +81,8 @@ fn requests_of_all_commands() {
         ("INCRBYFLOAT k 1.5e2", "Write(IncrementFloat { key: k, by: 1.5e2 })"),
         (
             "LCS a b",
-            "Read(Lcs { keys: [a, b], len: false, idx: false, min_match: 0, with_match_len: false })",
+            "Read(Lcs { keys: [a, b], len: false, idx: false, min_match: 0, \
+             with_match_len: false })",
         ),
         (
             "LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN",

@@ -283,6 +283,7 @@ impl Engine {
     }
 
     /// Fetches the key's table entry ahead of its use, for callers with several keys at hand.
+    /// Nothing is fetched for a key outside the arc; a flush names none.
     #[inline]
     pub fn prefetch(&self, key: &HashedKey<'_>) {
         if let era::Index::Hashed(tables) = &self.current.index {

@@ -224,10 +224,16 @@ impl SlotTables {
         self.len -= 1;
     }
 
+    /// The table of a slot, if it is one of this shard's.
+    #[inline]
+    fn table_of(&self, slot: Slot) -> Option<&Table> {
+        self.tables.get(usize::from(slot.checked_sub(self.first_slot)?))
+    }
+
     /// Asks for the entry of a key.
     #[inline]
     pub(super) fn prefetch_entry(&self, key: &HashedKey<'_>) {
-        let table = &self.tables[self.number(key.slot)];
+        let Some(table) = self.table_of(key.slot) else { return };
         if let Some(entry) = table.entries.get(table.home(key.hash)) {
             prefetch(entry);
         }
@@ -261,7 +267,7 @@ impl SlotTables {
     /// Asks for the newest version of a key, taking the first of equal hashes for it.
     #[inline]
     pub(super) fn prefetch_record(&self, key: &HashedKey<'_>) {
-        let table = &self.tables[self.number(key.slot)];
+        let Some(table) = self.table_of(key.slot) else { return };
         let mut place = table.home(key.hash);
         while let Some(&Entry { hash, record: Some(record) }) = table.entries.get(place) {
             if hash >= key.hash {

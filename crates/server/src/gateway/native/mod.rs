@@ -24,9 +24,9 @@
 //!
 //! - It does not state the byte order: network order is taken, as its clients (Java, Erlang)
 //!   wrote by default.
-//! - Its table leaves the value of error replies empty, and so do we by default, byte for byte. With
-//!   the setting `native_error_reason` the value holds the reason: `not found`, or why a write was
-//!   refused. A client that reads frames by their lengths reads both.
+//! - Its table leaves the value of error replies empty, and so do we by default, byte for byte.
+//!   With the setting `native_error_reason` the value holds the reason: `not found`, or why a write
+//!   was refused. A client that reads frames by their lengths reads both.
 //! - An error reply always means that nothing was done. A write whose outcome is unknown is not
 //!   answered: the connection is closed, so that the two stay apart (SAFETY G10) with and without
 //!   reasons.
