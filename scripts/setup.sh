@@ -38,6 +38,7 @@ command -v cargo >/dev/null || { echo "setup: cargo is missing, see https://rust
 packages=()
 command -v redis-server >/dev/null || packages+=(redis-server)
 command -v redis-benchmark >/dev/null || packages+=(redis-tools)
+command -v curl >/dev/null || packages+=(curl)
 command -v python3 >/dev/null || packages+=(python3)
 python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
 command -v npm >/dev/null || packages+=(nodejs npm)

@@ -54,6 +54,7 @@ step "format" cargo fmt --all --check
 step "build" cargo build --release --locked || finish
 step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
 step "tests of all crates" cargo test --release --locked --workspace --no-fail-fast --quiet
+step "documents" python3 scripts/check_docs.py
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
 step "differential: redis with itself" "$python" tests/differential/run.py \
@@ -62,4 +63,6 @@ step "differential: redis with carillon" "$python" tests/differential/run.py --s
 step "clients" "$python" tests/clients/with_node.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
+step "format: the document as a reader" "$python" tests/format/run.py
+step "the session of the README" "$python" scripts/check_readme.py
 finish

@@ -51,8 +51,8 @@ pub enum ClientError {
     },
     /// The key does not fit in a request line. Nothing was sent.
     #[error(
-        "the key takes {bytes} bytes in a path, where at most {bytes_max} fit; the Redis and native \
-         protocols take longer keys"
+        "the key takes {bytes} bytes in a path, where at most {bytes_max} fit; the Redis and \
+         native protocols take longer keys"
     )]
     PathTooLong {
         /// Its length, encoded.

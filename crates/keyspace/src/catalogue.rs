@@ -5,7 +5,7 @@
 //! what positions begin with; a name may be used again after a drop, an id never is.
 //!
 //! ```text
-//!   create "orders" hashed   ──►  id 3, shards 17 … 24, shard 17 + k owns slots [k·2048, (k+1)·2048)
+//!   create "orders" hashed   ──►  id 3, shards 17 … 24; 17 + k owns slots [k·2048, (k+1)·2048)
 //!   create "events" ordered  ──►  id 4, shard 25, the whole circle
 //!   drop   "orders"          ──►  3 and 17 … 24 are never given out again
 //! ```

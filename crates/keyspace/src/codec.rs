@@ -9,7 +9,8 @@
 //! Example: `varint` 5 is `05`, 300 is `ac 02`; `bytes` "ab" is `02 61 62`.
 //!
 //! Reading borrows, never panics, and allocates nothing that the input has not already paid for in
-//! bytes. Every value has one encoding only, so that equal values are equal bytes (checksums, tests).
+//! bytes. Every value has one encoding only, so that equal values are equal bytes (checksums,
+//! tests).
 
 use thiserror::Error;
 

@@ -1,7 +1,8 @@
 //! Who owns an arc? What everybody remembers of a shard, possibly too old.
 //!
-//! A shard's own log holds its descriptor; everyone else holds copies. The **generation** rises with
-//! every split, merge and replica change, so of two copies of one shard the higher one is newer.
+//! A shard's own log holds its descriptor; everyone else holds copies. The **generation** rises
+//! with every split, merge and replica change, so of two copies of one shard the higher one is
+//! newer.
 //!
 //! # Bytes
 //!

@@ -1,7 +1,5 @@
 //! The seeded key hash that orders keys within a slot (SAFETY G18).
 
-use std::hash::Hasher;
-
 use siphasher::sip::SipHasher13;
 
 use crate::slot::{Slot, slot_of};
@@ -34,9 +32,7 @@ impl KeyHasher {
 
     /// The 48-bit hash of a key.
     pub fn hash(&self, key: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_key(&self.seed);
-        hasher.write(key);
-        hasher.finish() >> (64 - Self::BITS)
+        SipHasher13::new_with_key(&self.seed).hash(key) >> (64 - Self::BITS)
     }
 
     /// The key with its slot and hash.

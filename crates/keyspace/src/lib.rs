@@ -1,9 +1,9 @@
 //! Where does a key live, and who owns that place?
 //!
-//! A **keyspace** is a named set of keys. Its **placement** turns a key into a **position**, a point
-//! on the keyspace's circle. The circle is cut into **arcs**, and each arc belongs to one **shard**.
-//! A **descriptor** says of a shard which arc it owns and which nodes hold it. The **catalogue** is
-//! the list of keyspaces. **Timestamps** order what happens to keys.
+//! A **keyspace** is a named set of keys. Its **placement** turns a key into a **position**, a
+//! point on the keyspace's circle. The circle is cut into **arcs**, and each arc belongs to one
+//! **shard**. A **descriptor** says of a shard which arc it owns and which nodes hold it. The
+//! **catalogue** is the list of keyspaces. **Timestamps** order what happens to keys.
 //!
 //! ```text
 //!   "user:7" ── placement hashed ──► position 00000003 ‖ 2af1 ‖ "user:7"
@@ -27,8 +27,8 @@
 //! It has no clock, no I/O and no randomness: everything here is a pure function of its arguments.
 //!
 //! # Where to start
-//! [`position`], then [`arc`], then [`catalogue`]. Bytes on disk are in [`codec`], [`descriptor`] and
-//! [`catalogue`], each with a table.
+//! [`position`], then [`arc`], then [`catalogue`]. Bytes on disk are in [`codec`], [`descriptor`]
+//! and [`catalogue`], each with a table.
 
 pub mod arc;
 pub mod catalogue;

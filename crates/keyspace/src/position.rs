@@ -68,7 +68,8 @@ impl Position {
         Self([&keyspace.0.to_be_bytes(), tail].concat().into())
     }
 
-    /// Where a slot of a hashed keyspace begins: slot 0 and the end of the last slot are the origin.
+    /// Where a slot of a hashed keyspace begins: slot 0 and the end of the last slot are the
+    /// origin.
     ///
     /// # Panics
     /// If `slot` exceeds [`SLOTS`].

@@ -38,11 +38,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Whether entries of this kind are fsynced whatever the keyspace's durability (G9).
-    pub fn always_synced(self) -> bool {
-        !matches!(self, Kind::Commands)
-    }
-
     fn from_byte(byte: u8) -> Option<Self> {
         Some(match byte {
             1 => Kind::Commands,
@@ -99,6 +94,15 @@ pub struct Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Waiter(pub u64);
 
+/// What is left of a batch that was applied: its memory, and whom its replies are for.
+#[derive(Debug, Default)]
+pub struct Spent {
+    /// The entry's bytes.
+    pub bytes: Vec<u8>,
+    /// Who waited, in the order of the commands.
+    pub waiters: Vec<Waiter>,
+}
+
 impl Default for Batch {
     fn default() -> Self {
         Self { bytes: vec![0; HEADER_BYTES], waiters: Vec::new() }
@@ -130,6 +134,15 @@ impl Batch {
     /// Who waits, in the order of the commands.
     pub fn waiters(&self) -> &[Waiter] {
         &self.waiters
+    }
+
+    /// An empty batch that goes on using the memory of one that was applied.
+    pub fn recycled(spent: Spent) -> Self {
+        let Spent { mut bytes, mut waiters } = spent;
+        bytes.clear();
+        bytes.resize(HEADER_BYTES, 0);
+        waiters.clear();
+        Self { bytes, waiters }
     }
 
     /// Takes it apart: the bytes with room for the header, and the waiters.

@@ -27,7 +27,7 @@ use txn::Clock;
 
 use crate::catalogue::Change;
 use crate::command::Reply;
-use crate::entry::{Batch, Kind, Waiter, operation};
+use crate::entry::{Batch, Kind, Spent, Waiter, operation};
 use crate::record;
 use crate::shard::{Shard, ShardStart};
 use crate::state::{Outcome, ShardState};
@@ -129,8 +129,8 @@ pub enum Answer {
     Applied {
         /// Who asked.
         origin: Origin,
-        /// Whom each reply is for.
-        waiters: Vec<Waiter>,
+        /// Whom each reply is for, and the batch's memory to be used again.
+        spent: Spent,
         /// The replies.
         replies: Vec<Reply>,
     },
@@ -175,7 +175,8 @@ impl Answer {
     /// Who waits there, in the order of the replies.
     pub fn waiters(&self) -> &[Waiter] {
         match self {
-            Answer::Applied { waiters, .. } | Answer::NotDone { waiters, .. } => waiters,
+            Answer::Applied { spent, .. } => &spent.waiters,
+            Answer::NotDone { waiters, .. } => waiters,
             Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
                 std::slice::from_ref(waiter)
             }
@@ -186,7 +187,8 @@ impl Answer {
 /// What a turn wants done.
 #[derive(Debug, Default)]
 pub struct Effects {
-    /// To be appended to the node's log, as one group, before anything else; then [`Input::Written`].
+    /// To be appended to the node's log, as one group, before anything else; then
+    /// [`Input::Written`].
     pub records: Records,
     /// Its ticket, if it is not empty.
     pub ticket: u64,
@@ -385,11 +387,7 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 }
 
 /// Turns what an applied entry led to into news.
-pub(crate) fn report(
-    outcome: Outcome,
-    asker: Option<(Origin, Waiter)>,
-    effects: &mut Effects,
-) {
+pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
     match outcome {
         Outcome::Quiet => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),

@@ -1,4 +1,74 @@
-//! One node as a pure state machine, stepped by the server and by the simulator.
+//! What happens to a request between the edge and the disk? One node as a pure state machine,
+//! stepped by the server and by the simulator.
+//!
+//! # The life of one `SET`
+//!
+//! ```text
+//!   *3 SET k v          a gateway parses it: command::Write::Set
+//!        │
+//!   route::Route        key ──► slot ──► shard 6, which lives in a lane
+//!        │
+//!   entry::Batch        the command in its final bytes, behind room for the entry's header
+//!        │              (all writes for one shard in one turn share a batch)
+//!   lane::Input::Propose
+//!        │
+//!   shard::Shard        timestamp taken, index and term given (G2): an entry
+//!        │
+//!   lane::Effects       record ──► the driver writes the lane's group to the log,
+//!        │              and fsyncs it, if the keyspace asks for that
+//!   lane::Input::Written, Durable
+//!        │              the entry is committed: the group of one agrees with itself
+//!   state::ShardState::apply, under the write guard: the only judge (G3)
+//!        │              visible to readers from here on
+//!   lane::Answer::Applied ──► reply, to whom the waiter names ──► +OK
+//! ```
+//!
+//! A `GET` is shorter: `route`, then [`read::read`] under the shard's read guard (G1). Only if a
+//! check fails does it go to the lane, which says when to try again ([`lane::Answer::Go`]).
+//!
+//! # Inputs and effects
+//!
+//! | [`lane::Input`] | answered by |
+//! |---|---|
+//! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
+//! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
+//! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
+//! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | – |
+//! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
+//! | `Written`, `Durable`: how far the log has come | – |
+//!
+//! | [`lane::Effects`] | the driver |
+//! |---|---|
+//! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
+//! | `answers` | gives them to those who asked |
+//! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
+//! | `safe_points` | tells every shard of the keyspace |
+//!
+//! Beside the lane a driver calls, from any thread and without it: [`read`], [`whole`]
+//! (keyspaces as a whole), [`checkpoint`] and, at start, [`recovery`].
+//!
+//! # How shards split, merge and move
+//!
+//! They do not yet: a keyspace keeps the shards it was made with, and each shard has one replica.
+//! What is there for it: descriptors with generations, entries that name their term, ownership
+//! checked under the guard of every read.
+//!
+//! # Invariants
+//! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No
+//!    clock, thread, file, socket or random number is asked for here.
+//! 2. Nothing is answered before it is applied; nothing is applied before it is as safe as its
+//!    keyspace's durability says (G3, G9).
+//! 3. Whatever apply computes depends on state, entry and [`limits`] only, so that replaying a log
+//!    gives the same state. A change of it is a change of the format.
+//! 4. Bytes from clients are refused before they reach an entry; bytes in the log are checked by
+//!    the log. So what cannot be read at apply is a broken invariant and panics.
+//!
+//! # What it does not know
+//! Protocols, connections, configuration; how a log is written or when it is synced; memory limits
+//! (the driver refuses before it proposes). To it, a waiter is a number.
+//!
+//! # Where to start
+//! [`command`], [`entry`], then [`lane`] and [`shard`]; [`state`] and [`read`] for the other side.
 
 pub mod catalogue;
 pub mod checkpoint;

@@ -84,6 +84,52 @@ pub fn value<R>(
     }
 }
 
+/// Serves several linearizable reads of one key each, in order: each is shown to `each`. The keys
+/// are looked up side by side, since most of the time goes into waiting for memory.
+///
+/// # Errors
+/// [`Blocked`]: those before the first that is blocked were shown; it and the rest were not.
+pub fn get_each(
+    route: &Route,
+    keys: &[&[u8]],
+    now: Timestamp,
+    mut each: impl FnMut(Option<Version<'_>>),
+) -> Result<(), Blocked> {
+    let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
+        [const { None }; GUARDS_MAX];
+    if route.views.len() > GUARDS_MAX || keys.len() > KEYS_MAX {
+        return keys.iter().try_for_each(|key| value(route, key, now, &mut each));
+    }
+    let mut hashed = [const { None }; KEYS_MAX];
+    for (slot, key) in hashed.iter_mut().zip(keys) {
+        let key = route.key(key);
+        let place = route.place(&key);
+        // Guards are not taken in ring order here, so none may wait behind a waiting writer: two
+        // readers and two writers could wait for each other.
+        let guard = guards[place].get_or_insert_with(|| route.views[place].read_recursive());
+        if let Some(engine) = guard.keys() {
+            engine.prefetch(&key);
+        }
+        *slot = Some((place, key));
+    }
+    let looked_up = || hashed.iter().flatten();
+    for (place, key) in looked_up() {
+        if let Some(engine) = guards[*place].as_ref().and_then(|guard| guard.keys()) {
+            engine.prefetch_record(key);
+        }
+    }
+    for (place, key) in looked_up() {
+        let blocked = Blocked { place: *place, at: now };
+        let state = guards[*place].as_ref().filter(|state| state.serving).ok_or(blocked)?;
+        each(newest(state, key, now).map_err(|()| blocked)?);
+    }
+    Ok(())
+}
+
+/// Shards whose guards [`get_each`] holds at once, and keys it looks up together.
+const GUARDS_MAX: usize = 16;
+const KEYS_MAX: usize = 16;
+
 /// Serves a read of one key at a past timestamp, once the lane has said that it may be served.
 ///
 /// # Errors

@@ -167,7 +167,8 @@ impl Recovering {
         state.applied_term = reader.u64()?;
         state.horizon = Timestamp(reader.u64()?);
         state.last = Timestamp(reader.u64()?);
-        let hard_state = HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
+        let hard_state =
+            HardState { term: reader.u64()?, vote: reader.u64()?, commit: reader.u64()? };
         let safe_point = Timestamp(reader.u64()?);
         if let Some(engine) = state.keys_mut() {
             engine.raise_safe_point(safe_point);
@@ -188,7 +189,8 @@ impl Recovering {
                 .restore(block)
                 .map_err(|_| unreadable(shard, what, DecodeError::Field { what: "version" })),
             Content::System(system) => {
-                *system = System::decode(block).map_err(|source| unreadable(shard, what, source))?;
+                *system =
+                    System::decode(block).map_err(|source| unreadable(shard, what, source))?;
                 Ok(())
             }
         }

@@ -12,7 +12,7 @@ use replication::{Entry, Group, HardState, Start, Work};
 use storage::log::Lsn;
 use txn::{Clock, Promise, SnapshotRead};
 
-use crate::entry::{Batch, Header, Kind, Waiter, operation};
+use crate::entry::{Batch, Header, Kind, Spent, Waiter, operation};
 use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, push, report};
 use crate::record;
 use crate::state::ShardState;
@@ -226,8 +226,13 @@ impl Shard {
         for entry in &work.entries {
             let prefix = record::entry_prefix(entry.index, entry.term);
             push(&mut effects.records, self.id, record::ENTRY, &[&prefix, &entry.data]);
-            // An empty entry opens a term and stands beside its hard state.
-            needs_sync |= entry.data.first().is_none_or(|kind| *kind != Kind::Commands as u8);
+            let kind = entry.data.first().copied();
+            // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
+            // hold up the commands behind it, though: the system shard's record of it is durable
+            // already, so that here it is only followed. An empty entry opens a term.
+            effects.sync |= kind != Some(Kind::Commands as u8);
+            let follows = [Kind::Commands as u8, Kind::SafePoint as u8];
+            needs_sync |= !kind.is_some_and(|kind| follows.contains(&kind));
         }
         if work.hard_state.is_some() || !work.entries.is_empty() {
             effects.sync |= needs_sync;
@@ -268,7 +273,9 @@ impl Shard {
                 Some(InFlight { term, asker: Asker::Batch { origin, waiters }, .. }) => {
                     assert_eq!(term, entry.term, "a sole voter's proposals are never replaced");
                     assert_eq!(waiters.len(), replies.len(), "one reply per command");
-                    effects.answers.push(Answer::Applied { origin, waiters, replies });
+                    // Nobody else holds the entry any more, so this takes its memory, not a copy.
+                    let spent = Spent { bytes: entry.data.into(), waiters };
+                    effects.answers.push(Answer::Applied { origin, spent, replies });
                 }
                 Some(InFlight { asker: Asker::Operation(asker), .. }) => {
                     report(outcome, asker, effects);

@@ -142,17 +142,7 @@ impl ShardState {
     fn apply_body(&mut self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
-                let mut rest = body;
-                replies.reserve(header.count as usize);
-                for _ in 0..header.count {
-                    let write = codec::decode(&mut rest).expect("commands in the log are readable");
-                    replies.push(command::apply(
-                        engine.as_mut(),
-                        &write,
-                        header.timestamp,
-                        &limits::APPLY,
-                    ));
-                }
+                apply_commands(engine, header, body, replies);
                 Outcome::Quiet
             }
             (Kind::Horizon, _) => {
@@ -163,15 +153,15 @@ impl ShardState {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
             }
-            (Kind::Catalogue, Content::System(system)) => {
-                Outcome::Catalogue(system.apply(body))
-            }
+            (Kind::Catalogue, Content::System(system)) => Outcome::Catalogue(system.apply(body)),
             (Kind::KeyspaceSafePoint, Content::System(system)) => {
                 let (id, to) = body.split_at(4);
                 let id = KeyspaceId(u32::from_le_bytes(id.try_into().expect("split at 4")));
                 Outcome::SafePoint(id, system.raise_safe_point(id, read_timestamp(to)))
             }
-            (kind, _) => panic!("an entry of kind {kind:?} in the log of a shard that has no use for it"),
+            (kind, _) => {
+                panic!("an entry of kind {kind:?} in the log of a shard that has no use for it")
+            }
         }
     }
 
@@ -187,6 +177,39 @@ impl ShardState {
     }
 }
 
+/// Applies the commands of an entry, in order. Their keys are looked up a few at a time ahead of
+/// their use: most of a write's time is waiting for memory.
+fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mut Vec<Reply>) {
+    let hasher = engine.hasher();
+    let mut rest = body;
+    let mut left = header.count as usize;
+    replies.reserve(left);
+    let mut ahead = Vec::with_capacity(AHEAD.min(left));
+    while left > 0 {
+        for _ in 0..left.min(AHEAD) {
+            let write = codec::decode(&mut rest).expect("commands in the log are readable");
+            let key = hasher.key(write.first_key());
+            engine.prefetch(&key);
+            ahead.push((write, key));
+        }
+        ahead.iter().for_each(|(_, key)| engine.prefetch_record(key));
+        left -= ahead.len();
+        for (write, key) in ahead.drain(..) {
+            let at = header.timestamp;
+            replies.push(command::apply_hashed(engine, &write, &key, at, &limits::APPLY));
+        }
+    }
+    // Old versions go at twice the pace at which they come, by whoever makes new ones: their
+    // memory is at hand for these then.
+    engine.collect(COLLECT_PER_COMMAND * header.count as usize);
+}
+
+/// Old versions collected for each command applied, if they are below the safe point.
+const COLLECT_PER_COMMAND: usize = 2;
+
+/// Commands looked up ahead.
+const AHEAD: usize = 16;
+
 fn read_timestamp(bytes: &[u8]) -> Timestamp {
     Timestamp(u64::from_le_bytes(bytes.try_into().expect("a timestamp of eight bytes")))
 }
@@ -198,6 +221,7 @@ const SYSTEM: u8 = 2;
 /// The layout of a hashed shard: the slots of its arc.
 fn hashed_layout(descriptor: &Descriptor) -> Result<Layout, DecodeError> {
     let slots = descriptor.arc.slots();
-    let (first_slot, end_slot) = slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
+    let (first_slot, end_slot) =
+        slots.ok_or(DecodeError::Field { what: "arc of a hashed shard" })?;
     Ok(Layout::Hashed { first_slot, end_slot })
 }

@@ -77,8 +77,12 @@ pub fn random_key(route: &Route, random: u64, now: Timestamp) -> Option<Box<[u8]
 
 /// Shows every key.
 pub fn each_key(route: &Route, now: Timestamp, show: &mut dyn FnMut(&[u8])) {
-    let everything =
-        Stretch { low: Bound::Unbounded, high: Bound::Unbounded, reverse: false, keys_max: usize::MAX };
+    let everything = Stretch {
+        low: Bound::Unbounded,
+        high: Bound::Unbounded,
+        reverse: false,
+        keys_max: usize::MAX,
+    };
     if range(route, &everything, now, &mut |key, _| show(key)).is_ok() {
         return;
     }

@@ -8,9 +8,10 @@
 //! ```
 //!
 //! A crate may name only those that [`ALLOWED`] gives it. Every Rust file begins with a front
-//! page, has lines of at most 100 columns, and holds none of the words that mean "not finished".
-//! Test-only dependencies obey the same table. Caveat: words are searched as text, so a string
-//! literal that holds one counts as well.
+//! page, has lines of at most 100 columns (but rows of tables in front pages, `//! | … |`, which
+//! cannot wrap), and holds none of the words that mean "not finished". Test-only dependencies obey
+//! the same table. Caveat: words are searched as text, so a string literal that holds one counts
+//! as well.
 
 // This test reads the sources of the whole workspace, which the crate itself must never do.
 #![allow(clippy::disallowed_methods, reason = "a test of source files reads source files")]
@@ -139,7 +140,8 @@ fn files_keep_the_house_rules() {
             wrong.push(format!("{shown}:1: does not begin with a front page (//!)"));
         }
         for (number, line) in (1..).zip(text.lines()) {
-            if line.chars().count() > COLUMNS_MAX {
+            let row_of_table = line.trim_start().starts_with("//! |");
+            if !row_of_table && line.chars().count() > COLUMNS_MAX {
                 wrong.push(format!("{shown}:{number}: longer than {COLUMNS_MAX} columns"));
             }
             for word in BANNED.iter().filter(|word| line.contains(**word)) {

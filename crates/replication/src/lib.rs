@@ -21,7 +21,8 @@
 //! Invariants:
 //! 1. Work is persisted in the order of its numbers.
 //! 2. Committed entries come out once each, in index order, without gaps.
-//! 3. Between [`Group::ready`] and its return no other verb runs (one `&mut self` call does it all).
+//! 3. Between [`Group::ready`] and its return no other verb runs (one `&mut self` call does it
+//!    all).
 //!
 //! Groups have one replica in this release: there are no messages, and a sole voter commits what
 //! it has persisted. Messages, leases and configuration changes come with clusters.

@@ -1,5 +1,6 @@
 //! What do parsing, translating and writing cost? Nanoseconds per command, over a full buffer of
-//! commands, as a pipelining client sends them: `cargo run --release -p server --example resp_cost`.
+//! commands, as a pipelining client sends them:
+//! `cargo run --release -p server --example resp_cost`.
 
 use std::hint::black_box;
 use std::time::Instant;

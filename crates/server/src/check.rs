@@ -31,7 +31,8 @@ pub struct Checked {
     pub log_records: u64,
     /// Where the log ends.
     pub log_end: u64,
-    /// Bytes behind that end that a crash left and a start would cut. None of them was acknowledged.
+    /// Bytes behind that end that a crash left and a start would cut. None of them was
+    /// acknowledged.
     pub torn_bytes: u64,
 }
 

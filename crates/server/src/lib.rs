@@ -1,4 +1,79 @@
-//! The edge around a node: configuration, protocols, sockets, logs, signals.
+//! How do bytes from sockets become inputs of a node, and its effects files and replies? The edge:
+//! configuration, protocols, sockets, files, threads, time.
+//!
+//! # Threads, and the queues between them
+//!
+//! ```text
+//!            accept (loop 0)
+//!                 │ new connections (mailbox)
+//!   ┌─────────────▼────────────┐   batches, awaits    ┌────────────────────┐
+//!   │ loop-0 … loop-n: parse,  ├─────── inbox ───────►│ lane 0 … n         │
+//!   │ read under guards, write │◄────── mailbox ──────┤ stepped by whoever │
+//!   └──────────────────────────┘   answers            │ has work for it    │
+//!   ┌──────────────────────────┐   batches of one     │                    │ append
+//!   │ http: one thread, tokio  ├─────── inbox ───────►│                    ├───────► log
+//!   │ tasks per connection     │◄─── side door ───────┤                    │          │
+//!   └──────────────────────────┘   callbacks          └──▲──────────▲──────┘          │
+//!   ┌──────────────────────────┐   safe points           │          │ durable         │
+//!   │ keeper: memory, old      ├─────────────────────────┘   ┌──────┴──────┐          │
+//!   │ versions, checkpoints    │                             │ log: fsync  │◄─ wanted ┤
+//!   └──────────────────────────┘                             ├─────────────┤          │
+//!                                                            │ segments    │◄─ needed ┘
+//!                                                            └─────────────┘
+//! ```
+//!
+//! | queue | bound | when full |
+//! |---|---|---|
+//! | input of a connection | `input_bytes_max` | not read further until commands are done (1) |
+//! | replies owed to one | [`PENDING_MAX`](event_loop::connection::PENDING_MAX) | commands wait |
+//! | output of a connection | `output_bytes_max` | its commands wait (2) |
+//! | a lane's inbox, a mailbox | what askers are owed | cannot be: each asker is bounded |
+//! | proposed, not in the log yet | room reserved in the log | `MISCONF`, nothing is done |
+//! | lanes that wait for an fsync | one place each | a newer ticket replaces the older |
+//! | news of catalogue and safe points | one for each change under way | cannot be |
+//! | connections | `connections_max` | refused with an error |
+//! | connections of HTTP | `http_connections_max` | not accepted until one ends |
+//! | bodies of HTTP requests | four of the longest values | the request waits, then 503 |
+//!
+//! (1) A single longer request is a protocol error. (2) A single longer reply becomes an error.
+//!
+//! # Errors at the edge (SAFETY G10)
+//!
+//! Native clients get the reason as the value of `GER`, `PER` or `DER`.
+//!
+//! | what | RESP | HTTP | native | done? |
+//! |---|---|---|---|---|
+//! | refused by the command itself | Redis's words | – | reason | no |
+//! | no such keyspace | `ERR` | 404 `no-keyspace` | reason | no |
+//! | keyspace exists; bad name or options | – | 409; 400 | – | no |
+//! | key too long; value too long | `ERR` | 400; 413 | reason, closed | no |
+//! | the condition fails; nothing to delete | nil, 0 | 412; 404 `nil` | `DOK` | no |
+//! | no value; none yet at that time | nil | 404 `nil`; 404 `nil-yet` | `not found` | no |
+//! | below the safe point; in the future | – | 410; 400 | – | no |
+//! | memory is full | `OOM` | 507 `out-of-memory` | reason | no |
+//! | the disk is full | `MISCONF` | 507 `disk-full` | reason | no |
+//! | keys of one command in several shards | `CROSSSLOT` | – | – | no |
+//! | still reading its data | waits for the node to accept | the same | the same | no |
+//! | stopping | closed | 503 `stopping` | closed | no |
+//! | no answer in time | – | 503 reads, 504 writes | – | unknown |
+//! | keyspace dropped under way | `UNKNOWN` | 504 `unknown-outcome` | reason | unknown |
+//! | the log cannot be written or synced | the process ends: 74 | | | unknown |
+//! | a broken invariant, on any thread | the process aborts | | | unknown |
+//!
+//! # Invariants
+//! 1. Nothing is decided here that a client could see decided otherwise by another driver: what a
+//!    command does, when it may be answered and what a read may see is `node`'s.
+//! 2. No `async` but in [`http`]; nothing on the hot path waits for that thread.
+//! 3. No lock is held while a socket is read or written, nor during an fsync. Order of locks: lane,
+//!    shard state, log.
+//! 4. The first failed write or fsync of the log ends the process; so does a panic on any thread.
+//! 5. Every limit is a setting or a named constant, and has an answer for when it is reached.
+//!
+//! # What it does not know
+//! What the log's records mean, how a shard agrees, how values lie in memory.
+//!
+//! # Where to start
+//! [`run`], then [`event_loop`], then [`hub`] and its `lanes` and `log`.
 
 pub mod api;
 pub mod check;

@@ -13,12 +13,12 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::config::{Config, Listen};
 use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
+use crate::http;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
 use crate::hub::mail::Mailbox;
 use crate::hub::open::{self, OpenError, Opened};
 use crate::hub::{Hub, NOBODY};
-use crate::http;
 use crate::logging::Banner;
 use crate::side_door::{NodeApi, NodeFacts};
 
@@ -66,6 +66,7 @@ pub enum StartError {
 /// If it cannot start; the data directory is as it was.
 pub fn run(config: Config) -> Result<ExitReason, StartError> {
     crate::logging::init(config.log_level, config.log_format);
+    end_on_panic();
     raise_descriptor_limit();
     let mut config = config;
     let resp = bind("resp", &mut config.resp)?;
@@ -122,6 +123,16 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     maker.join().expect("the maker of segments does not panic");
     tracing::info!("stopped; everything acknowledged is on disk");
     Ok(ExitReason::Stopped)
+}
+
+/// Has a panic on any thread end the process: a broken invariant may have left state half changed,
+/// and the other threads would go on serving it. What was acknowledged is in the log.
+fn end_on_panic() {
+    let say = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |what| {
+        say(what);
+        std::process::abort();
+    }));
 }
 
 /// A stop that can be waited for.
@@ -270,4 +281,3 @@ fn raise_descriptor_limit() {
         }
     }
 }
-

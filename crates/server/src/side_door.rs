@@ -33,9 +33,8 @@ pub struct NodeFacts {
 
 impl From<&Banner> for NodeFacts {
     fn from(banner: &Banner) -> Self {
-        let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| ListenerStatus {
-            protocol: (*protocol).to_owned(),
-            address: address.to_string(),
+        let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| {
+            ListenerStatus { protocol: (*protocol).to_owned(), address: address.to_string() }
         };
         Self {
             listeners: banner.listeners.iter().map(listener).collect(),
@@ -100,6 +99,8 @@ impl NodeApi {
 impl Api for NodeApi {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         self.hub.counters.commands.add(1);
+        // The clock stands still until it is told the time: a write now must not be stamped then.
+        self.hub.clock.observe_millis(self.hub.millis());
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
@@ -292,38 +293,42 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, done: Done<Answer>) 
         Ok(answer) => done(Ok(answer)),
         Err(blocked) => {
             let again = (hub.clone(), route.clone());
-            wait(&hub, &route, blocked, Box::new(move |result| match result {
-                Ok(()) => get(again.0, again.1, key, done),
-                Err(error) => done(Err(error)),
-            }));
+            wait(
+                &hub,
+                &route,
+                blocked,
+                Box::new(move |result| match result {
+                    Ok(()) => get(again.0, again.1, key, done),
+                    Err(error) => done(Err(error)),
+                }),
+            );
         }
     }
 }
 
-fn get_at(
-    hub: Arc<Hub>,
-    route: Arc<Route>,
-    key: bytes::Bytes,
-    at: Timestamp,
-    done: Done<Answer>,
-) {
+fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, done: Done<Answer>) {
     let now = hub.now();
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
     let place = route.keyspace.index_of(&key);
     let then = route.clone();
-    wait(&hub, &route, Blocked { place, at }, Box::new(move |result| {
-        let found = result.and_then(|()| {
-            let found = read::read_at(&then, &key, at, |found| match found {
-                At::Value(version) => value(&version),
-                At::Nil => Answer::Nil,
-                At::NilYet => Answer::NilYet,
+    wait(
+        &hub,
+        &route,
+        Blocked { place, at },
+        Box::new(move |result| {
+            let found = result.and_then(|()| {
+                let found = read::read_at(&then, &key, at, |found| match found {
+                    At::Value(version) => value(&version),
+                    At::Nil => Answer::Nil,
+                    At::NilYet => Answer::NilYet,
+                });
+                found.map_err(|below| ApiError::BelowSafePoint { at, safe_point: below.safe_point })
             });
-            found.map_err(|below| ApiError::BelowSafePoint { at, safe_point: below.safe_point })
-        });
-        done(found);
-    }));
+            done(found);
+        }),
+    );
 }
 
 fn value(version: &storage::engine::Version<'_>) -> Answer {

@@ -7,6 +7,7 @@
 //! Memory is the growth of the resident set, allocator included.
 
 #![allow(clippy::disallowed_types, reason = "the standard maps are what is compared with")]
+#![allow(clippy::disallowed_methods, reason = "a bench asks the system for time and memory")]
 
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;

@@ -1,7 +1,7 @@
 //! What an append costs without a disk: groups into memory, and back by [`Log::open`].
 //!
 //! `cargo run --release -p storage --example log_append`
-#![allow(clippy::disallowed_methods)] // a bench needs a clock
+#![allow(clippy::disallowed_methods, reason = "a bench needs a clock")]
 
 use std::collections::BTreeMap;
 use std::io;

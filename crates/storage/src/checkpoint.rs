@@ -5,7 +5,7 @@
 //! real name is complete, or it has rotted; there is no third case to guess at.
 //!
 //! ```text
-//!  ckpt-<shard>-<index>.ckpt.tmp ─ blocks ─ footer ─ sync ─ rename ─ sync dir ─► ….ckpt ─► MANIFEST
+//! ckpt-<shard>-<index>.ckpt.tmp ─ blocks ─ footer ─ sync ─ rename ─ sync dir ─► ….ckpt ─► MANIFEST
 //!  ┌────────┬──────┬───────────┬───────────┬───┬────────┐
 //!  │ header │ meta │ len crc ▒ │ len crc ▒ │ … │ footer │        (docs/format.md §3)
 //!  └────────┴──────┴───────────┴───────────┴───┴────────┘
@@ -16,7 +16,7 @@
 //! that names file and offset: every checksum begins from the cluster, shard, index and number of
 //! its block, so blocks of other files or places do not pass.
 //!
-//! **What it does not know:** what blocks and meta mean (docs/format.md §5), which checkpoint is
+//! **What it does not know:** what blocks and meta mean (docs/format.md §6), which checkpoint is
 //! the one to use (the manifest says), and when older ones go (remove them once a manifest without
 //! them is durable).
 
@@ -208,8 +208,8 @@ impl CheckpointWriter {
     /// Completes the file, makes it and its name durable, and returns the name, for the manifest.
     ///
     /// # Errors
-    /// [`Error::Full`]: nothing is left, try again from the beginning. [`Error::Io`]: there may be a
-    /// file of either name, not to be used; stop the node.
+    /// [`Error::Full`]: nothing is left, try again from the beginning. [`Error::Io`]: there may be
+    /// a file of either name, not to be used; stop the node.
     pub fn finish(mut self) -> Result<String, Error> {
         self.buffer.clear();
         self.buffer.resize(FOOTER_BYTES, 0);

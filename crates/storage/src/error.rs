@@ -56,7 +56,8 @@ pub enum Error {
     },
     /// The file belongs to another cluster or directory. Nothing was changed on disk.
     #[error(
-        "{file} belongs to cluster {found:016x}, not to {expected:016x}; is this the right directory?"
+        "{file} belongs to cluster {found:016x}, not to {expected:016x}; is this the right \
+         directory?"
     )]
     Foreign {
         /// The file.

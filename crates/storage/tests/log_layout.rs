@@ -67,7 +67,11 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_byte_is_found(records in records(), at in any::<prop::sample::Index>(), by in 1..=255u8) {
+    fn a_changed_byte_is_found(
+        records in records(),
+        at in any::<prop::sample::Index>(),
+        by in 1..=255u8,
+    ) {
         let (_, mut bytes) = encode(&records);
         let at = at.index(bytes.len());
         bytes[at] ^= by;
@@ -98,6 +102,7 @@ proptest! {
 
 /// The seeds of the fuzz target `log_group`: the good ones are read, the bad ones refused.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "the corpus is files")]
 fn the_corpus_is_read_without_panic() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/log_group");
     let (mut good, mut bad) = (0, 0);

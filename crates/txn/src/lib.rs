@@ -12,8 +12,8 @@
 //!
 //! - [`Clock`] is a hybrid logical clock (Kulkarni et al. 2014): never behind physical time as the
 //!   driver tells it, never twice the same, never back.
-//! - [`Promise`] keeps one shard's side of SAFETY G2: the timestamps in flight, how far readers were
-//!   promised that the past is closed, and the *horizon*, the logged bound of such promises.
+//! - [`Promise`] keeps one shard's side of SAFETY G2: the timestamps in flight, how far readers
+//!   were promised that the past is closed, and the *horizon*, the logged bound of such promises.
 //! - [`safe_point`] says how far old versions may be collected (ALGORITHMS 8.3).
 //!
 //! Invariants:

@@ -1,7 +1,7 @@
 //! What does a write do? The only judge of commands, run in log order (SAFETY G3).
 //!
-//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that are
-//! the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
+//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that
+//! are the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
 //! Checks made before proposing only save work; here all of them are made again.
 //!
 //! ```text
@@ -34,30 +34,36 @@ use crate::limits::ApplyLimits;
 /// # Panics
 /// As the engine does: on a time before the engine's newest, on keys outside its arc.
 pub fn apply(engine: &mut Engine, write: &Write<'_>, at: Timestamp, limits: &ApplyLimits) -> Reply {
+    let key = engine.hasher().key(write.first_key());
+    apply_hashed(engine, write, &key, at, limits)
+}
+
+/// As [`apply`], with the command's first key hashed already.
+pub fn apply_hashed(
+    engine: &mut Engine,
+    write: &Write<'_>,
+    first: &HashedKey<'_>,
+    at: Timestamp,
+    limits: &ApplyLimits,
+) -> Reply {
     let hasher = engine.hasher();
     let mut judge = Judge { engine, at };
     let result = match write {
-        Write::Set { key, value, when, expiry, reply } => {
-            Ok(judge.set(&hasher.key(key), value, *when, *expiry, *reply))
+        Write::Set { value, when, expiry, reply, .. } => {
+            Ok(judge.set(first, value, *when, *expiry, *reply))
         }
-        Write::Delete { key } => Ok(judge.delete(&hasher.key(key))),
-        Write::GetDelete { key } => Ok(judge.get_delete(&hasher.key(key))),
-        Write::GetExpire { key, expiry } => Ok(judge.get_expire(&hasher.key(key), *expiry)),
-        Write::Append { key, value } => judge.append(&hasher.key(key), value, limits),
-        Write::SetRange { key, offset, value } => {
-            judge.set_range(&hasher.key(key), *offset, value, limits)
-        }
-        Write::Increment { key, by } => judge.increment(&hasher.key(key), *by),
-        Write::IncrementFloat { key, by } => judge.increment_float(&hasher.key(key), by),
-        Write::Expire { key, at, when } => Ok(judge.expire(&hasher.key(key), *at, *when)),
-        Write::Persist { key } => Ok(judge.persist(&hasher.key(key))),
+        Write::Delete { .. } => Ok(judge.delete(first)),
+        Write::GetDelete { .. } => Ok(judge.get_delete(first)),
+        Write::GetExpire { expiry, .. } => Ok(judge.get_expire(first, *expiry)),
+        Write::Append { value, .. } => judge.append(first, value, limits),
+        Write::SetRange { offset, value, .. } => judge.set_range(first, *offset, value, limits),
+        Write::Increment { by, .. } => judge.increment(first, *by),
+        Write::IncrementFloat { by, .. } => judge.increment_float(first, by),
+        Write::Expire { at, when, .. } => Ok(judge.expire(first, *at, *when)),
+        Write::Persist { .. } => Ok(judge.persist(first)),
         Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
-        Write::Rename { from, to, if_absent } => {
-            judge.rename(&hasher.key(from), &hasher.key(to), *if_absent)
-        }
-        Write::Copy { from, to, replace } => {
-            Ok(judge.copy(&hasher.key(from), &hasher.key(to), *replace))
-        }
+        Write::Rename { to, if_absent, .. } => judge.rename(first, &hasher.key(to), *if_absent),
+        Write::Copy { to, replace, .. } => Ok(judge.copy(first, &hasher.key(to), *replace)),
         Write::Flush => {
             judge.engine.flush(at);
             Ok(Reply::Ok)

@@ -1,8 +1,9 @@
-//! What does INCRBYFLOAT compute? The 80-bit "long double" of x86, which Redis uses, on any machine.
+//! What does INCRBYFLOAT compute? The 80-bit "long double" of x86, which Redis uses, on any
+//! machine.
 //!
 //! Clients compare the text, so the same digits must come out: 10.5 + 0.1 is `10.6`, which a
-//! 64-bit float would print as `10.59999999999999964` at 17 decimals. Values are parsed to the nearest
-//! such number, added to the nearest again, and written with 17 decimals, zeros at the end
+//! 64-bit float would print as `10.59999999999999964` at 17 decimals. Values are parsed to the
+//! nearest such number, added to the nearest again, and written with 17 decimals, zeros at the end
 //! dropped. All steps are exact integers with one rounding, half to even; so every replica computes
 //! the same bits (SAFETY G3).
 //!

@@ -9,8 +9,8 @@
 //! | anything else | itself |
 //!
 //! Oddities kept because clients may rest on them: brackets that are never closed end with the
-//! pattern; a range may be written backwards; bytes in ranges count as signed; and the empty key fits
-//! only `*` and the empty pattern, not `**`.
+//! pattern; a range may be written backwards; bytes in ranges count as signed; and the empty key
+//! fits only `*` and the empty pattern, not `**`.
 //!
 //! After a mismatch only the last `*` takes one byte more, since whatever an earlier one could take
 //! the last one can too. So the work is at most key length × pattern length, never exponential.

@@ -70,6 +70,7 @@ fn replayed(script: &str) -> String {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "golden scripts are files")]
 fn golden_scripts_replay() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/command/scripts");
     let mut paths: Vec<_> =

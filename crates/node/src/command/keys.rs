@@ -4,7 +4,22 @@ use super::Write;
 
 impl<'a> Write<'a> {
     /// Shows every key, in the order of the command. A flush names none.
+    #[inline]
     pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
+        match self {
+            Write::SetAllIfAbsent { pairs } => pairs.iter().for_each(|(key, _)| show(key)),
+            Write::Rename { from, to, .. } | Write::Copy { from, to, .. } => {
+                show(from);
+                show(to);
+            }
+            Write::Flush => {}
+            of_one_key => show(of_one_key.first_key()),
+        }
+    }
+
+    /// The first key; empty for a flush, which names none.
+    #[inline]
+    pub fn first_key(&self) -> &'a [u8] {
         match self {
             Write::Set { key, .. }
             | Write::Delete { key }
@@ -15,13 +30,11 @@ impl<'a> Write<'a> {
             | Write::Increment { key, .. }
             | Write::IncrementFloat { key, .. }
             | Write::Expire { key, .. }
-            | Write::Persist { key } => show(key),
-            Write::SetAllIfAbsent { pairs } => pairs.iter().for_each(|(key, _)| show(key)),
-            Write::Rename { from, to, .. } | Write::Copy { from, to, .. } => {
-                show(from);
-                show(to);
-            }
-            Write::Flush => {}
+            | Write::Persist { key }
+            | Write::Rename { from: key, .. }
+            | Write::Copy { from: key, .. } => key,
+            Write::SetAllIfAbsent { pairs } => pairs.first().map_or(&[], |(key, _)| key),
+            Write::Flush => &[],
         }
     }
 

@@ -1,9 +1,9 @@
 //! What can be asked of a keyspace, as values: the same for every protocol, log and simulator.
 //!
 //! A gateway turns bytes into a [`Read`] or a [`Write`]. A read is answered at once from the view
-//! of its shards ([`answer`](fn@answer)); a write is encoded ([`codec`]) into a log entry and judged
-//! when the entry is applied ([`apply`](fn@apply)), in log order, as a pure function of state and
-//! entry (SAFETY G3).
+//! of its shards ([`answer`](fn@answer)); a write is encoded ([`codec`]) into a log entry and
+//! judged when the entry is applied ([`apply`](fn@apply)), in log order, as a pure function of
+//! state and entry (SAFETY G3).
 //!
 //! ```text
 //!   SET a 1 NX ──► Write::Set ──encode──► log ──decode──► apply(engine, …) ──► Reply ──► Sink
@@ -37,7 +37,7 @@ mod samples;
 #[cfg(test)]
 mod script;
 
-pub use apply::apply;
+pub use apply::{apply, apply_hashed};
 pub use read::{View, answer};
 pub use reply::{Refusal, Reply, Sink};
 
@@ -225,8 +225,10 @@ pub enum Read<'a> {
     },
     /// OBJECT ENCODING: int, embstr or raw as Redis would hold it.
     Encoding(&'a [u8]),
-    /// OBJECT REFCOUNT, IDLETIME.
-    ObjectNumber(&'a [u8]),
+    /// OBJECT REFCOUNT: 1.
+    RefCount(&'a [u8]),
+    /// OBJECT IDLETIME: 0 seconds.
+    IdleTime(&'a [u8]),
     /// LCS.
     Lcs {
         /// The first and the second key.
@@ -253,7 +255,8 @@ impl<'a> Read<'a> {
             | Read::Type(key)
             | Read::Ttl { key, .. }
             | Read::Encoding(key)
-            | Read::ObjectNumber(key) => std::slice::from_ref(key),
+            | Read::RefCount(key)
+            | Read::IdleTime(key) => std::slice::from_ref(key),
             Read::GetMany(keys) | Read::Exists(keys) => keys,
             Read::Lcs { keys, .. } => keys,
         }

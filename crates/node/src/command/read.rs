@@ -5,13 +5,13 @@
 //! of Redis 7.0.15.
 //!
 //! # What it does not know
-//! Shards and guards: the view sees to it that all keys are read at one moment, and that this moment
-//! may be read (SAFETY G1).
+//! Shards and guards: the view sees to it that all keys are read at one moment, and that this
+//! moment may be read (SAFETY G1).
 //!
 //! # Caveats
 //! OBJECT ENCODING answers from the value alone what Redis would hold after a SET of it; Redis
 //! itself remembers that a value was appended to (`raw`) or summed as a float (`embstr`). OBJECT
-//! REFCOUNT is 1 and IDLETIME too, as there is one number for both.
+//! REFCOUNT is always 1 and IDLETIME always 0, for neither is counted.
 
 use keyspace::Timestamp;
 use storage::engine::Version;
@@ -57,8 +57,8 @@ pub fn answer(view: &impl View, read: &Read<'_>, now: Timestamp, sink: &mut impl
             Some(version) => sink.bulk(encoding(version.value).as_bytes()),
             None => sink.nil(),
         },
-        Read::ObjectNumber(key) => match view.newest(key) {
-            Some(_) => sink.int(1),
+        Read::RefCount(key) | Read::IdleTime(key) => match view.newest(key) {
+            Some(_) => sink.int(i64::from(matches!(read, Read::RefCount(_)))),
             None => sink.nil(),
         },
         Read::Lcs { keys, len, idx, min_match, with_match_len } => {

@@ -109,7 +109,8 @@ pub(super) fn writes() -> impl Strategy<Value = Owned> {
         }),
         2 => (key(), any::<i64>()).prop_map(|(key, by)| Write::Increment { key, by }.into()),
         1 => (key(), value()).prop_map(|(key, by)| Write::IncrementFloat { key, by: &by }.into()),
-        2 => (key(), time, expire_if).prop_map(|(key, at, when)| Write::Expire { key, at, when }.into()),
+        2 => (key(), time, expire_if)
+            .prop_map(|(key, at, when)| Write::Expire { key, at, when }.into()),
         1 => key().prop_map(|key| Write::Persist { key }.into()),
         1 => pairs.prop_map(|pairs| {
             let pairs = pairs.iter().map(|(key, value)| (*key, &value[..])).collect();

@@ -40,7 +40,10 @@ impl Setting {
 }
 
 macro_rules! settings {
-    ($($(#[doc = $help:literal])+ $name:ident: $type:ty = $default:literal, $kind:expr, $is:ty;)+) => {
+    ($(
+        $(#[doc = $help:literal])+
+        $name:ident: $type:ty = $default:literal, $kind:expr, $is:ty;
+    )+) => {
         /// Everything a node is told before it starts.
         #[derive(Clone, Debug, PartialEq, Eq)]
         pub struct Config {
@@ -50,7 +53,8 @@ macro_rules! settings {
         impl Default for Config {
             fn default() -> Self {
                 Self {
-                    $($name: Kind::parse(&$kind, $default).expect("a default is within its bounds"),)+
+                    $($name: Kind::parse(&$kind, $default)
+                        .expect("a default is within its bounds"),)+
                 }
             }
         }
@@ -110,16 +114,16 @@ settings! {
     request_timeout_ms: u64 = "10s", Millis(100..=3_600_000), Millis;
     /// Bytes of requests that one connection may hold before they are done.
     input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
-    /// Bytes of replies that one connection may leave unread; beyond, its further commands wait, and
-    /// a single longer reply is replaced by an error.
+    /// Bytes of replies that one connection may leave unread; beyond, its further commands wait,
+    /// and a single longer reply is replaced by an error.
     output_bytes_max: u64 = "128MiB", Size(64 * KIB..=16 * GIB), Size;
-    /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: leave the value
-    /// empty, as the original clients knew it; then a missing key cannot be told from a failure.
-    native_error_reason: bool = "true", Switch, Switch;
+    /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: the value is
+    /// empty, as the original clients know it; then a missing key cannot be told from a failure.
+    native_error_reason: bool = "false", Switch, Switch;
     /// Length at which a file of the log ends and the next begins.
     segment_bytes: u64 = "64MiB", Size(MIB..=4 * GIB), Size;
     /// Bytes of log since the last checkpoint that start the next one.
-    checkpoint_log_bytes: u64 = "256MiB", Size(MIB..=1024 * GIB), Size;
+    checkpoint_log_bytes: u64 = "512MiB", Size(MIB..=1024 * GIB), Size;
     /// Time between two fsyncs for keyspaces of durability interval.
     interval_ms: u64 = "100", Millis(1..=60_000), Millis;
     /// Durability of new keyspaces unless they say otherwise: sync (fsync before the answer),

@@ -55,7 +55,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "resp" | "native" | "http" => "127.0.0.1:0",
         "advertise" => "db.example",
         "insecure" => "true",
-        "native_error_reason" => "false",
+        "native_error_reason" => "true",
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",
@@ -251,7 +251,11 @@ proptest! {
     #[test]
     fn any_value_of_any_setting_is_taken_or_refused(
         setting in proptest::sample::select(SETTINGS),
-        value in prop_oneof![any::<String>(), "[0-9]{1,22} ?[a-zA-Z%]{0,4}", "[0-9.:\\[\\]a-f]{0,30}"],
+        value in prop_oneof![
+            any::<String>(),
+            "[0-9]{1,22} ?[a-zA-Z%]{0,4}",
+            "[0-9.:\\[\\]a-f]{0,30}",
+        ],
     ) {
         let mut config = Config::default();
         let taken = (setting.set)(&mut config, &value);

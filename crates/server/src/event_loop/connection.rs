@@ -8,7 +8,7 @@ use node::command::Reply;
 use node::route::Route;
 
 use crate::gateway::native::{self, FrameSink, Op};
-use crate::gateway::resp::{ArgRanges, Gather, Session};
+use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
 
 /// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
 pub const PENDING_MAX: usize = 4096;
@@ -45,6 +45,8 @@ pub struct Connection {
     pub route_version: u64,
     /// The socket may have more to read.
     pub readable: bool,
+    /// The client has closed its side: read until the end is seen.
+    pub hung_up: bool,
     /// The socket takes more.
     pub writable: bool,
     /// The next command must not start before all replies owed are there.
@@ -77,21 +79,51 @@ pub struct Slot {
 pub enum Frame {
     /// RESP; thrown away if muted (CLIENT REPLY).
     Resp {
+        /// The protocol when the command came; a HELLO behind it changes nothing.
+        version: Version,
         /// Whether it is.
         muted: bool,
     },
+    /// Encoded already.
+    Bytes,
     /// A native frame, which repeats the key.
     Native(Op, Box<[u8]>),
 }
 
 enum State {
     Waiting,
-    Gathering { gather: Gather, left: u32, sum: i64 },
+    Gathering {
+        gather: Gather,
+        left: u32,
+        sum: i64,
+        any_done: bool,
+    },
     /// A part has failed; the reply is its error, once the others have come.
-    Failing { text: Box<str>, left: u32 },
+    Failing {
+        text: Box<str>,
+        left: u32,
+        any_done: bool,
+    },
     Done(Reply),
     Failed(Box<str>),
     Bytes(Vec<u8>),
+}
+
+/// How errors begin when it is not known whether anything was done (SAFETY G10).
+const UNKNOWN: &str = "UNKNOWN";
+
+impl State {
+    /// What has failed, once all its parts have come. If others were done, "nothing was done" is
+    /// not the truth.
+    fn settled(self) -> Self {
+        match self {
+            State::Failing { text, left: 0, any_done: false } => State::Failed(text),
+            State::Failing { text, left: 0, any_done: true } => {
+                State::Failed(format!("{UNKNOWN} done for some of the keys only: {text}").into())
+            }
+            other => other,
+        }
+    }
 }
 
 impl Slot {
@@ -102,12 +134,12 @@ impl Slot {
 
     /// One reply made of `parts` that are to come.
     pub fn gathering(gather: Gather, parts: u32, frame: Frame) -> Self {
-        Self { state: State::Gathering { gather, left: parts, sum: 0 }, frame }
+        Self { state: State::Gathering { gather, left: parts, sum: 0, any_done: false }, frame }
     }
 
     /// A reply that is known, behind others that are not.
     pub fn bytes(bytes: Vec<u8>) -> Self {
-        Self { state: State::Bytes(bytes), frame: Frame::Resp { muted: false } }
+        Self { state: State::Bytes(bytes), frame: Frame::Bytes }
     }
 
     fn is_done(&self) -> bool {
@@ -130,6 +162,7 @@ impl Connection {
             route: None,
             route_version: u64::MAX,
             readable: true,
+            hung_up: false,
             writable: true,
             barrier: false,
             awaiting: false,
@@ -155,18 +188,21 @@ impl Connection {
         slot.state = match (std::mem::replace(&mut slot.state, State::Waiting), reply) {
             (State::Waiting, Ok(reply)) => State::Done(reply),
             (State::Waiting, Err(text)) => State::Failed(text),
-            (State::Gathering { gather, left, sum }, Ok(reply)) => {
+            (State::Gathering { gather, left, sum, .. }, Ok(reply)) => {
                 let sum = sum + if let Reply::Int(n) = reply { n } else { 0 };
                 match (left - 1, gather) {
                     (0, Gather::Sum) => State::Done(Reply::Int(sum)),
                     (0, Gather::Ok) => State::Done(Reply::Ok),
-                    (left, _) => State::Gathering { gather, left, sum },
+                    (left, _) => State::Gathering { gather, left, sum, any_done: true },
                 }
             }
-            (State::Gathering { left: 1, .. }, Err(text)) => State::Failed(text),
-            (State::Gathering { left, .. }, Err(text)) => State::Failing { text, left: left - 1 },
-            (State::Failing { text, left: 1 }, _) => State::Failed(text),
-            (State::Failing { text, left }, _) => State::Failing { text, left: left - 1 },
+            (State::Gathering { left, any_done, .. }, Err(text)) => {
+                State::Failing { text, left: left - 1, any_done }.settled()
+            }
+            (State::Failing { text, left, any_done }, reply) => {
+                let any_done = any_done || reply.is_ok();
+                State::Failing { text, left: left - 1, any_done }.settled()
+            }
             (State::Done(_) | State::Failed(_) | State::Bytes(_), _) => {
                 unreachable!("a reply came twice")
             }
@@ -190,10 +226,9 @@ impl Connection {
     fn write(&mut self, slot: Slot, reason: native::Reason) {
         match (slot.frame, slot.state) {
             (_, State::Bytes(bytes)) => self.output.extend_from_slice(&bytes),
-            (Frame::Resp { muted: true }, _) => {}
-            (Frame::Resp { .. }, state) => {
-                let Protocol::Resp(session, _) = &self.protocol else { return };
-                let mut writer = session.writer(&mut self.output);
+            (Frame::Resp { muted: true, .. } | Frame::Bytes, _) => {}
+            (Frame::Resp { version, .. }, state) => {
+                let mut writer = RespWriter::new(&mut self.output, version);
                 match state {
                     State::Done(reply) => reply.give(&mut writer),
                     State::Failed(text) => writer.error(text.as_bytes()),
@@ -204,6 +239,9 @@ impl Connection {
                 let mut sink = FrameSink { out: &mut self.output, op, key: &key, reason };
                 match state {
                     State::Done(reply) => reply.give(&mut sink),
+                    // An error frame means that nothing was done. If that is not known, there is
+                    // no frame to say so: the connection ends without one.
+                    State::Failed(text) if text.starts_with(UNKNOWN) => self.broken = true,
                     State::Failed(text) => sink.error(&text),
                     _ => unreachable!("only what is done is written"),
                 }

@@ -93,9 +93,8 @@ impl Context for CommandContext<'_> {
         let log = self.hub.log.facts();
         let counters = &self.hub.counters;
         let routes = self.hub.routes();
-        let durability = routes.get("0").map_or(Durability::Sync, |route| {
-            route.keyspace.options.durability
-        });
+        let durability =
+            routes.get("0").map_or(Durability::Sync, |route| route.keyspace.options.durability);
         let process = crate::process::usage();
         Facts {
             carillon_version: env!("CARGO_PKG_VERSION"),

@@ -10,19 +10,22 @@
 //! Reads are answered where they are found, from the shards' views. Writes are gathered into one
 //! batch per shard and proposed when all sockets of the turn were read, so that a turn costs one
 //! log entry per shard, one log write per lane and one socket write per connection, however many
-//! commands it brought. A connection's commands take effect in the order it sent them: a read
-//! behind a write of the same connection waits for the write's reply (a *barrier*).
+//! commands it brought. A read behind a write of the same connection waits for the write's reply
+//! (a *barrier*), so it sees what the connection has written. Pipelined writes to one shard take
+//! effect in order; to different shards they are on their way together.
 //!
 //! | queue | bound | when full |
 //! |---|---|---|
 //! | input of a connection | `input_bytes_max` | not read further until commands are done |
 //! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
-//! | output of one | `output_bytes_max` | its commands wait; one longer reply is replaced by an error |
+//! | output of one | 1 MiB and a reply | its commands wait until it has read |
+//! | one reply | `output_bytes_max` | replaced by an error |
 //! | connections | `connections_max` | refused with an error |
 
 mod capped;
 pub mod connection;
 mod context;
+mod gets;
 mod native;
 mod resp;
 mod serve;
@@ -48,11 +51,17 @@ use crate::hub::Hub;
 use crate::hub::mail::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
+use gets::Get;
 
 /// Bytes read from one socket per turn, so that all get their turn.
 const READ_BYTES: usize = 128 << 10;
 /// Output buffers larger than this are given back when they are empty.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
+/// A connection that has so much to be sent has its further commands wait until it has read.
+const OUTPUT_PAUSE_BYTES: usize = 1 << 20;
+/// Applied batches whose memory a loop keeps for the next ones, and how large they may be.
+const SPARE_MAX: usize = 16;
+const SPARE_BYTES_MAX: usize = 300 << 10;
 /// Token of the loop's waker.
 pub const WAKER: Token = Token(usize::MAX);
 const LISTENER_RESP: Token = Token(usize::MAX - 1);
@@ -102,6 +111,9 @@ pub struct EventLoop {
     /// Commands of this turn, by shard.
     open: Vec<(ShardId, Batch)>,
     full: Vec<(ShardId, Batch)>,
+    spare: Vec<Batch>,
+    /// GETs of the connection being served that wait to be answered together.
+    gets: Vec<Get>,
     /// What else lanes are to be told in this turn.
     inputs: Vec<(ShardId, Input)>,
     /// What this turn has counted and not yet told the process's counters.
@@ -139,6 +151,8 @@ impl EventLoop {
             queue: VecDeque::new(),
             open: Vec::new(),
             full: Vec::new(),
+            spare: Vec::new(),
+            gets: Vec::with_capacity(gets::GETS_MAX),
             inputs: Vec::new(),
             tally: Tally::default(),
             random: number as u64,
@@ -208,9 +222,9 @@ impl EventLoop {
         let registry = self.poll.registry();
         let resp = self.listeners.resp.as_mut().map(|l| (l, LISTENER_RESP));
         let native = self.listeners.native.as_mut().map(|l| (l, LISTENER_NATIVE));
-        resp.into_iter()
-            .chain(native)
-            .try_for_each(|(listener, token)| registry.register(listener, token, Interest::READABLE))
+        resp.into_iter().chain(native).try_for_each(|(listener, token)| {
+            registry.register(listener, token, Interest::READABLE)
+        })
     }
 
     fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
@@ -283,18 +297,20 @@ impl EventLoop {
     }
 
     /// The batch of this turn for a shard.
-    fn batch(open: &mut Vec<(ShardId, Batch)>, full: &mut Vec<(ShardId, Batch)>, shard: ShardId) -> usize {
-        let place = match open.iter().position(|(id, _)| *id == shard) {
+    fn batch(&mut self, shard: ShardId) -> &mut Batch {
+        let place = match self.open.iter().position(|(id, _)| *id == shard) {
             Some(place) => place,
             None => {
-                open.push((shard, Batch::default()));
-                open.len() - 1
+                let batch = self.spare.pop().unwrap_or_default();
+                self.open.push((shard, batch));
+                self.open.len() - 1
             }
         };
-        if open[place].1.is_full() {
-            full.push((shard, std::mem::take(&mut open[place].1)));
+        if self.open[place].1.is_full() {
+            let next = self.spare.pop().unwrap_or_default();
+            self.full.push((shard, std::mem::replace(&mut self.open[place].1, next)));
         }
-        place
+        &mut self.open[place].1
     }
 
     /// What a keyspace that is made on first use is like.

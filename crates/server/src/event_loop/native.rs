@@ -28,12 +28,7 @@ impl EventLoop {
         done
     }
 
-    fn run_frame(
-        &mut self,
-        at: usize,
-        connection: &mut Connection,
-        input: &[u8],
-    ) -> usize {
+    fn run_frame(&mut self, at: usize, connection: &mut Connection, input: &[u8]) -> usize {
         let limits = Limits {
             key_bytes_max: self.config.key_bytes_max as u32,
             value_bytes_max: self.config.value_bytes_max as u32,

@@ -14,9 +14,10 @@ use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
+use super::gets::{GETS_MAX, Get};
 use super::serve::{go_waiter, waiter};
 use crate::config::Config;
-use crate::gateway::resp::{self, ArgRanges, Args, Gather, Limits, Parsed, Request, Session};
+use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session};
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -58,39 +59,51 @@ impl EventLoop {
         let (mut done, mut commands) = (0, 0);
         while done < input.len() && self.may_run(connection) {
             let rest = &input[done..];
-            done += match self.run_one(at, connection, &mut session, &mut ranges, rest) {
-                0 => break,
-                consumed => consumed,
+            let consumed = match resp::parse(rest, &self.limits, &mut ranges) {
+                Ok(Parsed::Command { consumed }) => consumed,
+                Ok(Parsed::Empty { consumed }) => {
+                    done += consumed;
+                    continue;
+                }
+                Ok(Parsed::Incomplete) => break,
+                Err(error) => {
+                    if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+                        done = waits;
+                        break;
+                    }
+                    self.reply_error(connection, &session, &error.to_string());
+                    connection.closing = true;
+                    break;
+                }
             };
+            let args = ranges.args(rest);
+            let key_bytes_max = self.limits.key_bytes_max;
+            if let Some(get) = Get::of(args, input, done, connection, &session, key_bytes_max) {
+                self.gets.push(get);
+                if self.gets.len() == GETS_MAX
+                    && let Some(waits) = self.answer_gets(at, connection, &session, input)
+                {
+                    done = waits;
+                    break;
+                }
+            } else {
+                if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+                    done = waits;
+                    break;
+                }
+                if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
+                    break;
+                }
+            }
+            done += consumed;
             commands += 1;
+        }
+        if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+            done = waits;
         }
         self.tally.commands += commands;
         connection.protocol = Protocol::Resp(session, ranges);
         done
-    }
-
-    fn run_one(
-        &mut self,
-        at: usize,
-        connection: &mut Connection,
-        session: &mut Session,
-        ranges: &mut ArgRanges,
-        input: &[u8],
-    ) -> usize {
-        let consumed = match resp::parse(input, &self.limits, ranges) {
-            Ok(Parsed::Command { consumed }) => consumed,
-            Ok(Parsed::Empty { consumed }) => return consumed,
-            Ok(Parsed::Incomplete) => return 0,
-            Err(error) => {
-                self.reply_error(connection, session, &error.to_string());
-                connection.closing = true;
-                return input.len();
-            }
-        };
-        match self.run_command(at, connection, session, ranges.args(input)) {
-            Done::Yes => consumed,
-            Done::PutOff => 0,
-        }
     }
 
     fn run_command(
@@ -130,9 +143,7 @@ impl EventLoop {
             Request::WriteEach { gather, writes } => {
                 self.write_each(at, connection, session, gather, &writes, muted)
             }
-            Request::Keyspace(request) => {
-                self.run_whole(at, connection, session, &request, muted)
-            }
+            Request::Keyspace(request) => self.run_whole(at, connection, session, &request, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
             Request::Reset => {
                 connection.route_version = u64::MAX;
@@ -183,7 +194,8 @@ impl EventLoop {
             }
             Ok(()) => {
                 if let Read::Get(_) = read {
-                    let found = connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
+                    let found =
+                        connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
                     if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
                 }
                 if muted {
@@ -229,7 +241,9 @@ impl EventLoop {
         }
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
-            Ok(()) => connection.pending.push_back(Slot::waiting(Frame::Resp { muted })),
+            Ok(()) => connection
+                .pending
+                .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
             Err(text) => self.reply_error(connection, session, text),
         }
         Done::Yes
@@ -256,7 +270,8 @@ impl EventLoop {
             let put = self.put_write(connection, write, waiter(at, number));
             put.expect("a single key lies in one shard, and memory was looked at above");
         }
-        let slot = Slot::gathering(gather, writes.len() as u32, Frame::Resp { muted });
+        let frame = Frame::Resp { version: session.version(), muted };
+        let slot = Slot::gathering(gather, writes.len() as u32, frame);
         connection.pending.push_back(slot);
         Done::Yes
     }
@@ -293,8 +308,7 @@ impl EventLoop {
         write: &Write<'_>,
         waiter: Waiter,
     ) {
-        let place = Self::batch(&mut self.open, &mut self.full, shard);
-        self.open[place].1.push(write, waiter);
+        self.batch(shard).push(write, waiter);
         self.tally.writes += 1;
     }
 

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use keyspace::CatalogueError;
 use mio::event::Event;
 use node::command::Reply;
-use node::entry::Waiter;
+use node::entry::{Batch, Waiter};
 use node::lane::{Answer, NotDone};
 
 use super::connection::{Connection, PENDING_MAX, Protocol};
-use super::{EventLoop, OUTPUT_KEPT_BYTES, READ_BYTES};
+use super::{
+    EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
+};
 use crate::gateway::native::Reason;
 
 /// The number of a waiter that is no reply but leave to go on.
@@ -31,6 +33,7 @@ impl EventLoop {
     pub(super) fn woken(&mut self, at: usize, event: &Event) {
         if let Some(Some(connection)) = self.connections.get_mut(at) {
             connection.readable |= event.is_readable() || event.is_read_closed();
+            connection.hung_up |= event.is_read_closed();
             connection.writable |= event.is_writable();
             connection.broken |= event.is_error();
             self.enqueue(at);
@@ -110,7 +113,7 @@ impl EventLoop {
             && !connection.closing
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
-            && connection.unsent() < self.config.output_bytes_max as usize
+            && connection.unsent() < OUTPUT_PAUSE_BYTES
             && connection.input.len() < self.config.input_bytes_max as usize
     }
 
@@ -129,7 +132,7 @@ impl EventLoop {
             && !connection.broken
             && !connection.must_wait()
             && connection.pending.len() < PENDING_MAX
-            && connection.unsent() < self.config.output_bytes_max as usize
+            && connection.unsent() < OUTPUT_PAUSE_BYTES
     }
 
     /// Sends what is there to send.
@@ -175,9 +178,12 @@ impl EventLoop {
     /// Gives an answer to the connections it is for.
     pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
-            Answer::Applied { waiters, replies, .. } => {
-                for (waiter, reply) in waiters.into_iter().zip(replies) {
-                    self.fill(waiter, Ok(reply));
+            Answer::Applied { spent, replies, .. } => {
+                for (waiter, reply) in spent.waiters.iter().zip(replies) {
+                    self.fill(*waiter, Ok(reply));
+                }
+                if self.spare.len() < SPARE_MAX && spent.bytes.capacity() <= SPARE_BYTES_MAX {
+                    self.spare.push(Batch::recycled(spent));
                 }
             }
             Answer::NotDone { waiters, why, .. } => {
@@ -235,8 +241,9 @@ fn receive(connection: &mut Connection, buffer: &mut [u8]) -> Option<usize> {
             None
         }
         Ok(received) => {
-            // A short read has emptied the socket; the poll tells when there is more.
-            connection.readable = received == buffer.len();
+            // A short read has emptied the socket, and the poll tells when there is more; but the
+            // end, if it came with these bytes, is not told again.
+            connection.readable = received == buffer.len() || connection.hung_up;
             Some(received)
         }
         Err(error) if error.kind() == io::ErrorKind::Interrupted => None,
@@ -255,7 +262,8 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "ERR the keyspace was dropped; nothing was done. Select another one"
         }
         NotDone::Dropped => {
-            "UNKNOWN the keyspace was dropped while the command was under way; it may have been done"
+            "UNKNOWN the keyspace was dropped while the command was under way; it may have been \
+             done"
         }
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \

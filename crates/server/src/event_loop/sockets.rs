@@ -44,8 +44,7 @@ impl EventLoop {
             false => self.listeners.resp.as_mut(),
         };
         if let Some(listener) = listener
-            && let Err(error) =
-                self.poll.registry().reregister(listener, token, Interest::READABLE)
+            && let Err(error) = self.poll.registry().reregister(listener, token, Interest::READABLE)
         {
             tracing::error!("cannot listen any more: {error}; restart the node");
         }

@@ -32,8 +32,12 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         }
         match request {
-            KeyspaceRequest::Flush => return self.flush_keys(at, connection, false, muted),
-            KeyspaceRequest::FlushAll => return self.flush_keys(at, connection, true, muted),
+            KeyspaceRequest::Flush => {
+                return self.flush_keys(at, connection, session, false, muted);
+            }
+            KeyspaceRequest::FlushAll => {
+                return self.flush_keys(at, connection, session, true, muted);
+            }
             _ => {}
         }
         if !connection.pending.is_empty() {
@@ -133,19 +137,21 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
+        session: &Session,
         all: bool,
         muted: bool,
     ) -> Done {
         let routes = self.hub.routes();
         let mut shards = Vec::new();
         for route in routes.iter() {
-            let mine = connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
+            let mine =
+                connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
             if all || mine {
                 shards.extend_from_slice(&route.keyspace.shards);
             }
         }
         let number = connection.next_number();
-        let frame = Frame::Resp { muted };
+        let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
         if shards.is_empty() {
             connection.fill(number, Ok(Reply::Ok));
@@ -158,7 +164,8 @@ impl EventLoop {
 
     /// A number that clients cannot foresee matters little here: it chooses a random key.
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.now.0 | 1);
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.now.0 | 1);
         self.random ^ (self.random >> 29)
     }
 }

@@ -81,8 +81,8 @@ pub fn number(name: &str, text: &str) -> Result<u64, Problem> {
 }
 
 /// A time, in one of three forms: a timestamp as the header `carillon-timestamp` gives it
-/// (`110537293516800005`); milliseconds since 1970 (`1686665245312ms`), which mean the first instant
-/// of that millisecond; or both its parts, as messages show them (`1686665245312.5`).
+/// (`110537293516800005`); milliseconds since 1970 (`1686665245312ms`), which mean the first
+/// instant of that millisecond; or both its parts, as messages show them (`1686665245312.5`).
 ///
 /// # Errors
 /// If it is none of them.

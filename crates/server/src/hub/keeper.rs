@@ -60,7 +60,7 @@ pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &K
         retry_in = retry_in.saturating_sub(1);
         let grown = hub.log.facts().written_end.0 - checkpoints.log_start().0;
         hub.counters.log_start.set(checkpoints.log_start().0);
-        let limit = log_bytes_max.max(usage.live_bytes / 2);
+        let limit = log_bytes_max.max(usage.data_bytes / 2);
         if grown > limit && retry_in == 0 {
             match checkpoints.round(hub) {
                 Ok(true) => tracing::debug!(grown, "checkpoint"),
@@ -75,7 +75,8 @@ pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &K
 }
 
 struct Measured {
-    live_bytes: u64,
+    /// Keys and values, all versions: about what a checkpoint writes.
+    data_bytes: u64,
     /// Whether old versions take more than their share.
     pressed: bool,
 }
@@ -98,7 +99,7 @@ fn measure(hub: &Hub) -> Measured {
     hub.memory_old_bytes.store(old, Ordering::Relaxed);
     hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);
     let pressed = old > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max;
-    Measured { live_bytes: live, pressed }
+    Measured { data_bytes: live + old, pressed }
 }
 
 /// Raises the keyspace's safe point when that would free something, and collects.
@@ -111,7 +112,8 @@ fn keep_versions(hub: &Hub, route: &Route, pressed: bool) {
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
         current = current.min(engine.safe_point());
-        has_old |= usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
+        has_old |=
+            usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
         if pressed && !more {
             wanted = wanted.max(engine.point_to_free(usage.old_bytes / 2));
         }

@@ -160,13 +160,7 @@ impl LaneCell {
         }
     }
 
-    fn publish(
-        &self,
-        effects: &mut Effects,
-        hub: &Hub,
-        origin: Origin,
-        answers: &mut Vec<Answer>,
-    ) {
+    fn publish(&self, effects: &mut Effects, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
         let news = effects.changes.drain(..).map(News::Catalogue);
         let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
         hub.post_news(news);

@@ -87,7 +87,12 @@ impl LogRoom {
             asleep: false,
             stopping: false,
         };
-        Self { inner: Mutex::new(inner), wake: Condvar::new(), wake_maker: Condvar::new(), interval }
+        Self {
+            inner: Mutex::new(inner),
+            wake: Condvar::new(),
+            wake_maker: Condvar::new(),
+            interval,
+        }
     }
 
     /// Makes sure that `bytes` more can be appended whatever happens to the disk.

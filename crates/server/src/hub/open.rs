@@ -94,12 +94,11 @@ pub struct Opened {
 /// [`OpenError`].
 pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenError> {
     let dir = config.dir.clone();
-    let disk: Arc<dyn Disk> = Arc::new(Directory::open(&dir).map_err(|source| {
-        match source.kind() {
+    let disk: Arc<dyn Disk> =
+        Arc::new(Directory::open(&dir).map_err(|source| match source.kind() {
             std::io::ErrorKind::WouldBlock => OpenError::InUse { dir: dir.clone() },
             _ => OpenError::Directory { dir: dir.clone(), source },
-        }
-    })?);
+        })?);
     let recover = |source| OpenError::Recover { dir: dir.clone(), source };
     let begun = Instant::now();
     let (mut manifest, is_new) = load_or_begin(&*disk, &dir)?;
@@ -118,7 +117,12 @@ pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenErro
         manifest::store(&*disk, &manifest).map_err(|e| recover(e.into()))?;
     }
 
-    let keys: u64 = replay.shards.values().filter_map(|s| s.state().keys()).map(|e| e.len(Timestamp::ZERO)).sum();
+    let keys: u64 = replay
+        .shards
+        .values()
+        .filter_map(|s| s.state().keys())
+        .map(|e| e.len(Timestamp::ZERO))
+        .sum();
     let text = match is_new {
         true => "a new cluster".to_owned(),
         false => format!(
@@ -134,10 +138,8 @@ pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenErro
 }
 
 fn load_or_begin(disk: &dyn Disk, dir: &Path) -> Result<(Manifest, bool), OpenError> {
-    let recover = |source: storage::Error| OpenError::Recover {
-        dir: dir.to_owned(),
-        source: source.into(),
-    };
+    let recover =
+        |source: storage::Error| OpenError::Recover { dir: dir.to_owned(), source: source.into() };
     if let Some(manifest) = manifest::load(disk).map_err(recover)? {
         return Ok((manifest, false));
     }
@@ -172,11 +174,11 @@ fn replay(
 ) -> Result<Replay, RecoverError> {
     let hasher = KeyHasher::new(manifest.hash_seed);
     let mut replay = recovery::Replay::new(load_checkpoints(disk, manifest, hasher)?, hasher);
-    let options =
-        LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
-    let (log, recovered) = Log::open(disk.clone(), options, manifest.log_start, &mut |_, record| {
-        replay.record(&record)
-    })?;
+    let options = LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
+    let (log, recovered) =
+        Log::open(disk.clone(), options, manifest.log_start, &mut |_, record| {
+            replay.record(&record)
+        })?;
     let shards = replay.finish()?;
     Ok(Replay { log, shards, records: recovered.records, cut_bytes: recovered.cut_bytes })
 }
@@ -194,10 +196,8 @@ fn load_checkpoints(
         loop {
             let at = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed) as usize;
             let Some(reference) = manifest.checkpoints.get(at) else { return Ok(()) };
-            let mut reader =
-                CheckpointReader::open(&**disk, manifest.cluster, &reference.name())?;
-            let mut shard =
-                Recovering::from_checkpoint(reference.shard, reader.meta(), hasher)?;
+            let mut reader = CheckpointReader::open(&**disk, manifest.cluster, &reference.name())?;
+            let mut shard = Recovering::from_checkpoint(reference.shard, reader.meta(), hasher)?;
             let mut buffer = Vec::new();
             while let Some(block) = reader.next_block(&mut buffer)? {
                 shard.restore(block)?;
@@ -213,7 +213,12 @@ fn load_checkpoints(
 }
 
 /// Puts the pieces together and starts every shard.
-fn build(config: &Config, manifest: &Manifest, replay: Replay, mailboxes: Vec<Mailbox>) -> Arc<Hub> {
+fn build(
+    config: &Config,
+    manifest: &Manifest,
+    replay: Replay,
+    mailboxes: Vec<Mailbox>,
+) -> Arc<Hub> {
     let highest = replay.shards.values().map(|s| s.state().last.max(s.state().horizon)).max();
     let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
     let started_millis = wall_millis().max(highest.unwrap_or_default().millis());

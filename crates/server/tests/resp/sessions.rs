@@ -11,7 +11,8 @@ fn reply(session: &mut Session, line: &str) -> String {
 #[test]
 fn hello_switches_the_protocol() {
     let mut session = session();
-    let two = "*16\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:2\r\n\
+    let two = "*16\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n\
+               $5\r\nproto\r\n:2\r\n\
                $2\r\nid\r\n:7\r\n$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n\
                $7\r\nmodules\r\n*0\r\n$16\r\ncarillon_version\r\n$5\r\n0.1.0\r\n";
     assert_eq!(reply(&mut session, "HELLO"), two);

@@ -81,11 +81,11 @@ fn requests_of_all_commands() {
         ("INCRBYFLOAT k 1.5e2", "Write(IncrementFloat { key: k, by: 1.5e2 })"),
         (
             "LCS a b",
-            "Read(Lcs { a: a, b: b, len: false, idx: false, min_match: 0, with_match_len: false })",
+            "Read(Lcs { keys: [a, b], len: false, idx: false, min_match: 0, with_match_len: false })",
         ),
         (
             "LCS a b IDX MINMATCHLEN 4 WITHMATCHLEN",
-            "Read(Lcs { a: a, b: b, len: false, idx: true, min_match: 4, with_match_len: true })",
+            "Read(Lcs { keys: [a, b], len: false, idx: true, min_match: 4, with_match_len: true })",
         ),
         ("DEL k", "Write(Delete { key: k })"),
         ("UNLINK a b", "WriteEach { gather: Sum, writes: [Delete { key: a }, Delete { key: b }] }"),
@@ -94,19 +94,23 @@ fn requests_of_all_commands() {
         ("TYPE k", "Read(Type(k))"),
         (
             "EXPIRE k 10",
-            "Write(Expire { key: k, at: 1700000010123, when: ExpireIf { nx: false, xx: false, gt: false, lt: false } })",
+            "Write(Expire { key: k, at: 1700000010123, \
+             when: ExpireIf { nx: false, xx: false, gt: false, lt: false } })",
         ),
         (
             "PEXPIRE k -10 XX GT",
-            "Write(Expire { key: k, at: 1700000000113, when: ExpireIf { nx: false, xx: true, gt: true, lt: false } })",
+            "Write(Expire { key: k, at: 1700000000113, \
+             when: ExpireIf { nx: false, xx: true, gt: true, lt: false } })",
         ),
         (
             "EXPIREAT k 10 NX",
-            "Write(Expire { key: k, at: 10000, when: ExpireIf { nx: true, xx: false, gt: false, lt: false } })",
+            "Write(Expire { key: k, at: 10000, \
+             when: ExpireIf { nx: true, xx: false, gt: false, lt: false } })",
         ),
         (
             "PEXPIREAT k 10 LT",
-            "Write(Expire { key: k, at: 10, when: ExpireIf { nx: false, xx: false, gt: false, lt: true } })",
+            "Write(Expire { key: k, at: 10, \
+             when: ExpireIf { nx: false, xx: false, gt: false, lt: true } })",
         ),
         ("TTL k", "Read(Ttl { key: k, millis: false, absolute: false })"),
         ("PTTL k", "Read(Ttl { key: k, millis: true, absolute: false })"),
@@ -117,8 +121,8 @@ fn requests_of_all_commands() {
         ("RENAMENX a b", "Write(Rename { from: a, to: b, if_absent: true })"),
         ("COPY a b DB 0 REPLACE", "Write(Copy { from: a, to: b, replace: true })"),
         ("OBJECT ENCODING k", "Read(Encoding(k))"),
-        ("OBJECT refcount k", "Read(ObjectNumber(k))"),
-        ("OBJECT IDLETIME k", "Read(ObjectNumber(k))"),
+        ("OBJECT refcount k", "Read(RefCount(k))"),
+        ("OBJECT IDLETIME k", "Read(IdleTime(k))"),
         ("DBSIZE", "Keyspace(Size)"),
         ("FLUSHDB ASYNC", "Keyspace(Flush)"),
         ("FLUSHALL", "Keyspace(FlushAll)"),
@@ -131,11 +135,13 @@ fn requests_of_all_commands() {
         ),
         (
             "RANGE - +",
-            "Keyspace(Range(Range { low: First, high: Last, limit: None, reverse: false, with_values: false }))",
+            "Keyspace(Range(Range { low: First, high: Last, limit: None, \
+             reverse: false, with_values: false }))",
         ),
         (
             "RANGE [b (a REV LIMIT 3 WITHVALUES",
-            "Keyspace(Range(Range { low: Excluded(a), high: Included(b), limit: Some(3), reverse: true, with_values: true }))",
+            "Keyspace(Range(Range { low: Excluded(a), high: Included(b), \
+             limit: Some(3), reverse: true, with_values: true }))",
         ),
         ("SELECT 5", "Select(5)"),
         ("SELECT orders", "Select(orders)"),
@@ -179,7 +185,8 @@ fn answers_given_at_once() {
         ("COMMAND LIST FILTERBY MODULE x", "*0\r\n"),
         (
             "COMMAND GETKEYSANDFLAGS copy a b",
-            "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+RO\r\n+access\r\n*2\r\n$1\r\nb\r\n*2\r\n+OW\r\n+update\r\n",
+            "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+RO\r\n+access\r\n\
+             *2\r\n$1\r\nb\r\n*2\r\n+OW\r\n+update\r\n",
         ),
         (
             "CONFIG GET save appendonly",

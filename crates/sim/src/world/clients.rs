@@ -358,7 +358,7 @@ impl World {
     /// An answer has come.
     pub(super) fn answered(&mut self, answer: Answer) -> Result<(), Violation> {
         match answer {
-            Answer::Applied { waiters, replies, .. } => self.applied(&waiters, replies),
+            Answer::Applied { spent, replies, .. } => self.applied(&spent.waiters, replies),
             Answer::NotDone { waiters, why, .. } => {
                 waiters.iter().for_each(|waiter| self.not_done(number_of(waiter), why));
                 Ok(())

@@ -1,8 +1,8 @@
 //! Where does an ordered key lie? In a tree by its bytes, which are those in the newest record.
 //!
 //! An entry carries the first sixteen bytes of its key as a number, so that most comparisons stay
-//! in the tree's node; only longer keys that begin alike are read in their records. Beside the tree lies an array
-//! of all heads, in no order, from which a uniformly random one is drawn.
+//! in the tree's node; only longer keys that begin alike are read in their records. Beside the tree
+//! lies an array of all heads, in no order, from which a uniformly random one is drawn.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;

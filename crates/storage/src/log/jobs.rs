@@ -106,8 +106,8 @@ impl SyncJob {
         self.upto
     }
 
-    /// Syncs, after any job that is running now. Give the result to [`super::Log::finish_sync`], good or
-    /// bad.
+    /// Syncs, after any job that is running now. Give the result to [`super::Log::finish_sync`],
+    /// good or bad.
     ///
     /// # Errors
     /// What the medium says, now or to an earlier job. Never run the job again.

@@ -168,8 +168,8 @@ impl Natural {
     }
 }
 
-/// `top` / `bottom` as (quotient · 2^scale, and whether there is more below it). The quotient has 67
-/// or 68 bits. Neither may be 0.
+/// `top` / `bottom` as (quotient · 2^scale, and whether there is more below it). The quotient has
+/// 67 or 68 bits. Neither may be 0.
 pub(super) fn divide(mut top: Natural, mut bottom: Natural) -> (u128, i64, bool) {
     let up = QUOTIENT_BITS as i64 + bottom.bits() as i64 - top.bits() as i64;
     if up >= 0 {

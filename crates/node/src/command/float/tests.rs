@@ -47,17 +47,24 @@ fn no_text_takes_long() {
 proptest! {
     /// `i128` arithmetic is exact where mantissas have room.
     #[test]
-    fn small_fixed_point_sums_are_exact(a in -1_000_000_000i64.., b in -1_000_000_000i64..1_000_000_000) {
+    fn small_fixed_point_sums_are_exact(
+        a in -1_000_000_000i64..,
+        b in -1_000_000_000i64..1_000_000_000,
+    ) {
         let a = a % 1_000_000_000;
         let eighth = |n: i64| parse(format!("{}", n as f64 / 8.0).as_bytes()).unwrap();
         let sum = eighth(a).plus(eighth(b)).unwrap();
-        prop_assert_eq!(String::from_utf8(sum.to_text()).unwrap(), format!("{}", (a + b) as f64 / 8.0));
+        let expected = format!("{}", (a + b) as f64 / 8.0);
+        prop_assert_eq!(String::from_utf8(sum.to_text()).unwrap(), expected);
     }
 
     /// Rounded on from 64 to 53 bits it is what the standard library reads, but for ties, where
     /// rounding twice may differ from rounding once.
     #[test]
-    fn parsing_agrees_with_the_standard_library(mantissa in 1u64..1 << 40, exponent in -250..250i32) {
+    fn parsing_agrees_with_the_standard_library(
+        mantissa in 1u64..1 << 40,
+        exponent in -250..250i32,
+    ) {
         let text = format!("{mantissa}e{exponent}");
         let Size::Finite { mantissa, exponent } = parse(text.as_bytes()).unwrap().size else {
             panic!("finite");

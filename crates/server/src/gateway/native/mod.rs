@@ -11,22 +11,22 @@
 //!   └────────┴────────────────┴────────────────┴────────────┴─────────────┘
 //!
 //!   request  key   value           reply  key        value      or  key        value
-//!   GET      key   —               GOK    the same   the value  GER the same   reason
-//!   PUT      key   the new value   POK    the same   —          PER the same   reason
-//!   DEL      key   —               DOK    the same   —          DER the same   reason
+//!   GET      key   —               GOK    the same   the value  GER the same   —
+//!   PUT      key   the new value   POK    the same   —          PER the same   —
+//!   DEL      key   —               DOK    the same   —          DER the same   —
 //! ```
 //!
 //! Requests may be pipelined; replies come in the order of the requests. Nothing else ties a reply
 //! to its request but the key that it repeats. `DEL` of a key without a value answers `DOK`;
-//! `GET` of one answers `GER` with the reason `not found`.
+//! `GET` of one answers `GER`.
 //!
 //! # Where the thesis is silent, or we differ
 //!
 //! - It does not state the byte order: network order is taken, as its clients (Java, Erlang)
 //!   wrote by default.
-//! - Its table leaves the value of error replies empty. Here it holds the reason, unless the setting
-//!   `native_error_reason` is off; then error replies are its own, byte for byte. A client that
-//!   reads frames by their lengths reads both.
+//! - Its table leaves the value of error replies empty, and so do we by default, byte for byte. With
+//!   the setting `native_error_reason` the value holds the reason: `not found`, or why a write was
+//!   refused. A client that reads frames by their lengths reads both.
 //! - An error reply always means that nothing was done. A write whose outcome is unknown is not
 //!   answered: the connection is closed, so that the two stay apart (SAFETY G10) with and without
 //!   reasons.

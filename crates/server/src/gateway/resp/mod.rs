@@ -8,8 +8,8 @@
 //!
 //! `SET k hello EX 10` arrives as `*5\r\n$3\r\nSET\r\n…`; [`parse`] finds where the five arguments
 //! lie; [`Session::translate`] makes of them [`Request::Write`] with a `Write::Set` whose expiry is
-//! ten seconds after the node's clock; the event loop hands it to a shard and writes the answer with
-//! [`Session::writer`].
+//! ten seconds after the node's clock; the event loop hands it to a shard and writes the answer
+//! with [`Session::writer`].
 //!
 //! Invariants:
 //! 1. Replies and error texts are those of Redis 7.0.15, byte for byte

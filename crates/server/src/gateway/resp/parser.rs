@@ -14,8 +14,8 @@
 //! calls.
 //!
 //! Invariants: the same bytes give the same commands and the same error, however they were cut into
-//! pieces. No memory is taken for what is declared but has not arrived. As in Redis, a lone carriage
-//! return ends a count, and the two bytes behind an argument are not looked at.
+//! pieces. No memory is taken for what is declared but has not arrived. As in Redis, a lone
+//! carriage return ends a count, and the two bytes behind an argument are not looked at.
 //!
 //! It does not know what commands mean.
 

@@ -5,8 +5,8 @@
 //! before anything else; all others go through the command [`table`](super::table), which knows
 //! arity and keys, to one function each in [`commands`](super::commands).
 //!
-//! Invariants: an error leaves the session as it was. A command whose reply the client does not want
-//! (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
+//! Invariants: an error leaves the session as it was. A command whose reply the client does not
+//! want (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
 //! answers the rest. Times leave this place absolute (SAFETY G13).
 
 use node::command::{Expiry, Read, SetIf, SetReply, Write};
@@ -111,6 +111,12 @@ impl Session {
     #[inline]
     pub fn is_muted(&self) -> bool {
         self.muted
+    }
+
+    /// Whether the reply of the next command may be unwanted (CLIENT REPLY).
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
+        self.reply != ReplyMode::On
     }
 
     /// The keyspace of a [`Request::Select`] is there: commands act on it from now on.

@@ -74,9 +74,14 @@ pub fn object_encoding<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     Ok(Request::Read(Read::Encoding(args.at(2))))
 }
 
-/// `OBJECT REFCOUNT key`, and `OBJECT IDLETIME`.
-pub fn object_number<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    Ok(Request::Read(Read::ObjectNumber(args.at(2))))
+/// `OBJECT REFCOUNT key`
+pub fn object_refcount<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Read(Read::RefCount(args.at(2))))
+}
+
+/// `OBJECT IDLETIME key`
+pub fn object_idletime<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Ok(Request::Read(Read::IdleTime(args.at(2))))
 }
 
 /// `OBJECT FREQ key`: nothing is evicted by frequency, so none is counted.

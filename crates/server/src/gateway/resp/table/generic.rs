@@ -137,12 +137,12 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .keys(2, 2, 1, &[KeySpec::new(2, 0, 1, "RO")])
                 .tips(&["nondeterministic_output"])
                 .docs("generic", "2.2.3", "O(1)", "Returns how Redis would hold a value."),
-            CommandSpec::new("object|refcount", 3, generic::object_number)
+            CommandSpec::new("object|refcount", 3, generic::object_refcount)
                 .flags("readonly", "keyspace read slow")
                 .keys(2, 2, 1, &[KeySpec::new(2, 0, 1, "RO")])
                 .tips(&["nondeterministic_output"])
                 .docs("generic", "2.2.3", "O(1)", "Returns the number of references to a value."),
-            CommandSpec::new("object|idletime", 3, generic::object_number)
+            CommandSpec::new("object|idletime", 3, generic::object_idletime)
                 .flags("readonly", "keyspace read slow")
                 .keys(2, 2, 1, &[KeySpec::new(2, 0, 1, "RO")])
                 .tips(&["nondeterministic_output"])

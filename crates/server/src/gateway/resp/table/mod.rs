@@ -1,8 +1,8 @@
 //! Which commands are there, how are they called, and where are their keys?
 //!
-//! [`lookup`] finds a command by its name in any case, without allocation: the name's letters become
-//! two words of 64 bits, which are looked up in a hash table built at compile time. The rest of an
-//! entry is what COMMAND tells clients.
+//! [`lookup`] finds a command by its name in any case, without allocation: the name's letters
+//! become two words of 64 bits, which are looked up in a hash table built at compile time. The rest
+//! of an entry is what COMMAND tells clients.
 
 mod generic;
 mod server;

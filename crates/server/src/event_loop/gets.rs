@@ -1,0 +1,93 @@
+//! GETs that follow each other in a pipeline, answered together.
+//!
+//! Most of a GET's time is waiting for memory. So the keys of up to [`GETS_MAX`] of them are
+//! looked up side by side ([`node::read::get_each`]) before the first is answered.
+
+use node::command::Sink as _;
+
+use super::EventLoop;
+use super::connection::Connection;
+use super::serve::go_waiter;
+use crate::gateway::resp::{Args, Session};
+
+/// GETs looked up together.
+pub(super) const GETS_MAX: usize = 16;
+
+/// A GET that is parsed and not answered yet. Both are places in the input.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Get {
+    /// Where the command begins.
+    command: usize,
+    key: usize,
+    key_len: usize,
+}
+
+impl Get {
+    /// The command as a GET that can wait for others, if it is one whose reply is wanted and whose
+    /// key lies in the input.
+    pub fn of(
+        args: Args<'_>,
+        input: &[u8],
+        command: usize,
+        connection: &Connection,
+        session: &Session,
+        key_bytes_max: usize,
+    ) -> Option<Self> {
+        if args.len() != 2 || !args.is(0, "get") || session.is_quiet() {
+            return None;
+        }
+        let plain = connection.pending.is_empty()
+            && connection.refuse_next.is_none()
+            && connection.put_off_muted.is_none()
+            && connection.route.is_some();
+        let key = args.at(1);
+        // The arguments of an inline command lie elsewhere.
+        let start = key.as_ptr().addr().wrapping_sub(input.as_ptr().addr());
+        let inside = start.checked_add(key.len()).is_some_and(|end| end <= input.len());
+        let fits = plain && inside && key.len() <= key_bytes_max;
+        fits.then_some(Self { command, key: start, key_len: key.len() })
+    }
+}
+
+impl EventLoop {
+    /// Answers the GETs gathered. If one must wait, where its command begins.
+    pub(super) fn answer_gets(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        input: &[u8],
+    ) -> Option<usize> {
+        if self.gets.is_empty() {
+            return None;
+        }
+        let gets = std::mem::take(&mut self.gets);
+        let route = connection.route.clone()?;
+        let mut keys = [&[][..]; GETS_MAX];
+        for (key, get) in keys.iter_mut().zip(&gets) {
+            *key = &input[get.key..get.key + get.key_len];
+        }
+        let mut writer = session.writer(&mut connection.output);
+        let (mut hits, mut misses) = (0, 0);
+        let answered =
+            node::read::get_each(&route, &keys[..gets.len()], self.now, |version| match version {
+                Some(version) => {
+                    hits += 1;
+                    writer.bulk(version.value);
+                }
+                None => {
+                    misses += 1;
+                    writer.nil();
+                }
+            });
+        self.tally.hits += hits;
+        self.tally.misses += misses;
+        let waits = answered.err().map(|blocked| {
+            self.wait_for(connection, &route, blocked, go_waiter(at));
+            gets[(hits + misses) as usize].command
+        });
+        self.gets = gets;
+        self.gets.clear();
+        waits
+    }
+}

@@ -1,0 +1,390 @@
+"""Reads a node's data directory by docs/format.md alone.
+
+Written from the document, section by section, without a look at the code: if it reads what a node
+wrote, the document is complete. Whatever the document does not allow is an error.
+"""
+
+import struct
+import zlib
+from pathlib import Path
+
+VALUE_BYTES_MAX = 512 << 20
+
+
+class Damage(Exception):
+    """Bytes that are not what the document says."""
+
+
+def check(holds, what):
+    if not holds:
+        raise Damage(what)
+
+
+def crc(seed, data):
+    return zlib.crc32(data, seed)
+
+
+def u64s(*numbers):
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+class Reader:
+    """Words of section 5.1 from the front of some bytes."""
+
+    def __init__(self, data):
+        self.data, self.at = data, 0
+
+    def take(self, count):
+        piece = self.data[self.at : self.at + count]
+        check(len(piece) == count, "short")
+        self.at += count
+        return piece
+
+    def number(self, form):
+        return struct.unpack("<" + form, self.take(struct.calcsize("<" + form)))[0]
+
+    def varint(self):
+        value, shift = 0, 0
+        while True:
+            byte = self.number("B")
+            value |= (byte & 127) << shift
+            if byte < 128:
+                check(byte or not shift, "a varint that is too long")
+                return value
+            shift += 7
+
+    def counted(self):
+        return self.take(self.varint())
+
+    def rest(self):
+        return self.take(len(self.data) - self.at)
+
+    def end(self):
+        check(self.at == len(self.data), "bytes are left over")
+
+
+class Manifest:
+    """Section 4."""
+
+    def __init__(self, data):
+        check(data[:8] == b"CARIMANI", "magic of the manifest")
+        version, self_crc, size, count = struct.unpack_from("<4I", data, 8)
+        check(version == 1 and size == len(data), "manifest")
+        check(self_crc == crc(0, data[:12] + data[16:]), "checksum of the manifest")
+        self.cluster, self.node = struct.unpack_from("<2Q", data, 24)
+        self.log_start, self.salt = struct.unpack_from("<2Q", data, 56)
+        pairs = [struct.unpack_from("<2Q", data, 72 + 16 * n) for n in range(count)]
+        self.checkpoints = dict(pairs)
+        check(len(data) == 72 + 16 * count, "size of the manifest")
+
+
+def read_log(directory, manifest):
+    """Section 2: the records (shard, kind, payload) from log_start on, and whether a tail is torn."""
+    seed = crc(crc(0, u64s(manifest.cluster)), u64s(manifest.salt))
+    files = {int(p.name[4:20], 16): p for p in directory.glob("log-*.seg")}
+    start = max(s for s in files if s <= manifest.log_start)
+    position = max(manifest.log_start, start + 64)
+    incarnation = 0
+    while True:
+        data = files[start].read_bytes()
+        magic, version, zero, cluster, salt, own, capacity = struct.unpack_from("<8sII4Q", data)
+        check(magic == b"CARILOG\0" and version == 1 and zero == 0, "segment header")
+        check((cluster, salt, own) == (manifest.cluster, manifest.salt, start), "segment header")
+        check(struct.unpack_from("<I", data, 60)[0] == crc(0, data[:60]), "segment checksum")
+        check(len(data) == capacity, "length of a segment")
+        while True:
+            at = position - start
+            head = data[at : at + 48]
+            if len(head) < 48 or head[:4] != b"CGRP":
+                return
+            header_crc, own, durable, inc, flags, size, count, payload_crc, _zero = (
+                struct.unpack_from("<IQQ6I", head, 4)
+            )
+            payload = data[at + 48 : at + 48 + size]
+            valid = header_crc == crc(seed, head[8:]) and own == position and durable <= own
+            if not valid or inc < incarnation or payload_crc != crc(seed, payload):
+                return
+            incarnation = inc
+            reader = Reader(payload)
+            for _ in range(count):
+                shard, length, kind = reader.number("Q"), reader.number("I"), reader.number("B")
+                yield shard, kind, reader.take(length)
+            reader.end()
+            position += 48 + (size + 7) // 8 * 8
+            if flags & 1:
+                break
+        start += capacity
+        position = start + 64
+
+
+def read_checkpoint(path, cluster, shard, index):
+    """Section 3: meta and blocks."""
+    data = path.read_bytes()
+    seed = crc(0, u64s(cluster, shard, index))
+    magic, version, meta_bytes, *ids, meta_crc, head_crc = struct.unpack_from("<8sII3Q2I", data)
+    check(magic == b"CARICKPT" and version == 1, "checkpoint header")
+    check(ids == [cluster, shard, index], "checkpoint ids")
+    meta, at = data[48 : 48 + meta_bytes], 48 + meta_bytes
+    check(head_crc == crc(0, data[:44]) and meta_crc == crc(seed, meta), "checkpoint header")
+    blocks = []
+    while True:
+        length, block_crc = struct.unpack_from("<2I", data, at)
+        block_seed = crc(seed, u64s(len(blocks)))
+        if length == 0xFFFFFFFF:
+            footer = data[at + 8 :]
+            check(block_crc == crc(block_seed, footer), "footer")
+            check(footer == u64s(len(blocks), sum(map(len, blocks))), "footer")
+            return meta, blocks
+        block = data[at + 8 : at + 8 + length]
+        check(block_crc == crc(block_seed, block), "block")
+        blocks.append(block)
+        at += 8 + length
+
+
+def read_descriptor(reader):
+    """Section 5.6."""
+    check(reader.number("B") == 1, "version of a descriptor")
+    found = {"shard": reader.varint(), "generation": reader.varint(), "keyspace": reader.varint()}
+    found["start"], found["end"] = reader.counted(), reader.counted()
+    reader.varint()
+    for _ in range(reader.varint()):
+        reader.varint()
+        reader.number("Q")
+    return found
+
+
+def read_options(reader):
+    return [reader.number("B"), reader.number("B"), reader.varint(), reader.number("B")]
+
+
+class Catalogue:
+    """Section 5.5: keyspaces by name, each with id, options and shards."""
+
+    def __init__(self):
+        self.next_keyspace = self.next_shard = 1
+        self.keyspaces = {}
+
+    def read(self, reader):
+        check(reader.number("B") == 1, "version of the catalogue")
+        self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
+        for _ in range(reader.varint()):
+            name, number, options = reader.counted(), reader.varint(), read_options(reader)
+            shards = [reader.varint() for _ in range(reader.varint())]
+            self.keyspaces[name] = (number, options, shards)
+
+    def apply(self, reader):
+        op, name = reader.number("B"), reader.counted()
+        if op == 1:
+            options = read_options(reader)
+            if name not in self.keyspaces:
+                count = 1 if options[0] else 8
+                shards = list(range(self.next_shard, self.next_shard + count))
+                self.keyspaces[name] = (self.next_keyspace, options, shards)
+                self.next_keyspace += 1
+                self.next_shard += count
+        elif op == 2:
+            flags = reader.number("B")
+            durability = reader.number("B") if flags & 1 else None
+            retention = reader.varint() if flags & 2 else None
+            if name in self.keyspaces:
+                options = self.keyspaces[name][1]
+                options[1] = options[1] if durability is None else durability
+                options[2] = options[2] if retention is None else retention
+        else:
+            check(op == 3, "catalogue operation")
+            self.keyspaces.pop(name, None)
+        reader.end()
+
+
+class Shard:
+    """One shard's newest values: key to (value, expiry)."""
+
+    def __init__(self, birth):
+        reader = Reader(birth)
+        self.placement = reader.number("B")
+        self.descriptor = read_descriptor(reader)
+        reader.end()
+        self.index, self.last = 0, 0
+        self.values = {}
+        self.catalogue = Catalogue()
+
+    @classmethod
+    def from_checkpoint(cls, meta, blocks):
+        """Section 6."""
+        reader = Reader(meta)
+        shard = cls(reader.counted())
+        numbers = [reader.number("Q") for _ in range(8)]
+        reader.end()
+        shard.index, shard.last = numbers[0], numbers[3]
+        for block in blocks:
+            reader = Reader(block)
+            if shard.placement == 2:
+                shard.catalogue.read(reader)
+                for _ in range(reader.varint()):
+                    reader.varint()
+                    reader.number("Q")
+            else:
+                while reader.at < len(block):
+                    shard.version(Reader(reader.take(reader.number("I"))))
+            reader.end()
+        return shard
+
+    def version(self, reader):
+        kind, timestamp = reader.number("B"), reader.number("Q")
+        check(timestamp <= self.last, "a version after the checkpoint")
+        if kind == 1:
+            expiry, key_bytes = reader.number("Q"), reader.number("I")
+            key = reader.take(key_bytes)
+            self.values[key] = (reader.rest(), expiry)
+        elif kind == 2:
+            self.values.pop(reader.rest(), None)
+        else:
+            check(kind == 3, "kind of a version")
+            reader.end()
+            self.values.clear()
+
+    def entry(self, payload):
+        """Section 5.3."""
+        reader = Reader(payload)
+        index, term = reader.number("Q"), reader.number("Q")
+        if index <= self.index:
+            return
+        check(index == self.index + 1, f"a gap before entry {index}")
+        self.index = index
+        if reader.at == len(payload):
+            return
+        kind, timestamp = reader.number("B"), reader.number("Q")
+        proposer, count = reader.number("Q"), reader.number("I")
+        if proposer != term:
+            return
+        check(timestamp > self.last, "timestamps rise")
+        self.last = timestamp
+        if kind == 1:
+            for _ in range(count):
+                self.command(reader, timestamp >> 16)
+            reader.end()
+        elif kind == 4:
+            self.catalogue.apply(reader)
+        else:
+            check(kind in (2, 3, 5) and count == 1, "kind of an entry")
+
+    def get(self, key, now):
+        value, expiry = self.values.get(key, (None, 0))
+        return (None, 0) if expiry and expiry <= now else (value, expiry)
+
+    def put(self, key, value, expiry, now):
+        if expiry and expiry <= now:
+            self.values.pop(key, None)
+        else:
+            self.values[key] = (value, expiry)
+
+    def command(self, reader, now):
+        """Section 5.4."""
+        op = reader.number("B")
+        if op == 14:
+            self.values.clear()
+        elif op == 1:
+            self.set(reader, now)
+        elif op == 11:
+            pairs = [(reader.counted(), reader.counted()) for _ in range(reader.varint())]
+            if all(self.get(key, now)[0] is None for key, _ in pairs):
+                for key, value in pairs:
+                    self.put(key, value, 0, now)
+        elif op in (12, 13):
+            flag, source, target = reader.number("B"), reader.counted(), reader.counted()
+            self.move(op == 13, flag, source, target, now)
+        elif op in (2, 3):
+            self.values.pop(reader.counted(), None)
+        else:
+            flags = reader.number("B") if op in (4, 9) else None
+            key = reader.counted()
+            value, expiry = self.get(key, now)
+            self.change(op, flags, reader, key, value, expiry, now)
+
+    def set(self, reader, now):
+        flags, key_bytes, value_bytes = reader.number("B"), reader.varint(), reader.varint()
+        at = reader.number("Q") if flags & 3 == 2 else 0
+        key, value = reader.take(key_bytes), reader.take(value_bytes)
+        old, old_expiry = self.get(key, now)
+        when = flags >> 2 & 3
+        if when == 0 or (when == 1) == (old is None):
+            self.put(key, value, old_expiry if flags & 3 == 1 else at, now)
+
+    def move(self, keeps, flag, source, target, now):
+        value, expiry = self.get(source, now)
+        taken = self.get(target, now)[0] is not None
+        may = (flag == 1 or not taken) if keeps else not (flag == 1 and taken)
+        if value is not None and may and source != target:
+            if not keeps:
+                self.values.pop(source)
+            self.put(target, value, expiry, now)
+
+    def change(self, op, flags, reader, key, value, expiry, now):
+        if op == 4:
+            at = reader.number("Q") if flags == 2 else 0
+            if value is not None:
+                self.put(key, value, at, now)
+        elif op == 5:
+            more = reader.counted()
+            if len(value or b"") + len(more) <= VALUE_BYTES_MAX:
+                self.put(key, (value or b"") + more, expiry, now)
+        elif op == 6:
+            offset, piece = reader.varint(), reader.counted()
+            if piece and offset + len(piece) <= VALUE_BYTES_MAX:
+                old = (value or b"").ljust(offset, b"\0")
+                self.put(key, old[:offset] + piece + old[offset + len(piece) :], expiry, now)
+        elif op == 7:
+            by = reader.number("q")
+            try:
+                total = int(value or b"0") + by
+            except ValueError:
+                return
+            if -(1 << 63) <= total < 1 << 63:
+                self.put(key, b"%d" % total, expiry, now)
+        elif op == 9:
+            at, has = reader.number("q"), bool(expiry)
+            refused = (
+                flags & 1 and has
+                or flags & 2 and not has
+                or flags & 4 and (not has or at <= expiry)
+                or flags & 8 and has and at >= expiry
+            )
+            if value is not None and not refused:
+                self.put(key, value, max(at, 1), now)
+        elif op == 10:
+            if value is not None:
+                self.put(key, value, 0, now)
+        else:
+            raise Damage(f"command {op} is not read here")
+
+
+def read(directory):
+    """Every keyspace of a directory: name to (options, {key: (value, expiry)})."""
+    directory = Path(directory)
+    manifest = Manifest((directory / "MANIFEST").read_bytes())
+    shards, dropped = {}, set()
+    for number, index in manifest.checkpoints.items():
+        path = directory / f"ckpt-{number:016x}-{index:016x}.ckpt"
+        shards[number] = Shard.from_checkpoint(*read_checkpoint(path, manifest.cluster, number, index))
+    for number, kind, payload in read_log(directory, manifest):
+        if kind == 4:
+            shards.pop(number, None)
+            dropped.add(number)
+        elif number in dropped:
+            continue
+        elif kind == 3:
+            shards.setdefault(number, Shard(payload))
+        elif kind == 2:
+            check(len(payload) == 24 and number in shards, "hard state")
+        else:
+            check(kind == 1 and number in shards, "a record without a beginning")
+            shards[number].entry(payload)
+    found = {}
+    for name, (number, options, members) in shards[0].catalogue.keyspaces.items():
+        values = {}
+        for member in members:
+            if member in shards:
+                check(shards[member].descriptor["keyspace"] == number, "shard of another keyspace")
+                values.update(shards[member].values)
+        found[name.decode()] = (options, values)
+    return found

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""What a node has written is read by a reader made from docs/format.md alone.
+
+A node with a small log takes random commands through several checkpoints and kills; each time its
+files are read by `reader.py`, and every key is compared with what the node itself answers after its
+next start.
+"""
+
+import random
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE))
+
+import reader  # noqa: E402
+from harness.report import Report  # noqa: E402
+from harness.server import COMMANDS, Server  # noqa: E402
+
+SEED = 1
+ROUNDS = 4
+COMMANDS_PER_ROUND = 6000
+SMALL = " --segment-bytes 1MiB --checkpoint-log-bytes 1MiB --durability memory"
+
+
+def command(rng):
+    """A random command on few keys, so that they meet."""
+    key = f"{{t{rng.randrange(40)}}}{rng.randrange(10)}"
+    other = key[: key.index("}") + 1] + str(rng.randrange(10))
+    text = rng.randbytes(rng.randrange(300)).hex()
+    later = int(time.time() * 1000) + rng.choice([-5000, 3_600_000, 7_200_000])
+    return rng.choice(
+        [
+            ("SET", key, text),
+            ("SET", key, text, "NX"),
+            ("SET", key, text, "XX", "KEEPTTL"),
+            ("SET", key, str(rng.randrange(1000)), "PXAT", abs(later)),
+            ("DEL", key),
+            ("GETDEL", key),
+            ("GETEX", key, "PXAT", later),
+            ("GETEX", key, "PERSIST"),
+            ("APPEND", key, text),
+            ("SETRANGE", key, rng.randrange(600), text),
+            ("INCRBY", key, rng.randrange(-50, 50)),
+            ("PEXPIREAT", key, later, rng.choice(["NX", "XX", "GT", "LT"])),
+            ("PEXPIREAT", key, later),
+            ("PERSIST", key),
+            ("MSETNX", key, text, other, "1"),
+            ("RENAME", key, other),
+            ("RENAMENX", key, other),
+            ("COPY", key, other),
+            ("COPY", key, other, "REPLACE"),
+        ]
+        + ([("FLUSHDB",)] if rng.randrange(300) == 0 else [])
+    )
+
+
+def one_round(node, rng):
+    """Commands, a kill, and the two accounts of what is there. Returns checkpoints in use."""
+    connection = node.connect()
+    for name in ("0", "1", "ranges"):
+        connection.call("SELECT", name)
+        batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]
+        if name != "0":
+            batch = [each for each in batch if each[0] != "FLUSHDB"]
+        for start in range(0, len(batch), 500):
+            connection.pipeline(batch[start : start + 500])
+    time.sleep(0.5)
+    connection.call("SET", "after-the-checkpoint", "1")
+    node.kill()
+    data = node.directory / "data"
+    checkpoints = len(reader.Manifest((data / "MANIFEST").read_bytes()).checkpoints)
+    found = reader.read(data)
+    node.start()
+    compare(node, found)
+    return checkpoints
+
+
+def compare(node, found):
+    """Every key the reader found, and no other, with value and expiry."""
+    status, listed = node.request("GET", "/v1/keyspaces")
+    assert status == 200 and all(f'"name":"{name}"' in listed for name in found), listed
+    connection = node.connect()
+    now = time.time() * 1000
+    for name, (options, values) in found.items():
+        word = ["sync", "interval", "memory"][options[1]]
+        assert f'"durability":"{word}"' in listed, (name, options, listed)
+        connection.call("SELECT", name)
+        values = {k: v for k, v in values.items() if not v[1] or v[1] > now}
+        assert connection.call("DBSIZE") == len(values), (name, len(values))
+        keys = sorted(values)
+        answers = connection.pipeline([("GET", key) for key in keys])
+        expiries = connection.pipeline([("PEXPIRETIME", key) for key in keys])
+        for key, value, expiry in zip(keys, answers, expiries):
+            assert values[key] == (value, max(expiry, 0)), (name, key, values[key], value, expiry)
+
+
+def main():
+    report = Report("format")
+    rng = random.Random(SEED)
+    with Server(COMMANDS["carillon"] + SMALL) as node:
+        body = {"name": "ranges", "placement": "ordered"}
+        assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
+        seen = []
+        for number in range(ROUNDS):
+            report.run(f"round {number}", lambda: seen.append(one_round(node, rng)))
+        report.run("checkpoints were read", lambda: check_seen(seen))
+    report.finish()
+
+
+def check_seen(seen):
+    assert any(seen), "no round met a checkpoint"
+
+
+if __name__ == "__main__":
+    main()
