@@ -275,8 +275,9 @@ impl fmt::Display for Mood {
         let Self { past_reads, tick_ms_max, .. } = self;
         write!(
             f,
-            "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, {depth} deep, \
-             crash every {crash_every}, sync slowness {sync_slowness}, retention {retention_ms} ms, \
+            "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, \
+             {depth} deep, crash every {crash_every}, sync slowness {sync_slowness}, \
+             retention {retention_ms} ms, \
              ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms"
         )
     }

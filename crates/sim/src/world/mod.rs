@@ -348,8 +348,8 @@ impl World {
             }
             let end = linear::first_bad_prefix(history.first.as_ref(), &history.seen);
             let mut text = format!(
-                "keyspace {keyspace}, key {}: no order of these explains the answers ({verdict:?}), \
-                 beginning with {:?}",
+                "keyspace {keyspace}, key {}: no order of these explains the answers \
+                 ({verdict:?}), beginning with {:?}",
                 key.escape_ascii(),
                 history.first,
             );
