@@ -1,5 +1,6 @@
 //! The keeper: a thread that looks after memory, old versions and the length of the log.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -51,11 +52,12 @@ impl KeeperStop {
 /// The keeper's thread.
 pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &KeeperStop) {
     let mut retry_in = 0u32;
+    let mut applied = BTreeMap::new();
     while !stop.wait() {
         hub.clock.observe_millis(hub.millis());
         let usage = measure(hub);
         for route in hub.routes().iter() {
-            keep_versions(hub, route, usage.pressed);
+            keep_versions(hub, route, usage.pressed, &mut applied);
         }
         retry_in = retry_in.saturating_sub(1);
         let grown = hub.log.facts().written_end.0 - checkpoints.log_start().0;
@@ -103,11 +105,19 @@ fn measure(hub: &Hub) -> Measured {
 }
 
 /// Raises the keyspace's safe point when that would free something, and collects.
-fn keep_versions(hub: &Hub, route: &Route, pressed: bool) {
+///
+/// A shard that is written to collects by itself as it applies, on the thread that needs the memory
+/// again. `applied` tells which is not: how far each was when it was last looked at.
+fn keep_versions(hub: &Hub, route: &Route, pressed: bool, applied: &mut BTreeMap<ShardId, u64>) {
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
-    for view in &route.views {
-        let more = collect(view);
+    for (view, shard) in route.views.iter().zip(&route.keyspace.shards) {
+        let index = view.read().applied_index;
+        let busy = applied.insert(*shard, index) != Some(index);
+        let more = match busy {
+            true => view.write().keys_mut().is_some_and(|engine| engine.collect(0)),
+            false => collect(view),
+        };
         let state = view.read();
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
