@@ -10,7 +10,7 @@
 //!
 //! A read that finds a value expired tells its asker that time has passed: the time it used must
 //! lie within the logged horizon, or a restarted node with a slower clock would bring the value
-//! back (G2, G13); and no entry may be under way with a time at which the value had not expired, or
+//! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
 //! that entry would find, and maybe keep, what was said to be gone. A read that fails a check is
 //! [`Blocked`]: the asker has the shard's lane say when to try again.
 

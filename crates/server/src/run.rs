@@ -16,7 +16,7 @@ use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
 use crate::http;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
-use crate::hub::mail::Mailbox;
+use crate::hub::mail::{Mail, Mailbox};
 use crate::hub::open::{self, OpenError, Opened};
 use crate::hub::{Hub, NOBODY};
 use crate::logging::Banner;
@@ -103,6 +103,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let options = http::Options::new(&config, hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
+    hub.loops_running.store(true, Ordering::Release);
     wait_until_serving(&hub);
     hub.ready.store(true, Ordering::Release);
     banner.log();
@@ -110,6 +111,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     stop.wait();
     hub.stopping.store(true, Ordering::Release);
     hub.mailboxes.iter().for_each(Mailbox::wake);
+    // From here on the log thread steps the lanes: a loop may end at any moment.
+    hub.loops_running.store(false, Ordering::Release);
     for event_loop in loops {
         event_loop.join().expect("a loop that panics has ended the process")?;
     }
@@ -183,8 +186,12 @@ fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     let hub = hub.clone();
     thread::Builder::new().name("log".into()).spawn(move || {
         let run = hub.log.run(|lane, ticket| {
-            let durable = node::lane::Input::Durable { ticket };
-            hub.lanes[lane].submit(&hub, [durable], NOBODY, &mut Vec::new());
+            if hub.loops_running.load(Ordering::Acquire) {
+                hub.mailboxes[lane].post(Mail::Durable { lane, ticket });
+            } else {
+                let durable = node::lane::Input::Durable { ticket };
+                hub.lanes[lane].submit(&hub, [durable], NOBODY, &mut Vec::new());
+            }
         });
         if let Err(error) = run {
             hub.fatal("the log", &error);

@@ -5,13 +5,47 @@
 //! says how, for a cell that is alive. Whether a cell is still alive is the caller's to judge: the
 //! ledger knows the entry's exact time, the search for a linear order knows an interval only.
 
+use std::fmt;
+
 use node::command::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
+
+/// Bytes of a value, shown as text and cut short.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Value(pub Vec<u8>);
+
+/// Bytes of a value that are shown.
+const SHOWN_BYTES: usize = 16;
+
+impl fmt::Debug for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        show_bytes(&self.0, f)
+    }
+}
+
+fn show_bytes(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let (shown, more) = bytes.split_at(bytes.len().min(SHOWN_BYTES));
+    write!(f, "\"{}\"", shown.escape_ascii())?;
+    if more.is_empty() { Ok(()) } else { write!(f, "… ({} bytes)", bytes.len()) }
+}
+
+/// A reply, shown as its command line client would.
+pub struct Shown<'a>(pub &'a Reply);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Reply::Bulk(bytes) => show_bytes(bytes, f),
+            Reply::Int(number) => write!(f, "{number}"),
+            other => write!(f, "{other:?}"),
+        }
+    }
+}
 
 /// A value with its end.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
     /// The value.
-    pub value: Vec<u8>,
+    pub value: Value,
     /// Milliseconds since 1970, 0 for never.
     pub expiry_ms: u64,
 }
@@ -22,7 +56,7 @@ pub enum Command {
     /// SET with its options, SETNX, GETSET.
     Set {
         /// The value.
-        value: Vec<u8>,
+        value: Value,
         /// NX, XX.
         when: SetIf,
         /// EX, KEEPTTL.
@@ -37,7 +71,7 @@ pub enum Command {
     /// GETEX.
     GetExpire(Expiry),
     /// APPEND.
-    Append(Vec<u8>),
+    Append(Value),
     /// INCRBY.
     Increment(i64),
     /// PEXPIREAT.
@@ -66,12 +100,12 @@ impl Command {
     pub fn write<'a>(&'a self, key: &'a [u8]) -> Option<Write<'a>> {
         Some(match self {
             Self::Set { value, when, expiry, reply } => {
-                Write::Set { key, value, when: *when, expiry: *expiry, reply: *reply }
+                Write::Set { key, value: &value.0, when: *when, expiry: *expiry, reply: *reply }
             }
             Self::Delete => Write::Delete { key },
             Self::GetDelete => Write::GetDelete { key },
             Self::GetExpire(expiry) => Write::GetExpire { key, expiry: *expiry },
-            Self::Append(value) => Write::Append { key, value },
+            Self::Append(value) => Write::Append { key, value: &value.0 },
             Self::Increment(by) => Write::Increment { key, by: *by },
             Self::Expire { at_ms, when } => Write::Expire { key, at: *at_ms, when: *when },
             Self::Persist => Write::Persist { key },
@@ -83,13 +117,16 @@ impl Command {
     /// The command of a write that stands in the log; nothing for those that clients never send.
     pub fn of(write: &Write<'_>) -> Option<Self> {
         Some(match write {
-            Write::Set { value, when, expiry, reply, .. } => {
-                Self::Set { value: value.to_vec(), when: *when, expiry: *expiry, reply: *reply }
-            }
+            Write::Set { value, when, expiry, reply, .. } => Self::Set {
+                value: Value(value.to_vec()),
+                when: *when,
+                expiry: *expiry,
+                reply: *reply,
+            },
             Write::Delete { .. } => Self::Delete,
             Write::GetDelete { .. } => Self::GetDelete,
             Write::GetExpire { expiry, .. } => Self::GetExpire(*expiry),
-            Write::Append { value, .. } => Self::Append(value.to_vec()),
+            Write::Append { value, .. } => Self::Append(Value(value.to_vec())),
             Write::Increment { by, .. } => Self::Increment(*by),
             Write::Expire { at, when, .. } => Self::Expire { at_ms: *at, when: *when },
             Write::Persist { .. } => Self::Persist,
@@ -114,22 +151,22 @@ impl Command {
                 (cell, reply)
             }
             Self::Append(more) => {
-                let mut cell = cell.unwrap_or(Cell { value: Vec::new(), expiry_ms: 0 });
-                cell.value.extend_from_slice(more);
-                let len = cell.value.len() as i64;
+                let mut cell = cell.unwrap_or(Cell { value: Value(Vec::new()), expiry_ms: 0 });
+                cell.value.0.extend_from_slice(&more.0);
+                let len = cell.value.0.len() as i64;
                 (Some(cell), Reply::Int(len))
             }
             Self::Increment(by) => {
                 let number = match &cell {
                     None => Ok(0),
-                    Some(cell) => number(&cell.value).ok_or(Refusal::NotInteger),
+                    Some(cell) => number(&cell.value.0).ok_or(Refusal::NotInteger),
                 };
                 let sum = number.and_then(|n| n.checked_add(*by).ok_or(Refusal::Overflow));
                 match sum {
                     Err(why) => (cell, Reply::Refused(why)),
                     Ok(sum) => {
                         let expiry_ms = cell.map_or(0, |cell| cell.expiry_ms);
-                        let value = sum.to_string().into_bytes();
+                        let value = Value(sum.to_string().into_bytes());
                         (Some(Cell { value, expiry_ms }), Reply::Int(sum))
                     }
                 }
@@ -159,7 +196,7 @@ impl Command {
                 (cell, Reply::Int(time))
             }
             Self::Length => {
-                let len = cell.as_ref().map_or(0, |cell| cell.value.len());
+                let len = cell.as_ref().map_or(0, |cell| cell.value.0.len());
                 (cell, Reply::Int(len as i64))
             }
         }
@@ -168,7 +205,7 @@ impl Command {
 
 fn set(
     old: Option<Cell>,
-    value: &[u8],
+    value: &Value,
     when: SetIf,
     expiry: Expiry,
     reply: SetReply,
@@ -185,7 +222,7 @@ fn set(
         SetReply::Flag => Reply::Int(takes_place.into()),
     };
     let expiry_ms = ends(expiry, old.as_ref());
-    let new = Cell { value: value.to_vec(), expiry_ms };
+    let new = Cell { value: value.clone(), expiry_ms };
     (if takes_place { Some(new) } else { old }, answer)
 }
 
@@ -224,5 +261,5 @@ fn number(value: &[u8]) -> Option<i64> {
 }
 
 fn bulk(cell: Option<&Cell>) -> Reply {
-    cell.map_or(Reply::Nil, |cell| Reply::Bulk(cell.value.clone().into()))
+    cell.map_or(Reply::Nil, |cell| Reply::Bulk(cell.value.0.clone().into()))
 }

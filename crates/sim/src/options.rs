@@ -277,8 +277,8 @@ impl fmt::Display for Mood {
             f,
             "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, \
              {depth} deep, crash every {crash_every}, sync slowness {sync_slowness}, \
-             retention {retention_ms} ms, ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, \
-             tick ≤ {tick_ms_max} ms"
+             retention {retention_ms} ms, \
+             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms"
         )
     }
 }

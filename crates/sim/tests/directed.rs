@@ -395,3 +395,59 @@ fn a_flipped_bit_is_refused_or_harmless() {
     }
     assert!(refused > 100, "{refused} refused, {harmless} harmless");
 }
+
+/// What a dropped keyspace leaves in the log has no beginning any more, and its end follows.
+#[test]
+fn a_keyspace_dropped_while_checkpoints_are_written() {
+    let disk = FaultyDisk::new(9);
+    let mut node = Node::new(&disk);
+    node.create("s", Durability::Sync).expect("no faults");
+    node.create("gone", Durability::Sync).expect("no faults");
+    node.checkpoint().expect("no faults");
+    assert_eq!(node.machine.step_round().expect("no faults"), Progress::More);
+    for name in ["s", "gone"] {
+        for key in (0..KEYS).map(key) {
+            node.write(name, &set(&key, b"v", Expiry::Never)).expect("no faults").expect("done");
+        }
+    }
+    let mut op = Vec::new();
+    CatalogueOp::Drop { name: "gone" }.encode(&mut op);
+    node.catalogue(op).expect("no faults");
+    node.checkpoint().expect("no faults");
+    let (durable, _) = node.guaranteed();
+    let ledger = node.ledger;
+    disk.crash(Crash::LoseUnsynced);
+    let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("it starts");
+    node.settle().expect("no faults");
+    assert!(!node.machine.routes.contains_key("gone"));
+    assert_eq!(node.get("s", &key(0)).expect("read"), Reply::Bulk(b"v"[..].into()));
+}
+
+/// A PERSIST from before the expiry is under way: nobody may be told that the value is gone.
+#[test]
+fn a_read_waits_for_who_may_still_keep_the_value() {
+    let disk = FaultyDisk::new(10);
+    let mut node = Node::new(&disk);
+    node.create("s", Durability::Sync).expect("no faults");
+    let expiry = Expiry::At(WALL_MS + 100);
+    node.write("s", &set(b"k", b"v", expiry)).expect("no faults").expect("done");
+    let route = node.machine.routes["s"].clone();
+    let shard = route.shard(route.place(&route.key(b"k")));
+    // Someone reads the present as if it were past, so that there is a horizon ahead of it.
+    let (at, waiter) = (node.machine.now(), Waiter(1));
+    node.machine.submit(shard, Input::Await { shard, at, origin: CLIENTS, waiter });
+    node.settle().expect("no faults");
+    let mut batch = Batch::default();
+    batch.push(&Write::Persist { key: b"k" }, Waiter(2));
+    node.machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
+    for lane in 0..node.machine.lanes.len() {
+        node.machine.step_lane(lane, 9, &mut node.ledger, &mut node.trace).expect("no faults");
+    }
+    node.machine.elapsed_ms += 200;
+    let now = node.machine.now();
+    let mut sink = One::default();
+    let early = node::read::read(&route, &Read::Get(b"k"), now, &mut sink);
+    assert!(early.is_err(), "{:?}", sink.0);
+    node.settle().expect("no faults");
+    assert_eq!(node.get("s", b"k").expect("read"), Reply::Bulk(b"v"[..].into()));
+}

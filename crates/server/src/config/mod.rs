@@ -184,10 +184,11 @@ impl Config {
         [("resp", self.resp), ("native", self.native), ("http", self.http)]
     }
 
-    /// Event loops: `threads`, or one for each core if that is 0.
+    /// Event loops: `threads`, or if that is 0 one for each core but one, which fsyncs and the
+    /// rest of the machine need (docs/decisions/0002).
     pub fn threads_count(&self) -> usize {
         match self.threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => std::thread::available_parallelism().map_or(1, |cores| (cores.get() - 1).max(1)),
             threads => threads as usize,
         }
     }

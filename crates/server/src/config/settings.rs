@@ -96,7 +96,7 @@ settings! {
     advertise: String = "", Text, Text;
     /// Allow listeners that other machines can reach, although nobody is asked for a password.
     insecure: bool = "false", Switch, Switch;
-    /// Event loops, each with its own thread; 0 = as many as there are cores.
+    /// Event loops, each with its own thread; 0 = as many as there are cores, less one.
     threads: u64 = "0", Number(0..=1024), Number;
     /// Memory that data may take. Beyond it writes fail with OOM; reads and deletes go on.
     memory_max: MemoryMax = "60%", Memory, Memory;

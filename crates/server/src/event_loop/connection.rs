@@ -63,6 +63,10 @@ pub struct Connection {
     pub closing: bool,
     /// The socket is gone; forgotten when nothing is on its way any more.
     pub broken: bool,
+    /// Whether its output is to be sent at the end of the turn.
+    pub touched: bool,
+    /// Whether its commands waited for its output to be sent.
+    pub paused: bool,
     /// Whether it stands in the loop's queue.
     pub queued: bool,
     /// When it last sent something, in milliseconds.
@@ -171,6 +175,8 @@ impl Connection {
             ended: false,
             closing: false,
             broken: false,
+            touched: false,
+            paused: false,
             queued: false,
             active_millis: now_millis,
         }

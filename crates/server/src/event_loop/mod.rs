@@ -108,6 +108,8 @@ pub struct EventLoop {
     connections: Slab<Option<Box<Connection>>>,
     /// Connections to be served in this turn.
     queue: VecDeque<usize>,
+    /// Connections whose output is to be sent at the end of the turn.
+    touched: Vec<usize>,
     /// Commands of this turn, by shard.
     open: Vec<(ShardId, Batch)>,
     full: Vec<(ShardId, Batch)>,
@@ -149,6 +151,7 @@ impl EventLoop {
             listeners,
             connections: Slab::new(),
             queue: VecDeque::new(),
+            touched: Vec::new(),
             open: Vec::new(),
             full: Vec::new(),
             spare: Vec::new(),
@@ -247,9 +250,19 @@ impl EventLoop {
     fn read_mail(&mut self, mail: Mail) {
         match mail {
             Mail::Answer(answer) => self.answered(answer),
+            Mail::Durable { lane, ticket } => self.durable(lane, ticket),
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(id) => self.kill(id),
         }
+    }
+
+    /// Steps a lane whose groups are fsynced: here, where its shards' memory is at home.
+    fn durable(&mut self, lane: usize, ticket: u64) {
+        let origin = Origin(self.number as u32);
+        let mut answers = std::mem::take(&mut self.answers);
+        self.hub.lanes[lane].submit(&self.hub, [Input::Durable { ticket }], origin, &mut answers);
+        answers.drain(..).for_each(|answer| self.answered(answer));
+        self.answers = answers;
     }
 
     /// Serves connections and proposes their writes until nobody has anything left to do.
@@ -262,15 +275,16 @@ impl EventLoop {
             }
             self.propose();
             if !self.queue.iter().any(|at| self.can_go_on(*at)) {
-                return;
+                break;
             }
         }
+        self.send_all();
     }
 
     /// Whether a queued connection could be served now without waiting for its socket.
     fn can_go_on(&self, at: usize) -> bool {
         let connection = self.connections[at].as_ref().expect("only taken while it is served");
-        !connection.input.is_empty() || connection.unsent() > 0 || connection.is_finished()
+        !connection.input.is_empty()
     }
 
     /// Hands the gathered batches to their lanes; what is answered at once goes to connections.

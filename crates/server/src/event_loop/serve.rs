@@ -49,17 +49,43 @@ impl EventLoop {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.read_and_run(at, &mut connection, &mut buffer);
         self.buffer = buffer;
+        connection.paused |= connection.unsent() >= OUTPUT_PAUSE_BYTES;
         // A client that has sent its last is answered everything it asked.
         connection.closing |= connection.ended && self.may_run(&connection);
-        self.flush(&mut connection);
-        let again = connection.readable && self.may_read(&connection) && !connection.broken;
-        if connection.is_finished() {
-            self.forget(at, &connection);
-        } else {
+        self.connections[at] = Some(connection);
+        self.touch(at);
+    }
+
+    /// Sends what the turn has for its connections, and lets go of those that are finished. All at
+    /// the end: clients that were woken by the first reply would run beside the rest of the turn.
+    pub(super) fn send_all(&mut self) {
+        for at in std::mem::take(&mut self.touched) {
+            let mut connection =
+                self.connections[at].take().expect("a connection is touched once a turn");
+            connection.touched = false;
+            self.flush(&mut connection);
+            let resumes = connection.paused && connection.unsent() < OUTPUT_PAUSE_BYTES;
+            connection.paused &= !resumes;
+            let reads = connection.readable && self.may_read(&connection) && !connection.broken;
+            if connection.is_finished() && !connection.queued {
+                self.forget(at, &connection);
+                continue;
+            }
+            let again = reads || resumes || connection.is_finished();
             self.connections[at] = Some(connection);
             if again {
                 self.enqueue(at);
             }
+        }
+    }
+
+    /// Has a connection's output sent at the end of the turn.
+    fn touch(&mut self, at: usize) {
+        if let Some(Some(connection)) = self.connections.get_mut(at)
+            && !connection.touched
+        {
+            connection.touched = true;
+            self.touched.push(at);
         }
     }
 
@@ -214,7 +240,11 @@ impl EventLoop {
         let connection = slot.expect("a connection stays until all it asked is answered");
         connection.fill(number, reply);
         connection.write_replies(reason);
-        self.enqueue(at);
+        if connection.input.is_empty() && !connection.readable && !connection.ended {
+            self.touch(at);
+        } else {
+            self.enqueue(at);
+        }
     }
 
     /// The connection's next command may be tried, or is to be refused.

@@ -15,6 +15,13 @@ pub enum Mail {
     Answer(Answer),
     /// A connection to serve.
     Connection(NewConnection),
+    /// A lane's groups up to this ticket are fsynced.
+    Durable {
+        /// The lane.
+        lane: usize,
+        /// The ticket.
+        ticket: u64,
+    },
     /// A connection to be closed (CLIENT KILL).
     Kill(u64),
 }

@@ -74,6 +74,8 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
+    /// Whether the event loops run, and step the lanes whose groups are fsynced.
+    pub loops_running: AtomicBool,
     /// Whether all shards serve.
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.

@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 
 use node::command::Reply;
 
-use crate::command::{Cell, Command};
+use crate::command::{Cell, Command, Shown};
 
 /// One command of one key, as its client saw it.
 #[derive(Clone, Debug)]
@@ -47,7 +47,7 @@ impl std::fmt::Display for Seen {
         let Self { command, client, call, back, low_ms, high_ms, reply } = self;
         write!(f, "{call:>5}-{back:<5} client {client}, clock {low_ms}-{high_ms}: {command:?} ")?;
         match reply {
-            Some(reply) => write!(f, "→ {reply:?}"),
+            Some(reply) => write!(f, "→ {}", Shown(reply)),
             None => f.write_str("→ no answer"),
         }
     }
@@ -160,6 +160,8 @@ fn advance(mut done: usize, mut mask: u128, len: usize) -> (usize, u128) {
 mod tests {
     use node::command::{Expiry, SetIf, SetReply};
 
+    use crate::command::Value;
+
     use super::*;
 
     fn seen(command: Command, call: u64, back: u64, reply: Option<Reply>) -> Seen {
@@ -168,7 +170,7 @@ mod tests {
 
     fn set(value: &str) -> Command {
         let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
-        Command::Set { value: value.into(), when, expiry, reply }
+        Command::Set { value: Value(value.into()), when, expiry, reply }
     }
 
     fn bulk(value: &str) -> Option<Reply> {
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_value_seen_expired_is_gone() {
-        let cell = Cell { value: b"v".to_vec(), expiry_ms: 20 };
+        let cell = Cell { value: Value(b"v".to_vec()), expiry_ms: 20 };
         let at = |command, call, low_ms, high_ms, reply| Seen {
             low_ms,
             high_ms,

@@ -14,7 +14,7 @@ use super::World;
 use crate::check::Violation;
 use crate::check::linear::Seen;
 use crate::check::scan::Scan;
-use crate::command::Command;
+use crate::command::{Command, Shown, Value};
 use crate::machine::CLIENTS;
 use crate::options::{Bug, Fault};
 
@@ -167,8 +167,8 @@ impl World {
         key_of(self.rng.below(self.mood.keys))
     }
 
-    fn value(&mut self) -> Vec<u8> {
-        match self.rng.below(4) {
+    fn value(&mut self) -> Value {
+        Value(match self.rng.below(4) {
             0 => self.rng.below(100).to_string().into_bytes(),
             1 => {
                 let bytes = self.rng.between(100, 3_000) as usize;
@@ -176,7 +176,7 @@ impl World {
                 first.bytes().chain(std::iter::repeat(b'.')).take(bytes).collect()
             }
             _ => format!("v{}", self.ops_made).into_bytes(),
-        }
+        })
     }
 
     fn end_ms(&mut self) -> u64 {
@@ -399,7 +399,7 @@ impl World {
                     let reply = op.early.take().unwrap_or(reply);
                     let (key, command) = (op.key.clone(), command.clone());
                     let op = self.ops.remove(&number).expect("just found");
-                    self.trace.event(format_args!("op {number}: {reply:?}"));
+                    self.trace.event(format_args!("op {number}: {}", Shown(&reply)));
                     self.counts.answered += 1;
                     self.see(&op, key, command, Some(reply));
                 }

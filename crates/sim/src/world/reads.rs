@@ -16,7 +16,7 @@ use super::World;
 use super::clients::{Ask, Op, Stage, key_of};
 use crate::check::Violation;
 use crate::check::versions::Versions;
-use crate::command::{Cell, Command};
+use crate::command::{Cell, Command, Shown, Value};
 use crate::machine::CLIENTS;
 use crate::options::Bug;
 
@@ -111,7 +111,8 @@ impl World {
             let (_, expected) = command.run(expected);
             if expected != *reply {
                 let key = key.escape_ascii();
-                let text = format!("{command:?} {key} at {now:?}: {reply:?}, not {expected:?}");
+                let (found, expected) = (Shown(reply), Shown(&expected));
+                let text = format!("{command:?} {key} at {now:?}: {found}, not {expected}");
                 return Err(Violation::new(SAME, text));
             }
             self.sight(route, place, &hashed, now)?;
@@ -148,7 +149,9 @@ impl World {
         match found {
             Err(blocked) => self.wait(number, route, blocked),
             Ok(replies) => {
-                self.trace.event(format_args!("op {number}: {replies:?}"));
+                for reply in &replies {
+                    self.trace.event(format_args!("op {number}: {}", Shown(reply)));
+                }
                 self.ops.remove(&number);
                 self.counts.answered += 1;
                 for (key, reply) in keys.iter().zip(replies) {
@@ -185,7 +188,7 @@ impl World {
         let place = route.place(&route.key(key));
         let take = |found: At<'_>| match found {
             At::Value(version) => {
-                Some(Cell { value: version.value.to_vec(), expiry_ms: version.expiry_ms })
+                Some(Cell { value: Value(version.value.to_vec()), expiry_ms: version.expiry_ms })
             }
             At::Nil | At::NilYet => None,
         };
@@ -257,8 +260,9 @@ impl World {
                     keys_max: usize::MAX,
                 };
                 let mut found = Vec::new();
-                let show =
-                    &mut |key: &[u8], value: &[u8]| found.push((key.to_vec(), value.to_vec()));
+                let show = &mut |key: &[u8], value: &[u8]| {
+                    found.push((key.to_vec(), Value(value.to_vec())))
+                };
                 if whole::range(route, &everything, now, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
@@ -346,7 +350,7 @@ impl World {
                         continue;
                     }
                     let found = engine.newest(&hashed, now).map(|version| Cell {
-                        value: version.value.to_vec(),
+                        value: Value(version.value.to_vec()),
                         expiry_ms: version.expiry_ms,
                     });
                     if found != model.at(&key, now) {
@@ -370,7 +374,7 @@ fn without_horizon(route: &Route, command: &Command, key: &[u8], now: Timestamp)
     let hashed = route.key(key);
     let state = route.views[route.place(&hashed)].read();
     let found = state.keys().and_then(|engine| engine.newest(&hashed, now));
-    let cell =
-        found.map(|version| Cell { value: version.value.to_vec(), expiry_ms: version.expiry_ms });
+    let cell = found
+        .map(|version| Cell { value: Value(version.value.to_vec()), expiry_ms: version.expiry_ms });
     command.run(cell).1
 }
