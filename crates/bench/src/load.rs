@@ -26,7 +26,13 @@ pub struct Run {
 }
 
 /// Runs `requests` GETs or SETs against a port.
-pub fn run(port: u16, test: &str, pipeline: usize, requests: usize) -> Outcome<Run> {
+pub fn run(
+    port: u16,
+    test: &str,
+    pipeline: usize,
+    requests: usize,
+    threads: usize,
+) -> Outcome<Run> {
     let mut command = Command::new("redis-benchmark");
     command.args(["--csv", "-t", test]);
     let numbers = [
@@ -39,6 +45,10 @@ pub fn run(port: u16, test: &str, pipeline: usize, requests: usize) -> Outcome<R
     ];
     for (flag, number) in numbers {
         command.arg(flag).arg(number.to_string());
+    }
+    // Its threaded mode counts in steps of a quarter of a second, so it is not for one thread.
+    if threads > 1 {
+        command.args(["--threads", &threads.to_string()]);
     }
     let output = command.output()?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -57,6 +57,12 @@ struct Options {
     /// Pipeline depths.
     #[arg(long, value_delimiter = ',', default_value = "1,16,64")]
     pipelines: Vec<usize>,
+    /// Threads of the load generator. One drives no server beyond what it can do itself.
+    #[arg(long, default_value_t = 1)]
+    client_threads: usize,
+    /// Memory that Carillon's data may take; old versions take a tenth of it at most.
+    #[arg(long, default_value = "2GiB")]
+    memory_max: String,
     /// Scale of request counts, in percent.
     #[arg(long, default_value_t = 100)]
     percent: usize,
@@ -86,7 +92,7 @@ fn main() -> Outcome<()> {
     let subject = if options.null {
         server::Kind::Redis
     } else {
-        server::Kind::Carillon(options.carillon.clone())
+        server::Kind::Carillon(options.carillon.clone(), options.memory_max.clone())
     };
 
     let mut results = Vec::new();

@@ -76,13 +76,13 @@ fn one(kind: &Kind, keys: usize) -> Outcome<Size> {
     println!("{}: filled at {:.0} keys/s", server.name(), fill_rate);
     let disk_bytes = match kind {
         Kind::Redis => 0,
-        Kind::Carillon(_) => settled_disk_bytes(&server)?,
+        Kind::Carillon(..) => settled_disk_bytes(&server)?,
     };
 
     server.stop()?;
     let disk_bytes = disk_bytes.max(match kind {
         Kind::Redis => machine::disk_bytes(&server.data_dir())?,
-        Kind::Carillon(_) => 0,
+        Kind::Carillon(..) => 0,
     });
     let ready_seconds = server.launch()?.as_secs_f64();
     expect_keys(&server, keys)?;

@@ -69,7 +69,8 @@ pub fn measure(subject: &Kind, mode: Mode, options: &Options) -> Outcome<ModeRat
             // Who goes first changes with the round.
             for turn in 0..2 {
                 let which = (round + turn) % 2;
-                let run = load::run(servers[which].port, pair.test, pair.pipeline, count)?;
+                let (port, threads) = (servers[which].port, options.client_threads);
+                let run = load::run(port, pair.test, pair.pipeline, count, threads)?;
                 [&mut pair.redis, &mut pair.carillon][which].push(run);
             }
             let last = |runs: &[Run]| runs.last().map_or(0.0, |run| run.rate / 1000.0);

@@ -54,7 +54,7 @@ pub enum Kind {
     /// The installed redis-server.
     Redis,
     /// A Carillon binary.
-    Carillon(String),
+    Carillon(String, String),
 }
 
 /// A running server. Dropping it kills the process and removes its files.
@@ -114,9 +114,9 @@ impl Server {
                 command.args(["--port", &self.port.to_string()]).args(self.mode.redis_flags());
                 command
             }
-            Kind::Carillon(binary) => {
+            Kind::Carillon(binary, memory_max) => {
                 let mut command = Command::new(binary);
-                command.args(["start", "--dir"]).arg(data);
+                command.args(["start", "--memory-max", memory_max, "--dir"]).arg(data);
                 let ports =
                     [("resp", self.port), ("native", self.native_port), ("http", self.http_port)];
                 for (name, port) in ports {
@@ -130,7 +130,7 @@ impl Server {
     fn ready(&self) -> bool {
         let http_ready = match self.kind {
             Kind::Redis => true,
-            Kind::Carillon(_) => {
+            Kind::Carillon(..) => {
                 http::request(self.http_port, "GET", "/health/ready", "").is_ok_and(|s| s == 200)
             }
         };
@@ -156,7 +156,7 @@ impl Server {
     pub fn name(&self) -> &'static str {
         match self.kind {
             Kind::Redis => "redis",
-            Kind::Carillon(_) => "carillon",
+            Kind::Carillon(..) => "carillon",
         }
     }
 

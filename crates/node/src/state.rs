@@ -8,7 +8,7 @@ use storage::engine::{Engine, Layout};
 use txn::Unsettled;
 
 use crate::catalogue::{self, System};
-use crate::command::{self, Reply, codec};
+use crate::command::{self, Reply, Write, codec};
 use crate::entry::{Header, Kind};
 use crate::limits;
 
@@ -189,10 +189,15 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
         for _ in 0..left.min(AHEAD) {
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
             let key = hasher.key(write.first_key());
-            engine.prefetch(&key);
+            // A flush names no key, and what is not the shard's must not be looked up.
+            if write != Write::Flush {
+                engine.prefetch(&key);
+            }
             ahead.push((write, key));
         }
-        ahead.iter().for_each(|(_, key)| engine.prefetch_record(key));
+        for (_, key) in ahead.iter().filter(|(write, _)| *write != Write::Flush) {
+            engine.prefetch_record(key);
+        }
         left -= ahead.len();
         for (write, key) in ahead.drain(..) {
             let at = header.timestamp;

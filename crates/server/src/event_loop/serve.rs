@@ -131,6 +131,9 @@ impl EventLoop {
     fn received(&mut self, connection: &mut Connection, bytes: usize) {
         connection.active_millis = self.now.millis();
         self.tally.input_bytes += bytes as u64;
+        // Another loop may have told the time since this turn began: what it called expired must
+        // not be alive here any more.
+        self.now = self.now.max(self.hub.clock.now());
     }
 
     /// Whether to read from the socket: not while earlier commands wait.
