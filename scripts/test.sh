@@ -57,6 +57,8 @@ step "tests of all crates" cargo test --release --locked --workspace --no-fail-f
 step "documents" python3 scripts/check_docs.py
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
+step "simulator" target/release/carillon sim --seed 1 --seeds 200
+step "simulator: each seed twice" target/release/carillon sim --seed 201 --seeds 20 --doublecheck
 step "differential: redis with itself" "$python" tests/differential/run.py \
   --self-test --seed 1 --streams 10
 step "differential: redis with carillon" "$python" tests/differential/run.py --seed 1

@@ -364,7 +364,9 @@ class Generator:
     def reply_mode(self):
         """CLIENT REPLY SKIP and OFF: some commands without replies."""
         if self.maybe(0.5):
-            return Op([("CLIENT", "REPLY", "SKIP"), ("SET", self.key(), "1")], silent=(0, 1))
+            skip = ("CLIENT", "REPLY", "SKIP")
+            # Only a reply tells that the SET is done, before another connection goes on.
+            return Op([skip, ("SET", self.key(), "1"), ("PING",)], silent=(0, 1))
         off, on = ("CLIENT", "REPLY", "OFF"), ("CLIENT", "REPLY", "ON")
         return Op([off, ("INCR", self.key()), on], silent=(0, 1))
 

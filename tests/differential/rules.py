@@ -30,6 +30,10 @@ class Rules:
             return "bytes differ"
         if rule["how"] == "any":
             return None
+        if rule["how"] == "instead":
+            both = zip((expected, actual), (rule["redis"], rule["carillon"]))
+            fits = all(reply[0].startswith(tuple(map(str.encode, starts))) for reply, starts in both)
+            return None if fits else "bytes differ, and not as the rule says"
         left, right = expected[1], actual[1]
         if isinstance(left, resp.Error) or isinstance(right, resp.Error):
             return "one is an error, or the errors differ"

@@ -249,6 +249,17 @@ fn the_point_to_free_frees_about_that_much() {
 }
 
 #[test]
+fn a_key_outside_the_arc_may_be_fetched_ahead() {
+    for (first_slot, end_slot) in [(0, 1), (SLOTS - 1, SLOTS)] {
+        let engine = Engine::new(Layout::Hashed { first_slot, end_slot }, HASHER);
+        for name in ["", "foo"] {
+            engine.prefetch(&HASHER.key(name.as_bytes()));
+            engine.prefetch_record(&HASHER.key(name.as_bytes()));
+        }
+    }
+}
+
+#[test]
 fn garbage_is_refused_by_name() {
     let layout = Layout::Hashed { first_slot: 0, end_slot: 1 };
     let refused = |block: &[u8]| Engine::new(layout, HASHER).restore(block);
