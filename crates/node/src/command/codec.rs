@@ -361,4 +361,22 @@ mod tests {
             }
         }
     }
+
+    /// The fuzzer's seeds are commands, and stay so: the bytes stand in logs.
+    #[test]
+    fn the_corpus_is_read_and_written_the_same() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/command");
+        let mut count = 0;
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let bytes = std::fs::read(file.unwrap().path()).unwrap();
+            let mut rest = &bytes[..];
+            let write = decode(&mut rest).unwrap();
+            assert!(rest.is_empty());
+            let mut again = Vec::new();
+            encode(&write, &mut again);
+            assert_eq!(again, bytes);
+            count += 1;
+        }
+        assert!(count >= 12, "{count} seeds");
+    }
 }

@@ -72,6 +72,17 @@ pub fn load(
     Ok(config)
 }
 
+/// The settings that the text of a configuration file says; all others have their defaults.
+///
+/// # Errors
+/// [`ConfigError`]: the first thing in it that is no setting, or no value of one, or does not fit.
+pub fn parse(text: &str) -> Result<Config, ConfigError> {
+    let mut config = Config::default();
+    apply_file(&mut config, Path::new("the text"), text)?;
+    config.check()?;
+    Ok(config)
+}
+
 fn ours(environment: impl IntoIterator<Item = (OsString, OsString)>) -> Vec<(String, OsString)> {
     let named = environment.into_iter().map(|(name, value)| (name.to_string_lossy().into(), value));
     let mut ours: Vec<(String, OsString)> =
