@@ -24,7 +24,7 @@ const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemo
 /// … when the keys of one command lie in different shards.
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// … when its keyspace is gone.
-const NO_KEYSPACE: &str =
+pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
 /// What requests may be like, by the node's configuration.
