@@ -56,7 +56,7 @@ use gets::Get;
 /// Bytes read from one socket per turn, so that all get their turn.
 const READ_BYTES: usize = 128 << 10;
 /// Rounds of serving and proposing in one turn.
-const ROUNDS_MAX: usize = 64;
+const ROUNDS_MAX: usize = 16;
 /// Output buffers larger than this are given back when they are empty.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 /// A connection that has so much to be sent has its further commands wait until it has read.
