@@ -55,6 +55,8 @@ use gets::Get;
 
 /// Bytes read from one socket per turn, so that all get their turn.
 const READ_BYTES: usize = 128 << 10;
+/// Rounds of serving and proposing in one turn.
+const ROUNDS_MAX: usize = 16;
 /// Output buffers larger than this are given back when they are empty.
 const OUTPUT_KEPT_BYTES: usize = 16 << 10;
 /// A connection that has so much to be sent has its further commands wait until it has read.
@@ -265,9 +267,11 @@ impl EventLoop {
         self.answers = answers;
     }
 
-    /// Serves connections and proposes their writes until nobody has anything left to do.
+    /// Serves connections and proposes their writes until nobody has anything left to do, or the
+    /// mail and the other sockets have waited long enough: who sends without a pause and reads no
+    /// replies would keep the turn to himself.
     fn serve_all(&mut self) {
-        loop {
+        for _ in 0..ROUNDS_MAX {
             // Those that are queued meanwhile have their turn after this round's proposals.
             for _ in 0..self.queue.len() {
                 let Some(at) = self.queue.pop_front() else { break };

@@ -24,7 +24,7 @@ const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemo
 /// … when the keys of one command lie in different shards.
 const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// … when its keyspace is gone.
-const NO_KEYSPACE: &str =
+pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
 /// What requests may be like, by the node's configuration.
@@ -267,8 +267,9 @@ impl EventLoop {
         }
         let number = connection.next_number();
         for write in writes {
-            let put = self.put_write(connection, write, waiter(at, number));
-            put.expect("a single key lies in one shard, and memory was looked at above");
+            // Not judged by memory again: the keeper may find it full between two of them.
+            let put = self.put_admitted(connection, write, waiter(at, number));
+            put.expect("a single key lies in one shard");
         }
         let frame = Frame::Resp { version: session.version(), muted };
         let slot = Slot::gathering(gather, writes.len() as u32, frame);
@@ -283,10 +284,23 @@ impl EventLoop {
         write: &Write<'_>,
         waiter: Waiter,
     ) -> Result<(), &'static str> {
-        let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
+        if connection.route.is_none() {
+            return Err(NO_KEYSPACE);
+        }
         if self.hub.out_of_memory.load(Ordering::Relaxed) && write.may_grow() {
             return Err(OUT_OF_MEMORY);
         }
+        self.put_admitted(connection, write, waiter)
+    }
+
+    /// As [`Self::put_write`], for a write that memory admits.
+    fn put_admitted(
+        &mut self,
+        connection: &Connection,
+        write: &Write<'_>,
+        waiter: Waiter,
+    ) -> Result<(), &'static str> {
+        let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
         let mut place = None;
         let mut crosses = false;
         write.each_key(&mut |key| {

@@ -178,6 +178,9 @@ impl EventLoop {
                 Err(_) => connection.broken = true,
             }
         }
+        if connection.sent > before {
+            connection.active_millis = self.now.millis();
+        }
         self.tally.output_bytes += (connection.sent - before) as u64;
         if connection.unsent() == 0 {
             connection.output.clear();

@@ -102,7 +102,9 @@ impl EventLoop {
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }
         };
-        let connection = Connection::new(new.id, stream, protocol, self.hub.millis());
+        let mut connection = Connection::new(new.id, stream, protocol, self.hub.millis());
+        // Accepted by another loop when this one had begun to stop already.
+        connection.ended = self.hub.stopping.load(Ordering::Acquire);
         let at = entry.key();
         entry.insert(Some(Box::new(connection)));
         self.enqueue(at);
@@ -142,6 +144,8 @@ impl EventLoop {
             .filter_map(|(at, slot)| slot.as_mut().filter(|c| idle(c)).map(|c| (at, c)))
             .map(|(at, connection)| {
                 connection.closing = true;
+                // Who does not take his replies either would be waited for for ever.
+                connection.broken |= connection.unsent() > 0;
                 at
             })
             .collect();
@@ -155,8 +159,9 @@ impl EventLoop {
         let all: Vec<usize> = self.connections.iter().map(|(at, _)| at).collect();
         for at in all {
             if let Some(connection) = &mut self.connections[at] {
-                // What was received whole has been run; what has not, was not done.
-                connection.closing = true;
+                // What was received whole is run, though it may wait for replies owed before it;
+                // what was not, is not done.
+                connection.ended = true;
             }
             self.enqueue(at);
         }

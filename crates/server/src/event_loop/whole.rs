@@ -4,13 +4,13 @@
 //! judged by one time, which the shards have logged a horizon for if it matters (see
 //! [`node::whole`]).
 
-use node::command::{Reply, Sink as _, Write};
+use node::command::{Sink as _, Write};
 use node::whole::{self, Stretch};
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, Slot};
-use super::resp::Done;
+use super::resp::{Done, NO_KEYSPACE};
 use super::serve::{go_waiter, waiter};
 use crate::gateway::resp::{
     Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
@@ -150,12 +150,14 @@ impl EventLoop {
                 shards.extend_from_slice(&route.keyspace.shards);
             }
         }
+        if shards.is_empty() {
+            // Dropped since this turn looked the connection's keyspace up.
+            self.reply_error(connection, session, NO_KEYSPACE);
+            return Done::Yes;
+        }
         let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
-        if shards.is_empty() {
-            connection.fill(number, Ok(Reply::Ok));
-        }
         for shard in shards {
             self.put_in_batch(shard, &Write::Flush, waiter(at, number));
         }

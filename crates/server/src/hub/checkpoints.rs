@@ -57,7 +57,10 @@ impl Checkpoints {
                 Ok(None) => {
                     names.remove(&shard);
                 }
-                Err(Error::Full { .. }) => return Ok(false),
+                Err(Error::Full { .. }) => {
+                    self.remove_unpublished(names.into_values());
+                    return Ok(false);
+                }
                 Err(error) => return Err(error),
             }
         }
@@ -100,6 +103,16 @@ impl Checkpoints {
         hub.log.sync_now()?;
         writer.finish()?;
         Ok(Some((CheckpointRef { shard, applied_index: index }, log_from)))
+    }
+
+    /// Gives back the space of files that no manifest names, so that tries on a full disk do not
+    /// fill it further. What cannot be removed now goes at the next start.
+    fn remove_unpublished(&self, files: impl Iterator<Item = CheckpointRef>) {
+        for file in files.filter(|file| !self.manifest.checkpoints.contains(file)) {
+            if let Err(error) = self.disk.remove(&file.name()) {
+                tracing::warn!("cannot remove the checkpoint {}: {error}", file.name());
+            }
+        }
     }
 
     fn publish(

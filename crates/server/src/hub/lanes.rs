@@ -13,6 +13,20 @@ use super::{Hub, News};
 
 /// Bytes of framing that an entry may need in the log beside its own.
 const FRAMING_BYTES: u64 = 256;
+/// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
+/// are one group of the log, and a group has its limit.
+const TURN_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes that an input may need in the log.
+fn log_bytes(input: &Input) -> u64 {
+    match input {
+        Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+        // A reader may need a horizon.
+        Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
+        Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
+        _ => 0,
+    }
+}
 
 /// One lane and its inbox.
 pub struct LaneCell {
@@ -75,13 +89,28 @@ impl LaneCell {
     ) {
         let Core { lane, effects, taken } = &mut *core;
         loop {
-            std::mem::swap(taken, &mut *self.inbox.lock());
+            self.take(taken);
             let credit_bytes = self.admit(hub, taken, origin, answers);
             taken.drain(..).for_each(|input| lane.accept(input));
             self.turn(lane, effects, hub, credit_bytes, origin, answers);
             if self.inbox.lock().is_empty() {
                 return;
             }
+        }
+    }
+
+    /// Takes what one turn may do from the front of the inbox.
+    fn take(&self, taken: &mut Vec<Input>) {
+        let mut inbox = self.inbox.lock();
+        std::mem::swap(taken, &mut *inbox);
+        let mut bytes = 0;
+        let end = taken.iter().position(|input| {
+            bytes += log_bytes(input);
+            bytes > TURN_BYTES_MAX
+        });
+        if let Some(end) = end {
+            // Nobody but the one who steps the lane takes from the inbox: the order stays.
+            inbox.extend(taken.drain(end.max(1)..));
         }
     }
 
@@ -93,11 +122,7 @@ impl LaneCell {
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) -> u64 {
-        let size = |input: &Input| match input {
-            Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
-            _ => 0,
-        };
-        let bytes: u64 = inputs.iter().map(size).sum();
+        let bytes: u64 = inputs.iter().map(log_bytes).sum();
         if bytes == 0 && !hub.log.facts().full {
             return 0;
         }
@@ -115,6 +140,8 @@ impl LaneCell {
                 Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
                     Answer::NotDone { origin, waiters: vec![waiter], why }
                 }
+                // The keeper asks again.
+                Input::RaiseKeyspace { .. } => continue,
                 other => {
                     inputs.push(other);
                     continue;

@@ -3,7 +3,7 @@
 //! Whoever steps a lane appends at once (`pwrite`), under the mutex; fsyncs run outside it on the
 //! log thread, one for all that was appended while the last one ran (group commit).
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use storage::Error;
@@ -31,8 +31,9 @@ struct Inner {
     outstanding_bytes: u64,
     /// Lanes that wait for a sync: lane and newest ticket.
     wanted: Vec<(usize, u64)>,
-    /// Whether a keyspace of durability `interval` has appended since the last sync.
-    interval_dirty: bool,
+    /// When a sync is due for what keyspaces of durability `interval` have appended since the
+    /// last one began. Set by the first of these appends: later ones do not put it off.
+    interval_due: Option<Instant>,
     /// Whether too much is unsynced.
     overdue: bool,
     /// Whether the last reservation failed for want of space.
@@ -80,7 +81,7 @@ impl LogRoom {
             log,
             outstanding_bytes: 0,
             wanted: Vec::new(),
-            interval_dirty: false,
+            interval_due: None,
             overdue: false,
             full: false,
             syncs: 0,
@@ -124,10 +125,13 @@ impl LogRoom {
                 None => inner.wanted.push((append.lane, append.ticket)),
             }
         }
-        inner.interval_dirty |= append.interval;
+        let first_due = append.interval && inner.interval_due.is_none();
+        if first_due {
+            inner.interval_due = Some(Instant::now() + self.interval);
+        }
         let overdue = inner.log.unsynced_bytes() > UNSYNCED_BYTES_MAX;
         inner.overdue |= overdue;
-        let notify = inner.asleep && (append.sync || append.interval || overdue);
+        let notify = inner.asleep && (append.sync || first_due || overdue);
         inner.asleep &= !notify;
         if inner.log.wants_segment() {
             self.wake_maker.notify_one();
@@ -227,16 +231,17 @@ impl LogRoom {
             let mut inner = self.inner.lock();
             while inner.wanted.is_empty() && !inner.stopping && !inner.overdue {
                 inner.asleep = true;
-                if inner.interval_dirty {
-                    if self.wake.wait_for(&mut inner, self.interval).timed_out() {
-                        break;
+                match inner.interval_due {
+                    Some(due) => {
+                        if self.wake.wait_until(&mut inner, due).timed_out() {
+                            break;
+                        }
                     }
-                } else {
-                    self.wake.wait(&mut inner);
+                    None => self.wake.wait(&mut inner),
                 }
             }
             inner.asleep = false;
-            inner.interval_dirty = false;
+            inner.interval_due = None;
             inner.overdue = false;
             let stopping = inner.stopping;
             std::mem::swap(&mut served, &mut inner.wanted);
