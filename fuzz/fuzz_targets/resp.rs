@@ -1,4 +1,4 @@
-//! Any bytes are commands, a beginning of one or a protocol error; how they are cut changes nothing.
+//! Any bytes are commands, a beginning of one or a protocol error, however they are cut.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

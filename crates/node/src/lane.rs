@@ -270,6 +270,11 @@ impl Lane {
         self.shards.get(&shard)
     }
 
+    /// Whether a shard keeps proposals back, because it does not lead yet or the turn was full.
+    pub fn holds_back(&self) -> bool {
+        self.active.iter().filter_map(|id| self.shards.get(id)).any(Shard::holds_back)
+    }
+
     /// Takes one input. Its effects come with the next [`Self::turn`].
     pub fn accept(&mut self, input: Input) {
         match input {
@@ -377,6 +382,10 @@ impl Lane {
         shard.abandon(&mut self.pending.answers);
     }
 }
+
+/// Bytes of commands that one turn proposes, but for its last entry: all records of a turn are one
+/// group of the log, and a group has its limit.
+pub(crate) const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first and, in this release, only replica.
 pub const SOLE_REPLICA: ReplicaId = ReplicaId(1);

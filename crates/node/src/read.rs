@@ -15,6 +15,7 @@
 //! [`Blocked`]: the asker has the shard's lane say when to try again.
 
 use std::cell::Cell;
+use std::ops::ControlFlow;
 
 use keyspace::{HashedKey, Timestamp};
 use parking_lot::RwLockReadGuard;
@@ -84,8 +85,9 @@ pub fn value<R>(
     }
 }
 
-/// Serves several linearizable reads of one key each, in order: each is shown to `each`. The keys
-/// are looked up side by side, since most of the time goes into waiting for memory.
+/// Serves several linearizable reads of one key each, in order: each is shown to `each`, until it
+/// says that it has enough. The keys are looked up side by side, since most of the time goes into
+/// waiting for memory.
 ///
 /// # Errors
 /// [`Blocked`]: those before the first that is blocked were shown; it and the rest were not.
@@ -93,12 +95,17 @@ pub fn get_each(
     route: &Route,
     keys: &[&[u8]],
     now: Timestamp,
-    mut each: impl FnMut(Option<Version<'_>>),
+    mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
     let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
         [const { None }; GUARDS_MAX];
     if route.views.len() > GUARDS_MAX || keys.len() > KEYS_MAX {
-        return keys.iter().try_for_each(|key| value(route, key, now, &mut each));
+        for key in keys {
+            if value(route, key, now, &mut each)?.is_break() {
+                break;
+            }
+        }
+        return Ok(());
     }
     let mut hashed = [const { None }; KEYS_MAX];
     for (slot, key) in hashed.iter_mut().zip(keys) {
@@ -121,7 +128,9 @@ pub fn get_each(
     for (place, key) in looked_up() {
         let blocked = Blocked { place: *place, at: now };
         let state = guards[*place].as_ref().filter(|state| state.serving).ok_or(blocked)?;
-        each(newest(state, key, now).map_err(|()| blocked)?);
+        if each(newest(state, key, now).map_err(|()| blocked)?).is_break() {
+            break;
+        }
     }
     Ok(())
 }

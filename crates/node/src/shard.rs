@@ -13,7 +13,7 @@ use storage::log::Lsn;
 use txn::{Clock, Promise, SnapshotRead};
 
 use crate::entry::{Batch, Header, Kind, Spent, Waiter, operation};
-use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, push, report};
+use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, TURN_BYTES_MAX, push, report};
 use crate::record;
 use crate::state::ShardState;
 
@@ -181,20 +181,26 @@ impl Shard {
         self.queue.is_empty() && self.appends.is_empty() && self.readers.is_empty()
     }
 
+    /// Whether proposals wait for the shard to lead, or for the next turn.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
     pub(crate) fn turn(&mut self, clock: &Clock, effects: &mut Effects) {
         loop {
             self.serve_readers(clock, effects);
-            self.propose_queued(clock);
+            self.propose_queued(clock, effects.records.bytes());
             let Some(work) = self.group.ready() else { break };
             self.hand_out(work, effects);
         }
     }
 
-    fn propose_queued(&mut self, clock: &Clock) {
+    fn propose_queued(&mut self, clock: &Clock, mut turn_bytes: u64) {
         if !self.group.is_leader() {
             return;
         }
-        while let Some(queued) = self.queue.pop_front() {
+        while turn_bytes < TURN_BYTES_MAX {
+            let Some(queued) = self.queue.pop_front() else { return };
             let index = self.group.last_index() + 1;
             let (kind, mut bytes, count, asker) = match queued {
                 Queued::Batch { origin, batch } => {
@@ -206,6 +212,7 @@ impl Shard {
                     (kind, bytes, 1, Asker::Operation(asker))
                 }
             };
+            turn_bytes += bytes.len() as u64;
             let timestamp = self.promise.take(clock, index);
             let term = self.group.term();
             Header { kind, timestamp, term, count }.fill(&mut bytes);

@@ -32,7 +32,8 @@ pub struct Stretch<'a> {
 }
 
 /// Whether all shards may be asked at `now`: they serve, and if anything in them has expired by
-/// then, their horizon covers it (SAFETY G2, G13).
+/// then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may still find it
+/// alive. Who was blocked asks again with the same `now`, or writers could keep him off for ever.
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
@@ -43,7 +44,8 @@ pub fn admit(route: &Route, now: Timestamp) -> Result<(), Blocked> {
             .keys()
             .and_then(Engine::next_expiry_millis)
             .is_some_and(|expiry| expiry <= now.millis());
-        if !state.serving || (expired && now > state.horizon) {
+        let settled = now <= state.horizon && now <= state.unsettled.from();
+        if !state.serving || (expired && !settled) {
             return Err(Blocked { place, at: now });
         }
     }

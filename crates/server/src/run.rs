@@ -103,7 +103,6 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let options = http::Options::new(&config, hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
-    hub.loops_running.store(true, Ordering::Release);
     wait_until_serving(&hub);
     hub.ready.store(true, Ordering::Release);
     banner.log();
@@ -111,8 +110,6 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     stop.wait();
     hub.stopping.store(true, Ordering::Release);
     hub.mailboxes.iter().for_each(Mailbox::wake);
-    // From here on the log thread steps the lanes: a loop may end at any moment.
-    hub.loops_running.store(false, Ordering::Release);
     for event_loop in loops {
         event_loop.join().expect("a loop that panics has ended the process")?;
     }
@@ -186,9 +183,8 @@ fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     let hub = hub.clone();
     thread::Builder::new().name("log".into()).spawn(move || {
         let run = hub.log.run(|lane, ticket| {
-            if hub.loops_running.load(Ordering::Acquire) {
-                hub.mailboxes[lane].post(Mail::Durable { lane, ticket });
-            } else {
+            // Without its loop, before and after the loops' time, the lane is stepped here.
+            if !hub.mailboxes[lane].post(Mail::Durable { lane, ticket }) {
                 let durable = node::lane::Input::Durable { ticket };
                 hub.lanes[lane].submit(&hub, [durable], NOBODY, &mut Vec::new());
             }

@@ -364,6 +364,7 @@ mod tests {
 
     /// The fuzzer's seeds are commands, and stay so: the bytes stand in logs.
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
     fn the_corpus_is_read_and_written_the_same() {
         let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/command");
         let mut count = 0;

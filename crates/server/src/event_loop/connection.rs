@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use keyspace::Timestamp;
 use mio::net::TcpStream;
 use node::command::Reply;
 use node::route::Route;
@@ -57,6 +58,8 @@ pub struct Connection {
     pub refuse_next: Option<Box<str>>,
     /// How the next command was to be answered when it was put off: muted or not.
     pub put_off_muted: Option<bool>,
+    /// The time for which a command on all keys was put off: it is tried again with that.
+    pub put_off_at: Option<Timestamp>,
     /// The client has sent its last; what it asked is still to be answered.
     pub ended: bool,
     /// Nothing more is read; closed when all is answered and sent.
@@ -172,6 +175,7 @@ impl Connection {
             awaiting: false,
             refuse_next: None,
             put_off_muted: None,
+            put_off_at: None,
             ended: false,
             closing: false,
             broken: false,

@@ -155,7 +155,7 @@ impl Context for CommandContext<'_> {
     fn kill_client(&self, id: u64) -> bool {
         let event_loop = self.clients.all.lock().get(&id).map(|client| client.event_loop);
         if let Some(event_loop) = event_loop {
-            self.hub.mailboxes[event_loop].post(Mail::Kill(id));
+            let _gone_otherwise = self.hub.mailboxes[event_loop].post(Mail::Kill(id));
         }
         event_loop.is_some()
     }

@@ -3,11 +3,13 @@
 //! Most of a GET's time is waiting for memory. So the keys of up to [`GETS_MAX`] of them are
 //! looked up side by side ([`node::read::get_each`]) before the first is answered.
 
+use std::ops::ControlFlow;
+
 use node::command::Sink as _;
 
-use super::EventLoop;
 use super::connection::Connection;
 use super::serve::go_waiter;
+use super::{EventLoop, OUTPUT_PAUSE_BYTES};
 use crate::gateway::resp::{Args, Session};
 
 /// GETs looked up together.
@@ -50,7 +52,8 @@ impl Get {
 }
 
 impl EventLoop {
-    /// Answers the GETs gathered. If one must wait, where its command begins.
+    /// Answers the GETs gathered. If one must wait, for its shard or until the client has read what
+    /// is there for it, where its command begins.
     pub(super) fn answer_gets(
         &mut self,
         at: usize,
@@ -67,25 +70,29 @@ impl EventLoop {
         for (key, get) in keys.iter_mut().zip(&gets) {
             *key = &input[get.key..get.key + get.key_len];
         }
+        let mut bytes_left = OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent());
         let mut writer = session.writer(&mut connection.output);
         let (mut hits, mut misses) = (0, 0);
-        let answered =
-            node::read::get_each(&route, &keys[..gets.len()], self.now, |version| match version {
+        let answered = node::read::get_each(&route, &keys[..gets.len()], self.now, |version| {
+            match version {
                 Some(version) => {
                     hits += 1;
+                    bytes_left = bytes_left.saturating_sub(version.value.len());
                     writer.bulk(version.value);
                 }
                 None => {
                     misses += 1;
                     writer.nil();
                 }
-            });
+            }
+            if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
         self.tally.hits += hits;
         self.tally.misses += misses;
-        let waits = answered.err().map(|blocked| {
+        if let Err(blocked) = answered {
             self.wait_for(connection, &route, blocked, go_waiter(at));
-            gets[(hits + misses) as usize].command
-        });
+        }
+        let waits = gets.get((hits + misses) as usize).map(|get| get.command);
         self.gets = gets;
         self.gets.clear();
         waits

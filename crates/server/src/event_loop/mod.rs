@@ -175,6 +175,7 @@ impl EventLoop {
     /// If the poll fails, which leaves the loop useless.
     pub fn run(mut self) -> io::Result<()> {
         self.listen()?;
+        self.hub.mailboxes[self.number].open();
         let mut events = Events::with_capacity(1024);
         let mut mail = Vec::new();
         let mut deadline = None;
@@ -197,6 +198,7 @@ impl EventLoop {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
                 if self.connections.is_empty() || Instant::now() >= until {
+                    self.end();
                     return Ok(());
                 }
             }
@@ -246,6 +248,15 @@ impl EventLoop {
         match polled {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             polled => polled,
+        }
+    }
+
+    /// Takes the last mail: what lanes are told in it nobody else will tell them.
+    fn end(&mut self) {
+        for mail in self.hub.mailboxes[self.number].close() {
+            if let Mail::Durable { lane, ticket } = mail {
+                self.durable(lane, ticket);
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! Native frames, run.
 
 use node::command::Read;
+use node::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
@@ -49,13 +50,25 @@ impl EventLoop {
             }
         };
         let frame = || Frame::Native(request.op, request.key.into());
+        if let Some(text) = connection.refuse_next.take() {
+            let slot = connection.next_number();
+            connection.pending.push_back(Slot::waiting(frame()));
+            connection.fill(slot, Err(text));
+            connection.write_replies(self.native_reason());
+            self.tally.commands += 1;
+            return consumed;
+        }
+        let Some(route) = connection.route.clone() else {
+            self.create(at, connection, KEYSPACE);
+            return 0;
+        };
         match request.command() {
             Command::Read(read) => {
                 if !connection.pending.is_empty() {
                     connection.barrier = true;
                     return 0;
                 }
-                if !self.read_native(at, connection, &request, &read) {
+                if !self.read_native(at, connection, &route, &request, &read) {
                     return 0;
                 }
             }
@@ -79,28 +92,19 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
+        route: &Route,
         request: &native::Request<'_>,
         read: &Read<'_>,
     ) -> bool {
         let reason = self.native_reason();
-        let Some(route) = connection.route.clone() else {
-            let mut sink =
-                FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
-            sink.error("keyspace 0 was dropped");
-            return true;
-        };
         let before = connection.output.len();
         let mut sink =
             FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
-        if let Some(text) = connection.refuse_next.take() {
-            sink.error(&text);
-            return true;
-        }
-        match node::read::read(&route, read, self.now, &mut sink) {
+        match node::read::read(route, read, self.now, &mut sink) {
             Ok(()) => true,
             Err(blocked) => {
                 connection.output.truncate(before);
-                self.wait_for(connection, &route, blocked, go_waiter(at));
+                self.wait_for(connection, route, blocked, go_waiter(at));
                 false
             }
         }

@@ -71,7 +71,8 @@ impl EventLoop {
                         done = waits;
                         break;
                     }
-                    self.reply_error(connection, &session, &error.to_string());
+                    let muted = session.is_muted();
+                    self.reply_error(connection, &session, &error.to_string(), muted);
                     connection.closing = true;
                     break;
                 }
@@ -131,6 +132,9 @@ impl EventLoop {
         if out.get(before) == Some(&b'-') {
             self.hub.counters.errors.add(1);
         }
+        // All that a command was put off with is for this one: those put off are tried first.
+        let refused = connection.refuse_next.take();
+        let put_off_at = connection.put_off_at.take();
         let done = match request {
             Request::Answered => {
                 if args.is(0, "client") || args.is(0, "hello") {
@@ -138,13 +142,6 @@ impl EventLoop {
                 }
                 Done::Yes
             }
-            Request::Read(read) => self.read(at, connection, session, &read, muted),
-            Request::Write(write) => self.write(at, connection, session, &write, muted),
-            Request::WriteEach { gather, writes } => {
-                self.write_each(at, connection, session, gather, &writes, muted)
-            }
-            Request::Keyspace(request) => self.run_whole(at, connection, session, &request, muted),
-            Request::Select(name) => self.select(at, connection, session, name, muted),
             Request::Reset => {
                 connection.route_version = u64::MAX;
                 self.route_of(connection, session);
@@ -154,6 +151,17 @@ impl EventLoop {
                 connection.closing = true;
                 Done::Yes
             }
+            _ if let Some(text) = refused => self.refuse(connection, session, &text, muted),
+            Request::Read(read) => self.read(at, connection, session, &read, muted),
+            Request::Write(write) => self.write(at, connection, session, &write, muted),
+            Request::WriteEach { gather, writes } => {
+                self.write_each(at, connection, session, gather, &writes, muted)
+            }
+            Request::Keyspace(request) => {
+                let now = put_off_at.unwrap_or(self.now);
+                self.run_whole(at, connection, session, &request, now, muted)
+            }
+            Request::Select(name) => self.select(at, connection, session, name, muted),
         };
         if !later.is_empty() {
             connection.pending.push_back(Slot::bytes(later));
@@ -179,9 +187,6 @@ impl EventLoop {
         let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
         };
-        if connection.refuse_next.is_some() {
-            return self.refuse(connection, session);
-        }
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
@@ -189,8 +194,7 @@ impl EventLoop {
         match node::read::read(route, read, self.now, &mut capped) {
             Ok(()) if capped.overflown => {
                 connection.output.truncate(before);
-                self.reply_error(connection, session, TOO_LONG);
-                Done::Yes
+                self.refuse(connection, session, TOO_LONG, muted)
             }
             Ok(()) => {
                 if let Read::Get(_) = read {
@@ -244,7 +248,7 @@ impl EventLoop {
             Ok(()) => connection
                 .pending
                 .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
-            Err(text) => self.reply_error(connection, session, text),
+            Err(text) => return self.refuse(connection, session, text, muted),
         }
         Done::Yes
     }
@@ -262,8 +266,7 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         }
         if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
-            self.reply_error(connection, session, OUT_OF_MEMORY);
-            return Done::Yes;
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         let number = connection.next_number();
         for write in writes {
@@ -336,13 +339,8 @@ impl EventLoop {
     ) -> Done {
         let name = session.keyspace();
         if !is_numbered(name) {
-            self.reply_error(connection, session, NO_KEYSPACE);
-            return Done::Yes;
+            return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
-        if connection.refuse_next.is_some() {
-            return self.refuse(connection, session);
-        }
-        let _same_when_tried_again = muted;
         self.create(at, connection, name);
         Done::PutOff
     }
@@ -361,15 +359,11 @@ impl EventLoop {
         }
         let name = String::from_utf8_lossy(name).into_owned();
         if self.hub.routes().get(&name).is_none() {
-            if connection.refuse_next.is_some() {
-                return self.refuse(connection, session);
-            }
             if is_numbered(&name) {
                 self.create(at, connection, &name);
                 return Done::PutOff;
             }
-            self.reply_error(connection, session, NO_KEYSPACE);
-            return Done::Yes;
+            return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
         session.selected(&name);
         connection.route_version = u64::MAX;
@@ -381,7 +375,7 @@ impl EventLoop {
     }
 
     /// Creates a numbered keyspace; the connection's next command waits for it.
-    fn create(&mut self, at: usize, connection: &mut Connection, name: &str) {
+    pub(super) fn create(&mut self, at: usize, connection: &mut Connection, name: &str) {
         connection.awaiting = true;
         connection.route_version = u64::MAX;
         let mut op = Vec::new();
@@ -404,23 +398,28 @@ impl EventLoop {
         connection.route = self.hub.routes().get(session.keyspace()).map(Arc::clone);
     }
 
-    /// Answers the next command with the error that came instead of leave to run it.
-    pub(super) fn refuse(&mut self, connection: &mut Connection, session: &Session) -> Done {
-        if let Some(text) = connection.refuse_next.take() {
-            self.reply_error(connection, session, &text);
-        }
-        Done::Yes
-    }
-
-    /// Replies with an error, behind what is owed already.
-    pub(super) fn reply_error(
+    /// Has a command done by replying with an error.
+    pub(super) fn refuse(
         &mut self,
         connection: &mut Connection,
         session: &Session,
         text: &str,
+        muted: bool,
+    ) -> Done {
+        self.reply_error(connection, session, text, muted);
+        Done::Yes
+    }
+
+    /// Replies with an error, behind what is owed already.
+    fn reply_error(
+        &mut self,
+        connection: &mut Connection,
+        session: &Session,
+        text: &str,
+        muted: bool,
     ) {
         self.hub.counters.errors.add(1);
-        if session.is_muted() {
+        if muted {
             return;
         }
         if connection.pending.is_empty() {

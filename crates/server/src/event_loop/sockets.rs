@@ -70,8 +70,9 @@ impl EventLoop {
         self.next_loop += 1;
         if target == self.number {
             self.adopt(new);
-        } else {
-            self.hub.mailboxes[target].post(Mail::Connection(new));
+        } else if !self.hub.mailboxes[target].post(Mail::Connection(new)) {
+            // Its loop has ended already: the node stops.
+            counters.connections.sub(1);
         }
     }
 

@@ -4,6 +4,7 @@
 //! judged by one time, which the shards have logged a horizon for if it matters (see
 //! [`node::whole`]).
 
+use keyspace::Timestamp;
 use node::command::{Sink as _, Write};
 use node::whole::{self, Stretch};
 
@@ -26,6 +27,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         request: &KeyspaceRequest<'_>,
+        now: Timestamp,
         muted: bool,
     ) -> Done {
         if connection.route.is_none() {
@@ -44,17 +46,15 @@ impl EventLoop {
             connection.barrier = true;
             return Done::PutOff;
         }
-        if connection.refuse_next.is_some() {
-            return self.refuse(connection, session);
-        }
         let Some(route) = connection.route.clone() else { return Done::Yes };
-        if let Err(blocked) = whole::admit(&route, self.now) {
+        if let Err(blocked) = whole::admit(&route, now) {
+            connection.put_off_at = Some(now);
             self.wait_for(connection, &route, blocked, go_waiter(at));
             return Done::PutOff;
         }
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
-        let (now, bytes_max) = (self.now, self.config.output_bytes_max as usize);
+        let bytes_max = self.config.output_bytes_max as usize;
         match request {
             KeyspaceRequest::Size => writer.int(whole::size(&route, now) as i64),
             KeyspaceRequest::RandomKey => match whole::random_key(&route, self.random(), now) {
@@ -152,8 +152,7 @@ impl EventLoop {
         }
         if shards.is_empty() {
             // Dropped since this turn looked the connection's keyspace up.
-            self.reply_error(connection, session, NO_KEYSPACE);
-            return Done::Yes;
+            return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
         let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };

@@ -39,12 +39,14 @@ struct Core {
     lane: Lane,
     effects: Effects,
     taken: Vec<Input>,
+    /// Reserved in the log for what the lane has been given and has no records of yet.
+    credit_bytes: u64,
 }
 
 impl LaneCell {
     /// A cell around a lane.
     pub fn new(number: usize, lane: Lane) -> Self {
-        let core = Core { lane, effects: Effects::default(), taken: Vec::new() };
+        let core = Core { lane, effects: Effects::default(), taken: Vec::new(), credit_bytes: 0 };
         Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
     }
 
@@ -87,12 +89,10 @@ impl LaneCell {
         origin: Origin,
         answers: &mut Vec<Answer>,
     ) {
-        let Core { lane, effects, taken } = &mut *core;
         loop {
-            self.take(taken);
-            let credit_bytes = self.admit(hub, taken, origin, answers);
-            taken.drain(..).for_each(|input| lane.accept(input));
-            self.turn(lane, effects, hub, credit_bytes, origin, answers);
+            self.take(&mut core.taken);
+            core.credit_bytes += self.admit(hub, &mut core.taken, origin, answers);
+            self.turn(&mut core, hub, origin, answers);
             if self.inbox.lock().is_empty() {
                 return;
             }
@@ -152,27 +152,23 @@ impl LaneCell {
         0
     }
 
-    fn turn(
-        &self,
-        lane: &mut Lane,
-        effects: &mut Effects,
-        hub: &Hub,
-        mut credit_bytes: u64,
-        origin: Origin,
-        answers: &mut Vec<Answer>,
-    ) {
+    fn turn(&self, core: &mut Core, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
+        let Core { lane, effects, taken, credit_bytes } = core;
+        taken.drain(..).for_each(|input| lane.accept(input));
         loop {
             lane.turn(effects);
             if effects.is_empty() {
                 break;
             }
             if !effects.records.is_empty() {
+                // What a shard without a leader holds back needs its room later.
+                let credit_bytes = if lane.holds_back() { 0 } else { std::mem::take(credit_bytes) };
                 let append = Append {
                     lane: self.number,
                     ticket: effects.ticket,
                     sync: effects.sync,
                     interval: hub.has_interval_keyspaces(),
-                    credit_bytes: std::mem::take(&mut credit_bytes),
+                    credit_bytes,
                 };
                 match hub.log.append(&mut effects.records, &append) {
                     Ok(lsn) => lane.accept(Input::Written { ticket: append.ticket, lsn }),
@@ -182,8 +178,8 @@ impl LaneCell {
             self.publish(effects, hub, origin, answers);
             effects.clear();
         }
-        if credit_bytes > 0 {
-            hub.log.release(credit_bytes);
+        if *credit_bytes > 0 && !lane.holds_back() {
+            hub.log.release(std::mem::take(credit_bytes));
         }
     }
 

@@ -28,7 +28,8 @@ pub enum Mail {
 
 /// The mailbox of one event loop.
 pub struct Mailbox {
-    mail: Mutex<Vec<Mail>>,
+    /// None while no loop reads it: before the loop begins, and when it has ended.
+    mail: Mutex<Option<Vec<Mail>>>,
     /// Whether the loop sleeps, or is about to: then it must be woken.
     asleep: AtomicBool,
     waker: mio::Waker,
@@ -37,15 +38,30 @@ pub struct Mailbox {
 impl Mailbox {
     /// A mailbox whose loop is woken by `waker`.
     pub fn new(waker: mio::Waker) -> Self {
-        Self { mail: Mutex::new(Vec::new()), asleep: AtomicBool::new(false), waker }
+        Self { mail: Mutex::new(None), asleep: AtomicBool::new(false), waker }
     }
 
-    /// Puts mail in, and wakes the loop if it sleeps.
-    pub fn post(&self, mail: Mail) {
-        self.mail.lock().push(mail);
+    /// Puts mail in, and wakes the loop if it sleeps. False, and the mail is thrown away, if no
+    /// loop will read it.
+    pub fn post(&self, mail: Mail) -> bool {
+        match &mut *self.mail.lock() {
+            Some(all) => all.push(mail),
+            None => return false,
+        }
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.wake();
         }
+        true
+    }
+
+    /// A loop reads the mail from now on.
+    pub fn open(&self) {
+        self.mail.lock().get_or_insert_default();
+    }
+
+    /// The loop reads no more mail but what is returned.
+    pub fn close(&self) -> Vec<Mail> {
+        self.mail.lock().take().unwrap_or_default()
     }
 
     /// Wakes the loop.
@@ -56,13 +72,15 @@ impl Mailbox {
 
     /// Takes all mail.
     pub fn take(&self, into: &mut Vec<Mail>) {
-        std::mem::swap(&mut *self.mail.lock(), into);
+        if let Some(all) = &mut *self.mail.lock() {
+            std::mem::swap(all, into);
+        }
     }
 
     /// The loop is about to sleep. False if it must not: there is mail.
     pub fn may_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
-        let empty = self.mail.lock().is_empty();
+        let empty = self.mail.lock().as_ref().is_none_or(Vec::is_empty);
         if !empty {
             self.asleep.store(false, Ordering::SeqCst);
         }

@@ -74,8 +74,6 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
-    /// Whether the event loops run, and step the lanes whose groups are fsynced.
-    pub loops_running: AtomicBool,
     /// Whether all shards serve.
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
@@ -160,7 +158,8 @@ impl Hub {
         } else if to == SIDE_DOOR {
             self.side_door.answer(answer);
         } else if let Some(mailbox) = self.mailboxes.get(to.0 as usize) {
-            mailbox.post(mail::Mail::Answer(answer));
+            // A loop that has ended has no clients left, or has given them up.
+            let _read = mailbox.post(mail::Mail::Answer(answer));
         }
     }
 
@@ -204,8 +203,9 @@ impl Hub {
     /// Stops the process: its disk can no longer be trusted, and nothing more may be acknowledged.
     pub fn fatal(&self, what: &str, error: &dyn std::error::Error) -> ! {
         tracing::error!(
-            "{what} failed: {error}. The node stops at once; everything acknowledged is on disk. \
-             Repair the disk and start it again"
+            "{what} failed: {error}. The node stops at once. What was acknowledged at durability \
+             sync is on disk; at interval and memory, what was synced last. Repair the disk and \
+             start it again"
         );
         std::process::exit(EXIT_DISK_FAILED)
     }

@@ -238,7 +238,6 @@ fn build(
         out_of_memory: AtomicBool::new(false),
         memory_used_bytes: AtomicU64::new(0),
         memory_old_bytes: AtomicU64::new(0),
-        loops_running: AtomicBool::new(false),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         routes: ArcSwap::default(),

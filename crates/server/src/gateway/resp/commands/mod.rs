@@ -1,5 +1,5 @@
 //! What each command means: one function each, which turns its arguments into a
-//! [`Request`](super::Request) or a refusal.
+//! [`Request`] or a refusal.
 
 pub(super) mod client;
 pub(super) mod cluster;
