@@ -68,6 +68,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     crate::logging::init(config.log_level, config.log_format);
     end_on_panic();
     raise_descriptor_limit();
+    forgo_huge_pages();
     let mut config = config;
     let resp = bind("resp", &mut config.resp)?;
     let native = bind("native", &mut config.native)?;
@@ -271,6 +272,14 @@ fn banner(
         recovered: found.text.clone(),
         warnings,
     }
+}
+
+/// Has the kernel give memory in small pages. Zeroing a huge one takes milliseconds, in which a
+/// lane's turn waits: the slowest percent of SETs takes three times as long with them. Where the
+/// kernel does not know the call, nothing changes.
+fn forgo_huge_pages() {
+    // SAFETY: this call of prctl takes numbers only.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }
 
 /// Lets the process open as many sockets as the system allows.
