@@ -14,11 +14,11 @@ use parking_lot::{Condvar, Mutex};
 use crate::config::{Config, Listen};
 use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
 use crate::http;
+use crate::hub::Hub;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
-use crate::hub::mail::{Mail, Mailbox};
+use crate::hub::mail::Mailbox;
 use crate::hub::open::{self, OpenError, Opened};
-use crate::hub::{Hub, NOBODY};
 use crate::logging::Banner;
 use crate::side_door::{NodeApi, NodeFacts};
 
@@ -183,13 +183,7 @@ fn listen_on(address: SocketAddr) -> io::Result<std::net::TcpListener> {
 fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     let hub = hub.clone();
     thread::Builder::new().name("log".into()).spawn(move || {
-        let run = hub.log.run(|lane, ticket| {
-            // Without its loop, before and after the loops' time, the lane is stepped here.
-            if !hub.mailboxes[lane].post(Mail::Durable { lane, ticket }) {
-                let durable = node::lane::Input::Durable { ticket };
-                hub.lanes[lane].submit(&hub, [durable], NOBODY, &mut Vec::new());
-            }
-        });
+        let run = hub.log.run(|lane, ticket| hub.durable(lane, ticket));
         if let Err(error) = run {
             hub.fatal("the log", &error);
         }

@@ -87,6 +87,7 @@ impl EventLoop {
             }
             if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
+        self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;
         if let Err(blocked) = answered {

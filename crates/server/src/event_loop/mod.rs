@@ -70,6 +70,11 @@ const LISTENER_RESP: Token = Token(usize::MAX - 1);
 const LISTENER_NATIVE: Token = Token(usize::MAX - 2);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
+/// After so many turns with nothing but writes, a loop makes the fsyncs they wait for itself …
+const WRITE_TURNS_MIN: u32 = 64;
+/// … in turns of no more writes than this: more are worth another thread, which syncs while the
+/// loop serves the next.
+const WRITES_SYNCED_MAX: u64 = 64;
 
 /// A connection that was accepted, on its way to its loop.
 pub struct NewConnection {
@@ -91,6 +96,8 @@ pub struct Listeners {
 struct Tally {
     commands: u64,
     writes: u64,
+    /// Commands that were no writes.
+    others: u64,
     hits: u64,
     misses: u64,
     input_bytes: u64,
@@ -124,6 +131,10 @@ pub struct EventLoop {
     tally: Tally,
     random: u64,
     answers: Vec<Answer>,
+    /// Lanes and tickets of a sync that this loop has made.
+    synced: Vec<(usize, u64)>,
+    /// Turns in a row that brought nothing but writes.
+    write_turns: u32,
     buffer: Vec<u8>,
     /// The time of this turn's reads.
     now: Timestamp,
@@ -162,6 +173,8 @@ impl EventLoop {
             tally: Tally::default(),
             random: number as u64,
             answers: Vec::new(),
+            synced: Vec::new(),
+            write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
             next_loop: 0,
@@ -212,8 +225,13 @@ impl EventLoop {
     /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.
     fn count(&mut self) {
         let counters = &self.hub.counters;
-        let Tally { commands, writes, hits, misses, input_bytes, output_bytes } =
+        let Tally { commands, writes, others, hits, misses, input_bytes, output_bytes } =
             std::mem::take(&mut self.tally);
+        match (writes, others) {
+            (0, 0) => {}
+            (_, 0) => self.write_turns = self.write_turns.saturating_add(1),
+            _ => self.write_turns = 0,
+        }
         let sums = [
             (&counters.commands, commands),
             (&counters.writes, writes),
@@ -282,6 +300,17 @@ impl EventLoop {
     /// mail and the other sockets have waited long enough: who sends without a pause and reads no
     /// replies would keep the turn to himself.
     fn serve_all(&mut self) {
+        // Where all clients wait for the same fsync, handing it to another thread and back costs
+        // more than it gives.
+        let claimed = self.write_turns >= WRITE_TURNS_MIN && self.hub.log.claim();
+        self.serve_rounds();
+        if claimed {
+            self.sync_claimed();
+        }
+        self.send_all();
+    }
+
+    fn serve_rounds(&mut self) {
         for _ in 0..ROUNDS_MAX {
             // Those that are queued meanwhile have their turn after this round's proposals.
             for _ in 0..self.queue.len() {
@@ -293,7 +322,25 @@ impl EventLoop {
                 break;
             }
         }
-        self.send_all();
+    }
+
+    /// Makes the fsync that this turn's writes wait for, unless they are too many.
+    fn sync_claimed(&mut self) {
+        if self.tally.writes > WRITES_SYNCED_MAX {
+            return self.hub.log.disclaim();
+        }
+        let mut synced = std::mem::take(&mut self.synced);
+        if let Err(error) = self.hub.log.sync_claimed(&mut synced) {
+            self.hub.fatal("the log", &error);
+        }
+        for (lane, ticket) in synced.drain(..) {
+            if lane == self.number {
+                self.durable(lane, ticket);
+            } else {
+                self.hub.durable(lane, ticket);
+            }
+        }
+        self.synced = synced;
     }
 
     /// Whether a queued connection could be served now without waiting for its socket.

@@ -64,6 +64,7 @@ impl EventLoop {
         };
         match request.command() {
             Command::Read(read) => {
+                self.tally.others += 1;
                 if !connection.pending.is_empty() {
                     connection.barrier = true;
                     return 0;

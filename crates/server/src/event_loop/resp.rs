@@ -135,6 +135,9 @@ impl EventLoop {
         // All that a command was put off with is for this one: those put off are tried first.
         let refused = connection.refuse_next.take();
         let put_off_at = connection.put_off_at.take();
+        if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
+            self.tally.others += 1;
+        }
         let done = match request {
             Request::Answered => {
                 if args.is(0, "client") || args.is(0, "hello") {

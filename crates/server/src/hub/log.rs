@@ -1,13 +1,14 @@
 //! The node's one log, shared by its lanes, and the thread that makes it durable.
 //!
-//! Whoever steps a lane appends at once (`pwrite`), under the mutex; fsyncs run outside it on the
-//! log thread, one for all that was appended while the last one ran (group commit).
+//! Whoever steps a lane appends at once (`pwrite`), under the mutex; fsyncs run outside it, one for
+//! all that was appended while the last one ran (group commit): on the log thread, or on that of
+//! an event loop that has nothing else to do and has claimed the next one ([`LogRoom::claim`]).
 
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 use storage::Error;
-use storage::log::{Group, Log, Lsn};
+use storage::log::{Group, Log, Lsn, SyncJob};
 
 /// Room kept for control entries beside what commands have reserved.
 const CONTROL_BYTES: u64 = 1 << 20;
@@ -40,6 +41,10 @@ struct Inner {
     full: bool,
     syncs: u64,
     asleep: bool,
+    /// Whether an event loop will sync what is wanted itself, so that nobody need be woken.
+    claimed: bool,
+    /// Whether the log thread syncs now.
+    syncing: bool,
     stopping: bool,
 }
 
@@ -86,6 +91,8 @@ impl LogRoom {
             full: false,
             syncs: 0,
             asleep: false,
+            claimed: false,
+            syncing: false,
             stopping: false,
         };
         Self {
@@ -131,7 +138,8 @@ impl LogRoom {
         }
         let overdue = inner.log.unsynced_bytes() > UNSYNCED_BYTES_MAX;
         inner.overdue |= overdue;
-        let notify = inner.asleep && (append.sync || first_due || overdue);
+        let handed_over = append.sync && !inner.claimed;
+        let notify = inner.asleep && (handed_over || first_due || overdue);
         inner.asleep &= !notify;
         if inner.log.wants_segment() {
             self.wake_maker.notify_one();
@@ -165,6 +173,57 @@ impl LogRoom {
         let job = self.inner.lock().log.begin_sync()?;
         let result = job.run();
         self.inner.lock().log.finish_sync(&job, result)
+    }
+
+    /// The caller will soon make the next sync that lanes want, or give it up: see
+    /// [`Self::sync_claimed`]. False if somebody else does already.
+    pub fn claim(&self) -> bool {
+        let mut inner = self.inner.lock();
+        let free = !inner.claimed && !inner.syncing && inner.wanted.is_empty() && !inner.stopping;
+        inner.claimed |= free;
+        free
+    }
+
+    /// Makes the sync that was claimed, if any is wanted by now, and puts the lanes and tickets that
+    /// it serves into `served`.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn sync_claimed(&self, served: &mut Vec<(usize, u64)>) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        inner.claimed = false;
+        std::mem::swap(served, &mut inner.wanted);
+        if !served.is_empty() {
+            let job = inner.log.begin_sync()?;
+            drop(inner);
+            let result = job.run();
+            self.finish(&job, result)?;
+        }
+        Ok(())
+    }
+
+    /// Leaves the sync that was claimed to the log thread.
+    pub fn disclaim(&self) {
+        let mut inner = self.inner.lock();
+        inner.claimed = false;
+        let notify = inner.asleep && !inner.wanted.is_empty();
+        inner.asleep &= !notify;
+        drop(inner);
+        if notify {
+            self.wake.notify_one();
+        }
+    }
+
+    /// Takes the result of a sync, and marks its success in the log for the next start.
+    fn finish(&self, job: &SyncJob, result: std::io::Result<()>) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        inner.syncing = false;
+        inner.log.finish_sync(job, result)?;
+        inner.syncs += 1;
+        if inner.wanted.is_empty() && inner.log.wants_marker() {
+            inner.log.append_marker()?;
+        }
+        Ok(())
     }
 
     /// The log's numbers.
@@ -229,7 +288,7 @@ impl LogRoom {
         let mut served = Vec::new();
         loop {
             let mut inner = self.inner.lock();
-            while inner.wanted.is_empty() && !inner.stopping && !inner.overdue {
+            while (inner.wanted.is_empty() || inner.claimed) && !inner.stopping && !inner.overdue {
                 inner.asleep = true;
                 match inner.interval_due {
                     Some(due) => {
@@ -246,15 +305,10 @@ impl LogRoom {
             let stopping = inner.stopping;
             std::mem::swap(&mut served, &mut inner.wanted);
             let job = inner.log.begin_sync()?;
+            inner.syncing = true;
             drop(inner);
             let result = job.run();
-            let mut inner = self.inner.lock();
-            inner.log.finish_sync(&job, result)?;
-            inner.syncs += 1;
-            if inner.wanted.is_empty() && inner.log.wants_marker() {
-                inner.log.append_marker()?;
-            }
-            drop(inner);
+            self.finish(&job, result)?;
             for (lane, ticket) in served.drain(..) {
                 durable(lane, ticket);
             }

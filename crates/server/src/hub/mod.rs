@@ -163,6 +163,15 @@ impl Hub {
         }
     }
 
+    /// Has the loop of a lane step it, since its groups are fsynced. Without a loop, before and
+    /// after the loops' time, it is stepped here.
+    pub fn durable(&self, lane: usize, ticket: u64) {
+        if !self.mailboxes[lane].post(mail::Mail::Durable { lane, ticket }) {
+            let durable = Input::Durable { ticket };
+            self.lanes[lane].submit(self, [durable], NOBODY, &mut Vec::new());
+        }
+    }
+
     /// Queues news, in order.
     pub fn post_news(&self, news: impl IntoIterator<Item = News>) {
         let mut news = news.into_iter().peekable();
