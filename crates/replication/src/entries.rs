@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use raft::eraftpb::{self, ConfState};
+use raft::eraftpb::{self, EntryType};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
-use crate::{HardState, Start};
+use crate::message::payload;
+use crate::{HardState, Members, Start};
 
 /// One entry of a group's log.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,37 +18,77 @@ pub struct Entry {
     pub term: u64,
     /// What is to be applied; empty for the entry with which a leader opens its term.
     pub data: Bytes,
+    /// Whether it changes the group's members: whoever applies it calls [`crate::Group::change`].
+    pub is_change: bool,
 }
 
-/// Entries that were handed to the log but are not compacted yet, and what stood before them.
+/// Entries that were handed to the log but are not compacted yet, what stood before them, and the
+/// state of the group as far as it is applied.
 pub(crate) struct Entries {
     hard_state: HardState,
-    voters: Vec<u64>,
+    members: Members,
+    applied: u64,
     /// Index and term of the entry before the first one kept.
     before: (u64, u64),
     kept: VecDeque<eraftpb::Entry>,
+    /// Of their data.
+    kept_bytes: usize,
 }
 
 impl Entries {
-    pub(crate) fn new(start: Start, voters: Vec<u64>) -> Self {
-        let kept = start.entries.into_iter().map(to_library).collect();
-        Self { hard_state: start.hard_state, voters, before: start.before, kept }
+    pub(crate) fn new(start: Start, members: Members) -> Self {
+        let Start { hard_state, before, entries, applied } = start;
+        let kept_bytes = entries.iter().map(|entry| entry.data.len()).sum();
+        let kept = entries.into_iter().map(to_library).collect();
+        Self { hard_state, members, applied, before, kept, kept_bytes }
+    }
+
+    pub(crate) fn members(&self) -> &Members {
+        &self.members
+    }
+
+    pub(crate) fn set_members(&mut self, members: Members) {
+        self.members = members;
+    }
+
+    pub(crate) fn set_applied(&mut self, index: u64) {
+        self.applied = index;
+    }
+
+    /// Begins anew behind a snapshot, whose state stands in place of all entries.
+    pub(crate) fn restore(&mut self, at: (u64, u64), members: Members) {
+        self.before = at;
+        self.applied = at.0;
+        self.members = members;
+        self.kept.clear();
+        self.kept_bytes = 0;
     }
 
     pub(crate) fn append(&mut self, entries: &[eraftpb::Entry]) {
         let Some(first) = entries.first() else { return };
         assert!(first.index > self.before.0, "an append below the compacted log");
-        while self.kept.back().is_some_and(|last| last.index >= first.index) {
+        while let Some(last) = self.kept.back().filter(|last| last.index >= first.index) {
+            self.kept_bytes -= last.data.len();
             self.kept.pop_back();
         }
         assert_eq!(first.index, self.last() + 1, "a gap in the log");
-        self.kept.extend(entries.iter().cloned());
+        let plain = entries.iter().map(|entry| {
+            let mut entry = entry.clone();
+            entry.data = payload(&entry).clone();
+            entry.context = Bytes::new();
+            entry
+        });
+        self.kept_bytes += entries.iter().map(|entry| payload(entry).len()).sum::<usize>();
+        self.kept.extend(plain);
     }
 
-    /// Forgets entries up to and including `index`.
-    pub(crate) fn compact(&mut self, index: u64) {
-        while let Some(entry) = self.kept.front().filter(|e| e.index <= index) {
+    /// Forgets entries up to and including `index`, oldest first, while they are more than
+    /// `bytes_kept`.
+    pub(crate) fn compact(&mut self, index: u64, bytes_kept: usize) {
+        while self.kept_bytes > bytes_kept || bytes_kept == 0 {
+            let Some(entry) = self.kept.front().filter(|e| e.index <= index) else { return };
             self.before = (entry.index, entry.term);
+            self.kept_bytes -= entry.data.len();
             self.kept.pop_front();
         }
     }
@@ -58,7 +99,9 @@ impl Entries {
 }
 
 pub(crate) fn from_library(entry: eraftpb::Entry) -> Entry {
-    Entry { index: entry.index, term: entry.term, data: entry.data }
+    let is_change = entry.get_entry_type() != EntryType::EntryNormal;
+    let data = payload(&entry).clone();
+    Entry { index: entry.index, term: entry.term, data, is_change }
 }
 
 fn to_library(entry: Entry) -> eraftpb::Entry {
@@ -66,6 +109,9 @@ fn to_library(entry: Entry) -> eraftpb::Entry {
     out.set_index(entry.index);
     out.set_term(entry.term);
     out.set_data(entry.data);
+    if entry.is_change {
+        out.set_entry_type(EntryType::EntryConfChangeV2);
+    }
     out
 }
 
@@ -75,8 +121,7 @@ impl Storage for Entries {
         hard_state.set_term(self.hard_state.term);
         hard_state.set_vote(self.hard_state.vote);
         hard_state.set_commit(self.hard_state.commit);
-        let conf = ConfState::from((self.voters.clone(), vec![]));
-        Ok(RaftState::new(hard_state, conf))
+        Ok(RaftState::new(hard_state, self.members.to_library()))
     }
 
     fn entries(
@@ -125,7 +170,16 @@ impl Storage for Entries {
         Ok(self.last())
     }
 
-    fn snapshot(&self, _request_index: u64, _to: u64) -> raft::Result<eraftpb::Snapshot> {
-        Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable))
+    /// The head only: the state itself travels beside the group's messages.
+    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<eraftpb::Snapshot> {
+        if self.applied < request_index {
+            return Err(Error::Store(StorageError::SnapshotTemporarilyUnavailable));
+        }
+        let mut snapshot = eraftpb::Snapshot::default();
+        let metadata = snapshot.mut_metadata();
+        metadata.index = self.applied;
+        metadata.term = self.term(self.applied)?;
+        metadata.set_conf_state(self.members.to_library());
+        Ok(snapshot)
     }
 }

@@ -1,9 +1,15 @@
 //! One replica of one group.
 
-use keyspace::ReplicaId;
-use raft::{Config, RawNode, StateRole};
+use std::collections::VecDeque;
 
+use keyspace::ReplicaId;
+use raft::eraftpb::{self, MessageType};
+use raft::{Config, RawNode, SnapshotStatus, StateRole};
+
+use crate::check::{self, Refused};
 use crate::entries::{Entries, Entry, from_library};
+use crate::lease::{BootNanos, Lease, Word};
+use crate::{Change, Members, Message};
 
 /// Sizes in bytes and ticks, as the library is told them.
 #[derive(Clone, Copy, Debug)]
@@ -17,8 +23,18 @@ pub struct Limits {
     pub committed_bytes_max: u64,
     /// Ticks between heartbeats.
     pub heartbeat_ticks: usize,
-    /// Ticks without a leader before an election.
+    /// Ticks without a leader before an election, at least …
     pub election_ticks: usize,
+    /// … and below this, by chance.
+    pub election_ticks_end: usize,
+    /// How long a lease lasts before its margins, in nanoseconds: a leader takes a tenth less, a
+    /// voter keeps still a tenth more, and an election takes longer than that.
+    pub lease_nanos: u64,
+    /// Data of applied entries that every replica keeps in memory, since whoever leads next may
+    /// need them for the others.
+    pub kept_bytes: usize,
+    /// … and that a leader keeps for a follower that lags. Beyond, the follower gets a snapshot.
+    pub kept_for_followers_bytes: usize,
 }
 
 impl Default for Limits {
@@ -29,6 +45,10 @@ impl Default for Limits {
             committed_bytes_max: 16 << 20,
             heartbeat_ticks: 3,
             election_ticks: 12,
+            election_ticks_end: 20,
+            lease_nanos: 540_000_000,
+            kept_bytes: 1 << 20,
+            kept_for_followers_bytes: 16 << 20,
         }
     }
 }
@@ -57,6 +77,15 @@ pub struct Start {
     pub applied: u64,
 }
 
+/// What a replica is told of time and chance when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Boot {
+    /// The node's clock now.
+    pub now: BootNanos,
+    /// Chooses election time-outs. Equal seeds, equal elections.
+    pub seed: u64,
+}
+
 /// The place a proposal got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proposed {
@@ -66,9 +95,20 @@ pub struct Proposed {
     pub term: u64,
 }
 
-/// This replica does not lead: nothing was proposed.
+/// This replica does not lead, or leadership is being handed over: nothing was proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotLeader;
+
+/// Why a change of members was not proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeRefused {
+    /// This replica does not lead.
+    NotLeader,
+    /// Another change is proposed and not applied.
+    Pending,
+    /// It does not fit: a joint group must be left first, others cannot be.
+    Unfit,
+}
 
 /// What [`Group::ready`] asks of its caller.
 #[derive(Debug)]
@@ -82,12 +122,31 @@ pub struct Work {
     pub hard_state: Option<HardState>,
     /// To be applied, in this order.
     pub committed: Vec<Entry>,
+    /// Index and term of a snapshot that took the place of all entries; its state is installed
+    /// already.
+    pub restored: Option<(u64, u64)>,
 }
 
 /// One replica of one group.
 pub struct Group {
+    id: ReplicaId,
     raw: RawNode<Entries>,
     saved: HardState,
+    limits: Limits,
+    lease: Lease,
+    word: Word,
+    now: BootNanos,
+    /// Chooses election time-outs: equal seeds, equal elections.
+    seed: u64,
+    elections: u64,
+    /// The newest work with entries that is not persisted, or 0: until then it does not stand.
+    unsynced: u64,
+    /// The work that brought a snapshot and is not persisted, and the snapshot's index.
+    restored: Option<(u64, u64)>,
+    /// To be sent now.
+    outbox: Vec<Message>,
+    /// To be sent when the work of this number is persisted: they promise it.
+    owed: VecDeque<(u64, Vec<eraftpb::Message>)>,
 }
 
 impl Group {
@@ -95,38 +154,296 @@ impl Group {
     ///
     /// # Panics
     /// If `start` contradicts itself: the caller has checked what it read from disk.
-    pub fn new(replica: ReplicaId, voters: &[ReplicaId], start: Start, limits: &Limits) -> Self {
+    pub fn new(
+        replica: ReplicaId,
+        members: &Members,
+        start: Start,
+        limits: &Limits,
+        clock: Boot,
+    ) -> Self {
         assert!(start.before.0 <= start.applied, "state older than the log's beginning");
         assert!(start.applied <= start.hard_state.commit, "applied what was not committed");
         let config = Config {
             id: replica.0,
             applied: start.applied,
             election_tick: limits.election_ticks,
+            min_election_tick: limits.election_ticks,
+            max_election_tick: limits.election_ticks_end,
             heartbeat_tick: limits.heartbeat_ticks,
             max_size_per_msg: limits.message_bytes_max,
             max_uncommitted_size: limits.uncommitted_bytes_max,
             max_committed_size_per_ready: limits.committed_bytes_max,
             check_quorum: true,
             pre_vote: true,
-            batch_append: true,
+            // Joins entries to a message that names another place before them (0.7.0).
+            batch_append: false,
             ..Config::default()
         };
         let saved = start.hard_state;
-        let entries = Entries::new(start, voters.iter().map(|v| v.0).collect());
+        let was_used = start.hard_state.term > 0;
+        let entries = Entries::new(start, members.clone());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config, entries, &logger)
             .expect("the configuration is constant and the start state was checked above");
-        Self { raw, saved }
+        let mut word = Word::default();
+        // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
+        // such promises have run out. Nobody else could have got a sole voter's vote.
+        if was_used && !members.is_sole(replica) {
+            word.silent_until = clock.now + still_nanos(limits);
+        }
+        let mut group = Self {
+            id: replica,
+            raw,
+            saved,
+            limits: *limits,
+            lease: Lease::default(),
+            word,
+            now: clock.now,
+            seed: clock.seed,
+            elections: 0,
+            unsynced: 0,
+            restored: None,
+            outbox: Vec::new(),
+            owed: VecDeque::new(),
+        };
+        group.choose_timeout();
+        group
     }
 
-    /// Stands for election. A sole voter wins at once.
+    /// Stands for election, unless its word to a leader forbids it. A sole voter wins at once.
     pub fn campaign(&mut self) {
-        self.raw.campaign().expect("campaign fails only on a broken store, and ours is memory");
+        if self.may_stand() {
+            self.raw.campaign().expect("campaign fails only on a broken store, and ours is memory");
+            self.elections += 1;
+            self.choose_timeout();
+        }
     }
 
-    /// Lets one tick pass.
-    pub fn tick(&mut self) {
+    /// Lets one tick pass. Ticks that were missed must not be made up (SAFETY G5).
+    pub fn tick(&mut self, now: BootNanos) {
+        self.observe(now);
+        if !self.is_leader() {
+            let core = &self.raw.raft;
+            let would_stand = core.election_elapsed + 1 >= core.randomized_election_timeout();
+            if would_stand && !self.may_stand() {
+                return;
+            }
+            self.elections += u64::from(would_stand);
+        }
         self.raw.tick();
+        self.choose_timeout();
+    }
+
+    /// Whether it may stand for election by itself. Not with entries that it could still lose: the
+    /// library would not have it.
+    fn may_stand(&self) -> bool {
+        let word = self.word.still_until.max(self.word.silent_until);
+        self.unsynced == 0 && self.now >= word
+    }
+
+    /// It is this late. Never goes back.
+    pub fn observe(&mut self, now: BootNanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// Handles a message of another replica at `now`, which was read when its handling began.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing has changed. [`Refused::LostLog`] means that this replica's disk holds
+    /// less than it has promised: it must be quarantined (SAFETY G9).
+    pub fn step(&mut self, message: Message, now: BootNanos) -> Result<(), Refused> {
+        self.observe(now);
+        check::message(self.id, &self.raw, &message.inner)?;
+        let Message { inner, clock } = message;
+        let (kind, term) = (inner.get_msg_type(), inner.term);
+        let from = ReplicaId(inner.from);
+        let asks_vote =
+            matches!(kind, MessageType::MsgRequestVote | MessageType::MsgRequestPreVote);
+        let forced = inner.context == raft::CAMPAIGN_TRANSFER || kind == MessageType::MsgTimeoutNow;
+        if asks_vote || kind == MessageType::MsgTimeoutNow {
+            let still = self.now < self.word.still_until && !forced;
+            let unfit = kind == MessageType::MsgTimeoutNow && self.unsynced > 0;
+            if still || unfit || self.now < self.word.silent_until {
+                return Ok(());
+            }
+        }
+        match self.raw.step(inner) {
+            Ok(()) | Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
+            Err(raft::Error::ProposalDropped) => {}
+            Err(error) => panic!("step fails only on a broken store, and ours is memory: {error}"),
+        }
+        let follows = self.raw.raft.term == term && self.raw.raft.leader_id == from.0;
+        match kind {
+            MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
+                if follows =>
+            {
+                self.word.handled(term, from, clock, self.now, still_nanos(&self.limits));
+            }
+            MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse
+                if self.is_leader() && term == self.term() && clock <= self.now =>
+            {
+                self.lease.echo(term, from, clock);
+            }
+            _ => {}
+        }
+        self.choose_timeout();
+        Ok(())
+    }
+
+    /// Whether stepping this head of a snapshot would put the snapshot in place of the log. If so,
+    /// install the state first, and then step the head at once; else step the head without.
+    pub fn wants(&self, head: &Message) -> bool {
+        let log = &self.raw.raft.raft_log;
+        let sound = check::message(self.id, &self.raw, &head.inner).is_ok();
+        head.snapshot().is_some_and(|(index, term)| {
+            let known = log.match_term(index, term);
+            sound && head.term() >= self.term() && index > log.committed && !known
+        })
+    }
+
+    /// Messages to be sent now, in order; none is owed to anyone who does not get it.
+    pub fn take_messages(&mut self, out: &mut Vec<Message>) {
+        out.append(&mut self.outbox);
+    }
+
+    /// Who takes part, as far as it is applied here.
+    pub fn members(&self) -> &Members {
+        self.raw.store().members()
+    }
+
+    /// Who leads this replica's term, if it knows.
+    pub fn leader(&self) -> Option<ReplicaId> {
+        Some(ReplicaId(self.raw.raft.leader_id)).filter(|leader| leader.0 != 0)
+    }
+
+    /// The newest clock at which a majority followed this leader: a read that came before then, and
+    /// is served from a state that holds all that was committed when it came, is linearizable.
+    pub fn confirmed_at(&self) -> BootNanos {
+        if self.is_leader() { self.lease.confirmed(self.id, self.members()) } else { 0 }
+    }
+
+    /// Until when nobody else leads (exclusive): reads need no confirmation before. Zero if it does
+    /// not lead, or has begun to hand leadership over (SAFETY G6).
+    pub fn lease_until(&self) -> BootNanos {
+        if self.lease.is_forgone() {
+            return 0;
+        }
+        let lease = self.limits.lease_nanos;
+        match self.confirmed_at() {
+            0 => 0,
+            confirmed => confirmed.saturating_add(lease - lease / 10),
+        }
+    }
+
+    /// Asks everyone for a confirmation now instead of at the next heartbeat.
+    pub fn confirm(&mut self) {
+        self.raw.ping();
+    }
+
+    /// Hands leadership over, if it leads and `heir` is a voter. The heir stands for election once
+    /// it has the whole log; if that takes longer than an election, leadership stays here, without
+    /// a lease for the rest of the term.
+    pub fn transfer(&mut self, heir: ReplicaId) {
+        if self.is_leader() && heir != self.id && self.members().votes(heir) {
+            self.raw.transfer_leader(heir.0);
+        }
+    }
+
+    /// How far each replica's log is known to agree with this leader's: replica, index.
+    pub fn progress(&self) -> Vec<(ReplicaId, u64)> {
+        let progress = self.raw.raft.prs().iter();
+        let mut matched: Vec<_> = progress.map(|(id, pr)| (ReplicaId(*id), pr.matched)).collect();
+        matched.sort_unstable();
+        matched
+    }
+
+    /// A snapshot's state has arrived at a replica, or will not. Until then it gets no entries.
+    pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
+        let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
+        self.raw.report_snapshot(to.0, status);
+    }
+
+    /// The connection to a replica is broken: what is on its way there may be lost.
+    pub fn unreachable(&mut self, to: ReplicaId) {
+        self.raw.report_unreachable(to.0);
+    }
+
+    /// Proposes a change of members; `data` is what will be applied, and describes it.
+    ///
+    /// # Errors
+    /// [`ChangeRefused`]: nothing was proposed.
+    ///
+    /// # Panics
+    /// If `data` is empty: that is how a leader opens its term.
+    pub fn propose_change(
+        &mut self,
+        change: &Change,
+        data: Vec<u8>,
+    ) -> Result<Proposed, ChangeRefused> {
+        assert!(!data.is_empty(), "a change says what it changes");
+        if !self.is_leader() {
+            return Err(ChangeRefused::NotLeader);
+        }
+        if self.raw.raft.has_pending_conf() {
+            return Err(ChangeRefused::Pending);
+        }
+        if self.members().is_joint() != (*change == Change::Leave) {
+            return Err(ChangeRefused::Unfit);
+        }
+        match self.raw.propose_conf_change(data, change.to_library()) {
+            Ok(()) => Ok(Proposed { index: self.last_index(), term: self.term() }),
+            Err(raft::Error::ProposalDropped) => Err(ChangeRefused::NotLeader),
+            Err(error) => panic!("propose fails only on a broken store: {error}"),
+        }
+    }
+
+    /// An entry with this change is applied: the members from here on.
+    ///
+    /// # Panics
+    /// If it does not fit the members: entries are checked before they are proposed.
+    pub fn change(&mut self, change: &Change) -> &Members {
+        let config = self.raw.apply_conf_change(&change.to_library());
+        let config = config.expect("changes are checked before they are proposed");
+        self.raw.mut_store().set_members(Members::from_library(&config));
+        self.members()
+    }
+
+    /// Time-outs come from the library's own dice at every reset; ours come from the seed.
+    fn choose_timeout(&mut self) {
+        let Limits { election_ticks, election_ticks_end, .. } = self.limits;
+        let core = &mut self.raw.raft;
+        let mixed = mix(self.seed ^ mix(self.id.0 ^ mix(core.term ^ mix(self.elections))));
+        let spread = (election_ticks_end - election_ticks) as u64;
+        core.set_randomized_election_timeout(election_ticks + (mixed % spread) as usize);
+        if self.raw.raft.state == StateRole::Leader {
+            self.lease.lead(self.raw.raft.term);
+        }
+    }
+
+    fn wrap(&mut self, inner: eraftpb::Message) -> Message {
+        let clock = match inner.get_msg_type() {
+            MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot => {
+                self.now
+            }
+            MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse => {
+                self.word.echo(inner.term, ReplicaId(inner.to))
+            }
+            MessageType::MsgTimeoutNow => {
+                self.lease.forgo();
+                0
+            }
+            _ => 0,
+        };
+        Message { inner, clock }
+    }
+
+    fn send(&mut self, mut messages: Vec<eraftpb::Message>) {
+        // The library walks a hash table.
+        messages.sort_by_key(|message| message.to);
+        for message in messages {
+            let message = self.wrap(message);
+            self.outbox.push(message);
+        }
     }
 
     /// Whether this replica leads its term.
@@ -177,9 +494,6 @@ impl Group {
             return None;
         }
         let mut ready = self.raw.ready();
-        assert!(ready.messages().is_empty(), "a sole voter has nobody to send to");
-        assert!(ready.persisted_messages().is_empty(), "a sole voter has nobody to send to");
-        assert!(ready.snapshot().is_empty(), "nobody sends snapshots to a sole voter");
         let hard_state =
             ready.hs().map(|hs| HardState { term: hs.term, vote: hs.vote, commit: hs.commit });
         let changed =
@@ -187,25 +501,79 @@ impl Group {
         if let Some(hs) = changed {
             self.saved = hs;
         }
+        let restored = (!ready.snapshot().is_empty()).then(|| {
+            let metadata = ready.snapshot().get_metadata();
+            let at = (metadata.index, metadata.term);
+            let members = Members::from_library(metadata.get_conf_state());
+            self.raw.mut_store().restore(at, members);
+            at
+        });
         self.raw.mut_store().append(ready.entries());
-        let entries = ready.take_entries().into_iter().map(from_library).collect();
-        let committed = ready.take_committed_entries().into_iter().map(from_library).collect();
         let number = ready.number();
+        let now = ready.take_messages();
+        let owed = ready.take_persisted_messages();
+        if !owed.is_empty() {
+            self.owed.push_back((number, owed));
+        }
+        let entries: Vec<Entry> = ready.take_entries().into_iter().map(from_library).collect();
+        let committed = ready.take_committed_entries().into_iter().map(from_library).collect();
         self.raw.advance_append_async(ready);
-        Some(Work { number, entries, hard_state: changed, committed })
+        if restored.is_some() || !entries.is_empty() {
+            self.unsynced = number;
+        }
+        if let Some((index, _)) = restored {
+            self.restored = Some((number, index));
+        }
+        self.send(now);
+        Some(Work { number, entries, hard_state: changed, committed, restored })
     }
 
     /// The work of this number, and all before it, is persisted as far as the shard demands.
     pub fn persisted(&mut self, number: u64) {
         self.raw.on_persist_ready(number);
+        if let Some((_, index)) = self.restored.take_if(|(first, _)| *first <= number) {
+            // Its state was installed before its head was stepped.
+            self.raw.advance_apply_to(index);
+        }
+        if self.unsynced <= number {
+            self.unsynced = 0;
+        }
+        while let Some((_, messages)) = self.owed.pop_front_if(|(first, _)| *first <= number) {
+            self.send(messages);
+        }
     }
 
-    /// The state machine has applied everything up to `index`; entries up to there are no longer
-    /// needed in memory.
+    /// The state machine has applied everything up to `index`; entries up to there are kept in
+    /// memory only as far as other replicas may need them.
     pub fn applied(&mut self, index: u64) {
         self.raw.advance_apply_to(index);
-        self.raw.mut_store().compact(index);
+        self.raw.mut_store().set_applied(index);
+        if self.members().is_sole(self.id) {
+            return self.raw.mut_store().compact(index, 0);
+        }
+        let Limits { kept_bytes, kept_for_followers_bytes, .. } = self.limits;
+        let mut needed_after = index;
+        if self.is_leader() {
+            let matched = self.raw.raft.prs().iter().map(|(_, progress)| progress.matched);
+            needed_after = matched.min().unwrap_or(index).min(index);
+        }
+        let store = self.raw.mut_store();
+        store.compact(needed_after, kept_bytes);
+        store.compact(index, kept_for_followers_bytes);
     }
+}
+
+/// How long a voter keeps still for a leader it has heard.
+fn still_nanos(limits: &Limits) -> u64 {
+    limits.lease_nanos + limits.lease_nanos / 10
+}
+
+/// Spreads a number over all bits (SplitMix64, Steele, Lea and Flood, OOPSLA 2014).
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 #[cfg(test)]
@@ -215,7 +583,13 @@ mod tests {
     use super::*;
 
     fn sole() -> Group {
-        Group::new(ReplicaId(1), &[ReplicaId(1)], Start::default(), &Limits::default())
+        Group::new(
+            ReplicaId(1),
+            &Members::of_voters(&[ReplicaId(1)]),
+            Start::default(),
+            &Limits::default(),
+            Boot::default(),
+        )
     }
 
     fn settle(group: &mut Group, applied: &mut Vec<Bytes>) {
@@ -251,10 +625,16 @@ mod tests {
         let start = Start {
             hard_state: HardState { term: 3, vote: 1, commit: 7 },
             before: (7, 2),
-            entries: vec![Entry { index: 8, term: 3, data: Bytes::from("x") }],
+            entries: vec![Entry { index: 8, term: 3, data: Bytes::from("x"), is_change: false }],
             applied: 7,
         };
-        let mut group = Group::new(ReplicaId(1), &[ReplicaId(1)], start, &Limits::default());
+        let mut group = Group::new(
+            ReplicaId(1),
+            &Members::of_voters(&[ReplicaId(1)]),
+            start,
+            &Limits::default(),
+            Boot::default(),
+        );
         group.campaign();
         let mut applied = Vec::new();
         settle(&mut group, &mut applied);

@@ -1,34 +1,55 @@
-//! How does a shard's group agree on one order of entries? Raft, behind five verbs.
+//! How does a shard's group agree on one order of entries? Raft, behind a few verbs.
 //!
 //! ```text
 //!   propose(data) ──► (index, term)           the caller's entry has a place, no more
+//!   step(message)                             another replica says something
+//!   tick(now)                                 time passes
 //!   ready()       ──► Work { entries, hard state to persist; committed entries to apply }
 //!   persisted(n)      the work numbered n, and all before, is as durable as the shard demands
 //!   applied(i)        the state machine has passed index i
-//!   tick()            time passes
+//!   take_messages()   what is to be said to other replicas now
 //! ```
 //!
 //! The consensus itself is the `raft` crate (Ongaro's Raft as TiKV runs it), one [`Group`] per
 //! replica, stepped, never waiting. It stays behind this module so that it can be replaced:
 //! nothing above knows its types. What the library leaves to its user, and how we take it:
 //!
-//! - Its defaults hurt (one entry per message, unlimited sizes): see [`LIMITS`](Limits).
+//! - Its defaults hurt (one entry per message, unlimited sizes): see [`Limits`].
 //! - Followers forward proposals; we propose as leader only, else [`NotLeader`].
 //! - A leader applies only what is persisted here: entries come out of [`Group::ready`] as
 //!   committed after [`Group::persisted`] covered them.
-//! - At start, `applied` must lie within the log that is handed in: [`Group::new`] asserts it.
+//! - It trusts what it is sent: [`Group::step`] refuses nonsense first, and tells a replica that
+//!   has lost entries ([`Refused::LostLog`]) from one that lags.
+//! - Its leases look at roles, not clocks: [`lease`] has ours.
+//! - Its `batch_append` may put entries into an empty append of a later place, and the receiver
+//!   then acknowledges more than it has: off.
+//! - Its dice are thrown by the thread: time-outs are chosen from a seed instead.
+//! - Its messages promise what may not be on disk yet: a follower's leave after
+//!   [`Group::persisted`].
+//! - Changes of members are explicit and joint ([`members`]), and left by whoever leads then.
+//!
+//! A snapshot's state does not travel in messages. A message with [`Message::snapshot`] is its head:
+//! the sender's driver sends the state beside it and says [`Group::snapshot_sent`]; the receiver's
+//! installs the state, and only then steps the head.
 //!
 //! Invariants:
 //! 1. Work is persisted in the order of its numbers.
 //! 2. Committed entries come out once each, in index order, without gaps.
 //! 3. Between [`Group::ready`] and its return no other verb runs (one `&mut self` call does it
 //!    all).
-//!
-//! Groups have one replica in this release: there are no messages, and a sole voter commits what
-//! it has persisted. Messages, leases and configuration changes come with clusters.
+//! 4. No vote leaves a voter within lease + 10 % of handling its leader's last message, nor within
+//!    that time of a start from disk.
 
+mod check;
 mod entries;
 mod group;
+pub mod lease;
+pub mod members;
+mod message;
 
+pub use check::Refused;
 pub use entries::Entry;
-pub use group::{Group, HardState, Limits, NotLeader, Proposed, Start, Work};
+pub use group::{Boot, ChangeRefused, Group, HardState, Limits, NotLeader, Proposed, Start, Work};
+pub use lease::BootNanos;
+pub use members::{Change, Members};
+pub use message::{DecodeError, Message, MessageKind};

@@ -1,0 +1,160 @@
+//! Who takes part in a group, and how that changes (Raft dissertation, chapter 4).
+//!
+//! ```text
+//!   {1}  ──AddLearners(2,3)──►  {1} + learners 2,3  ──Enter(promote 2,3)──►  {1} and {1,2,3}
+//!                                                                                │
+//!                                    {1,2,3}  ◄────────────Leave─────────────────┘
+//! ```
+//! While a change is under way (*joint*), majorities of both the outgoing and the new voters count
+//! for everything: commits, elections, leases. So several replicas change at once, and no step
+//! between survives less than before (SAFETY G20).
+
+use keyspace::ReplicaId;
+use raft::eraftpb::{
+    ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
+};
+
+/// The replicas of a group, each list in rising order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Members {
+    /// Those whose majority decides.
+    pub voters: Vec<ReplicaId>,
+    /// Those who follow the log without a vote.
+    pub learners: Vec<ReplicaId>,
+    /// While joint, the voters before the change: their majority decides as well.
+    pub outgoing: Vec<ReplicaId>,
+    /// While joint, outgoing voters that will be learners.
+    pub learners_next: Vec<ReplicaId>,
+}
+
+/// One step of a change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// New replicas follow the log, until they are near its end.
+    AddLearners(Vec<ReplicaId>),
+    /// The group becomes joint: these learners will vote, those replicas will go.
+    Enter {
+        /// Learners that become voters.
+        promote: Vec<ReplicaId>,
+        /// Replicas that end.
+        remove: Vec<ReplicaId>,
+    },
+    /// The change is done; the outgoing voters no longer count.
+    Leave,
+}
+
+impl Members {
+    /// A group of these voters and nobody else.
+    pub fn of_voters(voters: &[ReplicaId]) -> Self {
+        let mut voters = voters.to_vec();
+        voters.sort_unstable();
+        Self { voters, ..Self::default() }
+    }
+
+    /// Whether a change is under way, so that two majorities count.
+    pub fn is_joint(&self) -> bool {
+        !self.outgoing.is_empty()
+    }
+
+    /// Whether this replica votes, in either set.
+    pub fn votes(&self, replica: ReplicaId) -> bool {
+        self.voters.contains(&replica) || self.outgoing.contains(&replica)
+    }
+
+    /// Whether there is nobody but this one.
+    pub fn is_sole(&self, replica: ReplicaId) -> bool {
+        self.voters == [replica] && self.learners.is_empty() && self.outgoing.is_empty()
+    }
+
+    /// All replicas, each once, in rising order.
+    pub fn all(&self) -> Vec<ReplicaId> {
+        let lists = [&self.voters, &self.learners, &self.outgoing, &self.learners_next];
+        let mut all: Vec<_> = lists.into_iter().flatten().copied().collect();
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// The largest number that a majority has reached: of the voters and, while joint, of the
+    /// outgoing voters too. `None` without voters.
+    pub fn majority_of(&self, reached: impl Fn(ReplicaId) -> u64) -> Option<u64> {
+        let of = |voters: &[ReplicaId]| {
+            let mut numbers: Vec<u64> = voters.iter().map(|voter| reached(*voter)).collect();
+            numbers.sort_unstable_by(|a, b| b.cmp(a));
+            numbers.get(voters.len() / 2).copied()
+        };
+        let new = of(&self.voters)?;
+        Some(if self.is_joint() { new.min(of(&self.outgoing)?) } else { new })
+    }
+
+    pub(crate) fn to_library(&self) -> ConfState {
+        let ids = |list: &[ReplicaId]| list.iter().map(|replica| replica.0).collect();
+        let mut config = ConfState::default();
+        config.voters = ids(&self.voters);
+        config.learners = ids(&self.learners);
+        config.voters_outgoing = ids(&self.outgoing);
+        config.learners_next = ids(&self.learners_next);
+        config
+    }
+
+    pub(crate) fn from_library(config: &ConfState) -> Self {
+        let replicas = |ids: &[u64]| {
+            let mut replicas: Vec<_> = ids.iter().map(|id| ReplicaId(*id)).collect();
+            replicas.sort_unstable();
+            replicas
+        };
+        Self {
+            voters: replicas(&config.voters),
+            learners: replicas(&config.learners),
+            outgoing: replicas(&config.voters_outgoing),
+            learners_next: replicas(&config.learners_next),
+        }
+    }
+}
+
+impl Change {
+    pub(crate) fn to_library(&self) -> ConfChangeV2 {
+        let single = |kind, replica: &ReplicaId| {
+            let mut single = ConfChangeSingle::default();
+            single.set_change_type(kind);
+            single.node_id = replica.0;
+            single
+        };
+        let mut change = ConfChangeV2::default();
+        let singles: Vec<ConfChangeSingle> = match self {
+            Change::AddLearners(replicas) => replicas
+                .iter()
+                .map(|replica| single(ConfChangeType::AddLearnerNode, replica))
+                .collect(),
+            Change::Enter { promote, remove } => promote
+                .iter()
+                .map(|replica| single(ConfChangeType::AddNode, replica))
+                .chain(remove.iter().map(|r| single(ConfChangeType::RemoveNode, r)))
+                .collect(),
+            Change::Leave => Vec::new(),
+        };
+        // Never left by the library: whoever leads then says so in an entry of its own.
+        if !singles.is_empty() {
+            change.set_transition(ConfChangeTransition::Explicit);
+        }
+        change.set_changes(singles.into());
+        change
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_joint_group_needs_both_majorities() {
+        let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
+        let mut members = Members::of_voters(&ids(&[1, 2, 3]));
+        let reached = |replica: ReplicaId| [0, 90, 50, 10, 5, 4][replica.0 as usize];
+        assert_eq!(members.majority_of(reached), Some(50));
+        members.outgoing = ids(&[1, 4, 5]);
+        assert_eq!(members.majority_of(reached), Some(5));
+        members.voters.clear();
+        assert_eq!(members.majority_of(reached), None);
+    }
+}

@@ -1,0 +1,240 @@
+//! What replicas of a group say to each other, and its bytes on the wire.
+//!
+//! A [`Message`] is opaque to everyone but the group: others carry it from replica to replica and
+//! may lose, repeat or reorder it. The bytes are little-endian and ours, so that no decoder of the
+//! library's format ever sees a byte from outside:
+//!
+//! ```text
+//!   kind u8 · flags u8 (1 reject, 2 snapshot) · from u64 · to u64 · term u64 · clock u64
+//!   log_term u64 · index u64 · commit u64 · commit_term u64 · reject_hint u64
+//!   context: len u8, bytes
+//!   entries: count u32, each: flags u8 (1 a change of replicas) · index u64 · term u64 · len u32 · data
+//!   snapshot, if flagged: index u64 · term u64 · four lists of replicas (count u16, u64 each):
+//!       voters, learners, outgoing voters, learners to be
+//! ```
+//!
+//! `clock` carries leases (SAFETY G5): in what a leader sends, its clock before sending; in what it
+//! is answered, the newest such clock of this leader and term that the sender has handled.
+//!
+//! Decoding checks shape, not sense: whether a message may be stepped is [`crate::Group::step`]'s
+//! to say.
+
+use bytes::{Buf, Bytes};
+use raft::eraftpb::{self, ConfState, EntryType, MessageType};
+
+use keyspace::ReplicaId;
+
+/// A message from one replica of a group to another.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Message {
+    pub(crate) inner: eraftpb::Message,
+    pub(crate) clock: u64,
+}
+
+/// Why bytes are no message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DecodeError {
+    /// They end too early.
+    #[error("a message of replicas ends too early")]
+    Short,
+    /// Its kind is unknown, or is never sent.
+    #[error("a message of replicas has the unknown kind {0}")]
+    Kind(u8),
+    /// Something stands behind its end.
+    #[error("a message of replicas has bytes behind its end")]
+    Long,
+}
+
+/// What a message is, for counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum MessageKind {
+    /// Entries, or the news that others are committed.
+    Append,
+    /// Up to where entries are persisted, or which are missing.
+    Appended,
+    /// I lead; renew my lease.
+    Heartbeat,
+    /// You lead.
+    HeartbeatAnswer,
+    /// Would you vote for me? Changes nothing.
+    PreVote,
+    /// Its answer.
+    PreVoteAnswer,
+    /// Vote for me.
+    Vote,
+    /// Its answer.
+    VoteAnswer,
+    /// The head of a snapshot; the state travels beside it.
+    Snapshot,
+    /// Stand for election now: leadership is handed over.
+    TimeoutNow,
+}
+
+const KINDS: [(MessageType, MessageKind); 10] = [
+    (MessageType::MsgAppend, MessageKind::Append),
+    (MessageType::MsgAppendResponse, MessageKind::Appended),
+    (MessageType::MsgHeartbeat, MessageKind::Heartbeat),
+    (MessageType::MsgHeartbeatResponse, MessageKind::HeartbeatAnswer),
+    (MessageType::MsgRequestPreVote, MessageKind::PreVote),
+    (MessageType::MsgRequestPreVoteResponse, MessageKind::PreVoteAnswer),
+    (MessageType::MsgRequestVote, MessageKind::Vote),
+    (MessageType::MsgRequestVoteResponse, MessageKind::VoteAnswer),
+    (MessageType::MsgSnapshot, MessageKind::Snapshot),
+    (MessageType::MsgTimeoutNow, MessageKind::TimeoutNow),
+];
+
+const REJECT: u8 = 1;
+const SNAPSHOT: u8 = 2;
+const CHANGE: u8 = 1;
+
+impl Message {
+    /// Who says it.
+    pub fn from(&self) -> ReplicaId {
+        ReplicaId(self.inner.from)
+    }
+
+    /// To whom.
+    pub fn to(&self) -> ReplicaId {
+        ReplicaId(self.inner.to)
+    }
+
+    /// The term it belongs to.
+    pub fn term(&self) -> u64 {
+        self.inner.term
+    }
+
+    /// What it is. `None` for kinds that stay within a group and are never sent.
+    pub fn kind(&self) -> Option<MessageKind> {
+        let kind = self.inner.get_msg_type();
+        KINDS.iter().find(|(library, _)| *library == kind).map(|(_, kind)| *kind)
+    }
+
+    /// Index and term of the last entry in the snapshot that it heads.
+    pub fn snapshot(&self) -> Option<(u64, u64)> {
+        let metadata = self.inner.get_snapshot().get_metadata();
+        (self.kind() == Some(MessageKind::Snapshot)).then_some((metadata.index, metadata.term))
+    }
+
+    /// Its length on the wire, about.
+    pub fn bytes(&self) -> usize {
+        96 + self.inner.entries.iter().map(|entry| entry.data.len() + 21).sum::<usize>()
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let inner = &self.inner;
+        let kind = self.kind().expect("only what replicas say to each other is sent");
+        let has_snapshot = kind == MessageKind::Snapshot;
+        out.push(kind as u8);
+        out.push(u8::from(inner.reject) * REJECT + u8::from(has_snapshot) * SNAPSHOT);
+        let numbers = [
+            inner.from,
+            inner.to,
+            inner.term,
+            self.clock,
+            inner.log_term,
+            inner.index,
+            inner.commit,
+            inner.commit_term,
+            inner.reject_hint,
+        ];
+        numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+        out.push(u8::try_from(inner.context.len()).expect("the library's contexts are short"));
+        out.extend_from_slice(&inner.context);
+        out.extend_from_slice(&(inner.entries.len() as u32).to_le_bytes());
+        for entry in &inner.entries {
+            let is_change = entry.get_entry_type() != EntryType::EntryNormal;
+            let data = payload(entry);
+            out.push(u8::from(is_change) * CHANGE);
+            out.extend_from_slice(&entry.index.to_le_bytes());
+            out.extend_from_slice(&entry.term.to_le_bytes());
+            out.extend_from_slice(&(data.len() as u32).to_le_bytes());
+            out.extend_from_slice(data);
+        }
+        if has_snapshot {
+            let metadata = inner.get_snapshot().get_metadata();
+            out.extend_from_slice(&metadata.index.to_le_bytes());
+            out.extend_from_slice(&metadata.term.to_le_bytes());
+            let config = metadata.get_conf_state();
+            let lists =
+                [&config.voters, &config.learners, &config.voters_outgoing, &config.learners_next];
+            for list in lists {
+                out.extend_from_slice(&(list.len() as u16).to_le_bytes());
+                list.iter().for_each(|id| out.extend_from_slice(&id.to_le_bytes()));
+            }
+        }
+    }
+
+    /// Reads one from all of `bytes`. Data of entries shares their memory.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: there is no message in them.
+    pub fn decode(mut bytes: Bytes) -> Result<Self, DecodeError> {
+        let short = |_| DecodeError::Short;
+        let input = &mut bytes;
+        let kind = input.try_get_u8().map_err(short)?;
+        let (library, _) =
+            *KINDS.iter().find(|(_, known)| *known as u8 == kind).ok_or(DecodeError::Kind(kind))?;
+        let flags = input.try_get_u8().map_err(short)?;
+        let mut inner = eraftpb::Message::default();
+        inner.set_msg_type(library);
+        inner.reject = flags & REJECT != 0;
+        let mut numbers = [0; 9];
+        for number in &mut numbers {
+            *number = input.try_get_u64_le().map_err(short)?;
+        }
+        let clock = numbers[3];
+        [inner.from, inner.to, inner.term] = [numbers[0], numbers[1], numbers[2]];
+        [inner.log_term, inner.index, inner.commit] = [numbers[4], numbers[5], numbers[6]];
+        [inner.commit_term, inner.reject_hint] = [numbers[7], numbers[8]];
+        let context = input.try_get_u8().map_err(short)?;
+        inner.context = take(input, context.into())?;
+        let count = input.try_get_u32_le().map_err(short)?;
+        let mut entries = Vec::new();
+        for _ in 0..count {
+            entries.push(decode_entry(input)?);
+        }
+        inner.set_entries(entries.into());
+        if flags & SNAPSHOT != 0 {
+            let metadata = inner.mut_snapshot().mut_metadata();
+            metadata.index = input.try_get_u64_le().map_err(short)?;
+            metadata.term = input.try_get_u64_le().map_err(short)?;
+            let mut config = ConfState::default();
+            config.voters = decode_list(input)?;
+            config.learners = decode_list(input)?;
+            config.voters_outgoing = decode_list(input)?;
+            config.learners_next = decode_list(input)?;
+            metadata.set_conf_state(config);
+        }
+        if input.has_remaining() { Err(DecodeError::Long) } else { Ok(Self { inner, clock }) }
+    }
+}
+
+/// What is applied of an entry. The library wants its own description of a change as data; ours
+/// travels as context until the entry is in the log.
+pub(crate) fn payload(entry: &eraftpb::Entry) -> &Bytes {
+    if entry.context.is_empty() { &entry.data } else { &entry.context }
+}
+
+fn decode_entry(input: &mut Bytes) -> Result<eraftpb::Entry, DecodeError> {
+    let short = |_| DecodeError::Short;
+    let mut entry = eraftpb::Entry::default();
+    if input.try_get_u8().map_err(short)? & CHANGE != 0 {
+        entry.set_entry_type(EntryType::EntryConfChangeV2);
+    }
+    entry.index = input.try_get_u64_le().map_err(short)?;
+    entry.term = input.try_get_u64_le().map_err(short)?;
+    let len = input.try_get_u32_le().map_err(short)?;
+    entry.data = take(input, len as usize)?;
+    Ok(entry)
+}
+
+fn decode_list(input: &mut Bytes) -> Result<Vec<u64>, DecodeError> {
+    let count = input.try_get_u16_le().map_err(|_| DecodeError::Short)?;
+    let ids = (0..count).map(|_| input.try_get_u64_le().map_err(|_| DecodeError::Short));
+    ids.collect()
+}
+
+fn take(input: &mut Bytes, len: usize) -> Result<Bytes, DecodeError> {
+    if input.len() < len { Err(DecodeError::Short) } else { Ok(input.split_to(len)) }
+}
