@@ -92,6 +92,8 @@ struct World {
     /// One direction each.
     cut: Vec<(ReplicaId, ReplicaId)>,
     faults: bool,
+    /// How often each fault comes, per 1 000 steps.
+    mood: [u64; 5],
     leaders: BTreeMap<u64, ReplicaId>,
     /// What was applied at each index, anywhere.
     log: BTreeMap<u64, Bytes>,
@@ -122,11 +124,15 @@ impl World {
             network: Vec::new(),
             cut: Vec::new(),
             faults: true,
+            mood: [0; 5],
             leaders: BTreeMap::new(),
             log: BTreeMap::new(),
             proposed: 0,
             stats: [0; 4],
         };
+        for rate in &mut world.mood {
+            *rate = [1, 4, 15][world.dice.below(3) as usize];
+        }
         for id in voters.iter().chain(empty) {
             let mut disk = Disk::default();
             if voters.contains(id) {
@@ -178,9 +184,12 @@ impl World {
         let all: Vec<ReplicaId> = self.replicas.keys().copied().collect();
         let victim = all[self.dice.below(all.len() as u64) as usize];
         let other = all[self.dice.below(all.len() as u64) as usize];
-        match self.dice.below(1_000) {
+        let Some(fault) = self.mood.iter().position(|rate| self.dice.below(1_000) < *rate) else {
+            return;
+        };
+        match fault {
             // Kill -9: what is written survives. Power: what is not synced is lost.
-            0..3 => {
+            0 => {
                 let lost = self.dice.one_in(2);
                 let replica = self.replicas.get_mut(&victim).unwrap();
                 for work in replica.unsynced.drain(..) {
@@ -192,16 +201,17 @@ impl World {
                 }
                 replica.inbox.clear();
                 replica.group = None;
-                replica.paused_until = self.now + self.dice.below(400) * MILLI;
+                let long = if self.dice.one_in(4) { 400 } else { 20 };
+                replica.paused_until = self.now + self.dice.below(long) * MILLI;
                 self.stats[0] += 1;
             }
-            3..6 => {
+            1 => {
                 let replica = self.replicas.get_mut(&victim).unwrap();
                 replica.paused_until = self.now + self.dice.below(2_000) * MILLI;
             }
-            6..9 if victim != other => self.cut.push((victim, other)),
-            9..11 => self.cut.clear(),
-            11..12 => {
+            2 if victim != other => self.cut.push((victim, other)),
+            3 => self.cut.clear(),
+            4 => {
                 let heir = other;
                 if let Some(group) = &mut self.replicas.get_mut(&victim).unwrap().group {
                     group.transfer(heir);
