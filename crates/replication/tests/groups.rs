@@ -92,6 +92,8 @@ struct World {
     /// One direction each.
     cut: Vec<(ReplicaId, ReplicaId)>,
     faults: bool,
+    /// Nothing is proposed, so that every log is as long as the leader's.
+    idle: bool,
     /// How often each fault comes, per 1 000 steps.
     mood: [u64; 5],
     leaders: BTreeMap<u64, ReplicaId>,
@@ -124,6 +126,7 @@ impl World {
             network: Vec::new(),
             cut: Vec::new(),
             faults: true,
+            idle: false,
             mood: [0; 5],
             leaders: BTreeMap::new(),
             log: BTreeMap::new(),
@@ -256,7 +259,7 @@ impl World {
             }
         }
         group.observe(now);
-        if group.is_leader() && self.dice.one_in(6) {
+        if group.is_leader() && !self.idle && self.dice.one_in(6) {
             self.proposed += 1;
             let data = format!("command {:08} {}", self.proposed, "x".repeat(20)).into_bytes();
             let _dropped_in_a_transfer = group.propose(data);
@@ -549,6 +552,8 @@ fn restarts_break_no_lease() {
         let mut others = ids(&[1, 2, 3]);
         others.retain(|id| *id != leader);
         let (voter, stranger) = (others[0], others[1]);
+        world.idle = true;
+        (0..100).for_each(|_| world.step());
         world.cut = vec![(leader, stranger), (stranger, leader)];
         for _ in 0..3_000 {
             world.step();
@@ -571,6 +576,9 @@ fn a_burst_of_ticks_frees_no_voter() {
     world.faults = false;
     (0..1_000).for_each(|_| world.step());
     let leader = *world.leaders.values().next_back().expect("somebody leads");
+    world.idle = true;
+    (0..100).for_each(|_| world.step());
+    world.network.clear();
     let (now, lease) = (world.now, world.replicas[&leader].group.as_ref().unwrap().lease_until());
     assert!(lease > now);
     for (id, replica) in &mut world.replicas {
