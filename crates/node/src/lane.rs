@@ -388,6 +388,7 @@ impl Lane {
 
 /// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
 /// are one group of the log, and a group has its limit.
+/// Must be more than a group takes that is empty.
 pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first and, in this release, only replica.

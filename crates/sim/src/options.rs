@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use storage::engine::PieceLimits;
+
+use crate::machine::Limits;
 use crate::rng::Rng;
 
 /// Steps of the safety phase unless said otherwise.
@@ -248,6 +251,10 @@ pub struct Mood {
     pub past_reads: u64,
     /// The longest usual step of the clock, in milliseconds.
     pub tick_ms_max: u64,
+    /// Limits of the node's cores.
+    pub limits: Limits,
+    /// Keys that RANGE and KEYS look at under one hold of a guard.
+    pub piece_keys: usize,
 }
 
 impl Mood {
@@ -264,6 +271,15 @@ impl Mood {
             ttl_ms_max: *rng.pick(&[30, 200, 1_500]),
             past_reads: *rng.pick(&[0, 4, 16]),
             tick_ms_max: *rng.pick(&[3, 20, 100]),
+            limits: Limits {
+                block: PieceLimits {
+                    examined_max: *rng.pick(&[1, 2, 4, 64]),
+                    bytes_max: *rng.pick(&[1, 200, 4_000, 256 << 10]),
+                },
+                flush_in_place_keys_max: *rng.pick(&[0, 1, 3, 1024]),
+                turn_bytes_max: *rng.pick(&[100, 300, 4_000, 256 << 20]),
+            },
+            piece_keys: *rng.pick(&[1, 3, 4096]),
         }
     }
 }
@@ -272,13 +288,18 @@ impl fmt::Display for Mood {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lanes, segment_bytes, keys, depth, crash_every, .. } = self;
         let Self { sync_slowness, retention_ms, ttl_ms_max, .. } = self;
-        let Self { past_reads, tick_ms_max, .. } = self;
+        let Self { past_reads, tick_ms_max, limits, piece_keys, .. } = self;
+        let Limits { block, flush_in_place_keys_max, turn_bytes_max } = limits;
+        let PieceLimits { examined_max, bytes_max } = block;
         write!(
             f,
             "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, \
              {depth} deep, crash every {crash_every}, sync slowness {sync_slowness}, \
              retention {retention_ms} ms, \
-             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms"
+             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms, \
+             blocks of {examined_max} keys and {bytes_max} bytes, \
+             {flush_in_place_keys_max} keys flushed in place, turns of {turn_bytes_max} bytes, \
+             pieces of {piece_keys} keys"
         )
     }
 }

@@ -120,7 +120,7 @@ impl Machine {
                 if last.is_some_and(|last| last.applied_index == index) {
                     round.log_start = round.log_start.min(shard.log_needed_from(written_end));
                 } else {
-                    let checkpoint = Checkpoint::begin(shard, written_end);
+                    let checkpoint = Checkpoint::begin(shard, written_end, self.limits.block);
                     let writer = CheckpointWriter::create(
                         self.handle.clone(),
                         self.manifest.cluster,

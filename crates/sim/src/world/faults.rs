@@ -11,7 +11,7 @@ use crate::check::Violation;
 use crate::check::ledger::Number;
 use crate::command::Command;
 use crate::machine::open::{self, Start, Started};
-use crate::options::{Bug, Fault};
+use crate::options::{Bug, Fault, Mood};
 
 /// A fault that waits for its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,8 @@ impl World {
             self.wall_ms = self.wall_ms + self.rng.below(10_000) - back_ms;
         }
         let (mood, wall_ms) = (&self.mood, self.wall_ms);
-        let start = Start { lanes: mood.lanes, segment_bytes: mood.segment_bytes, wall_ms };
+        let Mood { lanes, segment_bytes, limits, .. } = *mood;
+        let start = Start { lanes, segment_bytes, wall_ms, limits };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {
             Ok(started) => self.started(started),

@@ -263,7 +263,7 @@ impl World {
                 let show = &mut |key: &[u8], value: &[u8]| {
                     found.push((key.to_vec(), Value(value.to_vec())))
                 };
-                if whole::range(route, &everything, now, show).is_err() {
+                if whole::range(route, &everything, self.mood.piece_keys, now, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
                 let value = |key: &Vec<u8>| models[0].at(key, now).map(|cell| cell.value);
