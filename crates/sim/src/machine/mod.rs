@@ -94,6 +94,8 @@ pub struct Machine {
     round: Option<Round>,
     /// Planted: syncs are said to be done when they are not.
     pub unsynced_ack: bool,
+    /// Planted: the last block of a checkpoint of several is forgotten.
+    pub short_checkpoint: bool,
 }
 
 /// One lane and what waits for it.

@@ -148,6 +148,7 @@ fn build(
         news: VecDeque::new(),
         round: None,
         unsynced_ack: false,
+        short_checkpoint: false,
     };
     machine.now();
     let catalogue = match shards.remove(&ShardId(0)) {
