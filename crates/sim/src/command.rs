@@ -2,8 +2,9 @@
 //! own code, so that the two judge each other.
 //!
 //! A key has a [`Cell`] or none. A command looks at those of its keys, changes them, and answers;
-//! [`Command::run`] says how, for cells that are alive. Whether a cell is still alive is the caller's to judge: the
-//! ledger knows the entry's exact time, the search for a linear order knows an interval only.
+//! [`Command::run_all`] says how, for cells that are alive. Whether a cell is still alive is the
+//! caller's to judge: the ledger knows the entry's exact time, the search for a linear order knows
+//! an interval only.
 
 use std::fmt;
 

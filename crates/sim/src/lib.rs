@@ -24,8 +24,8 @@
 //! checkpoints and manifests (what was synced survives, of the rest any sectors, names in any
 //! order); failed and slow syncs; failed and short writes; a full disk and its end; a clock that
 //! jumps ahead, and stands earlier at the next start; readers that run while lanes do not;
-//! keyspaces that come and go; memory that is full for writes. Bit rot is not among them: it is tried by itself, in the tests,
-//! since a node may refuse to start after it.
+//! keyspaces that come and go; memory that is full for writes. Bit rot is not among them: it is
+//! tried by itself, in the tests, since a node may refuse to start after it.
 //!
 //! # Limits
 //! Where a core works in pieces, its limits come from the driver ([`machine::Limits`]), and many

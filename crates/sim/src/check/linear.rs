@@ -18,7 +18,7 @@
 //! Keys that share a hash tag have one history, for RENAME and its like look at several of them.
 //! Where nobody has asked such a thing, it falls apart into histories of single keys ([`apart`]),
 //! which take less time to search and say the same. Commands under way on different keys are not
-//! tried in every order ([`next`]).
+//! tried in every order (`next`).
 //!
 //! **What it does not know:** the log. It sees what clients see, and nothing else.
 
