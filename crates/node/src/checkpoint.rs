@@ -12,15 +12,15 @@ use std::sync::Arc;
 
 use keyspace::{ShardId, Timestamp};
 use parking_lot::RwLock;
-use storage::engine::DumpCursor;
+use storage::engine::{DumpCursor, PieceLimits};
 use storage::log::Lsn;
 
 use crate::recovery::encode_meta;
 use crate::shard::Shard;
 use crate::state::{Content, ShardState};
 
-/// Bytes of a block, about; one version may be larger.
-pub const BLOCK_BYTES: usize = 256 << 10;
+/// The usual length of a block, for which the shard's writers wait.
+pub const BLOCK: PieceLimits = PieceLimits { examined_max: 16_384, bytes_max: 256 << 10 };
 
 /// A checkpoint that is being written.
 pub struct Checkpoint {
@@ -33,6 +33,7 @@ pub struct Checkpoint {
     /// With this checkpoint, the shard needs the log from here on.
     pub log_from: Lsn,
     at: Timestamp,
+    block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
     rest: Rest,
 }
@@ -47,8 +48,8 @@ enum Rest {
 
 impl Checkpoint {
     /// Begins a checkpoint, between two turns of the shard's lane. `written_end` is the end of the
-    /// log, read before.
-    pub fn begin(shard: &Shard, written_end: Lsn) -> Self {
+    /// log, read before; `block` is how long a block may be, usually [`BLOCK`].
+    pub fn begin(shard: &Shard, written_end: Lsn, block: PieceLimits) -> Self {
         let view = shard.view();
         let mut state = view.write();
         let at = state.last;
@@ -67,7 +68,7 @@ impl Checkpoint {
         let (index, meta) = (state.applied_index, encode_meta(&state, shard.hard_state()));
         drop(state);
         let log_from = shard.log_needed_from(written_end);
-        Self { shard: shard.id(), index, meta, log_from, at, view, rest }
+        Self { shard: shard.id(), index, meta, log_from, at, block, view, rest }
     }
 
     /// Puts the next block into `out`, which it clears; false if there was none left.
@@ -80,7 +81,7 @@ impl Checkpoint {
                 Rest::Keys(mut cursor) => {
                     let state = self.view.read();
                     let engine = state.keys().expect("a shard does not change its kind");
-                    if engine.dump(&mut cursor, self.at, BLOCK_BYTES, out) {
+                    if engine.dump(&mut cursor, self.at, self.block, out) {
                         self.rest = Rest::Keys(cursor);
                     }
                 }
@@ -138,7 +139,7 @@ mod tests {
         let log = Start::default();
         let shard = Shard::new(ShardStart { view, durability: Durability::Sync, log });
 
-        let mut checkpoint = Checkpoint::begin(&shard, Lsn::NEW);
+        let mut checkpoint = Checkpoint::begin(&shard, Lsn::NEW, BLOCK);
         let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, hasher)
             .expect("the head is readable");
         let mut block = Vec::new();
