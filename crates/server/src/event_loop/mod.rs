@@ -190,7 +190,6 @@ impl EventLoop {
     /// If the poll fails, which leaves the loop useless.
     pub fn run(mut self) -> io::Result<()> {
         self.listen()?;
-        self.hub.mailboxes[self.number].open();
         let mut events = Events::with_capacity(1024);
         let mut mail = Vec::new();
         let mut deadline = None;
