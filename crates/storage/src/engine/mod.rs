@@ -44,8 +44,9 @@
 //!
 //! # Caveats
 //! Counting keys that have expired but are not yet collected takes a step for each. A piece of
-//! a dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a restore, [`Engine::point_to_free`] is rough until the
-//! next [`Engine::collect`]. Bytes are those asked of the allocator, which rounds up.
+//! a dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a
+//! restore, [`Engine::point_to_free`] is rough until the next [`Engine::collect`]. Bytes are those
+//! asked of the allocator, which rounds up.
 
 mod collect;
 mod dump;
