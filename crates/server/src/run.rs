@@ -211,6 +211,8 @@ fn spawn_loops(
         resp: sockets.0.map(TcpListener::from_std),
         native: sockets.1.map(TcpListener::from_std),
     });
+    // All of them before any loop runs: the first gives connections to the others at once.
+    hub.mailboxes.iter().for_each(Mailbox::open);
     let spawn = |(number, poll): (usize, Poll)| {
         let listeners = listeners.take().unwrap_or_default();
         let event_loop = EventLoop::new(

@@ -8,6 +8,7 @@ use mio::net::TcpStream;
 use node::command::Reply;
 use node::route::Route;
 
+use super::takes::TakesOwed;
 use crate::gateway::native::{self, FrameSink, Op};
 use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
 
@@ -60,6 +61,8 @@ pub struct Connection {
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
     pub put_off_at: Option<Timestamp>,
+    /// What its writes under way may take of memory.
+    pub(super) takes: TakesOwed,
     /// The client has sent its last; what it asked is still to be answered.
     pub ended: bool,
     /// Nothing more is read; closed when all is answered and sent.
@@ -176,6 +179,7 @@ impl Connection {
             refuse_next: None,
             put_off_muted: None,
             put_off_at: None,
+            takes: TakesOwed::default(),
             ended: false,
             closing: false,
             broken: false,
@@ -230,6 +234,7 @@ impl Connection {
         }
         if self.pending.is_empty() {
             self.barrier = false;
+            self.takes.all_are_answered();
         }
     }
 

@@ -18,6 +18,7 @@
 //! |---|---|---|
 //! | input of a connection | `input_bytes_max` | not read further until commands are done |
 //! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
+//! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
 //! | connections | `connections_max` | refused with an error |
@@ -30,6 +31,7 @@ mod native;
 mod resp;
 mod serve;
 mod sockets;
+mod takes;
 mod whole;
 
 use std::collections::VecDeque;
@@ -188,7 +190,6 @@ impl EventLoop {
     /// If the poll fails, which leaves the loop useless.
     pub fn run(mut self) -> io::Result<()> {
         self.listen()?;
-        self.hub.mailboxes[self.number].open();
         let mut events = Events::with_capacity(1024);
         let mut mail = Vec::new();
         let mut deadline = None;

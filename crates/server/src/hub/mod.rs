@@ -16,6 +16,7 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod growth;
 pub mod keeper;
 pub mod lanes;
 pub mod log;
@@ -36,6 +37,7 @@ use parking_lot::Mutex;
 use txn::Clock;
 
 use crate::counters::Counters;
+use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
@@ -74,6 +76,8 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
+    /// What single commands are about to add.
+    pub growth: Growth,
     /// Whether all shards serve.
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.

@@ -25,6 +25,7 @@ use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest};
 use txn::Clock;
 
+use super::growth::Growth;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
@@ -240,6 +241,7 @@ fn build(
         out_of_memory: AtomicBool::new(false),
         memory_used_bytes: AtomicU64::new(0),
         memory_old_bytes: AtomicU64::new(0),
+        growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         routes: ArcSwap::default(),
