@@ -289,7 +289,8 @@ pub struct SimArgs {
     /// catalogue, checkpoints, collection.
     #[arg(long, value_name = "KINDS", default_value = "all")]
     pub faults: sim::Faults,
-    /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read or no-horizon.
+    /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon or
+    /// short-checkpoint.
     #[arg(long, value_name = "NAME")]
     pub bug: Option<sim::Bug>,
     /// Run each seed twice, and compare.

@@ -12,15 +12,16 @@ use std::sync::Arc;
 
 use keyspace::{ShardId, Timestamp};
 use parking_lot::RwLock;
-use storage::engine::{DumpCursor, cut_dump};
+use storage::engine::{DumpCursor, PieceLimits, cut_dump};
 use storage::log::Lsn;
 
 use crate::recovery::encode_meta;
 use crate::shard::Shard;
 use crate::state::{Content, ShardState};
 
-/// Bytes of a block, about; all versions of one key may be more.
-pub const BLOCK_BYTES: usize = 256 << 10;
+/// The usual length of a block, for which the shard's writers wait. All versions of one key may be
+/// more.
+pub const BLOCK: PieceLimits = PieceLimits { examined_max: 16_384, bytes_max: 256 << 10 };
 /// … but beyond this they are cut, for a file's blocks have their limit. One version may be larger.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
 
@@ -35,6 +36,7 @@ pub struct Checkpoint {
     /// With this checkpoint, the shard needs the log from here on.
     pub log_from: Lsn,
     at: Timestamp,
+    block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
     rest: Rest,
     /// What comes before `rest`: of a piece too long for one block what is left from here on.
@@ -51,8 +53,8 @@ enum Rest {
 
 impl Checkpoint {
     /// Begins a checkpoint, between two turns of the shard's lane. `written_end` is the end of the
-    /// log, read before.
-    pub fn begin(shard: &Shard, written_end: Lsn) -> Self {
+    /// log, read before; `block` is how long a block may be, usually [`BLOCK`].
+    pub fn begin(shard: &Shard, written_end: Lsn, block: PieceLimits) -> Self {
         let view = shard.view();
         let mut state = view.write();
         let at = state.last;
@@ -71,7 +73,8 @@ impl Checkpoint {
         let (index, meta) = (state.applied_index, encode_meta(&state, shard.hard_state()));
         drop(state);
         let log_from = shard.log_needed_from(written_end);
-        Self { shard: shard.id(), index, meta, log_from, at, view, rest, long: Default::default() }
+        let long = Default::default();
+        Self { shard: shard.id(), index, meta, log_from, at, block, view, rest, long }
     }
 
     /// Puts the next block into `out`, which it clears; false if there was none left.
@@ -87,7 +90,7 @@ impl Checkpoint {
                 Rest::Keys(mut cursor) => {
                     let state = self.view.read();
                     let engine = state.keys().expect("a shard does not change its kind");
-                    if engine.dump(&mut cursor, self.at, BLOCK_BYTES, out) {
+                    if engine.dump(&mut cursor, self.at, self.block, out) {
                         self.rest = Rest::Keys(cursor);
                     }
                 }
@@ -159,7 +162,7 @@ mod tests {
 
     /// What a checkpoint of it holds, and its longest block.
     fn restored(shard: &Shard) -> (Recovering, usize) {
-        let mut checkpoint = Checkpoint::begin(shard, Lsn::NEW);
+        let mut checkpoint = Checkpoint::begin(shard, Lsn::NEW, BLOCK);
         let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
             .expect("the head is readable");
         let (mut block, mut longest) = (Vec::new(), 0);

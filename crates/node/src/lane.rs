@@ -228,18 +228,21 @@ pub struct Lane {
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
+    turn_bytes_max: u64,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
 }
 
 impl Lane {
-    /// A lane without shards. `clock` is the node's.
-    pub fn new(clock: Arc<Clock>) -> Self {
+    /// A lane without shards. `clock` is the node's; `turn_bytes_max` is how many bytes of commands
+    /// a turn proposes, usually [`TURN_BYTES_MAX`].
+    pub fn new(clock: Arc<Clock>, turn_bytes_max: u64) -> Self {
         Self {
             clock,
             shards: BTreeMap::new(),
             active: Vec::new(),
             next_ticket: 1,
+            turn_bytes_max,
             pending: Effects::default(),
         }
     }
@@ -330,10 +333,10 @@ impl Lane {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let (shards, clock) = (&mut self.shards, &self.clock);
+        let (shards, clock, bytes_max) = (&mut self.shards, &self.clock, self.turn_bytes_max);
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
-            shard.turn(clock, effects);
+            shard.turn(clock, bytes_max, effects);
             shard.active = !shard.is_idle();
             shard.active
         });
@@ -383,9 +386,10 @@ impl Lane {
     }
 }
 
-/// Bytes of commands that one turn proposes, but for its last entry: all records of a turn are one
-/// group of the log, and a group has its limit.
-pub(crate) const TURN_BYTES_MAX: u64 = 256 << 20;
+/// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
+/// are one group of the log, and a group has its limit. Whoever chooses another stays above
+/// [`Records::bytes_of_empty`], or nothing is proposed.
+pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first and, in this release, only replica.
 pub const SOLE_REPLICA: ReplicaId = ReplicaId(1);

@@ -16,9 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Durability, KeyHasher, ShardId, Timestamp};
+use keyspace::{Durability, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Entry, HardState, Start};
+use storage::engine::Settings;
 use storage::log::Record;
 
 use crate::catalogue::System;
@@ -77,7 +78,7 @@ pub enum RecoverError {
 /// manifest that no longer names it, and the log may be kept from a place between its birth and
 /// its end. Such records say nothing; but then its end must follow.
 pub struct Replay {
-    hasher: KeyHasher,
+    settings: Settings,
     shards: BTreeMap<ShardId, Recovering>,
     /// Whose end was passed: ids are never used again.
     dropped: BTreeSet<ShardId>,
@@ -87,8 +88,9 @@ pub struct Replay {
 
 impl Replay {
     /// With the shards that the manifest's checkpoints hold, each restored.
-    pub fn new(shards: BTreeMap<ShardId, Recovering>, hasher: KeyHasher) -> Self {
-        Self { hasher, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
+    pub fn new(shards: BTreeMap<ShardId, Recovering>, settings: impl Into<Settings>) -> Self {
+        let settings = settings.into();
+        Self { settings, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
     }
 
     /// Takes the log's next record.
@@ -107,7 +109,7 @@ impl Replay {
             Some(shard) => return shard.record(record.kind, record.payload),
             None if self.dropped.contains(&id) => {}
             None if record.kind == record::SHARD_CREATED => {
-                self.shards.insert(id, Recovering::born(id, record.payload, self.hasher)?);
+                self.shards.insert(id, Recovering::born(id, record.payload, self.settings)?);
             }
             None => {
                 self.headless.insert(id);
@@ -140,8 +142,12 @@ impl Recovering {
     ///
     /// # Errors
     /// [`RecoverError::Unreadable`].
-    pub fn born(shard: ShardId, payload: &[u8], hasher: KeyHasher) -> Result<Self, RecoverError> {
-        let state = ShardState::born(payload, hasher)
+    pub fn born(
+        shard: ShardId,
+        payload: &[u8],
+        settings: impl Into<Settings>,
+    ) -> Result<Self, RecoverError> {
+        let state = ShardState::born(payload, settings)
             .map_err(|source| unreadable(shard, "its record of birth", source))?;
         Ok(Self { shard, state, hard_state: HardState::default() })
     }
@@ -153,16 +159,16 @@ impl Recovering {
     pub fn from_checkpoint(
         shard: ShardId,
         meta: &[u8],
-        hasher: KeyHasher,
+        settings: impl Into<Settings>,
     ) -> Result<Self, RecoverError> {
-        Self::decode_meta(shard, meta, hasher)
+        Self::decode_meta(shard, meta, settings.into())
             .map_err(|source| unreadable(shard, "the head of its checkpoint", source))
     }
 
-    fn decode_meta(shard: ShardId, meta: &[u8], hasher: KeyHasher) -> Result<Self, DecodeError> {
+    fn decode_meta(shard: ShardId, meta: &[u8], settings: Settings) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(meta);
         let birth = reader.bytes()?;
-        let mut state = ShardState::born(birth, hasher)?;
+        let mut state = ShardState::born(birth, settings)?;
         state.applied_index = reader.u64()?;
         state.applied_term = reader.u64()?;
         state.horizon = Timestamp(reader.u64()?);

@@ -13,7 +13,7 @@ use storage::log::Lsn;
 use txn::{Clock, Promise, SnapshotRead};
 
 use crate::entry::{Batch, Header, Kind, Spent, Waiter, operation};
-use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, TURN_BYTES_MAX, push, report};
+use crate::lane::{Answer, Effects, NotDone, Origin, SOLE_REPLICA, push, report};
 use crate::record;
 use crate::state::ShardState;
 
@@ -186,20 +186,20 @@ impl Shard {
         !self.queue.is_empty()
     }
 
-    pub(crate) fn turn(&mut self, clock: &Clock, effects: &mut Effects) {
+    pub(crate) fn turn(&mut self, clock: &Clock, bytes_max: u64, effects: &mut Effects) {
         loop {
             self.serve_readers(clock, effects);
-            self.propose_queued(clock, effects.records.bytes());
+            self.propose_queued(clock, effects.records.bytes(), bytes_max);
             let Some(work) = self.group.ready() else { break };
             self.hand_out(work, effects);
         }
     }
 
-    fn propose_queued(&mut self, clock: &Clock, mut turn_bytes: u64) {
+    fn propose_queued(&mut self, clock: &Clock, mut turn_bytes: u64, bytes_max: u64) {
         if !self.group.is_leader() {
             return;
         }
-        while turn_bytes < TURN_BYTES_MAX {
+        while turn_bytes < bytes_max {
             let Some(queued) = self.queue.pop_front() else { return };
             let index = self.group.last_index() + 1;
             let (kind, mut bytes, count, asker) = match queued {

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Descriptor, HashedKey, KeyHasher, KeyspaceId, Timestamp};
-use storage::engine::{Engine, Layout};
+use keyspace::{Descriptor, HashedKey, KeyspaceId, Timestamp};
+use storage::engine::{Engine, Layout, Settings};
 use txn::Unsettled;
 
 use crate::catalogue::{self, System};
@@ -72,14 +72,14 @@ impl ShardState {
     ///
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of such a record.
-    pub fn born(record: &[u8], hasher: KeyHasher) -> Result<Self, DecodeError> {
+    pub fn born(record: &[u8], settings: impl Into<Settings>) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(record);
         let placement = reader.u8()?;
         let descriptor = Descriptor::decode(&mut reader)?;
         reader.end()?;
         let content = match placement {
-            HASHED => Content::Keys(Box::new(Engine::new(hashed_layout(&descriptor)?, hasher))),
-            ORDERED => Content::Keys(Box::new(Engine::new(Layout::Ordered, hasher))),
+            HASHED => Content::Keys(Box::new(Engine::new(hashed_layout(&descriptor)?, settings))),
+            ORDERED => Content::Keys(Box::new(Engine::new(Layout::Ordered, settings))),
             SYSTEM => Content::System(System::default()),
             _ => return Err(DecodeError::Field { what: "placement of a shard" }),
         };

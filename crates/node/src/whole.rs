@@ -13,8 +13,8 @@ use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 use crate::read::Blocked;
 use crate::route::Route;
 
-/// Keys looked at under one hold of a guard.
-const PIECE_KEYS: usize = 4096;
+/// Keys usually looked at under one hold of a guard.
+pub const PIECE_KEYS: usize = 4096;
 /// Bits of a SCAN cursor below the slot: the key hash.
 const HASH_BITS: u32 = keyspace::KeyHasher::BITS;
 
@@ -77,20 +77,21 @@ pub fn random_key(route: &Route, random: u64, now: Timestamp) -> Option<Box<[u8]
     })
 }
 
-/// Shows every key.
-pub fn each_key(route: &Route, now: Timestamp, show: &mut dyn FnMut(&[u8])) {
+/// Shows every key. At most `piece_keys` are looked at under one hold of a guard, usually
+/// [`PIECE_KEYS`].
+pub fn each_key(route: &Route, piece_keys: usize, now: Timestamp, show: &mut dyn FnMut(&[u8])) {
     let everything = Stretch {
         low: Bound::Unbounded,
         high: Bound::Unbounded,
         reverse: false,
         keys_max: usize::MAX,
     };
-    if range(route, &everything, now, &mut |key, _| show(key)).is_ok() {
+    if range(route, &everything, piece_keys, now, &mut |key, _| show(key)).is_ok() {
         return;
     }
     let mut cursor = 0;
     loop {
-        match scan(route, cursor, PIECE_KEYS, now, show) {
+        match scan(route, cursor, piece_keys, now, show) {
             Ok(0) | Err(_) => return,
             Ok(next) => cursor = next,
         }
@@ -137,13 +138,15 @@ pub fn scan(
     Ok(0)
 }
 
-/// Shows the keys of a stretch with their values, in order.
+/// Shows the keys of a stretch with their values, in order. At most `piece_keys` are looked at
+/// under one hold of a guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is hashed.
 pub fn range(
     route: &Route,
     stretch: &Stretch<'_>,
+    piece_keys: usize,
     now: Timestamp,
     show: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), WrongLayout> {
@@ -162,7 +165,7 @@ pub fn range(
             end,
             reverse: stretch.reverse,
             visited_max: left,
-            examined_max: PIECE_KEYS,
+            examined_max: piece_keys,
         };
         let mut seen = 0;
         let stopped = engine.range(&piece, now, &mut |key, version| {

@@ -1,9 +1,10 @@
-//! What clients ask of one key, and what the answer must be: written again, apart from the node's
+//! What clients ask of keys, and what the answer must be: written again, apart from the node's
 //! own code, so that the two judge each other.
 //!
-//! A key has a [`Cell`] or none. A command looks at it, changes it, and answers; [`Command::run`]
-//! says how, for a cell that is alive. Whether a cell is still alive is the caller's to judge: the
-//! ledger knows the entry's exact time, the search for a linear order knows an interval only.
+//! A key has a [`Cell`] or none. A command looks at those of its keys, changes them, and answers;
+//! [`Command::run_all`] says how, for cells that are alive. Whether a cell is still alive is the
+//! caller's to judge: the ledger knows the entry's exact time, the search for a linear order knows
+//! an interval only.
 
 use std::fmt;
 
@@ -50,7 +51,7 @@ pub struct Cell {
     pub expiry_ms: u64,
 }
 
-/// A command on one key.
+/// A command on one key, or on several of one shard.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// SET with its options, SETNX, GETSET.
@@ -93,11 +94,26 @@ pub enum Command {
     ExpiryTime,
     /// STRLEN.
     Length,
+    /// MSETNX: a value for each key.
+    SetAllIfAbsent(Vec<Value>),
+    /// RENAME of the first key to the second.
+    Rename {
+        /// RENAMENX.
+        if_absent: bool,
+    },
+    /// COPY of the first key to the second.
+    Copy {
+        /// REPLACE.
+        replace: bool,
+    },
+    /// MGET: as many answers as keys.
+    GetMany,
 }
 
 impl Command {
     /// As the node takes it, if it is a write.
-    pub fn write<'a>(&'a self, key: &'a [u8]) -> Option<Write<'a>> {
+    pub fn write<'a>(&'a self, keys: &'a [Vec<u8>]) -> Option<Write<'a>> {
+        let key: &[u8] = keys.first().map_or(&[], Vec::as_slice);
         Some(match self {
             Self::Set { value, when, expiry, reply } => {
                 Write::Set { key, value: &value.0, when: *when, expiry: *expiry, reply: *reply }
@@ -110,7 +126,18 @@ impl Command {
             Self::Expire { at_ms, when } => Write::Expire { key, at: *at_ms, when: *when },
             Self::Persist => Write::Persist { key },
             Self::Flush => Write::Flush,
-            Self::Get | Self::Exists | Self::ExpiryTime | Self::Length => return None,
+            Self::SetAllIfAbsent(values) => {
+                let values = values.iter().map(|value| value.0.as_slice());
+                let pairs = keys.iter().map(Vec::as_slice).zip(values).collect();
+                Write::SetAllIfAbsent { pairs }
+            }
+            Self::Rename { if_absent } => {
+                Write::Rename { from: key, to: &keys[1], if_absent: *if_absent }
+            }
+            Self::Copy { replace } => Write::Copy { from: key, to: &keys[1], replace: *replace },
+            Self::Get | Self::Exists | Self::ExpiryTime | Self::Length | Self::GetMany => {
+                return None;
+            }
         })
     }
 
@@ -131,12 +158,74 @@ impl Command {
             Write::Expire { at, when, .. } => Self::Expire { at_ms: *at, when: *when },
             Write::Persist { .. } => Self::Persist,
             Write::Flush => Self::Flush,
+            Write::SetAllIfAbsent { pairs } => {
+                let values = pairs.iter().map(|(_, value)| Value(value.to_vec()));
+                Self::SetAllIfAbsent(values.collect())
+            }
+            Write::Rename { if_absent, .. } => Self::Rename { if_absent: *if_absent },
+            Write::Copy { replace, .. } => Self::Copy { replace: *replace },
             _ => return None,
         })
     }
 
-    /// What it answers, and what the key has then, if `cell` is what it had, alive. A cell whose
-    /// expiry has passed already is for the caller to see.
+    /// Whether it changes nothing, ever.
+    pub fn is_read(&self) -> bool {
+        matches!(self, Self::Get | Self::Exists | Self::ExpiryTime | Self::Length | Self::GetMany)
+    }
+
+    /// Whether what it does to one of its keys depends on another, or it answers for several at
+    /// once. All others are as good as a command on each of their keys.
+    pub fn is_joint(&self) -> bool {
+        matches!(
+            self,
+            Self::SetAllIfAbsent(_) | Self::Rename { .. } | Self::Copy { .. } | Self::GetMany
+        )
+    }
+
+    /// What it answers, and what its keys have then, if `cells` is what they had, alive. `keys`
+    /// are told apart; what they are does not matter. A cell whose expiry has passed already is
+    /// for the caller to see.
+    pub fn run_all<K: PartialEq>(&self, keys: &[K], cells: &mut [Option<Cell>]) -> Vec<Reply> {
+        let reply = match self {
+            Self::GetMany => return cells.iter().map(|cell| bulk(cell.as_ref())).collect(),
+            Self::Flush => {
+                cells.fill(None);
+                Reply::Ok
+            }
+            Self::SetAllIfAbsent(values) => {
+                let all = cells.iter().all(Option::is_none);
+                if all {
+                    for (cell, value) in cells.iter_mut().zip(values) {
+                        *cell = Some(Cell { value: value.clone(), expiry_ms: 0 });
+                    }
+                }
+                Reply::Int(all.into())
+            }
+            Self::Rename { .. } if cells[0].is_none() => Reply::Refused(Refusal::NoSuchKey),
+            Self::Rename { if_absent: true } if cells[1].is_some() => Reply::Int(0),
+            Self::Rename { if_absent } => {
+                if keys[0] != keys[1] {
+                    cells[1] = cells[0].take();
+                }
+                if *if_absent { Reply::Int(1) } else { Reply::Ok }
+            }
+            Self::Copy { replace } => {
+                let done = cells[0].is_some() && (*replace || cells[1].is_none());
+                if done {
+                    cells[1] = cells[0].clone();
+                }
+                Reply::Int(done.into())
+            }
+            of_one_key => {
+                let (cell, reply) = of_one_key.run(cells[0].take());
+                cells[0] = cell;
+                reply
+            }
+        };
+        vec![reply]
+    }
+
+    /// As [`Self::run_all`], of a command on one key.
     pub fn run(&self, cell: Option<Cell>) -> (Option<Cell>, Reply) {
         match self {
             Self::Set { value, when, expiry, reply } => set(cell, value, *when, *expiry, *reply),
@@ -178,7 +267,6 @@ impl Command {
                 }
                 other => (other, Reply::Int(0)),
             },
-            Self::Flush => (None, Reply::Ok),
             Self::Get => {
                 let reply = bulk(cell.as_ref());
                 (cell, reply)
@@ -199,6 +287,11 @@ impl Command {
                 let len = cell.as_ref().map_or(0, |cell| cell.value.0.len());
                 (cell, Reply::Int(len as i64))
             }
+            Self::Flush
+            | Self::SetAllIfAbsent(_)
+            | Self::Rename { .. }
+            | Self::Copy { .. }
+            | Self::GetMany => unreachable!("{self:?} is of several keys"),
         }
     }
 }

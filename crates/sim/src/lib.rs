@@ -24,13 +24,19 @@
 //! checkpoints and manifests (what was synced survives, of the rest any sectors, names in any
 //! order); failed and slow syncs; failed and short writes; a full disk and its end; a clock that
 //! jumps ahead, and stands earlier at the next start; readers that run while lanes do not;
-//! keyspaces that come and go. Bit rot is not among them: it is tried by itself, in the tests,
-//! since a node may refuse to start after it.
+//! keyspaces that come and go; memory that is full for writes. Bit rot is not among them: it is
+//! tried by itself, in the tests, since a node may refuse to start after it.
+//!
+//! # Limits
+//! Where a core works in pieces, its limits come from the driver ([`machine::Limits`]), and many
+//! seeds choose them small: blocks of checkpoints of one key, flushes that set eras of one key
+//! aside, turns that propose one batch, ranges of one key under one hold of a guard. A limit that
+//! no short run reaches hides what happens behind it.
 //!
 //! # Planted bugs
 //! [`Bug`] names faults of the driver that the checkers must find (SAFETY): replies made before the
 //! log decides, writes answered before they are durable, reads below the safe point, expiry seen
-//! beyond the horizon. The cores have no switches for them.
+//! beyond the horizon, checkpoints that end early. The cores have no switches for them.
 //!
 //! # Invariants
 //! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here asks a clock,
@@ -39,9 +45,12 @@
 //!    engine: each judge would find the other's mistakes.
 //!
 //! # Caveats
-//! One keyspace is one world: commands on several keys are checked key by key and against the log,
-//! but not as one history. How soon `interval` syncs is not checked. Renames and copies are not
-//! asked.
+//! The keys of one hash tag are one world: RENAME, COPY, MSETNX and MGET of them are checked as one
+//! history. An MGET of several tags is checked tag by tag and against the log, a FLUSH too. How
+//! soon `interval` syncs is not checked. SETRANGE, INCRBYFLOAT, GETRANGE and LCS are not asked; a
+//! RANGE takes everything, upwards. A long call (KEYS, RANGE) is one step: nothing is written
+//! between its pieces. Values are short, so that limits on bytes of a value, an entry or a reply
+//! are not reached. The index takes no part in how much memory is full.
 
 pub mod check;
 pub mod cli;

@@ -3,6 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use storage::engine::PieceLimits;
+
+use crate::machine::Limits;
 use crate::rng::Rng;
 
 /// Steps of the safety phase unless said otherwise.
@@ -22,12 +25,19 @@ pub enum Bug {
     CollectedRead,
     /// A read says that a value has expired without a logged horizon (G2, G13).
     NoHorizon,
+    /// A checkpoint ends before its last block (G16).
+    ShortCheckpoint,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 4] =
-        [Self::EvaluateBeforeLog, Self::UnsyncedAck, Self::CollectedRead, Self::NoHorizon];
+    pub const ALL: [Self; 5] = [
+        Self::EvaluateBeforeLog,
+        Self::UnsyncedAck,
+        Self::CollectedRead,
+        Self::NoHorizon,
+        Self::ShortCheckpoint,
+    ];
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
@@ -36,6 +46,7 @@ impl Bug {
             Self::UnsyncedAck => "unsynced-ack",
             Self::CollectedRead => "collected-read",
             Self::NoHorizon => "no-horizon",
+            Self::ShortCheckpoint => "short-checkpoint",
         }
     }
 }
@@ -43,7 +54,8 @@ impl Bug {
 /// There is no planted bug of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no bug '{0}': evaluate-before-log, unsynced-ack, collected-read and no-horizon can be planted"
+    "no bug '{0}': evaluate-before-log, unsynced-ack, collected-read, no-horizon and \
+     short-checkpoint can be planted"
 )]
 pub struct NoSuchBug(pub String);
 
@@ -234,6 +246,12 @@ pub struct Mood {
     pub segment_bytes: u64,
     /// Keys in each keyspace.
     pub keys: u64,
+    /// Keys that share a hash tag, and so a slot.
+    pub tagged: u64,
+    /// How many of 100 commands write several keys of one tag, about.
+    pub joint_writes: u64,
+    /// Bytes that data may take in memory.
+    pub memory_bytes_max: u64,
     /// Commands a client may have unanswered.
     pub depth: u64,
     /// Steps between two crashes, on average.
@@ -248,6 +266,10 @@ pub struct Mood {
     pub past_reads: u64,
     /// The longest usual step of the clock, in milliseconds.
     pub tick_ms_max: u64,
+    /// Limits of the node's cores.
+    pub limits: Limits,
+    /// Keys that RANGE and KEYS look at under one hold of a guard.
+    pub piece_keys: usize,
 }
 
 impl Mood {
@@ -256,7 +278,10 @@ impl Mood {
         Self {
             lanes: rng.between(1, 3) as usize,
             segment_bytes: *rng.pick(&[16 << 10, 32 << 10, 64 << 10, 256 << 10]),
-            keys: rng.between(2, 6),
+            keys: *rng.pick(&[2, 3, 4, 5, 6, 16]),
+            tagged: *rng.pick(&[1, 2, 3, 6]),
+            joint_writes: *rng.pick(&[0, 3, 12]),
+            memory_bytes_max: *rng.pick(&[u64::MAX, u64::MAX, 40_000, 10_000]),
             depth: rng.between(1, 3),
             crash_every: *rng.pick(&[120, 250, 500, 1000]),
             sync_slowness: *rng.pick(&[1, 2, 6, 12]),
@@ -264,6 +289,15 @@ impl Mood {
             ttl_ms_max: *rng.pick(&[30, 200, 1_500]),
             past_reads: *rng.pick(&[0, 4, 16]),
             tick_ms_max: *rng.pick(&[3, 20, 100]),
+            limits: Limits {
+                block: PieceLimits {
+                    examined_max: *rng.pick(&[1, 2, 4, 64]),
+                    bytes_max: *rng.pick(&[1, 200, 4_000, 256 << 10]),
+                },
+                flush_in_place_keys_max: *rng.pick(&[0, 1, 3, 1024]),
+                turn_bytes_max: *rng.pick(&[100, 300, 4_000, 256 << 20]),
+            },
+            piece_keys: *rng.pick(&[1, 3, 4096]),
         }
     }
 }
@@ -272,13 +306,20 @@ impl fmt::Display for Mood {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { lanes, segment_bytes, keys, depth, crash_every, .. } = self;
         let Self { sync_slowness, retention_ms, ttl_ms_max, .. } = self;
-        let Self { past_reads, tick_ms_max, .. } = self;
+        let Self { past_reads, tick_ms_max, limits, piece_keys, .. } = self;
+        let Self { tagged, joint_writes, memory_bytes_max, .. } = self;
+        let Limits { block, flush_in_place_keys_max, turn_bytes_max } = limits;
+        let PieceLimits { examined_max, bytes_max } = block;
         write!(
             f,
             "{lanes} lanes, segments of {segment_bytes} bytes, {keys} keys a keyspace, \
+             {tagged} a tag, {joint_writes} % of several, memory of {memory_bytes_max} bytes, \
              {depth} deep, crash every {crash_every}, sync slowness {sync_slowness}, \
              retention {retention_ms} ms, \
-             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms"
+             ttl ≤ {ttl_ms_max} ms, {past_reads} % in the past, tick ≤ {tick_ms_max} ms, \
+             blocks of {examined_max} keys and {bytes_max} bytes, \
+             {flush_in_place_keys_max} keys flushed in place, turns of {turn_bytes_max} bytes, \
+             pieces of {piece_keys} keys"
         )
     }
 }

@@ -13,7 +13,7 @@ use node::recovery::RecoverError;
 use sim::check::ledger::Ledger;
 use sim::machine::open::{Start, open};
 use sim::machine::rounds::Progress;
-use sim::machine::{CLIENTS, Failed, Machine};
+use sim::machine::{CLIENTS, Failed, Limits, Machine};
 use sim::rng::Rng;
 use sim::trace::Trace;
 use storage::Error;
@@ -56,7 +56,7 @@ impl Sink for One {
 }
 
 fn start_at(wall_ms: u64) -> Start {
-    Start { lanes: 2, segment_bytes: 32 << 10, wall_ms }
+    Start { lanes: 2, segment_bytes: 32 << 10, wall_ms, limits: Limits::usual() }
 }
 
 impl Node {

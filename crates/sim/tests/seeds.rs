@@ -21,6 +21,9 @@ fn hold(seeds: std::ops::Range<u64>) -> Counts {
         sum.power_cuts += report.counts.power_cuts;
         sum.checkpoints += report.counts.checkpoints;
         sum.histories += report.counts.histories;
+        sum.joint_histories += report.counts.joint_histories;
+        sum.joint_writes += report.counts.joint_writes;
+        sum.out_of_memory += report.counts.out_of_memory;
     }
     sum
 }
@@ -34,6 +37,8 @@ fn all_rules_hold() {
     assert!(sum.snapshots > 2_000 && sum.below_safe_point > 300, "{sum:?}");
     assert!(sum.kills > 500 && sum.power_cuts > 1_000, "{sum:?}");
     assert!(sum.checkpoints > 500 && sum.histories > 5_000, "{sum:?}");
+    assert!(sum.joint_histories > 1_000 && sum.joint_writes > 1_000, "{sum:?}");
+    assert!(sum.out_of_memory > 500, "{sum:?}");
 }
 
 /// The first of `seeds` runs that breaks a rule with this bug planted.
@@ -66,6 +71,12 @@ fn reads_below_the_safe_point_are_found() {
 fn expiry_beyond_the_horizon_is_found() {
     let rule = found(Bug::NoHorizon, 300).verdict.unwrap_err().rule;
     assert!(["linearizable per key", "G13 what has expired stays so"].contains(&rule), "{rule}");
+}
+
+#[test]
+fn checkpoints_that_end_early_are_found() {
+    let report = found(Bug::ShortCheckpoint, 20);
+    assert_eq!(report.verdict.unwrap_err().rule, "reads see what the log says");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use keyspace::{HashedKey, KeyHasher, SLOTS, Timestamp};
 use storage::engine::{
-    At, DumpCursor, Engine, Layout, Range, RestoreError, ScanCursor, WrongLayout,
+    At, DumpCursor, Engine, Layout, PieceLimits, Range, RestoreError, ScanCursor, WrongLayout,
 };
 
 const HASHER: KeyHasher = KeyHasher::new([7; 16]);
@@ -194,7 +194,8 @@ fn keys_of_one_hash_are_never_parted() {
     let end = engine.scan(ScanCursor::default(), 1, ts(10), &mut |_, _| visited += 1);
     assert_eq!((end, visited), (Ok(None), 3));
     engine.pin(ts(10));
-    assert!(!engine.dump(&mut DumpCursor::default(), ts(10), 0, &mut Vec::new()));
+    let limits = PieceLimits { examined_max: 0, bytes_max: 0 };
+    assert!(!engine.dump(&mut DumpCursor::default(), ts(10), limits, &mut Vec::new()));
 }
 
 #[test]

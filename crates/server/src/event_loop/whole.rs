@@ -6,7 +6,7 @@
 
 use keyspace::Timestamp;
 use node::command::{Sink as _, Write};
-use node::whole::{self, Stretch};
+use node::whole::{self, PIECE_KEYS, Stretch};
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
@@ -64,7 +64,7 @@ impl EventLoop {
             KeyspaceRequest::Keys { pattern } => {
                 let mut keys = Vec::new();
                 let mut bytes = 0;
-                whole::each_key(&route, now, &mut |key| {
+                whole::each_key(&route, PIECE_KEYS, now, &mut |key| {
                     if bytes <= bytes_max && glob_matches(pattern, key) {
                         bytes += key.len();
                         keys.push(Box::<[u8]>::from(key));
@@ -98,15 +98,16 @@ impl EventLoop {
             KeyspaceRequest::Range(range) => {
                 let mut found = Vec::new();
                 let mut bytes = 0;
-                let result = whole::range(&route, &stretch(range), now, &mut |key, value| {
-                    bytes += key.len() + if range.with_values { value.len() } else { 0 };
-                    if bytes > bytes_max {
-                        found.clear();
-                        return;
-                    }
-                    let value = range.with_values.then(|| Box::<[u8]>::from(value));
-                    found.push((Box::<[u8]>::from(key), value));
-                });
+                let result =
+                    whole::range(&route, &stretch(range), PIECE_KEYS, now, &mut |key, value| {
+                        bytes += key.len() + if range.with_values { value.len() } else { 0 };
+                        if bytes > bytes_max {
+                            found.clear();
+                            return;
+                        }
+                        let value = range.with_values.then(|| Box::<[u8]>::from(value));
+                        found.push((Box::<[u8]>::from(key), value));
+                    });
                 match result {
                     Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
                     Ok(()) if range.with_values => {

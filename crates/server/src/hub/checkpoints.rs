@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspace::ShardId;
-use node::checkpoint::Checkpoint;
+use node::checkpoint::{BLOCK, Checkpoint};
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
 use storage::disk::Disk;
@@ -79,7 +79,7 @@ impl Checkpoints {
             let index = shard.view().read().applied_index;
             match last.filter(|last| last.applied_index == index) {
                 Some(last) => Some(Err((*last, shard.log_needed_from(written_end)))),
-                None => Some(Ok(Checkpoint::begin(shard, written_end))),
+                None => Some(Ok(Checkpoint::begin(shard, written_end, BLOCK))),
             }
         });
         let mut checkpoint = match begun {

@@ -13,7 +13,7 @@ use keyspace::{
     Timestamp,
 };
 use node::catalogue::System;
-use node::lane::{Input, Lane};
+use node::lane::{Input, Lane, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering};
 use node::route::Route;
 use node::shard::{Shard, ShardStart};
@@ -224,7 +224,9 @@ fn build(
     let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
     let started_millis = wall_millis().max(highest.unwrap_or_default().millis());
     let lanes_count = config.threads_count();
-    let lanes = (0..lanes_count).map(|n| LaneCell::new(n, Lane::new(clock.clone()))).collect();
+    let lanes = (0..lanes_count)
+        .map(|n| LaneCell::new(n, Lane::new(clock.clone(), TURN_BYTES_MAX)))
+        .collect();
     let hub = Arc::new(Hub {
         node_id: manifest.node,
         cluster_id: manifest.cluster,

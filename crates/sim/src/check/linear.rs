@@ -1,7 +1,7 @@
-//! Could one client after another have seen this? Linearizability, key by key.
+//! Could one client after another have seen this? Linearizability of keys.
 //!
 //! The search is Wing and Gong's (1993) with Lowe's memory (2017): go through the orders in which
-//! the commands of one key can have taken effect, each between its call and its return, and look
+//! the commands of a key can have taken effect, each between its call and its return, and look
 //! for one in which every answer is right.
 //!
 //! ```text
@@ -15,6 +15,11 @@
 //! way. A value that ends within that may have been seen or not; but who did not see it has ended
 //! it for everyone after.
 //!
+//! Keys that share a hash tag have one history, for RENAME and its like look at several of them.
+//! Where nobody has asked such a thing, it falls apart into histories of single keys ([`apart`]),
+//! which take less time to search and say the same. Commands under way on different keys are not
+//! tried in every order (`next`).
+//!
 //! **What it does not know:** the log. It sees what clients see, and nothing else.
 
 use std::collections::BTreeSet;
@@ -23,11 +28,13 @@ use node::command::Reply;
 
 use crate::command::{Cell, Command, Shown};
 
-/// One command of one key, as its client saw it.
+/// One command, as its client saw it.
 #[derive(Clone, Debug)]
 pub struct Seen {
     /// What was asked.
     pub command: Command,
+    /// Of which keys: their places in the history's cells.
+    pub places: Vec<usize>,
     /// Who asked, for people.
     pub client: u8,
     /// When, in events of the run.
@@ -38,17 +45,18 @@ pub struct Seen {
     pub low_ms: u64,
     /// The node's clock at the answer.
     pub high_ms: u64,
-    /// The answer, if one came.
-    pub reply: Option<Reply>,
+    /// The answers, if they came.
+    pub replies: Option<Vec<Reply>>,
 }
 
 impl std::fmt::Display for Seen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { command, client, call, back, low_ms, high_ms, reply } = self;
+        let Self { command, places, client, call, back, low_ms, high_ms, replies } = self;
         write!(f, "{call:>5}-{back:<5} client {client}, clock {low_ms}-{high_ms}: {command:?} ")?;
-        match reply {
-            Some(reply) => write!(f, "→ {}", Shown(reply)),
-            None => f.write_str("→ no answer"),
+        write!(f, "of {places:?} →")?;
+        match replies {
+            Some(replies) => replies.iter().try_for_each(|reply| write!(f, " {}", Shown(reply))),
+            None => f.write_str(" no answer"),
         }
     }
 }
@@ -69,12 +77,38 @@ pub enum Linear {
     TooLong,
 }
 
+/// What each key of a history has.
+pub type Cells = Vec<Option<Cell>>;
+
+/// A history as several, one for each set of keys that commands look at together; with the places
+/// that those keys had.
+pub fn apart(first: &[Option<Cell>], history: &[Seen]) -> Vec<(Vec<usize>, Cells, Vec<Seen>)> {
+    let mut sets: Vec<usize> = (0..first.len()).collect();
+    for seen in history.iter().filter(|seen| seen.command.is_joint()) {
+        for place in &seen.places {
+            let (one, other) = (sets[seen.places[0]], sets[*place]);
+            sets.iter_mut().filter(|set| **set == other).for_each(|set| *set = one);
+        }
+    }
+    let of_set = |set: usize| {
+        let its: Vec<usize> = (0..first.len()).filter(|place| sets[*place] == set).collect();
+        let seen = history.iter().filter_map(|seen| {
+            let at = |place: &usize| its.binary_search(place).ok();
+            let places: Vec<usize> = seen.places.iter().filter_map(at).collect();
+            (!places.is_empty()).then(|| Seen { places, ..seen.clone() })
+        });
+        let (seen, cells) = (seen.collect(), its.iter().map(|place| first[*place].clone()));
+        (its.clone(), cells.collect(), seen)
+    };
+    (0..first.len()).filter(|place| sets[*place] == *place).map(of_set).collect()
+}
+
 /// Whether there is an order in which each command answers what it answered, beginning with
 /// `first`. `history` is in the order of calls.
-pub fn is_linear(first: Option<&Cell>, history: &[Seen]) -> Linear {
-    let mut known: BTreeSet<(usize, u128, Option<Cell>)> = BTreeSet::new();
-    let mut open = vec![(0usize, 0u128, first.cloned())];
-    while let Some((done, mask, cell)) = open.pop() {
+pub fn is_linear(first: &[Option<Cell>], history: &[Seen]) -> Linear {
+    let mut known: BTreeSet<(usize, u128, Cells)> = BTreeSet::new();
+    let mut open = vec![(0usize, 0u128, first.to_vec())];
+    while let Some((done, mask, cells)) = open.pop() {
         if done == history.len() {
             return Linear::Yes;
         }
@@ -97,24 +131,38 @@ pub fn is_linear(first: Option<&Cell>, history: &[Seen]) -> Linear {
         if ahead == AHEAD_MAX && done + ahead < history.len() {
             return Linear::TooLong;
         }
-        for place in (0..ahead).filter(|place| mask & (1 << place) == 0) {
-            let seen = &history[done + place];
-            if seen.call > first_back {
-                continue;
-            }
+        let free =
+            |place: &usize| mask & (1 << place) == 0 && history[done + place].call <= first_back;
+        let candidates: Vec<usize> = (0..ahead).filter(free).collect();
+        // Who only reads, and this, may go first whatever follows: it is in nobody's way.
+        let seen_now = |place: &&usize| is_seen_now(&cells, &history[done + **place]);
+        if let Some(place) = candidates.iter().find(seen_now) {
             let (done, mask) = advance(done, mask | 1 << place, history.len());
-            let mut go = |cell: Option<Cell>| {
-                if known.insert((done, mask, cell.clone())) {
-                    open.push((done, mask, cell));
+            if known.insert((done, mask, cells.clone())) {
+                open.push((done, mask, cells));
+            }
+            continue;
+        }
+        for place in next(&history[done..], &candidates, first_back) {
+            let seen = &history[done + place];
+            let (done, mask) = advance(done, mask | 1 << place, history.len());
+            let mut go = |cells: Cells| {
+                if known.insert((done, mask, cells.clone())) {
+                    open.push((done, mask, cells));
                 }
             };
-            if seen.reply.is_none() && seen.back == first_back {
+            if seen.replies.is_none() && seen.back == first_back {
                 // It never took effect.
-                go(cell.clone());
+                go(cells.clone());
             }
-            for alive in lives(&cell, seen) {
-                let (after, reply) = seen.command.run(alive);
-                if seen.reply.as_ref().is_none_or(|given| *given == reply) {
+            for mut after in lives(&cells, seen) {
+                let mut its: Cells =
+                    seen.places.iter().map(|place| after[*place].clone()).collect();
+                let replies = seen.command.run_all(&seen.places, &mut its);
+                if seen.replies.as_ref().is_none_or(|given| *given == replies) {
+                    for (place, cell) in seen.places.iter().zip(its) {
+                        after[*place] = cell;
+                    }
                     go(after);
                 }
             }
@@ -123,8 +171,40 @@ pub fn is_linear(first: Option<&Cell>, history: &[Seen]) -> Linear {
     Linear::No
 }
 
+/// Whether a command only reads and, if it takes effect now, answers what it answered beyond doubt.
+fn is_seen_now(cells: &Cells, seen: &Seen) -> bool {
+    let in_doubt = |place: &usize| {
+        let ends = cells[*place].as_ref().map_or(0, |cell| cell.expiry_ms);
+        ends != 0 && ends <= seen.high_ms
+    };
+    if !seen.command.is_read() || seen.places.iter().any(in_doubt) {
+        return false;
+    }
+    let mut its: Cells = seen.places.iter().map(|place| cells[*place].clone()).collect();
+    let replies = seen.command.run_all(&seen.places, &mut its);
+    seen.replies.as_ref().is_none_or(|given| *given == replies)
+}
+
+/// Those of the candidates of which one may be placed next without loss: the one that was answered
+/// first with all whose order matters to it. It comes before everything that is no candidate yet,
+/// and the other candidates name other keys: whichever of these is placed first, it could as well
+/// have been placed before them.
+fn next(history: &[Seen], candidates: &[usize], first_back: u64) -> Vec<usize> {
+    let keys = |place: usize| history[place].places.iter().fold(0u64, |keys, key| keys | 1 << key);
+    let urgent = candidates.iter().find(|place| history[**place].back == first_back);
+    let mut named = urgent.map_or(u64::MAX, |place| keys(*place));
+    loop {
+        let its = candidates.iter().copied().filter(|place| keys(*place) & named != 0);
+        let all = its.clone().fold(named, |named, place| named | keys(place));
+        if all == named {
+            return its.collect();
+        }
+        named = all;
+    }
+}
+
 /// How many commands from the front must be shown to see that there is no order.
-pub fn first_bad_prefix(first: Option<&Cell>, history: &[Seen]) -> usize {
+pub fn first_bad_prefix(first: &[Option<Cell>], history: &[Seen]) -> usize {
     let mut ends: Vec<u64> = history.iter().map(|seen| seen.back).collect();
     ends.sort_unstable();
     // What was answered by then, with all that was called before: a prefix in time.
@@ -132,20 +212,30 @@ pub fn first_bad_prefix(first: Option<&Cell>, history: &[Seen]) -> usize {
         let mut known: Vec<Seen> =
             history.iter().filter(|seen| seen.call < *end).cloned().collect();
         for seen in known.iter_mut().filter(|seen| seen.back > *end) {
-            (seen.reply, seen.back) = (None, u64::MAX);
+            (seen.replies, seen.back) = (None, u64::MAX);
         }
         is_linear(first, &known) != Linear::Yes
     });
     history.iter().filter(|seen| bad.is_none_or(|end| seen.call < end)).count()
 }
 
-/// The cell as the command may have found it.
-fn lives(cell: &Option<Cell>, seen: &Seen) -> impl Iterator<Item = Option<Cell>> {
-    let ends = cell.as_ref().map_or(0, |cell| cell.expiry_ms);
-    let alive = ends == 0 || ends > seen.low_ms;
-    let dead = ends != 0 && ends <= seen.high_ms;
-    let first = alive.then(|| cell.clone());
-    first.into_iter().chain(dead.then_some(None))
+/// The cells as the command may have found them.
+fn lives(cells: &Cells, seen: &Seen) -> Vec<Cells> {
+    let mut found = vec![cells.clone()];
+    if seen.command == Command::Flush {
+        // It looks at none.
+        return found;
+    }
+    for place in &seen.places {
+        let ends = cells[*place].as_ref().map_or(0, |cell| cell.expiry_ms);
+        let alive = ends == 0 || ends > seen.low_ms;
+        let dead = ends != 0 && ends <= seen.high_ms;
+        let mut others = if alive && dead { found.clone() } else { Vec::new() };
+        let gone = if alive { &mut others } else { &mut found };
+        gone.iter_mut().for_each(|cells| cells[*place] = None);
+        found.append(&mut others);
+    }
+    found
 }
 
 fn advance(mut done: usize, mut mask: u128, len: usize) -> (usize, u128) {
@@ -165,7 +255,9 @@ mod tests {
     use super::*;
 
     fn seen(command: Command, call: u64, back: u64, reply: Option<Reply>) -> Seen {
-        Seen { command, client: 0, call, back, low_ms: 10, high_ms: 10, reply }
+        let replies = reply.map(|reply| vec![reply]);
+        let places = vec![0];
+        Seen { command, places, client: 0, call, back, low_ms: 10, high_ms: 10, replies }
     }
 
     fn set(value: &str) -> Command {
@@ -184,12 +276,12 @@ mod tests {
             seen(Command::Increment(1), 2, 6, Some(Reply::Int(2))),
             seen(Command::Get, 3, 4, bulk("2")),
         ];
-        assert_eq!(is_linear(None, &history), Linear::Yes);
+        assert_eq!(is_linear(&[None], &history), Linear::Yes);
         let history = [
             seen(Command::Increment(1), 1, 5, Some(Reply::Int(1))),
             seen(Command::Increment(1), 2, 6, Some(Reply::Int(1))),
         ];
-        assert_eq!(is_linear(None, &history), Linear::No);
+        assert_eq!(is_linear(&[None], &history), Linear::No);
     }
 
     #[test]
@@ -199,7 +291,7 @@ mod tests {
             seen(Command::Get, 2, 3, bulk("1")),
             seen(Command::Get, 4, 5, Some(Reply::Nil)),
         ];
-        assert_eq!(is_linear(None, &history), Linear::No);
+        assert_eq!(is_linear(&[None], &history), Linear::No);
     }
 
     #[test]
@@ -207,17 +299,17 @@ mod tests {
         let lost = seen(set("1"), 1, 5, None);
         let early = seen(Command::Get, 2, 3, Some(Reply::Nil));
         let yes = [lost.clone(), early.clone(), seen(Command::Get, 6, 7, bulk("1"))];
-        assert_eq!(is_linear(None, &yes), Linear::Yes);
+        assert_eq!(is_linear(&[None], &yes), Linear::Yes);
         let no = [lost.clone(), early.clone(), seen(Command::Get, 6, 7, Some(Reply::Nil))];
-        assert_eq!(is_linear(None, &no), Linear::Yes);
+        assert_eq!(is_linear(&[None], &no), Linear::Yes);
         let late = seen(Command::Get, 6, 7, Some(Reply::Nil));
         let changed = [lost, early, late, seen(Command::Get, 8, 9, bulk("1"))];
-        assert_eq!(is_linear(None, &changed), Linear::No);
+        assert_eq!(is_linear(&[None], &changed), Linear::No);
     }
 
     #[test]
     fn a_value_seen_expired_is_gone() {
-        let cell = Cell { value: Value(b"v".to_vec()), expiry_ms: 20 };
+        let cell = Some(Cell { value: Value(b"v".to_vec()), expiry_ms: 20 });
         let at = |command, call, low_ms, high_ms, reply| Seen {
             low_ms,
             high_ms,
@@ -226,9 +318,51 @@ mod tests {
         let alive = at(Command::Get, 1, 15, 25, bulk("v"));
         let dead = at(Command::Get, 3, 15, 25, Some(Reply::Nil));
         let back = at(Command::Get, 5, 12, 14, bulk("v"));
-        assert_eq!(is_linear(Some(&cell), &[alive.clone(), dead.clone()]), Linear::Yes);
-        assert_eq!(is_linear(Some(&cell), &[alive, dead, back]), Linear::No);
+        assert_eq!(
+            is_linear(std::slice::from_ref(&cell), &[alive.clone(), dead.clone()]),
+            Linear::Yes
+        );
+        assert_eq!(is_linear(std::slice::from_ref(&cell), &[alive, dead, back]), Linear::No);
         let early = at(Command::Get, 1, 10, 19, Some(Reply::Nil));
-        assert_eq!(is_linear(Some(&cell), &[early]), Linear::No);
+        assert_eq!(is_linear(std::slice::from_ref(&cell), &[early]), Linear::No);
+    }
+
+    #[test]
+    fn a_renamed_value_is_at_one_place() {
+        let of = |places: &[usize], seen: Seen| Seen { places: places.to_vec(), ..seen };
+        let rename = Command::Rename { if_absent: false };
+        let renamed = of(&[0, 1], seen(rename, 3, 8, Some(Reply::Ok)));
+        let both = |first: &str, second: Option<Reply>| Seen {
+            replies: Some(vec![bulk(first).unwrap_or(Reply::Nil), second.unwrap_or(Reply::Nil)]),
+            ..of(&[0, 1], seen(Command::GetMany, 4, 5, None))
+        };
+        let set = seen(set("v"), 1, 2, Some(Reply::Ok));
+        let before = [set.clone(), renamed.clone(), both("v", None)];
+        assert_eq!(is_linear(&[None, None], &before), Linear::Yes);
+        let twice = [set.clone(), renamed.clone(), both("v", bulk("v"))];
+        assert_eq!(is_linear(&[None, None], &twice), Linear::No);
+        let from = seen(Command::Get, 6, 7, Some(Reply::Nil));
+        let late = of(&[1], seen(Command::Get, 9, 10, bulk("v")));
+        let lost = of(&[1], seen(Command::Get, 9, 10, Some(Reply::Nil)));
+        let moved = [set.clone(), renamed.clone(), from.clone(), late];
+        assert_eq!(is_linear(&[None, None], &moved), Linear::Yes);
+        assert_eq!(is_linear(&[None, None], &[set, renamed, from, lost]), Linear::No);
+    }
+
+    #[test]
+    fn keys_that_nothing_joins_are_searched_apart() {
+        let flush = Seen { places: vec![0, 1], ..seen(Command::Flush, 3, 4, Some(Reply::Ok)) };
+        let history = vec![seen(set("v"), 1, 2, Some(Reply::Ok)), flush];
+        let lens = |history: &[Seen]| -> Vec<(Vec<usize>, usize)> {
+            let parts = apart(&[None, None, None], history).into_iter();
+            parts.map(|(places, _, history)| (places, history.len())).collect()
+        };
+        assert_eq!(lens(&history), [(vec![0], 2), (vec![1], 1), (vec![2], 0)]);
+        let copy = Seen {
+            places: vec![1, 0],
+            ..seen(Command::Copy { replace: true }, 5, 6, Some(Reply::Int(0)))
+        };
+        let joined = [history, vec![copy]].concat();
+        assert_eq!(lens(&joined), [(vec![0, 1], 3), (vec![2], 0)]);
     }
 }

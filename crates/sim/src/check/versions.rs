@@ -78,14 +78,16 @@ impl Versions {
             keys.iter().for_each(|key| self.put(key, None, at));
             return Ok(Reply::Ok);
         }
-        let mut named = None;
-        write.each_key(&mut |key| named = Some(key.to_vec()));
-        let key = named.expect("all but a flush name a key");
-        let (cell, reply) = command.run(self.at(&key, at));
-        // An end in the past is a deletion.
-        let cell = cell.filter(|cell| cell.expiry_ms == 0 || cell.expiry_ms > at.millis());
-        self.put(&key, cell, at);
-        Ok(reply)
+        let mut keys = Vec::new();
+        write.each_key(&mut |key| keys.push(key));
+        let mut cells: Vec<Option<Cell>> = keys.iter().map(|key| self.at(key, at)).collect();
+        let mut replies = command.run_all(&keys, &mut cells);
+        for (key, cell) in keys.iter().zip(cells) {
+            // An end in the past is a deletion.
+            let cell = cell.filter(|cell| cell.expiry_ms == 0 || cell.expiry_ms > at.millis());
+            self.put(key, cell, at);
+        }
+        Ok(replies.pop().expect("a write answers"))
     }
 
     fn put(&mut self, key: &[u8], cell: Option<Cell>, at: Timestamp) {

@@ -23,7 +23,8 @@ use keyspace::{
     Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId, Placement, ShardId, Timestamp,
 };
 use node::catalogue::Change;
-use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, SOLE_REPLICA};
+use node::checkpoint::BLOCK;
+use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, SOLE_REPLICA, TURN_BYTES_MAX};
 use node::route::Route;
 use node::shard::ShardStart;
 use node::state::{Content, ShardState};
@@ -31,7 +32,7 @@ use parking_lot::RwLock;
 use replication::Start;
 use storage::Error;
 use storage::disk::Disk;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Engine, Layout, PieceLimits, Settings};
 use storage::manifest::Manifest;
 use txn::Clock;
 
@@ -48,6 +49,29 @@ pub const NOBODY: Origin = Origin(u32::MAX);
 /// The origin of the virtual clients.
 pub const CLIENTS: Origin = Origin(1);
 
+/// Limits of the cores which no short run would reach as they usually are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Of a block of a checkpoint.
+    pub block: PieceLimits,
+    /// Keys of an era that a flush empties one by one; a larger one is set aside.
+    pub flush_in_place_keys_max: u64,
+    /// Bytes of commands that a lane proposes in one turn.
+    pub turn_bytes_max: u64,
+}
+
+impl Limits {
+    /// As a server has them.
+    pub fn usual() -> Self {
+        let Settings { flush_in_place_keys_max, .. } = KeyHasher::new([0; 16]).into();
+        Self { block: BLOCK, flush_in_place_keys_max, turn_bytes_max: TURN_BYTES_MAX }
+    }
+
+    fn settings(&self, hasher: KeyHasher) -> Settings {
+        Settings { hasher, flush_in_place_keys_max: self.flush_in_place_keys_max }
+    }
+}
+
 /// A node that runs.
 pub struct Machine {
     handle: Arc<dyn Disk>,
@@ -59,6 +83,7 @@ pub struct Machine {
     /// Milliseconds since the start, as its monotonic clock says.
     pub elapsed_ms: u64,
     hasher: KeyHasher,
+    limits: Limits,
     /// The log.
     pub log: LogRoom,
     /// The lanes with what waits for them; shard `s` lives in lane `s mod lanes`.
@@ -69,6 +94,8 @@ pub struct Machine {
     round: Option<Round>,
     /// Planted: syncs are said to be done when they are not.
     pub unsynced_ack: bool,
+    /// Planted: the last block of a checkpoint of several is forgotten.
+    pub short_checkpoint: bool,
 }
 
 /// One lane and what waits for it.
@@ -160,7 +187,7 @@ impl Machine {
         seat.again = false;
         seat.lane.turn(&mut seat.effects);
         seat.unappended = !seat.effects.is_empty();
-        if !seat.unappended {
+        if !seat.unappended && !seat.lane.holds_back() {
             self.log.release(std::mem::take(&mut seat.credit_bytes));
         }
         for shard in seat.lane.shards() {
@@ -200,6 +227,8 @@ impl Machine {
                 Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
                     (origin, vec![waiter])
                 }
+                // The keeper asks again.
+                Input::RaiseKeyspace { .. } => continue,
                 other => {
                     kept.push(other);
                     continue;
@@ -231,7 +260,10 @@ impl Machine {
                 if effects.sync { ", to be synced" } else { "" }
             ));
             let group = ledger.hand_out(&effects.records)?;
-            self.log.release(std::mem::take(&mut seat.credit_bytes));
+            // What a shard holds back needs its room later.
+            if !seat.lane.holds_back() {
+                self.log.release(std::mem::take(&mut seat.credit_bytes));
+            }
             let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
             ledger.written(group, self.log.log.written_end());
             seat.lane.accept(Input::Written { ticket, lsn });
@@ -337,7 +369,8 @@ impl Machine {
                 Layout::Hashed { first_slot, end_slot }
             }
         };
-        let content = Content::Keys(Box::new(Engine::new(layout, self.hasher)));
+        let content =
+            Content::Keys(Box::new(Engine::new(layout, self.limits.settings(self.hasher))));
         let state = ShardState::new(self.descriptor(shard, arc), content);
         let view = Arc::new(RwLock::new(state));
         let durability = keyspace.options.durability;

@@ -13,11 +13,12 @@ use parking_lot::RwLock;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
+use storage::engine::Settings;
 use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest};
 use txn::Clock;
 
-use super::{LogRoom, Machine, Seat};
+use super::{Limits, LogRoom, Machine, Seat};
 use crate::rng::Rng;
 
 /// A node that has just started, and how far each shard was recovered.
@@ -37,6 +38,8 @@ pub struct Start {
     pub segment_bytes: u64,
     /// The wall clock.
     pub wall_ms: u64,
+    /// Limits of its cores.
+    pub limits: Limits,
 }
 
 /// Starts a node on a disk.
@@ -57,7 +60,8 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     }
     checkpoint::remove_temporaries(&*handle)?;
     let hasher = KeyHasher::new(manifest.hash_seed);
-    let mut replay = Replay::new(load_checkpoints(&*handle, &manifest, hasher)?, hasher);
+    let settings = start.limits.settings(hasher);
+    let mut replay = Replay::new(load_checkpoints(&*handle, &manifest, settings)?, settings);
     let options = LogOptions {
         cluster: manifest.cluster,
         salt: manifest.log_salt,
@@ -96,12 +100,12 @@ fn begin(disk: &dyn Disk, rng: &mut Rng) -> Result<Manifest, RecoverError> {
 fn load_checkpoints(
     disk: &dyn Disk,
     manifest: &Manifest,
-    hasher: KeyHasher,
+    settings: Settings,
 ) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
     let mut shards = BTreeMap::new();
     for reference in &manifest.checkpoints {
         let mut reader = CheckpointReader::open(disk, manifest.cluster, &reference.name())?;
-        let mut shard = Recovering::from_checkpoint(reference.shard, reader.meta(), hasher)?;
+        let mut shard = Recovering::from_checkpoint(reference.shard, reader.meta(), settings)?;
         let mut buffer = Vec::new();
         while let Some(block) = reader.next_block(&mut buffer)? {
             shard.restore(block)?;
@@ -123,7 +127,7 @@ fn build(
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));
     let seat = |_| Seat {
-        lane: Lane::new(clock.clone()),
+        lane: Lane::new(clock.clone(), start.limits.turn_bytes_max),
         inbox: VecDeque::new(),
         effects: Effects::default(),
         unappended: false,
@@ -138,11 +142,13 @@ fn build(
         started_ms: start.wall_ms.max(highest.millis()),
         elapsed_ms: 0,
         hasher,
+        limits: start.limits,
         log: LogRoom::new(log),
         routes: BTreeMap::new(),
         news: VecDeque::new(),
         round: None,
         unsynced_ack: false,
+        short_checkpoint: false,
     };
     machine.now();
     let catalogue = match shards.remove(&ShardId(0)) {

@@ -26,6 +26,10 @@ pub struct Round {
 struct Current {
     checkpoint: Checkpoint,
     writer: CheckpointWriter,
+    /// Whether it has a block.
+    begun: bool,
+    /// Planted: the block that may be the last.
+    held: Option<Vec<u8>>,
     phase: Phase,
 }
 
@@ -78,9 +82,21 @@ impl Machine {
             match current.phase {
                 Phase::Blocks => {
                     let mut block = Vec::new();
-                    if !current.checkpoint.next_block(&mut block) {
-                        current.phase = Phase::Sync;
-                    } else if let Err(error) = current.writer.block(&block) {
+                    let block = match current.checkpoint.next_block(&mut block) {
+                        false => {
+                            current.phase = Phase::Sync;
+                            None
+                        }
+                        // Planted: what follows the first block waits for one more, in vain.
+                        true if self.short_checkpoint && current.begun => {
+                            current.held.replace(block)
+                        }
+                        true => Some(block),
+                    };
+                    current.begun = true;
+                    if let Some(block) = block
+                        && let Err(error) = current.writer.block(&block)
+                    {
                         // Its half of a file is removed here, or at the next start.
                         current.writer.abandon().ok();
                         return Err(error);
@@ -120,7 +136,7 @@ impl Machine {
                 if last.is_some_and(|last| last.applied_index == index) {
                     round.log_start = round.log_start.min(shard.log_needed_from(written_end));
                 } else {
-                    let checkpoint = Checkpoint::begin(shard, written_end);
+                    let checkpoint = Checkpoint::begin(shard, written_end, self.limits.block);
                     let writer = CheckpointWriter::create(
                         self.handle.clone(),
                         self.manifest.cluster,
@@ -128,7 +144,9 @@ impl Machine {
                         index,
                         &checkpoint.meta,
                     )?;
-                    round.current = Some(Current { checkpoint, writer, phase: Phase::Blocks });
+                    let (begun, held) = (false, None);
+                    let phase = Phase::Blocks;
+                    round.current = Some(Current { checkpoint, writer, begun, held, phase });
                 }
             }
         }

@@ -28,6 +28,9 @@ const BASE: [(&str, Placement, Durability); 4] = [
 /// A keyspace that comes and goes.
 const COMING_AND_GOING: &str = "guest";
 
+/// GETs in a pipeline: more than the node looks up side by side.
+const EACH_MAX: u64 = 18;
+
 /// Waiters of batches hold the shard above the number of the command.
 const OP_BITS: u32 = 40;
 
@@ -37,7 +40,8 @@ pub struct Op {
     pub(super) client: u8,
     pub(super) keyspace: KeyspaceId,
     pub(super) route: Option<Arc<Route>>,
-    pub(super) key: Vec<u8>,
+    /// The numbers of the keys it names.
+    pub(super) keys: Vec<u64>,
     pub(super) ask: Ask,
     pub(super) call: u64,
     pub(super) low_ms: u64,
@@ -49,10 +53,13 @@ pub struct Op {
 /// What is asked.
 #[derive(Clone, Debug)]
 pub enum Ask {
-    /// A command on one key.
+    /// A command on one key, or one that writes several of one hash tag.
     One(Command),
     /// GET of several keys at one moment.
-    Many(Vec<Vec<u8>>),
+    Many,
+    /// GETs that follow each other in a pipeline; so many more are answered before the client must
+    /// read what is there for it.
+    Each(usize),
     /// The value at a past time.
     At(Timestamp),
     /// DBSIZE.
@@ -61,6 +68,10 @@ pub enum Ask {
     Scan(u64, Scan),
     /// RANGE over everything.
     Range,
+    /// KEYS, of everything.
+    Keys,
+    /// RANDOMKEY.
+    Random,
     /// FLUSH: how many shards have not answered yet, and whether one has refused.
     Flush(usize, bool),
     /// A change of the catalogue.
@@ -82,9 +93,8 @@ pub enum Stage {
 
 impl fmt::Display for Op {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { client, keyspace, key, ask, stage, .. } = self;
-        let key = key.escape_ascii();
-        write!(f, "client {client}: {ask:?} of {key} in keyspace {keyspace} ({stage:?})")
+        let Self { client, keyspace, keys, ask, stage, .. } = self;
+        write!(f, "client {client}: {ask:?} of keys {keys:?} in keyspace {keyspace} ({stage:?})")
     }
 }
 
@@ -114,9 +124,11 @@ impl World {
             return;
         }
         let route = self.rng.pick(&routes).clone();
-        let key = self.key();
+        let mut keys = vec![self.key()];
         let writes = |weight: u64| if awake { weight } else { 0 };
-        let weights = [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1)];
+        let joint = self.mood.joint_writes;
+        let weights =
+            [writes(40), 26, 4, self.mood.past_reads, 3, 2, 3, writes(1), writes(joint), 4, 1, 1];
         let ask = match self.rng.weighted(&weights) {
             0 => Ask::One(self.write()),
             1 => {
@@ -129,7 +141,10 @@ impl World {
                 ];
                 Ask::One(self.rng.pick(&reads).clone())
             }
-            2 => Ask::Many((0..self.rng.between(2, 4)).map(|_| self.key()).collect()),
+            2 => {
+                keys.extend((0..self.rng.between(1, 3)).map(|_| self.key()));
+                Ask::Many
+            }
             3 => {
                 let now = self.machine().now();
                 let back_ms = self.rng.below(2 * self.mood.retention_ms + 20);
@@ -146,9 +161,25 @@ impl World {
                 let there = shards.flat_map(|shard| shard.versions.alive(now));
                 Ask::Scan(0, Scan::begin(there.cloned()))
             }
-            _ => Ask::Flush(route.keyspace.shards.len(), false),
+            7 => Ask::Flush(route.keyspace.shards.len(), false),
+            8 => Ask::One(self.joint_write(&mut keys)),
+            9 => {
+                keys.extend((0..self.rng.between(1, EACH_MAX)).map(|_| self.key()));
+                Ask::Each(self.rng.between(1, EACH_MAX) as usize)
+            }
+            10 => Ask::Keys,
+            _ => Ask::Random,
         };
-        self.begin(client, Some(route), key, ask);
+        if let Ask::One(command) = &ask
+            && self.memory_full
+            && command.write(&self.names_of(&keys)).is_some_and(|write| write.may_grow())
+        {
+            // As a gateway does, before anything is proposed.
+            self.trace.event(format_args!("client {client}: no memory for {command:?}"));
+            self.counts.out_of_memory += 1;
+            return;
+        }
+        self.begin(client, Some(route), keys, ask);
     }
 
     /// Reads every key once more, when everything is quiet.
@@ -158,13 +189,45 @@ impl World {
         for route in routes {
             for number in 0..self.mood.keys {
                 let ask = Ask::One(Command::Get);
-                self.begin(0, Some(route.clone()), key_of(number), ask);
+                self.begin(0, Some(route.clone()), vec![number], ask);
             }
         }
     }
 
-    fn key(&mut self) -> Vec<u8> {
-        key_of(self.rng.below(self.mood.keys))
+    fn key(&mut self) -> u64 {
+        self.rng.below(self.mood.keys)
+    }
+
+    /// A write of several keys of the first one's hash tag, which it adds.
+    fn joint_write(&mut self, keys: &mut Vec<u64>) -> Command {
+        let tagged = self.mood.tagged;
+        let first = keys[0] - keys[0] % tagged;
+        let end = (first + tagged).min(self.mood.keys);
+        let other = self.rng.between(first, end - 1);
+        let replace = self.rng.one_in(2);
+        match self.rng.below(3) {
+            0 => {
+                *keys = (first..end).filter(|_| self.rng.one_in(2)).chain([other]).collect();
+                keys.sort_unstable();
+                keys.dedup();
+                Command::SetAllIfAbsent(keys.iter().map(|_| self.value()).collect())
+            }
+            1 => {
+                keys.push(other);
+                Command::Rename { if_absent: replace }
+            }
+            // Gateways refuse to copy a key to itself.
+            _ if other == keys[0] => Command::Delete,
+            _ => {
+                keys.push(other);
+                Command::Copy { replace }
+            }
+        }
+    }
+
+    /// The keys of these numbers. Those of one hash tag lie in one slot.
+    pub(super) fn names_of(&self, keys: &[u64]) -> Vec<Vec<u8>> {
+        keys.iter().map(|key| self.names[*key as usize].clone()).collect()
     }
 
     fn value(&mut self) -> Value {
@@ -274,7 +337,7 @@ impl World {
         true
     }
 
-    fn begin(&mut self, client: u8, route: Option<Arc<Route>>, key: Vec<u8>, ask: Ask) -> u64 {
+    fn begin(&mut self, client: u8, route: Option<Arc<Route>>, keys: Vec<u64>, ask: Ask) -> u64 {
         self.ops_made += 1;
         self.events += 1;
         let number = self.ops_made;
@@ -282,19 +345,20 @@ impl World {
         // The clock as it was last told: nothing that follows is judged by an earlier time.
         let low_ms = self.machine().clock.now().millis();
         let stage = match &ask {
-            Ask::One(command) if command.write(&key).is_some() => Stage::Batched,
+            Ask::One(command) if command.write(&self.names_of(&keys)).is_some() => Stage::Batched,
             Ask::Flush(..) => Stage::Batched,
             Ask::Catalogue => Stage::Sent,
             Ask::At(_) => Stage::Waiting,
             _ => Stage::Ready,
         };
         let call = self.events;
-        let mut op = Op { client, keyspace, route, key, ask, call, low_ms, stage, early: None };
+        let mut op = Op { client, keyspace, route, keys, ask, call, low_ms, stage, early: None };
         if stage == Stage::Batched {
             self.batch(number, &mut op);
         }
         if let (Ask::At(at), Some(route)) = (&op.ask, &op.route) {
-            let shard = route.shard(route.place(&route.key(&op.key)));
+            let key = &self.names[op.keys[0] as usize];
+            let shard = route.shard(route.place(&route.key(key)));
             let (origin, waiter) = (CLIENTS, Waiter(number));
             self.machine().submit(shard, Input::Await { shard, at: *at, origin, waiter });
         }
@@ -315,13 +379,14 @@ impl World {
                 }
             }
             Ask::One(command) => {
-                let place = route.place(&route.key(&op.key));
+                let keys = self.names_of(&op.keys);
+                let place = route.place(&route.key(&keys[0]));
                 let mut command = command.clone();
                 let evaluated = matches!(command, Command::Increment(_) | Command::Append(_));
                 if self.has_bug(Bug::EvaluateBeforeLog) && evaluated {
                     let now = self.machine().now();
                     let found = self.ledger.shard(route.shard(place));
-                    let cell = found.and_then(|shard| shard.versions.at(&op.key, now));
+                    let cell = found.and_then(|shard| shard.versions.at(&keys[0], now));
                     let (after, reply) = command.run(cell);
                     op.early = Some(reply);
                     if let Some(cell) = after {
@@ -334,7 +399,7 @@ impl World {
                     }
                 }
                 let shard = route.shard(place);
-                let write = command.write(&op.key).expect("only writes are batched");
+                let write = command.write(&keys).expect("only writes are batched");
                 self.batches.entry(shard).or_default().push(&write, waiter(shard));
             }
             _ => {}
@@ -397,11 +462,12 @@ impl World {
                 }
                 Ask::One(command) => {
                     let reply = op.early.take().unwrap_or(reply);
-                    let (key, command) = (op.key.clone(), command.clone());
+                    let command = command.clone();
                     let op = self.ops.remove(&number).expect("just found");
                     self.trace.event(format_args!("op {number}: {}", Shown(&reply)));
                     self.counts.answered += 1;
-                    self.see(&op, key, command, Some(reply));
+                    self.counts.joint_writes += u64::from(command.is_joint());
+                    self.see(&op, &op.keys, command, Some(vec![reply]));
                 }
                 other => unreachable!("{other:?} is no write"),
             }
@@ -424,8 +490,7 @@ impl World {
         self.counts.refused += 1;
         // Only this one may have been done; all others must not have been.
         if let (NotDone::Dropped, Ask::One(command)) = (why, &op.ask) {
-            let (key, command) = (op.key.clone(), command.clone());
-            self.see(&op, key, command, None);
+            self.see(&op, &op.keys, command.clone(), None);
         }
     }
 
@@ -433,33 +498,46 @@ impl World {
         let op = self.ops.remove(&number).expect("it was answered");
         self.trace.event(format_args!("op {number}: {reply:?}"));
         self.counts.answered += 1;
-        for key in (0..self.mood.keys).map(key_of) {
-            self.see(&op, key, Command::Flush, reply.clone());
+        let keys: Vec<u64> = (0..self.mood.keys).collect();
+        for tagged in keys.chunks(self.mood.tagged as usize) {
+            self.see(&op, tagged, Command::Flush, reply.clone().map(|reply| vec![reply]));
         }
     }
 
-    /// Writes into the history of a key what its client saw.
-    pub(super) fn see(&mut self, op: &Op, key: Vec<u8>, command: Command, reply: Option<Reply>) {
+    /// Writes into the history of keys of one hash tag what their client saw.
+    pub(super) fn see(
+        &mut self,
+        op: &Op,
+        keys: &[u64],
+        command: Command,
+        replies: Option<Vec<Reply>>,
+    ) {
         self.events += 1;
         let high_ms = self.machine().clock.now().millis();
         let back = self.events;
-        self.note(op, key, command, reply, back, high_ms);
+        self.note(op, keys, command, replies, back, high_ms);
     }
 
     /// As [`Self::see`], for what was never answered as well.
     pub(super) fn note(
         &mut self,
         op: &Op,
-        key: Vec<u8>,
+        keys: &[u64],
         command: Command,
-        reply: Option<Reply>,
+        replies: Option<Vec<Reply>>,
         back: u64,
         high_ms: u64,
     ) {
-        self.counts.unknown += u64::from(reply.is_none());
+        self.counts.unknown += u64::from(replies.is_none());
         let Op { client, keyspace, call, low_ms, .. } = *op;
-        let seen = Seen { command, client, call, back, low_ms, high_ms, reply };
-        self.histories.entry((keyspace, key)).or_default().seen.push(seen);
+        let tagged = self.mood.tagged;
+        let tag = keys[0] / tagged;
+        assert!(keys.iter().all(|key| key / tagged == tag), "a history is of one hash tag");
+        let places = keys.iter().map(|key| (key % tagged) as usize).collect();
+        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
+        let history = self.histories.entry((keyspace, tag)).or_default();
+        history.first.resize(tagged as usize, None);
+        history.seen.push(seen);
     }
 
     /// The catalogue has changed.
@@ -473,9 +551,4 @@ impl World {
 
 fn number_of(waiter: &Waiter) -> u64 {
     waiter.0 & ((1 << OP_BITS) - 1)
-}
-
-/// The keys that clients use. They lie in different slots.
-pub(super) fn key_of(number: u64) -> Vec<u8> {
-    format!("key-{number}").into_bytes()
 }

@@ -5,13 +5,13 @@ use node::recovery::RecoverError;
 use storage::Error;
 use storage::faulty::Crash;
 
-use super::World;
-use super::clients::{Ask, Op, Stage, key_of};
+use super::clients::{Ask, Op, Stage};
+use super::{History, World};
 use crate::check::Violation;
 use crate::check::ledger::Number;
 use crate::command::Command;
 use crate::machine::open::{self, Start, Started};
-use crate::options::{Bug, Fault};
+use crate::options::{Bug, Fault, Mood};
 
 /// A fault that waits for its moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -192,7 +192,8 @@ impl World {
             self.wall_ms = self.wall_ms + self.rng.below(10_000) - back_ms;
         }
         let (mood, wall_ms) = (&self.mood, self.wall_ms);
-        let start = Start { lanes: mood.lanes, segment_bytes: mood.segment_bytes, wall_ms };
+        let Mood { lanes, segment_bytes, limits, .. } = *mood;
+        let start = Start { lanes, segment_bytes, wall_ms, limits };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {
             Ok(started) => self.started(started),
@@ -229,6 +230,7 @@ impl World {
         self.trace.event(format_args!("recovered {recovered:?}"));
         self.ledger.restarted(&recovered, guaranteed)?;
         machine.unsynced_ack = self.has_bug(Bug::UnsyncedAck);
+        machine.short_checkpoint = self.has_bug(Bug::ShortCheckpoint);
         self.machine = Some(machine);
         self.events += 1;
         let back = self.events;
@@ -249,11 +251,12 @@ impl World {
     fn lose(&mut self, op: &Op, clock_ms: u64, back: u64) {
         match &op.ask {
             Ask::One(command) => {
-                self.note(op, op.key.clone(), command.clone(), None, back, clock_ms);
+                self.note(op, &op.keys, command.clone(), None, back, clock_ms);
             }
             Ask::Flush(..) => {
-                for key in (0..self.mood.keys).map(key_of) {
-                    self.note(op, key, Command::Flush, None, back, clock_ms);
+                let keys: Vec<u64> = (0..self.mood.keys).collect();
+                for tagged in keys.chunks(self.mood.tagged as usize) {
+                    self.note(op, tagged, Command::Flush, None, back, clock_ms);
                 }
             }
             _ => {}
@@ -265,13 +268,16 @@ impl World {
     fn forget_weak(&mut self) {
         let routes: Vec<_> = self.machine().routes.values().cloned().collect();
         for route in routes.iter().filter(|route| self.weak.contains(&route.keyspace.id)) {
-            for key in (0..self.mood.keys).map(key_of) {
-                let shard = route.shard(route.place(&route.key(&key)));
-                let kept = self.ledger.shard(shard).and_then(|shard| shard.versions.newest(&key));
-                let history = self.histories.entry((route.keyspace.id, key.clone())).or_default();
-                let closed = std::mem::take(history);
-                history.first = kept;
-                self.closed.push(((route.keyspace.id, key), closed));
+            let tagged = self.mood.tagged as usize;
+            for (tag, names) in (0..).zip(self.names.chunks(tagged)) {
+                let shard = route.shard(route.place(&route.key(&names[0])));
+                let shard = self.ledger.shard(shard);
+                let newest = |name: &Vec<u8>| shard.and_then(|shard| shard.versions.newest(name));
+                let mut kept: Vec<_> = names.iter().map(newest).collect();
+                kept.resize(tagged, None);
+                let history = self.histories.entry((route.keyspace.id, tag)).or_default();
+                let closed = std::mem::replace(history, History { first: kept, seen: Vec::new() });
+                self.closed.push(((route.keyspace.id, tag), closed));
             }
         }
     }

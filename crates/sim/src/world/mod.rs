@@ -15,17 +15,20 @@ mod faults;
 mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use keyspace::{KeyspaceId, ShardId};
+use keyspace::{KeyspaceId, ShardId, Timestamp};
 use node::entry::Batch;
+use node::lane::Input;
+use node::route::Route;
+use storage::engine::Engine;
 use storage::faulty::FaultyDisk;
 use txn::safe_point;
 
 use crate::check::Violation;
 use crate::check::expiry::Sightings;
 use crate::check::ledger::Ledger;
-use crate::check::linear::{self, Linear, Seen};
-use crate::command::Cell;
+use crate::check::linear::{self, Cells, Linear, Seen};
 use crate::machine::rounds::Progress;
 use crate::machine::{Failed, Machine};
 use crate::options::{Bug, Fault, Mood, Options};
@@ -38,6 +41,8 @@ use faults::Armed;
 const CALM_STEPS: u32 = 200;
 /// Steps within which everyone is answered when nothing breaks any more.
 const ANSWER_STEPS_MAX: u32 = 20_000;
+/// Old versions may take this share of the memory; beyond it they go before their retention.
+const OLD_SHARE: u64 = 10;
 /// Where virtual time begins: milliseconds since 1970.
 const WALL_MS: u64 = 1_700_000_000_000;
 
@@ -62,14 +67,21 @@ pub struct Counts {
     pub starts: u64,
     /// Rounds of checkpoints that ended well.
     pub checkpoints: u64,
-    /// Histories of one key that were searched for a linear order.
+    /// Histories that were searched for a linear order.
     pub histories: u64,
+    /// … that are of several keys.
+    pub joint_histories: u64,
+    /// RENAME, COPY and MSETNX that were answered.
+    pub joint_writes: u64,
+    /// Writes refused for want of memory.
+    pub out_of_memory: u64,
 }
 
-/// The history of one key, as its clients saw it, from one loss of memory to the next.
+/// The history of the keys of one hash tag, as their clients saw it, from one loss of memory to the
+/// next.
 #[derive(Clone, Debug, Default)]
 struct History {
-    first: Option<Cell>,
+    first: Cells,
     seen: Vec<Seen>,
 }
 
@@ -85,9 +97,12 @@ pub struct World {
     wall_ms: u64,
     ledger: Ledger,
     sightings: Sightings,
-    histories: BTreeMap<(KeyspaceId, Vec<u8>), History>,
+    /// The keys that clients use, by number.
+    names: Vec<Vec<u8>>,
+    /// By keyspace and hash tag.
+    histories: BTreeMap<(KeyspaceId, u64), History>,
     /// Histories that a loss of power has ended.
-    closed: Vec<((KeyspaceId, Vec<u8>), History)>,
+    closed: Vec<((KeyspaceId, u64), History)>,
     ops: BTreeMap<u64, Op>,
     ops_made: u64,
     /// Calls and returns so far.
@@ -99,6 +114,8 @@ pub struct World {
     weak: BTreeSet<KeyspaceId>,
     armed: Option<Armed>,
     full: bool,
+    /// Whether the keeper has found that data takes more memory than it may.
+    memory_full: bool,
     stopped: faults::Stopped,
     calm: bool,
     asking: bool,
@@ -114,6 +131,8 @@ impl World {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng);
         let disk = FaultyDisk::new(rng.bits());
+        let name = |key| format!("{{{}}}key-{key}", key / mood.tagged).into_bytes();
+        let names = (0..mood.keys).map(name).collect();
         Self {
             options: options.clone(),
             mood,
@@ -124,6 +143,7 @@ impl World {
             wall_ms: WALL_MS,
             ledger: Ledger::default(),
             sightings: Sightings::default(),
+            names,
             histories: BTreeMap::new(),
             closed: Vec::new(),
             ops: BTreeMap::new(),
@@ -134,6 +154,7 @@ impl World {
             weak: BTreeSet::new(),
             armed: None,
             full: false,
+            memory_full: false,
             stopped: faults::Stopped::default(),
             calm: false,
             asking: true,
@@ -168,6 +189,7 @@ impl World {
         self.ask_everything();
         self.drain()?;
         self.audit()?;
+        self.forget()?;
         self.search()
     }
 
@@ -229,6 +251,10 @@ impl World {
             on(collection, 3),
             on(checkpoints, if machine.is_checkpointing() { 8 } else { 1 }),
         ];
+        if weights.iter().all(|weight| *weight == 0) {
+            // In a lapse, when readers have nothing to ask: it ends soon.
+            return Ok(());
+        }
         match self.rng.weighted(&weights) {
             0 => self.ask(),
             1 => self.send_batch(),
@@ -269,7 +295,7 @@ impl World {
                 }
             }
             8 => self.tick(),
-            9 => self.raise_safe_point(),
+            9 => self.keep_versions(),
             10 => self.collect(),
             _ => {
                 // There are many shards, and a round is worth nothing before its end.
@@ -300,8 +326,21 @@ impl World {
         self.trace.event(format_args!("{millis} ms pass"));
     }
 
-    fn raise_safe_point(&mut self) {
+    /// What the keeper does for a keyspace: measures memory, raises the safe point.
+    fn keep_versions(&mut self) {
         let machine = self.machine.as_mut().expect("it runs");
+        let usage = |route: &Arc<Route>| {
+            let engines = route.views.iter().map(|view| {
+                let usage = view.read().keys().map(Engine::usage).unwrap_or_default();
+                (usage.live_bytes + usage.old_bytes, usage.old_bytes)
+            });
+            engines.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1))
+        };
+        let usages = machine.routes.values().map(usage);
+        let (used, old) = usages.fold((0, 0), |sum, bytes| (sum.0 + bytes.0, sum.1 + bytes.1));
+        let bytes_max = self.mood.memory_bytes_max;
+        self.memory_full = used > bytes_max;
+        let pressed = old > bytes_max / OLD_SHARE || self.memory_full;
         if machine.routes.is_empty() || machine.log.full {
             return;
         }
@@ -311,17 +350,72 @@ impl World {
         let safe_points =
             route.views.iter().filter_map(|v| v.read().keys().map(|e| e.safe_point()));
         let current = safe_points.min().unwrap_or_default();
-        let pressed = self.rng.one_in(4).then(|| {
-            let back_ms = self.rng.below(20);
-            keyspace::Timestamp::from_millis(now.millis() - back_ms)
-        });
+        let wanted = if pressed {
+            let to_free = |engine: &Engine| engine.point_to_free(engine.usage().old_bytes / 2);
+            let points = route.views.iter().filter_map(|v| v.read().keys().and_then(to_free));
+            points.max()
+        } else {
+            // Also without need, and at any place.
+            self.rng.one_in(4).then(|| {
+                let back_ms = self.rng.below(20);
+                Timestamp::from_millis(now.millis() - back_ms)
+            })
+        };
         let retention_ms = route.keyspace.options.retention_ms;
-        let to = safe_point::target(current, now, retention_ms, pressed);
+        let to = safe_point::target(current, now, retention_ms, wanted);
         let keyspace = route.keyspace.id;
         if to > current {
-            machine.submit(ShardId(0), node::lane::Input::RaiseKeyspace { keyspace, to });
+            machine.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to });
             self.trace.event(format_args!("keyspace {keyspace}: safe point to {to:?}"));
         }
+    }
+
+    /// Has everything collected that nobody can read any more: nothing else may be left.
+    fn forget(&mut self) -> Result<(), Violation> {
+        if !self.options.faults.has(Fault::Collection) {
+            return Ok(());
+        }
+        let machine = self.machine.as_mut().expect("it was audited");
+        let to = machine.now();
+        let keyspaces: Vec<KeyspaceId> =
+            machine.routes.values().map(|route| route.keyspace.id).collect();
+        for keyspace in keyspaces {
+            machine.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to });
+        }
+        for _ in 0..ANSWER_STEPS_MAX {
+            let machine = self.machine.as_ref().expect("nothing breaks any more");
+            let mut views = machine.routes.values().flat_map(|route| &route.views);
+            let raised = views.all(|v| v.read().keys().is_none_or(|e| e.safe_point() >= to));
+            // A checkpoint holds the collector back.
+            if raised && !machine.is_checkpointing() {
+                return self.nothing_old();
+            }
+            self.trace.step += 1;
+            self.step()?;
+        }
+        Err(Violation::new("liveness", "safe points are not raised"))
+    }
+
+    fn nothing_old(&mut self) -> Result<(), Violation> {
+        let machine = self.machine.as_ref().expect("nothing breaks any more");
+        for route in machine.routes.values() {
+            for (view, id) in route.views.iter().zip(&route.keyspace.shards) {
+                let mut state = view.write();
+                let Some(engine) = state.keys_mut() else { continue };
+                while engine.collect(3) {}
+                let usage = engine.usage();
+                let Some(model) = self.ledger.shard(*id).map(|shard| &shard.versions) else {
+                    continue;
+                };
+                let alive = model.alive(engine.safe_point()).count() as u64;
+                let is = (usage.versions, usage.keys, usage.old_bytes);
+                if is != (alive, alive, 0) {
+                    let text = format!("shard {id}: {usage:?}, and {alive} keys are alive");
+                    return Err(Violation::new("G14 what nobody can read goes", text));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn collect(&mut self) {
@@ -339,24 +433,27 @@ impl World {
     /// Searches every history for a linear order.
     fn search(&mut self) -> Result<(), Violation> {
         let open = std::mem::take(&mut self.histories);
-        for ((keyspace, key), mut history) in self.closed.drain(..).chain(open) {
+        for ((keyspace, tag), mut history) in self.closed.drain(..).chain(open) {
             history.seen.sort_by_key(|seen| seen.call);
-            self.counts.histories += 1;
-            let verdict = linear::is_linear(history.first.as_ref(), &history.seen);
-            if verdict == Linear::Yes {
-                continue;
+            let first = tag * self.mood.tagged;
+            for (places, cells, seen) in linear::apart(&history.first, &history.seen) {
+                self.counts.histories += 1;
+                self.counts.joint_histories += u64::from(places.len() > 1);
+                let verdict = linear::is_linear(&cells, &seen);
+                if verdict == Linear::Yes {
+                    continue;
+                }
+                let keys: Vec<u64> = places.iter().map(|place| first + *place as u64).collect();
+                let end = linear::first_bad_prefix(&cells, &seen);
+                let mut text = format!(
+                    "keyspace {keyspace}, keys {keys:?}: no order of these explains the \
+                     answers ({verdict:?}), beginning with {cells:?}",
+                );
+                for seen in &seen[..end] {
+                    text += &format!("\n    {seen}");
+                }
+                return Err(Violation::new("linearizable per key", text));
             }
-            let end = linear::first_bad_prefix(history.first.as_ref(), &history.seen);
-            let mut text = format!(
-                "keyspace {keyspace}, key {}: no order of these explains the answers \
-                 ({verdict:?}), beginning with {:?}",
-                key.escape_ascii(),
-                history.first,
-            );
-            for seen in &history.seen[..end] {
-                text += &format!("\n    {seen}");
-            }
-            return Err(Violation::new("linearizable per key", text));
         }
         Ok(())
     }

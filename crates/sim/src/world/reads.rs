@@ -1,5 +1,7 @@
 //! Readers: the pure functions of the node, called between any two steps of its lanes.
 
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use keyspace::{HashedKey, ShardId, Timestamp};
@@ -9,11 +11,10 @@ use node::lane::Input;
 use node::read::{self, Blocked};
 use node::route::Route;
 use node::whole::{self, Stretch};
-use std::ops::Bound;
 use storage::engine::At;
 
 use super::World;
-use super::clients::{Ask, Op, Stage, key_of};
+use super::clients::{Ask, Op, Stage};
 use crate::check::Violation;
 use crate::check::versions::Versions;
 use crate::command::{Cell, Command, Shown, Value};
@@ -21,6 +22,8 @@ use crate::machine::CLIENTS;
 use crate::options::Bug;
 
 const R9: &str = "R9 collection is never seen";
+/// Spreads small numbers over all bits.
+const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SAME: &str = "reads see what the log says";
 
 /// Takes answers as values; arrays are taken apart.
@@ -63,16 +66,16 @@ impl World {
         let Some(route) = op.route.clone() else { return Ok(()) };
         match &op.ask {
             Ask::One(command) => {
-                let keys = [op.key.clone()];
-                let found = self.read_keys(&route, command, &keys)?;
-                self.finish_read(number, &op, &route, command, &keys, found);
+                let found = self.read_keys(&route, command, &self.names_of(&op.keys))?;
+                self.finish_read(number, &op, &route, command, found);
                 Ok(())
             }
-            Ask::Many(keys) => {
-                let found = self.read_keys(&route, &Command::Get, keys)?;
-                self.finish_read(number, &op, &route, &Command::Get, keys, found);
+            Ask::Many => {
+                let found = self.read_keys(&route, &Command::Get, &self.names_of(&op.keys))?;
+                self.finish_read(number, &op, &route, &Command::GetMany, found);
                 Ok(())
             }
+            Ask::Each(answers_max) => self.read_each(number, op.clone(), &route, *answers_max),
             Ask::At(at) => self.read_at(number, &op, &route, *at),
             _ => self.read_whole(number, &op, &route),
         }
@@ -103,7 +106,20 @@ impl World {
             }
             Err(blocked) => return Ok(Err(blocked)),
         };
-        for (key, reply) in keys.iter().zip(&replies) {
+        self.judge(route, command, keys, &replies, now)?;
+        Ok(Ok(replies))
+    }
+
+    /// Compares answers, one for each key, with what the log says.
+    fn judge(
+        &mut self,
+        route: &Route,
+        command: &Command,
+        keys: &[Vec<u8>],
+        replies: &[Reply],
+        now: Timestamp,
+    ) -> Result<(), Violation> {
+        for (key, reply) in keys.iter().zip(replies) {
             let hashed = route.key(key);
             let place = route.place(&hashed);
             let shard = route.shard(place);
@@ -117,7 +133,50 @@ impl World {
             }
             self.sight(route, place, &hashed, now)?;
         }
-        Ok(Ok(replies))
+        Ok(())
+    }
+
+    /// GETs in a pipeline: as many as are answered at once. What is left is asked again, when the
+    /// lane says so or the client has read.
+    fn read_each(
+        &mut self,
+        number: u64,
+        mut op: Op,
+        route: &Arc<Route>,
+        answers_max: usize,
+    ) -> Result<(), Violation> {
+        let now = self.machine().now();
+        let names = self.names_of(&op.keys);
+        let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let mut replies = Vec::new();
+        let ended = read::get_each(route, &keys, now, |version| {
+            replies.push(version.map_or(Reply::Nil, |found| Reply::Bulk(found.value.into())));
+            if replies.len() < answers_max {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        self.judge(route, &Command::Get, &names, &replies, now)?;
+        let left = op.keys.split_off(replies.len());
+        for (key, reply) in op.keys.iter().zip(replies) {
+            self.trace.event(format_args!("op {number}: key {key} {}", Shown(&reply)));
+            self.see(&op, &[*key], Command::Get, Some(vec![reply]));
+        }
+        if let Err(blocked) = ended {
+            self.wait(number, route, blocked);
+        } else if !left.is_empty() && op.keys.len() != answers_max {
+            let text = format!("{} GETs are not answered, nor blocked", left.len());
+            return Err(Violation::new(SAME, text));
+        }
+        match left.is_empty() {
+            true => {
+                self.ops.remove(&number);
+                self.counts.answered += 1;
+            }
+            false => self.ops.get_mut(&number).expect("it is under way").keys = left,
+        }
+        Ok(())
     }
 
     /// Notes what a reader has learnt of a key's expiry.
@@ -143,7 +202,6 @@ impl World {
         op: &Op,
         route: &Arc<Route>,
         command: &Command,
-        keys: &[Vec<u8>],
         found: Result<Vec<Reply>, Blocked>,
     ) {
         match found {
@@ -154,8 +212,17 @@ impl World {
                 }
                 self.ops.remove(&number);
                 self.counts.answered += 1;
-                for (key, reply) in keys.iter().zip(replies) {
-                    self.see(op, key.clone(), command.clone(), Some(reply));
+                // What lies under one hash tag was seen at one moment, and is judged so.
+                let mut of_tags: BTreeMap<u64, (Vec<u64>, Vec<Reply>)> = BTreeMap::new();
+                for (key, reply) in op.keys.iter().zip(replies) {
+                    let (keys, replies) = of_tags.entry(key / self.mood.tagged).or_default();
+                    keys.push(*key);
+                    replies.push(reply);
+                }
+                for (keys, replies) in of_tags.into_values() {
+                    let one = keys.len() == 1 && *command == Command::GetMany;
+                    let command = if one { Command::Get } else { command.clone() };
+                    self.see(op, &keys, command, Some(replies));
                 }
             }
         }
@@ -184,7 +251,7 @@ impl World {
         route: &Arc<Route>,
         at: Timestamp,
     ) -> Result<(), Violation> {
-        let key = &op.key;
+        let key = &self.names[op.keys[0] as usize].clone();
         let place = route.place(&route.key(key));
         let take = |found: At<'_>| match found {
             At::Value(version) => {
@@ -263,7 +330,7 @@ impl World {
                 let show = &mut |key: &[u8], value: &[u8]| {
                     found.push((key.to_vec(), Value(value.to_vec())))
                 };
-                if whole::range(route, &everything, now, show).is_err() {
+                if whole::range(route, &everything, self.mood.piece_keys, now, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
                 let value = |key: &Vec<u8>| models[0].at(key, now).map(|cell| cell.value);
@@ -274,6 +341,30 @@ impl World {
                     return differs("RANGE", &(found, expected));
                 }
                 self.trace.event(format_args!("op {number}: {} keys in order", found.len()));
+            }
+            Ask::Keys => {
+                let mut found = Vec::new();
+                let show = &mut |key: &[u8]| found.push(key.to_vec());
+                whole::each_key(route, self.mood.piece_keys, now, show);
+                found.sort_unstable();
+                let alive = models.iter().flat_map(|model| model.alive(now));
+                let mut expected: Vec<Vec<u8>> = alive.cloned().collect();
+                expected.sort_unstable();
+                if found != expected {
+                    return differs("KEYS", &(found, expected));
+                }
+                self.trace.event(format_args!("op {number}: {} keys", found.len()));
+            }
+            Ask::Random => {
+                let found = whole::random_key(route, number.wrapping_mul(ODD), now);
+                let there = match &found {
+                    Some(key) => models.iter().any(|model| model.at(key, now).is_some()),
+                    None => models.iter().all(|model| model.alive(now).next().is_none()),
+                };
+                if !there {
+                    return differs("RANDOMKEY", &found);
+                }
+                self.trace.event(format_args!("op {number}: {found:?}"));
             }
             Ask::Scan(cursor, scan) => {
                 let (count, mut scan) = (1 + number as usize % 3, scan.clone());
@@ -344,8 +435,8 @@ impl World {
                     let text = format!("shard {id} counts {size} keys, not {expected}");
                     return Err(Violation::new(SAME, text));
                 }
-                for key in (0..self.mood.keys).map(key_of) {
-                    let hashed = route.key(&key);
+                for key in &self.names {
+                    let hashed = route.key(key);
                     if !state.owns(&hashed) {
                         continue;
                     }
@@ -353,8 +444,8 @@ impl World {
                         value: Value(version.value.to_vec()),
                         expiry_ms: version.expiry_ms,
                     });
-                    if found != model.at(&key, now) {
-                        let expected = model.at(&key, now);
+                    if found != model.at(key, now) {
+                        let expected = model.at(key, now);
                         let key = key.escape_ascii();
                         let text = format!("shard {id}: {key} is {found:?}, not {expected:?}");
                         return Err(Violation::new(SAME, text));

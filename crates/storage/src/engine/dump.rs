@@ -30,8 +30,15 @@ use super::{Engine, Layout, ScanCursor};
 const KIND_VALUE: u8 = 1;
 const KIND_TOMBSTONE: u8 = 2;
 const KIND_FLUSH: u8 = 3;
-/// Keys that one piece of a dump looks at at most, so that it is short even if none is dumped.
-const EXAMINED_MAX: usize = 16_384;
+/// How long one piece of a dump may be. A piece ends when either limit is reached, so that it is
+/// short even if nothing is dumped; it always looks at one key at least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PieceLimits {
+    /// Keys that it looks at, those that are gone included.
+    pub examined_max: usize,
+    /// Bytes, about: more only to finish a key.
+    pub bytes_max: usize,
+}
 
 /// How far a dump has come. Starts as its default.
 #[derive(Clone, Debug, Default)]
@@ -108,15 +115,16 @@ pub fn cut_dump(piece: &[u8], bytes_max: usize) -> usize {
 }
 
 impl Engine {
-    /// Appends the next piece of the dump at `at` to `out`: about `bytes_max` bytes, more only to
-    /// finish a key. Returns whether there is more. Writes above `at` may go on between pieces.
+    /// Appends the next piece of the dump at `at` to `out`. Returns whether there is more, which
+    /// an empty piece does not tell: all that it looked at may have been gone. Writes above `at`
+    /// may go on between pieces.
     ///
     /// Panics unless the engine is pinned at or below `at`, from before the first piece on.
     pub fn dump(
         &self,
         cursor: &mut DumpCursor,
         at: Timestamp,
-        bytes_max: usize,
+        limits: PieceLimits,
         out: &mut Vec<u8>,
     ) -> bool {
         assert!(self.pin.is_some_and(|pin| pin <= at), "a dump without a pin");
@@ -127,8 +135,9 @@ impl Engine {
         let mut piece = Piece {
             at,
             low,
-            examined: 0,
-            bytes_end: out.len().saturating_add(bytes_max),
+            examined_left: limits.examined_max,
+            looked: false,
+            bytes_end: out.len().saturating_add(limits.bytes_max),
             out,
             chain: Vec::new(),
         };
@@ -232,7 +241,9 @@ struct Piece<'a> {
     at: Timestamp,
     /// Of what is at or below this, only the newest is needed, if it is not an end.
     low: Timestamp,
-    examined: usize,
+    examined_left: usize,
+    /// Whether it has looked at a key.
+    looked: bool,
     bytes_end: usize,
     out: &'a mut Vec<u8>,
     /// Used again for every key.
@@ -275,11 +286,12 @@ impl Piece<'_> {
 
     /// Never before the first key, so that every piece gets on.
     fn is_full(&self) -> bool {
-        self.examined > 0 && (self.examined >= EXAMINED_MAX || self.out.len() >= self.bytes_end)
+        self.looked && (self.examined_left == 0 || self.out.len() >= self.bytes_end)
     }
 
     fn key(&mut self, head: Record) {
-        self.examined += 1;
+        self.looked = true;
+        self.examined_left = self.examined_left.saturating_sub(1);
         let mut chain = Some(head);
         while let Some(record) = chain {
             chain = record.older();

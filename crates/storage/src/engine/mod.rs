@@ -62,7 +62,7 @@ use std::collections::VecDeque;
 
 use keyspace::{HashedKey, KeyHasher, Slot, Timestamp};
 
-pub use dump::{DumpCursor, RestoreError, cut_dump};
+pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump};
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
 
@@ -73,6 +73,22 @@ use record::{Body, Record};
 /// An era with at most this many keys is flushed key by key, so that a program which sets one
 /// key and flushes, over and over, does not fill memory with empty indexes.
 const FLUSH_IN_PLACE_KEYS_MAX: u64 = if cfg!(test) { 2 } else { 1024 };
+
+/// What an engine is told once. A hasher alone stands for itself with the usual rest.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// What hashes the keys.
+    pub hasher: KeyHasher,
+    /// Eras of more keys are set aside by a flush, smaller ones emptied key by key. Says how, not
+    /// what: no answer depends on it.
+    pub flush_in_place_keys_max: u64,
+}
+
+impl From<KeyHasher> for Settings {
+    fn from(hasher: KeyHasher) -> Self {
+        Self { hasher, flush_in_place_keys_max: FLUSH_IN_PLACE_KEYS_MAX }
+    }
+}
 
 /// How a shard's keys are laid out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +159,7 @@ pub struct Usage {
 pub struct Engine {
     layout: Layout,
     hasher: KeyHasher,
+    flush_in_place_keys_max: u64,
     current: Era,
     /// Eras ended by flushes, oldest first.
     retired: VecDeque<Retired>,
@@ -160,16 +177,18 @@ unsafe impl Send for Engine {}
 unsafe impl Sync for Engine {}
 
 impl Engine {
-    /// An empty engine. `hasher` must be the one that made the keys it will be given.
+    /// An empty engine. The hasher must be the one that made the keys it will be given.
     ///
     /// Panics if the slots do not rise or are above [`keyspace::SLOTS`].
-    pub fn new(layout: Layout, hasher: KeyHasher) -> Self {
+    pub fn new(layout: Layout, settings: impl Into<Settings>) -> Self {
+        let Settings { hasher, flush_in_place_keys_max } = settings.into();
         if let Layout::Hashed { first_slot, end_slot } = layout {
             assert!(first_slot < end_slot && end_slot <= keyspace::SLOTS, "slots must rise");
         }
         Self {
             layout,
             hasher,
+            flush_in_place_keys_max,
             current: Era::new(layout, 0, Timestamp::ZERO),
             retired: VecDeque::new(),
             queue: Queue::default(),
@@ -367,7 +386,7 @@ impl Engine {
     pub fn flush(&mut self, timestamp: Timestamp) {
         assert!(timestamp >= self.current.newest, "a flush before the newest write");
         self.current.newest = timestamp;
-        if self.current.index.len() <= FLUSH_IN_PLACE_KEYS_MAX {
+        if self.current.index.len() <= self.flush_in_place_keys_max {
             let heads: Vec<Record> = self.current.index.heads_from(None).collect();
             for head in heads {
                 // A copy, for the record may go while its key is still needed.

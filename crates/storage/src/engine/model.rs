@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::era::Era;
 use super::record::Record;
-use super::{At, DumpCursor, Engine, Layout, Range, ScanCursor};
+use super::{At, DumpCursor, Engine, Layout, PieceLimits, Range, ScanCursor};
 
 const HASHER: KeyHasher = KeyHasher::new([3; 16]);
 const CASES: u32 = 1000;
@@ -39,7 +39,7 @@ enum Op {
     Flush,
     RaiseSafePoint { percent: u64 },
     Collect { budget: usize },
-    Dump { bytes_max: usize },
+    Dump { limits: PieceLimits },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -54,7 +54,9 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         1 => Just(Op::Flush),
         2 => (0u64..=100).prop_map(|percent| Op::RaiseSafePoint { percent }),
         3 => prop_oneof![0usize..4, Just(usize::MAX)].prop_map(|budget| Op::Collect { budget }),
-        3 => prop_oneof![0usize..80, Just(usize::MAX)].prop_map(|bytes_max| Op::Dump { bytes_max }),
+        3 => (0usize..5, prop_oneof![0usize..80, Just(usize::MAX)]).prop_map(
+            |(examined_max, bytes_max)| Op::Dump { limits: PieceLimits { examined_max, bytes_max } }
+        ),
     ];
     prop::collection::vec(op, 1..80)
 }
@@ -334,11 +336,11 @@ impl Run {
                 let more = self.engine.collect(*budget);
                 assert!(!more || *budget < usize::MAX);
             }
-            Op::Dump { bytes_max } => self.dump(*bytes_max),
+            Op::Dump { limits } => self.dump(*limits),
         }
     }
 
-    fn dump(&mut self, bytes_max: usize) {
+    fn dump(&mut self, limits: PieceLimits) {
         let mut dump = self.dump.take().unwrap_or_else(|| {
             let at = self.now;
             // Whoever dumps at a time has applied everything of that time.
@@ -348,7 +350,7 @@ impl Run {
         });
         let (cursor, at, blocks) = &mut dump;
         let mut block = Vec::new();
-        let more = self.engine.dump(cursor, *at, bytes_max, &mut block);
+        let more = self.engine.dump(cursor, *at, limits, &mut block);
         blocks.push(block);
         if more {
             self.dump = Some(dump);
