@@ -19,8 +19,8 @@ use crate::recovery::encode_meta;
 use crate::shard::Shard;
 use crate::state::{Content, ShardState};
 
-/// The usual length of a block, about, for which the shard's writers wait; all versions of one key may
-/// be more.
+/// The usual length of a block, for which the shard's writers wait. All versions of one key may be
+/// more.
 pub const BLOCK: PieceLimits = PieceLimits { examined_max: 16_384, bytes_max: 256 << 10 };
 /// … but beyond this they are cut, for a file's blocks have their limit. One version may be larger.
 const BLOCK_BYTES_MAX: usize = 64 << 20;
