@@ -72,6 +72,8 @@ impl<'a> Write<'a> {
     pub fn lengthens_bytes(&self) -> u64 {
         match self {
             Write::Set { value, .. } | Write::Append { value, .. } => value.len() as u64,
+            // Nothing, wherever it is put, stretches nothing.
+            Write::SetRange { value: [], .. } => 0,
             Write::SetRange { offset, value, .. } => offset.saturating_add(value.len() as u64),
             Write::SetAllIfAbsent { pairs } => {
                 pairs.iter().map(|(_, value)| value.len() as u64).max().unwrap_or_default()

@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use keyspace::{KeyspaceOptions, ShardId, Timestamp};
+use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use node::entry::Batch;
@@ -388,15 +388,6 @@ impl EventLoop {
             self.full.push((shard, std::mem::replace(&mut self.open[place].1, next)));
         }
         &mut self.open[place].1
-    }
-
-    /// What a keyspace that is made on first use is like.
-    fn keyspace_options(&self) -> KeyspaceOptions {
-        KeyspaceOptions {
-            durability: self.config.durability.into(),
-            retention_ms: self.config.retention_ms,
-            ..KeyspaceOptions::default()
-        }
     }
 
     /// Puts a connection into this turn's queue.

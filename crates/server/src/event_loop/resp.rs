@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::CatalogueOp;
+use keyspace::{CatalogueOp, is_made_on_use};
 use node::command::{Read, Write};
 use node::entry::Waiter;
 use node::lane::{Input, Origin};
@@ -395,7 +395,7 @@ impl EventLoop {
         muted: bool,
     ) -> Done {
         let name = session.keyspace();
-        if !is_numbered(name) {
+        if !is_made_on_use(name) {
             return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
         self.create(at, connection, name);
@@ -416,7 +416,7 @@ impl EventLoop {
         }
         let name = String::from_utf8_lossy(name).into_owned();
         if self.hub.routes().get(&name).is_none() {
-            if is_numbered(&name) {
+            if is_made_on_use(&name) {
                 self.create(at, connection, &name);
                 return Done::PutOff;
             }
@@ -436,7 +436,7 @@ impl EventLoop {
         connection.awaiting = true;
         connection.route_version = u64::MAX;
         let mut op = Vec::new();
-        let options = self.keyspace_options();
+        let options = self.config.keyspace_options();
         CatalogueOp::Create { name, options }.encode(&mut op);
         let origin = Origin(self.number as u32);
         let input = Input::Catalogue { op, origin, waiter: go_waiter(at) };
@@ -487,9 +487,4 @@ impl EventLoop {
             connection.pending.push_back(Slot::bytes(bytes));
         }
     }
-}
-
-/// Whether a keyspace of this name is made on first use, as Redis's databases are.
-fn is_numbered(name: &str) -> bool {
-    name.parse::<u8>().is_ok_and(|number| number < 16 && name == number.to_string())
 }

@@ -34,7 +34,7 @@ use keyspace::{KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
 use parking_lot::Mutex;
-use txn::Clock;
+use txn::{Clock, Physical};
 
 use crate::counters::Counters;
 use growth::Growth;
@@ -88,7 +88,7 @@ pub struct Hub {
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
     started: Instant,
-    started_millis: u64,
+    time: Physical,
 }
 
 /// What a lane's step wants of the rest of the node.
@@ -102,14 +102,15 @@ pub enum News {
 }
 
 impl Hub {
-    /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12).
+    /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12), unless
+    /// the log was far ahead of that ([`Physical`]).
     pub fn millis(&self) -> u64 {
-        self.started_millis + self.started.elapsed().as_millis() as u64
+        self.time.millis(self.started.elapsed().as_millis() as u64)
     }
 
     /// When the process started, by its own clock.
     pub fn started_millis(&self) -> u64 {
-        self.started_millis
+        self.time.millis(0)
     }
 
     /// Tells the clock the time, and reads it: the time of reads from here on.
