@@ -72,6 +72,8 @@ const LISTENER_RESP: Token = Token(usize::MAX - 1);
 const LISTENER_NATIVE: Token = Token(usize::MAX - 2);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long a loop polls before it sleeps, and how short a sleep must have been for that.
+const LINGER: Duration = Duration::from_micros(50);
 /// After so many turns with nothing but writes, a loop makes the fsyncs they wait for itself …
 const WRITE_TURNS_MIN: u32 = 64;
 /// … in turns of no more writes than this: more are worth another thread, which syncs while the
@@ -142,6 +144,8 @@ pub struct EventLoop {
     now: Timestamp,
     next_loop: usize,
     accepting: bool,
+    /// Whether it looks around for a while before it sleeps.
+    lingers: bool,
 }
 
 impl EventLoop {
@@ -181,6 +185,7 @@ impl EventLoop {
             now: Timestamp::ZERO,
             next_loop: 0,
             accepting: true,
+            lingers: false,
         }
     }
 
@@ -253,7 +258,30 @@ impl EventLoop {
         })
     }
 
+    /// Polls without sleeping for a little while, if the last sleep was short: to be woken costs a
+    /// client more than to find the loop awake. Whether there is something to do.
+    fn linger(&mut self, events: &mut Events) -> io::Result<bool> {
+        if !self.lingers {
+            return Ok(false);
+        }
+        let mailbox = &self.hub.mailboxes[self.number];
+        let until = Instant::now() + LINGER;
+        while Instant::now() < until {
+            match self.poll.poll(events, Some(Duration::ZERO)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ if !events.is_empty() || mailbox.has_mail() => return Ok(true),
+                // Whoever is to send may need this processor for it.
+                _ => std::thread::yield_now(),
+            }
+        }
+        Ok(false)
+    }
+
     fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
+        if self.queue.is_empty() && self.linger(events)? {
+            return Ok(());
+        }
+        let began = Instant::now();
         let mailbox = &self.hub.mailboxes[self.number];
         let busy = !self.queue.is_empty() || !mailbox.may_sleep();
         let timeout = match (busy, deadline) {
@@ -264,6 +292,7 @@ impl EventLoop {
         };
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();
+        self.lingers = began.elapsed() < LINGER;
         match polled {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             polled => polled,

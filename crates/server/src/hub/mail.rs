@@ -77,6 +77,11 @@ impl Mailbox {
         }
     }
 
+    /// Whether there is mail.
+    pub fn has_mail(&self) -> bool {
+        self.mail.lock().as_ref().is_some_and(|mail| !mail.is_empty())
+    }
+
     /// The loop is about to sleep. False if it must not: there is mail.
     pub fn may_sleep(&self) -> bool {
         self.asleep.store(true, Ordering::SeqCst);
