@@ -5,6 +5,8 @@ import random
 import socket
 import struct
 import time
+import urllib.error
+import urllib.request
 
 
 def link(server):
@@ -125,7 +127,47 @@ def native_garbage(server):
         sock.close()
 
 
+def native_makes_its_keyspace(server):
+    """Keyspace 0 is dropped: every protocol makes it again on use."""
+    base = f"http://{server.host}:{server.http}/v1"
+    sock = link(server)
+    for use in ("native", "http", "read"):
+        drop = urllib.request.Request(f"{base}/keyspaces/0", method="DELETE")
+        assert urllib.request.urlopen(drop, timeout=10).status == 204
+        if use == "native":
+            sock.sendall(frame(b"PUT", b"again", b"native") * 2 + frame(b"GET", b"again"))
+            got = [receive(sock) for _ in range(3)]
+            assert [op for op, _, _ in got] == [b"POK", b"POK", b"GOK"], got
+        elif use == "http":
+            put = urllib.request.Request(f"{base}/kv/0/again", b"http", method="PUT")
+            assert urllib.request.urlopen(put, timeout=10).status in (200, 201, 204)
+            sock.sendall(frame(b"GET", b"again"))
+            assert receive(sock) == (b"GOK", b"again", b"http")
+        else:
+            sock.sendall(frame(b"GET", b"again"))
+            assert receive(sock)[0] == b"GER"
+    sock.close()
+
+
+def numbers_no_client_could_select(server):
+    """A keyspace named by a number above 15 is refused, with the reason."""
+    body = b'{"name": "2026"}'
+    create = urllib.request.Request(
+        f"http://{server.host}:{server.http}/v1/keyspaces",
+        body,
+        {"content-type": "application/json"},
+        method="POST",
+    )
+    try:
+        urllib.request.urlopen(create, timeout=10)
+        raise AssertionError("it was created")
+    except urllib.error.HTTPError as error:
+        assert error.code == 400 and b"0 to 15" in error.read()
+
+
 CASES = [
+    (native_makes_its_keyspace, 32),
+    (numbers_no_client_could_select, 16),
     (native_serves, 16),
     (native_huge_lengths, 32),
     (native_unknown_operation, 16),

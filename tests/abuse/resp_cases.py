@@ -152,6 +152,27 @@ def replies_nobody_reads(server):
     close_all([deaf, writer])
 
 
+def values_of_writes_nobody_reads(server):
+    """Writes of a few bytes whose replies are long values, sent in one go and never read."""
+    length = 24 << 20
+    deaf = server.connect()
+    before = server.rss_bytes() or 0
+    asked = [("SETRANGE", "{w}a", str(length - 1), "x"), ("COPY", "{w}a", "{w}b")]
+    asked += [("RENAME", "{w}b", "{w}c")]
+    asked += [("GETEX", "{w}c", "EX", str(1000 + number)) for number in range(100)]
+    deaf.send(b"".join(resp.encode(command) for command in asked))
+    end = time.monotonic() + 3
+    peak = before
+    while time.monotonic() < end:
+        peak = max(peak, server.rss_bytes() or 0)
+        time.sleep(0.01)
+    assert peak - before < 400 << 20, f"memory rose by {(peak - before) >> 20} MiB"
+    deaf.close()
+    check = server.connect()
+    assert check.call("DEL", "{w}a", "{w}c") == 2
+    check.close()
+
+
 def many_small_replies_nobody_reads(server):
     """A flood of PINGs whose replies are never read."""
     deaf = server.connect()
@@ -317,4 +338,9 @@ CASES = [
     (gone_before_the_reply, 256),
     (refused_growth, 16),
 ]
-CARILLON_CASES = [(oversize_key, 32), (oversize_value, 64), (value_at_the_limit, 600)]
+CARILLON_CASES = [
+    (oversize_key, 32),
+    (oversize_value, 64),
+    (value_at_the_limit, 600),
+    (values_of_writes_nobody_reads, 400),
+]

@@ -20,10 +20,16 @@ class Witness:
         self.count = 0
         self.thread = threading.Thread(target=self.work, daemon=True)
 
+    def connect(self):
+        """To a keyspace of its own: the abuser may drop others."""
+        connection = self.server.connect(timeout_s=30)
+        assert connection.call("SELECT", "9") == b"OK"
+        return connection
+
     def work(self):
         """SET, GET, and now and then a new connection."""
         try:
-            connection = self.server.connect(timeout_s=30)
+            connection = self.connect()
             while not self.stop.is_set():
                 began = time.monotonic()
                 value = b"%d" % self.count
@@ -32,7 +38,7 @@ class Witness:
                 self.count += 1
                 if self.count % 50 == 0:
                     connection.close()
-                    connection = self.server.connect(timeout_s=30)
+                    connection = self.connect()
                 self.longest = max(self.longest, time.monotonic() - began)
                 time.sleep(0.002)
             connection.close()

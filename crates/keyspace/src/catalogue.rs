@@ -171,6 +171,15 @@ pub enum CatalogueError {
         /// What was given.
         name: Box<str>,
     },
+    /// A number, which Redis clients could not select.
+    #[error(
+        "bad keyspace name '{name}': Redis clients can select the numbers 0 to 15 only. Put a \
+         letter to it"
+    )]
+    NumberedName {
+        /// What was given.
+        name: Box<str>,
+    },
     /// There is one of that name.
     #[error("keyspace '{name}' exists")]
     Exists {
@@ -284,6 +293,10 @@ impl Catalogue {
         options: &KeyspaceOptions,
     ) -> Result<(), CatalogueError> {
         check_name(name)?;
+        let is_number = name.parse::<i64>().is_ok_and(|number| name == number.to_string());
+        if is_number && !is_made_on_use(name) {
+            return Err(CatalogueError::NumberedName { name: name.into() });
+        }
         check_options(options)?;
         if self.keyspaces.contains_key(name) {
             return Err(CatalogueError::Exists { name: name.into() });
@@ -364,6 +377,11 @@ pub fn check_name(name: &str) -> Result<(), CatalogueError> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     let good = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(letter);
     if good { Ok(()) } else { Err(CatalogueError::BadName { name: name.into() }) }
+}
+
+/// Whether a keyspace of this name is made on first use, as Redis's databases are: `0` to `15`.
+pub fn is_made_on_use(name: &str) -> bool {
+    name.parse::<u8>().is_ok_and(|number| number < 16 && name == number.to_string())
 }
 
 /// Whether a keyspace may be so.

@@ -25,6 +25,17 @@ pub enum Change {
     Dropped(Keyspace),
 }
 
+impl Change {
+    /// The keyspace as it is then, or was.
+    pub fn keyspace(&self) -> &Keyspace {
+        match self {
+            Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace) => {
+                keyspace
+            }
+        }
+    }
+}
+
 impl System {
     /// Applies a catalogue operation as it stands in the log.
     ///

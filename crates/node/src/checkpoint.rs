@@ -12,15 +12,18 @@ use std::sync::Arc;
 
 use keyspace::{ShardId, Timestamp};
 use parking_lot::RwLock;
-use storage::engine::{DumpCursor, PieceLimits};
+use storage::engine::{DumpCursor, PieceLimits, cut_dump};
 use storage::log::Lsn;
 
 use crate::recovery::encode_meta;
 use crate::shard::Shard;
 use crate::state::{Content, ShardState};
 
-/// The usual length of a block, for which the shard's writers wait.
+/// The usual length of a block, for which the shard's writers wait. All versions of one key may be
+/// more.
 pub const BLOCK: PieceLimits = PieceLimits { examined_max: 16_384, bytes_max: 256 << 10 };
+/// … but beyond this they are cut, for a file's blocks have their limit. One version may be larger.
+const BLOCK_BYTES_MAX: usize = 64 << 20;
 
 /// A checkpoint that is being written.
 pub struct Checkpoint {
@@ -36,6 +39,8 @@ pub struct Checkpoint {
     block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
     rest: Rest,
+    /// What comes before `rest`: of a piece too long for one block what is left from here on.
+    long: (Vec<u8>, usize),
 }
 
 enum Rest {
@@ -68,12 +73,16 @@ impl Checkpoint {
         let (index, meta) = (state.applied_index, encode_meta(&state, shard.hard_state()));
         drop(state);
         let log_from = shard.log_needed_from(written_end);
-        Self { shard: shard.id(), index, meta, log_from, at, block, view, rest }
+        let long = Default::default();
+        Self { shard: shard.id(), index, meta, log_from, at, block, view, rest, long }
     }
 
     /// Puts the next block into `out`, which it clears; false if there was none left.
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> bool {
         out.clear();
+        if self.next_of_long(out) {
+            return true;
+        }
         // A piece of a dump may hold nothing although others follow: it looked at many keys of
         // which none was there at that moment. Only the cursor knows the end.
         while out.is_empty() {
@@ -88,6 +97,25 @@ impl Checkpoint {
                 Rest::Block(block) => *out = block,
                 Rest::Nothing => return false,
             }
+        }
+        if out.len() > BLOCK_BYTES_MAX && self.view.read().keys().is_some() {
+            self.long = (std::mem::take(out), 0);
+            return self.next_of_long(out);
+        }
+        true
+    }
+
+    /// Puts the next part of a long piece into `out`, if there is one.
+    fn next_of_long(&mut self, out: &mut Vec<u8>) -> bool {
+        let (piece, at) = &mut self.long;
+        if piece.is_empty() {
+            return false;
+        }
+        let end = *at + cut_dump(&piece[*at..], BLOCK_BYTES_MAX);
+        out.extend_from_slice(&piece[*at..end]);
+        *at = end;
+        if end == piece.len() {
+            self.long = Default::default();
         }
         true
     }
@@ -107,25 +135,17 @@ mod tests {
     use keyspace::Durability;
     use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
     use replication::Start;
-    use storage::engine::{Engine, Layout};
+    use storage::engine::{At, Engine, Layout};
 
     use super::*;
     use crate::lane::SOLE_REPLICA;
     use crate::recovery::Recovering;
     use crate::shard::ShardStart;
 
-    /// More keys than a piece of a dump looks at have expired and are not collected yet. Behind
-    /// them stand others, which the checkpoint must hold.
-    #[test]
-    fn keys_behind_a_stretch_of_expired_ones_are_kept() {
-        let hasher = KeyHasher::new([7; 16]);
-        let mut engine = Engine::new(Layout::Ordered, hasher);
-        for number in 0..40_000u32 {
-            let key = format!("a{number:06}");
-            engine.put(&hasher.key(key.as_bytes()), &[b"v"], 20, Timestamp::from_millis(10));
-        }
-        engine.put(&hasher.key(b"b"), &[b"kept"], 0, Timestamp::from_millis(10));
-        engine.raise_safe_point(Timestamp::from_millis(30));
+    const HASHER: KeyHasher = KeyHasher::new([7; 16]);
+
+    /// A shard with these keys, whose newest entry was at 30 ms.
+    fn shard_of(engine: Engine) -> Shard {
         let descriptor = Descriptor {
             shard: ShardId(9),
             arc: RingArc::whole(KeyspaceId(1)),
@@ -137,17 +157,57 @@ mod tests {
         state.last = Timestamp::from_millis(30);
         let view = Arc::new(RwLock::new(state));
         let log = Start::default();
-        let shard = Shard::new(ShardStart { view, durability: Durability::Sync, log });
+        Shard::new(ShardStart { view, durability: Durability::Sync, log })
+    }
 
-        let mut checkpoint = Checkpoint::begin(&shard, Lsn::NEW, BLOCK);
-        let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, hasher)
+    /// What a checkpoint of it holds, and its longest block.
+    fn restored(shard: &Shard) -> (Recovering, usize) {
+        let mut checkpoint = Checkpoint::begin(shard, Lsn::NEW, BLOCK);
+        let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
             .expect("the head is readable");
-        let mut block = Vec::new();
+        let (mut block, mut longest) = (Vec::new(), 0);
         while checkpoint.next_block(&mut block) {
             restored.restore(&block).expect("the block is readable");
+            longest = longest.max(block.len());
         }
+        (restored, longest)
+    }
+
+    /// More keys than a piece of a dump looks at have expired and are not collected yet. Behind
+    /// them stand others, which the checkpoint must hold.
+    #[test]
+    fn keys_behind_a_stretch_of_expired_ones_are_kept() {
+        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        for number in 0..40_000u32 {
+            let key = format!("a{number:06}");
+            engine.put(&HASHER.key(key.as_bytes()), &[b"v"], 20, Timestamp::from_millis(10));
+        }
+        engine.put(&HASHER.key(b"b"), &[b"kept"], 0, Timestamp::from_millis(10));
+        engine.raise_safe_point(Timestamp::from_millis(30));
+        let (restored, _) = restored(&shard_of(engine));
         let engine = restored.state().keys().expect("a shard of keys");
-        let kept = engine.newest(&hasher.key(b"b"), Timestamp::from_millis(30));
+        let kept = engine.newest(&HASHER.key(b"b"), Timestamp::from_millis(30));
+        assert_eq!(kept.map(|version| version.value), Some(&b"kept"[..]));
+    }
+
+    /// A block of a file has its limit, and all versions of one key may be longer.
+    #[test]
+    fn a_long_history_of_one_key_is_cut() {
+        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        let version = |number: u8| vec![number; 5 << 20];
+        for number in 0..29 {
+            let at = Timestamp::from_millis(number.into());
+            engine.put(&HASHER.key(b"a"), &[&version(number)], 0, at);
+        }
+        engine.put(&HASHER.key(b"b"), &[b"kept"], 0, Timestamp::from_millis(29));
+        let (restored, longest) = restored(&shard_of(engine));
+        assert!(longest <= BLOCK_BYTES_MAX, "a block of {longest} bytes");
+        let engine = restored.state().keys().expect("a shard of keys");
+        for number in 0..29 {
+            let at = engine.at(&HASHER.key(b"a"), Timestamp::from_millis(number.into()));
+            assert!(matches!(at, At::Value(found) if found.value == version(number)), "{number}");
+        }
+        let kept = engine.newest(&HASHER.key(b"b"), Timestamp::from_millis(30));
         assert_eq!(kept.map(|version| version.value), Some(&b"kept"[..]));
     }
 }

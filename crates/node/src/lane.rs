@@ -20,7 +20,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspace::{CatalogueError, Durability, KeyspaceId, ReplicaId, ShardId, Timestamp};
+use keyspace::{CatalogueError, Durability, Keyspace, KeyspaceId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use storage::log::{Group as Records, Lsn};
 use txn::Clock;
@@ -157,7 +157,7 @@ pub enum Answer {
         /// Who waits.
         waiter: Waiter,
         /// Whether it has changed.
-        result: Result<(), CatalogueError>,
+        result: Result<Box<Keyspace>, CatalogueError>,
     },
 }
 
@@ -405,7 +405,11 @@ pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects:
         Outcome::Quiet => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {
-            let result = result.map(|change| effects.changes.push(change));
+            let result = result.map(|change| {
+                let keyspace = Box::new(change.keyspace().clone());
+                effects.changes.push(change);
+                keyspace
+            });
             if let Some((origin, waiter)) = asker {
                 effects.answers.push(Answer::Catalogue { origin, waiter, result });
             }

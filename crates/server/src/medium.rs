@@ -39,7 +39,8 @@ impl Directory {
 impl Disk for Directory {
     fn create(&self, name: &str) -> io::Result<Arc<dyn File>> {
         let options = OpenOptions::new().read(true).write(true).create_new(true).to_owned();
-        Ok(Arc::new(OpenFile(options.open(self.path.join(name))?)))
+        let file = options.open(self.path.join(name)).map_err(full_by_quota)?;
+        Ok(Arc::new(OpenFile(file)))
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn File>> {
@@ -48,7 +49,7 @@ impl Disk for Directory {
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        fs::rename(self.path.join(from), self.path.join(to))
+        fs::rename(self.path.join(from), self.path.join(to)).map_err(full_by_quota)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -72,11 +73,19 @@ impl Disk for Directory {
     }
 }
 
+/// A used-up quota is a full disk: there may be room again.
+fn full_by_quota(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::QuotaExceeded => io::ErrorKind::StorageFull.into(),
+        _ => error,
+    }
+}
+
 struct OpenFile(OsFile);
 
 impl File for OpenFile {
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
-        self.0.write_all_at(bytes, at)
+        self.0.write_all_at(bytes, at).map_err(full_by_quota)
     }
 
     fn read_at(&self, buf: &mut [u8], at: u64) -> io::Result<usize> {
@@ -103,7 +112,7 @@ impl File for OpenFile {
             match unsafe { libc::posix_fallocate(self.0.as_raw_fd(), 0, length) } {
                 0 => return Ok(()),
                 libc::EINTR => {}
-                error => return Err(io::Error::from_raw_os_error(error)),
+                error => return Err(full_by_quota(io::Error::from_raw_os_error(error))),
             }
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
@@ -104,18 +104,22 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let options = http::Options::new(&config, hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
-    wait_until_serving(&hub);
-    hub.ready.store(true, Ordering::Release);
-    banner.log();
+    if wait_until_serving(&hub, &stop) {
+        hub.ready.store(true, Ordering::Release);
+        banner.log();
+    }
 
     stop.wait();
+    let stopped = Instant::now();
     hub.stopping.store(true, Ordering::Release);
     hub.mailboxes.iter().for_each(Mailbox::wake);
     for event_loop in loops {
-        event_loop.join().expect("a loop that panics has ended the process")?;
+        event_loop.join().expect("a loop that panics has ended the process");
     }
     if let Some(server) = http_server {
-        server.stop(Duration::from_millis(config.shutdown_timeout_ms));
+        // One time for all: clients of the loops may have taken it.
+        let drain = Duration::from_millis(config.shutdown_timeout_ms);
+        server.stop(drain.saturating_sub(stopped.elapsed()));
     }
     keeper_stop.stop();
     keeper.join().expect("the keeper does not panic");
@@ -147,6 +151,10 @@ impl Stop {
     fn ask(&self) {
         *self.asked.lock() = true;
         self.wake.notify_all();
+    }
+
+    fn is_asked(&self) -> bool {
+        *self.asked.lock()
     }
 
     fn wait(&self) {
@@ -204,13 +212,15 @@ fn spawn_loops(
     config: &Arc<Config>,
     polls: Vec<Poll>,
     sockets: (Option<std::net::TcpListener>, Option<std::net::TcpListener>),
-) -> io::Result<Vec<JoinHandle<io::Result<()>>>> {
+) -> io::Result<Vec<JoinHandle<()>>> {
     let clients = Arc::new(Clients::default());
     let texts = Arc::new(Texts::new(hub, config));
     let mut listeners = Some(Listeners {
         resp: sockets.0.map(TcpListener::from_std),
         native: sockets.1.map(TcpListener::from_std),
     });
+    // All of them before any loop runs: the first gives connections to the others at once.
+    hub.mailboxes.iter().for_each(Mailbox::open);
     let spawn = |(number, poll): (usize, Poll)| {
         let listeners = listeners.take().unwrap_or_default();
         let event_loop = EventLoop::new(
@@ -222,21 +232,31 @@ fn spawn_loops(
             poll,
             listeners,
         );
-        thread::Builder::new().name(format!("loop-{number}")).spawn(move || event_loop.run())
+        let hub = hub.clone();
+        thread::Builder::new().name(format!("loop-{number}")).spawn(move || {
+            // Its connections and lanes would wait for ever.
+            event_loop.run().unwrap_or_else(|error| hub.fatal("an event loop", &error));
+        })
     };
     polls.into_iter().enumerate().map(spawn).collect()
 }
 
-/// Every shard leads its term and serves: a matter of one fsync.
-fn wait_until_serving(hub: &Hub) {
+/// Every shard leads its term and serves: a matter of one fsync. False if the node was asked to
+/// stop before that.
+fn wait_until_serving(hub: &Hub, stop: &Stop) -> bool {
     let all_serve = || {
         let routes = hub.routes();
         let mut views = routes.iter().flat_map(|route| &route.views);
-        routes.iter().next().is_some() && views.all(|view| view.read().serving)
+        let any = routes.iter().next().is_some() || hub.log.facts().full;
+        any && views.all(|view| view.read().serving)
     };
     while !all_serve() {
+        if stop.is_asked() {
+            return false;
+        }
         thread::sleep(Duration::from_millis(1));
     }
+    true
 }
 
 fn banner(

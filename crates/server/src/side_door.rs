@@ -7,7 +7,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, Timestamp};
+use keyspace::{
+    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, Timestamp, is_made_on_use,
+};
 use node::command::{Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Batch;
 use node::lane::{self, Input, NotDone};
@@ -60,7 +62,7 @@ impl NodeApi {
     fn info(&self, keyspace: &Keyspace) -> KeyspaceInfo {
         let routes = self.hub.routes();
         let now = self.hub.now();
-        let route = routes.get(&keyspace.name);
+        let route = routes.by_id(keyspace.id);
         KeyspaceInfo {
             id: keyspace.id.0,
             name: keyspace.name.to_string(),
@@ -76,18 +78,15 @@ impl NodeApi {
     }
 
     /// Asks the catalogue, and tells `done` how the keyspace is then.
-    fn change(&self, op: &CatalogueOp<'_>, name: &str, done: Done<Option<KeyspaceInfo>>) {
+    fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
         let (hub, config, facts) = (self.hub.clone(), self.config.clone(), self.facts.clone());
         let this = NodeApi { hub, config, facts };
-        let name = name.to_owned();
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue { result: Ok(()), .. } => {
-                let routes = this.hub.routes();
-                done(Ok(routes.get(&name).map(|route| this.info(&route.keyspace))));
-            }
+            // As it was made, though by now another may have changed or dropped it.
+            lane::Answer::Catalogue { result: Ok(keyspace), .. } => done(Ok(this.info(&keyspace))),
             lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
             lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
@@ -106,7 +105,10 @@ impl Api for NodeApi {
         }
         let routes = self.hub.routes();
         let Some(route) = routes.get(keyspace).cloned() else {
-            return done(Err(ApiError::NoKeyspace { name: keyspace.to_owned() }));
+            return match is_made_on_use(keyspace) {
+                true => self.create_and_call(id, keyspace, command, done),
+                false => done(Err(ApiError::NoKeyspace { name: keyspace.to_owned() })),
+            };
         };
         match command {
             Command::Get { key, at: None } => get(self.hub.clone(), route, key, done),
@@ -145,7 +147,7 @@ impl Api for NodeApi {
         };
         let name = spec.name;
         let op = CatalogueOp::Create { name: &name, options };
-        self.change(&op, &name, existing(name.clone(), done));
+        self.change(&op, done);
     }
 
     fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>) {
@@ -153,15 +155,11 @@ impl Api for NodeApi {
             durability: change.durability.map(Into::into),
             retention_ms: change.retention_ms,
         };
-        self.change(&CatalogueOp::Alter { name, change }, name, existing(name.to_owned(), done));
+        self.change(&CatalogueOp::Alter { name, change }, done);
     }
 
     fn keyspace_drop(&self, name: &str, done: Done<()>) {
-        self.change(
-            &CatalogueOp::Drop { name },
-            name,
-            Box::new(|result| done(result.map(|_gone| ()))),
-        );
+        self.change(&CatalogueOp::Drop { name }, Box::new(|result| done(result.map(|_gone| ()))));
     }
 
     fn now_millis(&self) -> u64 {
@@ -254,6 +252,22 @@ impl Api for NodeApi {
 }
 
 impl NodeApi {
+    /// Makes a numbered keyspace, as `SELECT` would, and then does what was asked.
+    fn create_and_call(&self, id: RequestId, name: &str, command: Command, done: Done<Answer>) {
+        let (hub, config, facts) = (self.hub.clone(), self.config.clone(), self.facts.clone());
+        let (this, keyspace) = (NodeApi { hub, config, facts }, name.to_owned());
+        let callback = move |answer| match answer {
+            lane::Answer::Catalogue {
+                result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
+            } => this.call(id, &keyspace, command, done),
+            lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
+            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
+        self.hub.ask_catalogue(&op, Some(Box::new(callback)));
+    }
+
     fn write(
         &self,
         id: RequestId,
@@ -348,14 +362,6 @@ fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<()>) {
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
     hub.submit(shard, Input::Await { shard, at: blocked.at, origin: SIDE_DOOR, waiter });
-}
-
-/// The keyspace after a change that leaves one.
-fn existing(name: String, done: Done<KeyspaceInfo>) -> Done<Option<KeyspaceInfo>> {
-    Box::new(move |result| {
-        // Gone again already, by another's hand.
-        done(result.and_then(|info| info.ok_or(ApiError::NoKeyspace { name })));
-    })
 }
 
 fn refused(error: CatalogueError) -> ApiError {

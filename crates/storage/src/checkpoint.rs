@@ -180,8 +180,14 @@ impl CheckpointWriter {
             payload_bytes: 0,
             buffer,
         };
-        writer.write_buffer()?;
-        Ok(writer)
+        match writer.write_buffer() {
+            Ok(()) => Ok(writer),
+            Err(error) => {
+                // Should it stay, the next start removes it.
+                let _stays = writer.disk.remove(&temporary);
+                Err(error)
+            }
+        }
     }
 
     /// Appends a block.

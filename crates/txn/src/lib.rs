@@ -12,6 +12,7 @@
 //!
 //! - [`Clock`] is a hybrid logical clock (Kulkarni et al. 2014): never behind physical time as the
 //!   driver tells it, never twice the same, never back.
+//! - [`Physical`] is that time: the wall clock at start and what has passed since (SAFETY G12).
 //! - [`Promise`] keeps one shard's side of SAFETY G2: the timestamps in flight, how far readers
 //!   were promised that the past is closed, and the *horizon*, the logged bound of such promises.
 //! - [`safe_point`] says how far old versions may be collected (ALGORITHMS 8.3).
@@ -24,8 +25,10 @@
 //! Transactions over several shards build on this; they are not here yet.
 
 mod clock;
+mod physical;
 mod promise;
 pub mod safe_point;
 
 pub use clock::Clock;
-pub use promise::{Promise, SnapshotRead, Unsettled};
+pub use physical::Physical;
+pub use promise::{HORIZON_AHEAD_MILLIS, Promise, SnapshotRead, Unsettled};

@@ -84,10 +84,22 @@ fn refusals_change_nothing() {
 }
 
 #[test]
+fn numbers_beyond_15_are_no_names() {
+    let mut catalogue = Catalogue::default();
+    for name in ["16", "2026", "-1"] {
+        let refused = catalogue.create(name, ORDERED).map(|_| ());
+        assert_eq!(refused, Err(CatalogueError::NumberedName { name: name.into() }));
+    }
+    for name in ["0", "15", "016", "1.0", "15a"] {
+        catalogue.create(name, ORDERED).unwrap();
+    }
+}
+
+#[test]
 fn there_is_a_most() {
     let mut catalogue = Catalogue::default();
     for index in 0..KEYSPACES_MAX {
-        catalogue.create(&index.to_string(), ORDERED).unwrap();
+        catalogue.create(&format!("k{index}"), ORDERED).unwrap();
     }
     assert_eq!(catalogue.create("more", ORDERED), Err(CatalogueError::TooMany));
     assert_eq!(Catalogue::decode(&mut Reader::new(&encoded(&catalogue))), Ok(catalogue));

@@ -1,6 +1,6 @@
-//! Which keys does a write name, and may it take more memory?
+//! Which keys does a write name, and how much memory may it and its reply take?
 
-use super::Write;
+use super::{SetReply, Write};
 
 impl<'a> Write<'a> {
     /// Shows every key, in the order of the command. A flush names none.
@@ -35,6 +35,50 @@ impl<'a> Write<'a> {
             | Write::Copy { from: key, .. } => key,
             Write::SetAllIfAbsent { pairs } => pairs.first().map_or(&[], |(key, _)| key),
             Write::Flush => &[],
+        }
+    }
+
+    /// The last key; empty for a flush, which names none.
+    pub fn last_key(&self) -> &'a [u8] {
+        match self {
+            Write::Rename { to, .. } | Write::Copy { to, .. } => to,
+            Write::SetAllIfAbsent { pairs } => pairs.last().map_or(&[], |(key, _)| key),
+            other => other.first_key(),
+        }
+    }
+
+    /// The key whose value is the reply, if that is how long a value is there.
+    #[inline]
+    pub fn replies_value_of(&self) -> Option<&'a [u8]> {
+        match self {
+            Write::Set { key, reply: SetReply::Old, .. }
+            | Write::GetDelete { key }
+            | Write::GetExpire { key, .. } => Some(key),
+            _ => None,
+        }
+    }
+
+    /// The key whose value another key has afterwards.
+    #[inline]
+    pub fn copies_value_of(&self) -> Option<&'a [u8]> {
+        match self {
+            Write::Rename { from, .. } | Write::Copy { from, .. } => Some(from),
+            _ => None,
+        }
+    }
+
+    /// By how much it makes a value longer at most, by its own arguments.
+    #[inline]
+    pub fn lengthens_bytes(&self) -> u64 {
+        match self {
+            Write::Set { value, .. } | Write::Append { value, .. } => value.len() as u64,
+            // Nothing, wherever it is put, stretches nothing.
+            Write::SetRange { value: [], .. } => 0,
+            Write::SetRange { offset, value, .. } => offset.saturating_add(value.len() as u64),
+            Write::SetAllIfAbsent { pairs } => {
+                pairs.iter().map(|(_, value)| value.len() as u64).max().unwrap_or_default()
+            }
+            _ => 0,
         }
     }
 

@@ -204,6 +204,15 @@ impl Config {
         }
     }
 
+    /// What a keyspace that is made on first use is like.
+    pub fn keyspace_options(&self) -> keyspace::KeyspaceOptions {
+        keyspace::KeyspaceOptions {
+            durability: self.durability.into(),
+            retention_ms: self.retention_ms,
+            ..keyspace::KeyspaceOptions::default()
+        }
+    }
+
     /// `memory_max` in bytes, here and now.
     pub fn memory_bytes_max(&self) -> u64 {
         self.memory_max.bytes(memory::total_bytes())

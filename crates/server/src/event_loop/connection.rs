@@ -8,11 +8,15 @@ use mio::net::TcpStream;
 use node::command::Reply;
 use node::route::Route;
 
+use super::takes::TakesOwed;
 use crate::gateway::native::{self, FrameSink, Op};
 use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
 
 /// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
 pub const PENDING_MAX: usize = 4096;
+
+/// Numbers of replies owed have 31 bits; others mean something else to the loop.
+const NUMBER_MASK: u32 = u32::MAX >> 1;
 
 /// The protocol of a connection, and what it remembers.
 pub enum Protocol {
@@ -60,6 +64,8 @@ pub struct Connection {
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
     pub put_off_at: Option<Timestamp>,
+    /// What its writes under way may take of memory.
+    pub(super) takes: TakesOwed,
     /// The client has sent its last; what it asked is still to be answered.
     pub ended: bool,
     /// Nothing more is read; closed when all is answered and sent.
@@ -176,6 +182,7 @@ impl Connection {
             refuse_next: None,
             put_off_muted: None,
             put_off_at: None,
+            takes: TakesOwed::default(),
             ended: false,
             closing: false,
             broken: false,
@@ -188,12 +195,12 @@ impl Connection {
 
     /// The number that the next reply owed will have.
     pub fn next_number(&self) -> u32 {
-        self.first_number.wrapping_add(self.pending.len() as u32)
+        self.first_number.wrapping_add(self.pending.len() as u32) & NUMBER_MASK
     }
 
     /// A reply, or a part of one, has come.
     pub fn fill(&mut self, number: u32, reply: Result<Reply, Box<str>>) {
-        let at = number.wrapping_sub(self.first_number) as usize;
+        let at = (number.wrapping_sub(self.first_number) & NUMBER_MASK) as usize;
         let slot = self.pending.get_mut(at).expect("replies come to those who are owed them");
         slot.state = match (std::mem::replace(&mut slot.state, State::Waiting), reply) {
             (State::Waiting, Ok(reply)) => State::Done(reply),
@@ -223,13 +230,14 @@ impl Connection {
     pub fn write_replies(&mut self, reason: native::Reason) {
         while self.pending.front().is_some_and(Slot::is_done) {
             let Some(slot) = self.pending.pop_front() else { return };
-            self.first_number = self.first_number.wrapping_add(1);
+            self.first_number = self.first_number.wrapping_add(1) & NUMBER_MASK;
             if !self.broken {
                 self.write(slot, reason);
             }
         }
         if self.pending.is_empty() {
             self.barrier = false;
+            self.takes.all_are_answered();
         }
     }
 

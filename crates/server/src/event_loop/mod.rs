@@ -18,6 +18,7 @@
 //! |---|---|---|
 //! | input of a connection | `input_bytes_max` | not read further until commands are done |
 //! | replies owed to one | [`connection::PENDING_MAX`] | its commands wait in its input |
+//! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
 //! | connections | `connections_max` | refused with an error |
@@ -30,6 +31,7 @@ mod native;
 mod resp;
 mod serve;
 mod sockets;
+mod takes;
 mod whole;
 
 use std::collections::VecDeque;
@@ -38,7 +40,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use keyspace::{KeyspaceOptions, ShardId, Timestamp};
+use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use node::entry::Batch;
@@ -70,6 +72,8 @@ const LISTENER_RESP: Token = Token(usize::MAX - 1);
 const LISTENER_NATIVE: Token = Token(usize::MAX - 2);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How long a loop polls before it sleeps, and how short a sleep must have been for that.
+const LINGER: Duration = Duration::from_micros(50);
 /// After so many turns with nothing but writes, a loop makes the fsyncs they wait for itself …
 const WRITE_TURNS_MIN: u32 = 64;
 /// … in turns of no more writes than this: more are worth another thread, which syncs while the
@@ -140,6 +144,8 @@ pub struct EventLoop {
     now: Timestamp,
     next_loop: usize,
     accepting: bool,
+    /// Whether it looks around for a while before it sleeps.
+    lingers: bool,
 }
 
 impl EventLoop {
@@ -179,6 +185,7 @@ impl EventLoop {
             now: Timestamp::ZERO,
             next_loop: 0,
             accepting: true,
+            lingers: false,
         }
     }
 
@@ -188,7 +195,6 @@ impl EventLoop {
     /// If the poll fails, which leaves the loop useless.
     pub fn run(mut self) -> io::Result<()> {
         self.listen()?;
-        self.hub.mailboxes[self.number].open();
         let mut events = Events::with_capacity(1024);
         let mut mail = Vec::new();
         let mut deadline = None;
@@ -252,7 +258,30 @@ impl EventLoop {
         })
     }
 
+    /// Polls without sleeping for a little while, if the last sleep was short: to be woken costs a
+    /// client more than to find the loop awake. Whether there is something to do.
+    fn linger(&mut self, events: &mut Events) -> io::Result<bool> {
+        if !self.lingers {
+            return Ok(false);
+        }
+        let mailbox = &self.hub.mailboxes[self.number];
+        let until = Instant::now() + LINGER;
+        while Instant::now() < until {
+            match self.poll.poll(events, Some(Duration::ZERO)) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                _ if !events.is_empty() || mailbox.has_mail() => return Ok(true),
+                // Whoever is to send may need this processor for it.
+                _ => std::thread::yield_now(),
+            }
+        }
+        Ok(false)
+    }
+
     fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
+        if self.queue.is_empty() && self.linger(events)? {
+            return Ok(());
+        }
+        let began = Instant::now();
         let mailbox = &self.hub.mailboxes[self.number];
         let busy = !self.queue.is_empty() || !mailbox.may_sleep();
         let timeout = match (busy, deadline) {
@@ -263,6 +292,7 @@ impl EventLoop {
         };
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();
+        self.lingers = began.elapsed() < LINGER;
         match polled {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
             polled => polled,
@@ -387,15 +417,6 @@ impl EventLoop {
             self.full.push((shard, std::mem::replace(&mut self.open[place].1, next)));
         }
         &mut self.open[place].1
-    }
-
-    /// What a keyspace that is made on first use is like.
-    fn keyspace_options(&self) -> KeyspaceOptions {
-        KeyspaceOptions {
-            durability: self.config.durability.into(),
-            retention_ms: self.config.retention_ms,
-            ..KeyspaceOptions::default()
-        }
     }
 
     /// Puts a connection into this turn's queue.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::CatalogueOp;
+use keyspace::{CatalogueOp, is_made_on_use};
 use node::command::{Read, Write};
 use node::entry::Waiter;
 use node::lane::{Input, Origin};
@@ -16,6 +16,7 @@ use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
 use super::gets::{GETS_MAX, Get};
 use super::serve::{go_waiter, waiter};
+use super::takes::Takes;
 use crate::config::Config;
 use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session};
 
@@ -27,12 +28,16 @@ const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot"
 pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
+/// Longest request, however long `input_bytes_max` lets it be: MSETNX is one entry, which must fit
+/// into a group of the log (1 GiB) behind what its turn has proposed already (256 MiB).
+const REQUEST_BYTES_MAX: u64 = 640 << 20;
+
 /// What requests may be like, by the node's configuration.
 pub(super) fn limits(config: &Config) -> Limits {
     Limits {
         key_bytes_max: config.key_bytes_max as usize,
         value_bytes_max: config.value_bytes_max as usize,
-        request_bytes_max: (config.input_bytes_max as usize).min(u32::MAX as usize),
+        request_bytes_max: config.input_bytes_max.min(REQUEST_BYTES_MAX) as usize,
         ..Limits::default()
     }
 }
@@ -246,14 +251,61 @@ impl EventLoop {
         if connection.route.is_none() {
             return self.without_keyspace(at, connection, session, muted);
         }
+        let takes = self.takes(connection, write);
+        if takes.must_wait(connection) {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        if takes.adds_bytes > 0 {
+            let used_bytes = self.hub.memory_used_bytes.load(Ordering::Relaxed);
+            if !self.hub.growth.ask(takes.adds_bytes, used_bytes, self.hub.memory_bytes_max) {
+                return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+            }
+        }
+        connection.takes.add(&takes);
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
             Ok(()) => connection
                 .pending
                 .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
-            Err(text) => return self.refuse(connection, session, text, muted),
+            Err(text) => {
+                // Not done: as soon as nothing else is under way, so is what it asked for.
+                if connection.pending.is_empty() {
+                    self.hub.growth.done(connection.takes.take_added());
+                }
+                return self.refuse(connection, session, text, muted);
+            }
         }
         Done::Yes
+    }
+
+    /// What a write may take of memory beyond what the client sends for it.
+    #[inline]
+    fn takes(&self, connection: &Connection, write: &Write<'_>) -> Takes {
+        let mut takes =
+            Takes { lengthens_bytes: write.lengthens_bytes(), ..connection.takes.none() };
+        if let Some(key) = write.replies_value_of() {
+            takes.reply_bytes = self.value_bytes(connection, key) + takes.unseen_bytes;
+        }
+        if let Some(from) = write.copies_value_of() {
+            takes.copies = true;
+            takes.lengthens_bytes = self.value_bytes(connection, from);
+        }
+        let from_little = takes.copies || matches!(write, Write::SetRange { .. });
+        if from_little && write.may_grow() && takes.lengthens_bytes >= Takes::ADDS_BYTES_MIN {
+            let before = self.value_bytes(connection, write.last_key());
+            takes.adds_bytes = takes.lengthens_bytes.saturating_sub(before);
+        }
+        takes
+    }
+
+    /// How long the value of a key is now, as far as that can be seen at once.
+    fn value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
+        let Some(route) = &connection.route else { return 0 };
+        let bytes = node::read::value(route, key, self.now, |version| {
+            version.map_or(0, |version| version.value.len() as u64)
+        });
+        bytes.unwrap_or(0)
     }
 
     fn write_each(
@@ -271,6 +323,8 @@ impl EventLoop {
         if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
+        let lengthens_bytes = writes.iter().map(Write::lengthens_bytes).max().unwrap_or_default();
+        connection.takes.lengthens(lengthens_bytes);
         let number = connection.next_number();
         for write in writes {
             // Not judged by memory again: the keeper may find it full between two of them.
@@ -341,7 +395,7 @@ impl EventLoop {
         muted: bool,
     ) -> Done {
         let name = session.keyspace();
-        if !is_numbered(name) {
+        if !is_made_on_use(name) {
             return self.refuse(connection, session, NO_KEYSPACE, muted);
         }
         self.create(at, connection, name);
@@ -362,7 +416,7 @@ impl EventLoop {
         }
         let name = String::from_utf8_lossy(name).into_owned();
         if self.hub.routes().get(&name).is_none() {
-            if is_numbered(&name) {
+            if is_made_on_use(&name) {
                 self.create(at, connection, &name);
                 return Done::PutOff;
             }
@@ -382,7 +436,7 @@ impl EventLoop {
         connection.awaiting = true;
         connection.route_version = u64::MAX;
         let mut op = Vec::new();
-        let options = self.keyspace_options();
+        let options = self.config.keyspace_options();
         CatalogueOp::Create { name, options }.encode(&mut op);
         let origin = Origin(self.number as u32);
         let input = Input::Catalogue { op, origin, waiter: go_waiter(at) };
@@ -433,9 +487,4 @@ impl EventLoop {
             connection.pending.push_back(Slot::bytes(bytes));
         }
     }
-}
-
-/// Whether a keyspace of this name is made on first use, as Redis's databases are.
-fn is_numbered(name: &str) -> bool {
-    name.parse::<u8>().is_ok_and(|number| number < 16 && name == number.to_string())
 }

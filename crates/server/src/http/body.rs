@@ -21,13 +21,25 @@ pub struct Held<'a> {
 }
 
 /// The whole body, if it is no longer than `bytes_max` and comes in time.
-pub async fn read(context: &Context, body: Body, bytes_max: u64) -> Result<Held<'_>, Problem> {
-    timeout(context.options.body_timeout, read_all(context, body, bytes_max))
+///
+/// `too_long` is what to say if it is longer: its bytes, and how many it may have.
+pub async fn read(
+    context: &Context,
+    body: Body,
+    bytes_max: u64,
+    too_long: fn(u64, u64) -> Problem,
+) -> Result<Held<'_>, Problem> {
+    timeout(context.options.body_timeout, read_all(context, body, bytes_max, too_long))
         .await
         .unwrap_or_else(|_| Err(late()))
 }
 
-async fn read_all(context: &Context, mut body: Body, bytes_max: u64) -> Result<Held<'_>, Problem> {
+async fn read_all(
+    context: &Context,
+    mut body: Body,
+    bytes_max: u64,
+    too_long: fn(u64, u64) -> Problem,
+) -> Result<Held<'_>, Problem> {
     // A length that is not announced may turn out to be any.
     let announced = body.size_hint().exact();
     let bytes = announced.unwrap_or(bytes_max);
@@ -52,7 +64,8 @@ async fn read_all(context: &Context, mut body: Body, bytes_max: u64) -> Result<H
     Ok(Held { bytes: out.into(), _room: room })
 }
 
-fn too_long(bytes: u64, bytes_max: u64) -> Problem {
+/// For the value of a key.
+pub fn value_too_long(bytes: u64, bytes_max: u64) -> Problem {
     ApiError::ValueTooLong { bytes, bytes_max }.into()
 }
 

@@ -92,7 +92,18 @@ async fn json<T: DeserializeOwned>(
             "Send the header Content-Type: application/json.",
         ));
     }
-    let held = body::read(context, body, BODY_BYTES_MAX).await?;
+    let held = body::read(context, body, BODY_BYTES_MAX, settings_too_long).await?;
     serde_json::from_slice(&held.bytes)
         .map_err(|why| Problem::bad_request(format!("the body is not what is expected: {why}")))
+}
+
+/// For the settings of a keyspace.
+fn settings_too_long(bytes: u64, bytes_max: u64) -> Problem {
+    Problem::new(
+        StatusCode::PAYLOAD_TOO_LARGE,
+        "body-too-long",
+        "Body too long",
+        format!("the body has {bytes} bytes, and may have {bytes_max}"),
+        "Send the settings only.",
+    )
 }

@@ -71,7 +71,8 @@ pub async fn put(State(context): State<Shared>, uri: Uri, body: Body) -> Result<
             return Err(Problem::bad_request(detail));
         }
     };
-    let held = body::read(&context, body, context.options.value_bytes_max).await?;
+    let held =
+        body::read(&context, body, context.options.value_bytes_max, body::value_too_long).await?;
     let command = Command::Put { key, value: held.bytes.clone(), expires_at_ms, when };
     write(&context, &keyspace, command).await
 }

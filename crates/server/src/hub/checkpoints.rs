@@ -125,7 +125,10 @@ impl Checkpoints {
         hub.log.sync_now()?;
         match manifest::store(&*self.disk, &next) {
             Ok(()) => {}
-            Err(Error::Full { .. }) => return Ok(false),
+            Err(Error::Full { .. }) => {
+                self.remove_unpublished(next.checkpoints.into_iter());
+                return Ok(false);
+            }
             Err(error) => return Err(error),
         }
         let before = std::mem::replace(&mut self.manifest, next);

@@ -86,6 +86,7 @@ struct Measured {
 /// Sums up memory, and refuses or admits writes accordingly.
 fn measure(hub: &Hub) -> Measured {
     let (mut live, mut old, mut index) = (0, 0, 0);
+    let grown = hub.growth.begin_to_measure();
     for route in hub.routes().iter() {
         for view in &route.views {
             if let Some(engine) = view.read().keys() {
@@ -97,6 +98,7 @@ fn measure(hub: &Hub) -> Measured {
         }
     }
     let used = live + old + index;
+    hub.growth.measured(grown);
     hub.memory_used_bytes.store(used, Ordering::Relaxed);
     hub.memory_old_bytes.store(old, Ordering::Relaxed);
     hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 //! no hand-over between threads unless two of them want the same lane at the same moment.
 
 use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin};
+use node::shard::Shard;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
@@ -73,6 +74,11 @@ impl LaneCell {
                 return;
             }
         }
+    }
+
+    /// Gives the lane a shard that was recovered. [`Self::run`] it when it has all of them.
+    pub fn adopt(&self, shard: Shard) {
+        self.core.lock().lane.adopt(shard);
     }
 
     /// Looks at the lane, between two turns, and goes on with what came meanwhile.

@@ -184,8 +184,8 @@ impl LogRoom {
         free
     }
 
-    /// Makes the sync that was claimed, if any is wanted by now, and puts the lanes and tickets that
-    /// it serves into `served`.
+    /// Makes the sync that was claimed, if any is wanted by now, and puts the lanes and tickets
+    /// that it serves into `served`.
     ///
     /// # Errors
     /// All are fatal.

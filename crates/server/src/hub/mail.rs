@@ -28,7 +28,7 @@ pub enum Mail {
 
 /// The mailbox of one event loop.
 pub struct Mailbox {
-    /// None while no loop reads it: before the loop begins, and when it has ended.
+    /// None while no loop reads it: before the loops are started, and when it has ended.
     mail: Mutex<Option<Vec<Mail>>>,
     /// Whether the loop sleeps, or is about to: then it must be woken.
     asleep: AtomicBool,
@@ -54,7 +54,7 @@ impl Mailbox {
         true
     }
 
-    /// A loop reads the mail from now on.
+    /// A loop will read the mail from now on.
     pub fn open(&self) {
         self.mail.lock().get_or_insert_default();
     }
@@ -75,6 +75,11 @@ impl Mailbox {
         if let Some(all) = &mut *self.mail.lock() {
             std::mem::swap(all, into);
         }
+    }
+
+    /// Whether there is mail.
+    pub fn has_mail(&self) -> bool {
+        self.mail.lock().as_ref().is_some_and(|mail| !mail.is_empty())
     }
 
     /// The loop is about to sleep. False if it must not: there is mail.

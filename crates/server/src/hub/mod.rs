@@ -16,6 +16,7 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod growth;
 pub mod keeper;
 pub mod lanes;
 pub mod log;
@@ -33,9 +34,10 @@ use keyspace::{KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
 use parking_lot::Mutex;
-use txn::Clock;
+use txn::{Clock, Physical};
 
 use crate::counters::Counters;
+use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
@@ -74,6 +76,8 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
+    /// What single commands are about to add.
+    pub growth: Growth,
     /// Whether all shards serve.
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
@@ -84,7 +88,7 @@ pub struct Hub {
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
     started: Instant,
-    started_millis: u64,
+    time: Physical,
 }
 
 /// What a lane's step wants of the rest of the node.
@@ -98,14 +102,15 @@ pub enum News {
 }
 
 impl Hub {
-    /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12).
+    /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12), unless
+    /// the log was far ahead of that ([`Physical`]).
     pub fn millis(&self) -> u64 {
-        self.started_millis + self.started.elapsed().as_millis() as u64
+        self.time.millis(self.started.elapsed().as_millis() as u64)
     }
 
     /// When the process started, by its own clock.
     pub fn started_millis(&self) -> u64 {
-        self.started_millis
+        self.time.millis(0)
     }
 
     /// Tells the clock the time, and reads it: the time of reads from here on.

@@ -9,8 +9,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use keyspace::{
-    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, KeyspaceOptions, NodeId, ShardId,
-    Timestamp,
+    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp,
 };
 use node::catalogue::System;
 use node::lane::{Input, Lane, TURN_BYTES_MAX};
@@ -23,13 +22,14 @@ use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest};
-use txn::Clock;
+use txn::{Clock, Physical};
 
+use super::growth::Growth;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
 use super::routes::{Routes, new_descriptor};
-use super::{Hub, wall_millis};
+use super::{Hub, NOBODY, wall_millis};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::medium::Directory;
@@ -221,7 +221,7 @@ fn build(
 ) -> Arc<Hub> {
     let highest = replay.shards.values().map(|s| s.state().last.max(s.state().horizon)).max();
     let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
-    let started_millis = wall_millis().max(highest.unwrap_or_default().millis());
+    let time = Physical::start(wall_millis(), highest.unwrap_or_default());
     let lanes_count = config.threads_count();
     let lanes = (0..lanes_count)
         .map(|n| LaneCell::new(n, Lane::new(clock.clone(), TURN_BYTES_MAX)))
@@ -240,6 +240,7 @@ fn build(
         out_of_memory: AtomicBool::new(false),
         memory_used_bytes: AtomicU64::new(0),
         memory_old_bytes: AtomicU64::new(0),
+        growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         routes: ArcSwap::default(),
@@ -248,10 +249,17 @@ fn build(
         news: Mutex::default(),
         spreading: Mutex::new(()),
         started: Instant::now(),
-        started_millis,
+        time,
     });
     hub.clock.observe_millis(hub.millis());
     hub.adopt(replay.shards, config);
+    if hub.time.ahead_millis() > 0 {
+        tracing::warn!(
+            "the log is {} ms ahead of the wall clock: set the clock right. Time goes on from the \
+             log's, and slows by a hundredth until both agree",
+            hub.time.ahead_millis()
+        );
+    }
     hub
 }
 
@@ -280,7 +288,7 @@ impl Hub {
                 let start = recovered.finish(keyspace.options.durability);
                 views.push(start.view.clone());
                 let shard = Shard::new(start);
-                self.lanes[self.lane_of(*id)].with(self, |lane| lane.adopt(shard));
+                self.lanes[self.lane_of(*id)].adopt(shard);
             }
             let keyspace = keyspace.clone();
             routes = routes.with(Route { keyspace, hasher: self.hasher, views });
@@ -288,16 +296,14 @@ impl Hub {
         // What is left was dropped from the catalogue; its records of death were cut.
         for (id, recovered) in shards {
             let shard = Shard::new(recovered.finish(Durability::Sync));
-            self.lanes[self.lane_of(id)].with(self, |lane| lane.adopt(shard));
+            self.lanes[self.lane_of(id)].adopt(shard);
             self.submit(id, Input::Drop { shard: id });
         }
+        // All together: each run looks at every shard that has something to do.
+        self.lanes.iter().for_each(|lane| lane.run(self, NOBODY, &mut Vec::new()));
         self.publish(routes);
         if catalogue.get(FIRST_KEYSPACE).is_none() && catalogue.is_empty() {
-            let options = KeyspaceOptions {
-                durability: config.durability.into(),
-                retention_ms: config.retention_ms,
-                ..KeyspaceOptions::default()
-            };
+            let options = config.keyspace_options();
             self.ask_catalogue(&CatalogueOp::Create { name: FIRST_KEYSPACE, options }, None);
         }
     }
@@ -308,7 +314,7 @@ impl Hub {
             Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
         };
         let shard = Shard::new(recovered.finish(Durability::Sync));
-        self.lanes[0].with(self, |lane| lane.adopt(shard));
+        self.lanes[0].adopt(shard);
         catalogue
     }
 

@@ -34,7 +34,7 @@ use storage::Error;
 use storage::disk::Disk;
 use storage::engine::{Engine, Layout, PieceLimits, Settings};
 use storage::manifest::Manifest;
-use txn::Clock;
+use txn::{Clock, Physical};
 
 use crate::check::Violation;
 use crate::check::ledger::Ledger;
@@ -79,7 +79,7 @@ pub struct Machine {
     pub manifest: Manifest,
     /// The node's clock.
     pub clock: Arc<Clock>,
-    started_ms: u64,
+    time: Physical,
     /// Milliseconds since the start, as its monotonic clock says.
     pub elapsed_ms: u64,
     hasher: KeyHasher,
@@ -141,7 +141,7 @@ impl From<Violation> for Failed {
 impl Machine {
     /// Tells the clock the time, and reads it.
     pub fn now(&self) -> Timestamp {
-        self.clock.observe_millis(self.started_ms + self.elapsed_ms);
+        self.clock.observe_millis(self.time.millis(self.elapsed_ms));
         self.clock.now()
     }
 

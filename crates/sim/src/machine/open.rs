@@ -16,7 +16,7 @@ use storage::disk::Disk;
 use storage::engine::Settings;
 use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest};
-use txn::Clock;
+use txn::{Clock, Physical};
 
 use super::{Limits, LogRoom, Machine, Seat};
 use crate::rng::Rng;
@@ -139,7 +139,7 @@ fn build(
         manifest,
         lanes: (0..start.lanes).map(seat).collect(),
         clock,
-        started_ms: start.wall_ms.max(highest.millis()),
+        time: Physical::start(start.wall_ms, highest),
         elapsed_ms: 0,
         hasher,
         limits: start.limits,

@@ -100,6 +100,20 @@ pub enum RestoreError {
     },
 }
 
+/// Where a piece of a dump may be cut in two, each to be restored as a block: behind as many whole
+/// records as `bytes_max` holds, but at least one.
+pub fn cut_dump(piece: &[u8], bytes_max: usize) -> usize {
+    let mut end = 0;
+    while let Some(len) = piece[end..].first_chunk() {
+        let next = end + size_of::<u32>() + u32::from_le_bytes(*len) as usize;
+        if end > 0 && next > bytes_max {
+            break;
+        }
+        end = next.min(piece.len());
+    }
+    end
+}
+
 impl Engine {
     /// Appends the next piece of the dump at `at` to `out`. Returns whether there is more, which
     /// an empty piece does not tell: all that it looked at may have been gone. Writes above `at`

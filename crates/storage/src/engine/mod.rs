@@ -43,9 +43,10 @@
 //! caller refuses reads below [`Engine::safe_point`] and keys outside its arc.
 //!
 //! # Caveats
-//! Counting keys that have expired but are not yet collected takes a step for each. A dump never
-//! cuts one key's history in two. After a restore, [`Engine::point_to_free`] is rough until the
-//! next [`Engine::collect`]. Bytes are those asked of the allocator, which rounds up.
+//! Counting keys that have expired but are not yet collected takes a step for each. A piece of
+//! a dump never cuts one key's history in two, however long that is ([`cut_dump`] may). After a
+//! restore, [`Engine::point_to_free`] is rough until the next [`Engine::collect`]. Bytes are those
+//! asked of the allocator, which rounds up.
 
 mod collect;
 mod dump;
@@ -61,7 +62,7 @@ use std::collections::VecDeque;
 
 use keyspace::{HashedKey, KeyHasher, Slot, Timestamp};
 
-pub use dump::{DumpCursor, PieceLimits, RestoreError};
+pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump};
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
 

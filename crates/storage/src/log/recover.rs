@@ -209,7 +209,9 @@ fn next_segment(
 }
 
 fn missing(start: Lsn) -> Error {
-    Error::rot(&segment_name(start), 0, "the segment is missing")
+    let what = "the segment that holds this position is missing: it has this number or, if there \
+                is none of this number, the next lower one";
+    Error::rot(&segment_name(start), 0, what)
 }
 
 fn open_file(disk: &dyn Disk, start: Lsn) -> Result<Arc<dyn File>, Error> {

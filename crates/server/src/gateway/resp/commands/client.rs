@@ -280,10 +280,10 @@ pub fn unblock<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             ));
         }
         _ => {
-            return Err(CommandError::Fixed(
-                "ERR unknown subcommand or wrong number of arguments for 'unblock'. Try CLIENT \
-                 HELP.",
-            ));
+            let mut text = b"ERR unknown subcommand or wrong number of arguments for '".to_vec();
+            text.extend_from_slice(args.at(1));
+            text.extend_from_slice(b"'. Try CLIENT HELP.");
+            return Err(CommandError::Made(text));
         }
     }
     integer(args.at(2))?;

@@ -215,13 +215,20 @@ pub fn getkeysandflags<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         let of = spec.key_specs.iter().rfind(|keys| keys.index as usize <= index);
         of.map_or("", |keys| keys.flags)
     };
+    // Redis looks at the options of this one.
+    let only_set = spec.name == "set" && !(3..inner.len()).any(|at| inner.is(at, "get"));
     call.answer(|writer| {
         let keys = || spec.key_indexes(inner.len());
         writer.array(keys().count());
         for index in keys() {
             writer.array(2);
             writer.bulk(inner.at(index));
-            write_words(writer, flags(index), "");
+            let flags = match flags(index) {
+                "RW access update variable_flags" if only_set => "OW update",
+                "RW access update variable_flags" => "RW access update",
+                flags => flags,
+            };
+            write_words(writer, flags, "");
         }
     })
 }
