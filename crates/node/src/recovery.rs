@@ -237,7 +237,7 @@ impl Recovering {
             return Err(RecoverError::Gap { shard: self.shard, expected, found: index });
         }
         let data = bytes::Bytes::copy_from_slice(data);
-        self.state.apply(&Entry { index, term, data }, &mut Vec::new());
+        self.state.apply(&Entry { index, term, data, is_change: false }, &mut Vec::new());
         Ok(())
     }
 

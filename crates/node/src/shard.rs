@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use keyspace::{Durability, ShardId, Timestamp};
 use parking_lot::RwLock;
-use replication::{Entry, Group, HardState, Start, Work};
+use replication::{Boot, Entry, Group, HardState, Members, Start, Work};
 use storage::log::Lsn;
 use txn::{Clock, Promise, SnapshotRead};
 
@@ -95,7 +95,9 @@ impl Shard {
         let voters: Vec<_> = state.descriptor.replicas.iter().map(|(id, _)| *id).collect();
         let promise = Promise::new(state.unsettled.clone());
         drop(state);
-        let group = Group::new(SOLE_REPLICA, &voters, start.log, &Default::default());
+        let members = Members::of_voters(&voters);
+        let limits = Default::default();
+        let group = Group::new(SOLE_REPLICA, &members, start.log, &limits, Boot::default());
         Self {
             id,
             durability: start.durability,

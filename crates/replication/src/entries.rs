@@ -6,7 +6,6 @@ use bytes::Bytes;
 use raft::eraftpb::{self, EntryType};
 use raft::{Error, GetEntriesContext, RaftState, Storage, StorageError};
 
-use crate::message::payload;
 use crate::{HardState, Members, Start};
 
 /// One entry of a group's log.
@@ -72,14 +71,14 @@ impl Entries {
             self.kept.pop_back();
         }
         assert_eq!(first.index, self.last() + 1, "a gap in the log");
-        let plain = entries.iter().map(|entry| {
+        for entry in entries {
             let mut entry = entry.clone();
-            entry.data = payload(&entry).clone();
-            entry.context = Bytes::new();
-            entry
-        });
-        self.kept_bytes += entries.iter().map(|entry| payload(entry).len()).sum::<usize>();
-        self.kept.extend(plain);
+            if !entry.context.is_empty() {
+                entry.data = std::mem::take(&mut entry.context);
+            }
+            self.kept_bytes += entry.data.len();
+            self.kept.push_back(entry);
+        }
     }
 
     /// Forgets entries up to and including `index`, oldest first, while they are more than
@@ -100,7 +99,7 @@ impl Entries {
 
 pub(crate) fn from_library(entry: eraftpb::Entry) -> Entry {
     let is_change = entry.get_entry_type() != EntryType::EntryNormal;
-    let data = payload(&entry).clone();
+    let data = if entry.context.is_empty() { entry.data } else { entry.context };
     Entry { index: entry.index, term: entry.term, data, is_change }
 }
 

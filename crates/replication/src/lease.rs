@@ -8,9 +8,10 @@
 //!       confirmed at c:   nobody else led at c
 //!       lease until       c + lease − 10 %:  nobody else leads before then
 //! ```
-//! Clocks are each node's own: a lease begins before the message that asks for it is sent, a voter's
-//! stillness after it was handled. So only rates matter, and 10 % on either side is far beyond what
-//! clocks drift. Time must count while the process or the machine sleeps (`CLOCK_BOOTTIME`).
+//! Clocks are each node's own: a lease begins before the message that asks for it is sent, a
+//! voter's stillness after it was handled. So only rates matter, and 10 % on either side is far
+//! beyond what clocks drift. Time must count while the process or the machine sleeps
+//! (`CLOCK_BOOTTIME`).
 
 use std::collections::BTreeMap;
 

@@ -28,9 +28,9 @@
 //!   [`Group::persisted`].
 //! - Changes of members are explicit and joint ([`members`]), and left by whoever leads then.
 //!
-//! A snapshot's state does not travel in messages. A message with [`Message::snapshot`] is its head:
-//! the sender's driver sends the state beside it and says [`Group::snapshot_sent`]; the receiver's
-//! installs the state, and only then steps the head.
+//! A snapshot's state does not travel in messages. A message with [`Message::snapshot`] is its
+//! head: the sender's driver sends the state beside it and says [`Group::snapshot_sent`]; the
+//! receiver's asks [`Group::wants`], installs the state, and only then steps the head.
 //!
 //! Invariants:
 //! 1. Work is persisted in the order of its numbers.

@@ -89,12 +89,13 @@ impl Members {
 
     pub(crate) fn to_library(&self) -> ConfState {
         let ids = |list: &[ReplicaId]| list.iter().map(|replica| replica.0).collect();
-        let mut config = ConfState::default();
-        config.voters = ids(&self.voters);
-        config.learners = ids(&self.learners);
-        config.voters_outgoing = ids(&self.outgoing);
-        config.learners_next = ids(&self.learners_next);
-        config
+        ConfState {
+            voters: ids(&self.voters),
+            learners: ids(&self.learners),
+            voters_outgoing: ids(&self.outgoing),
+            learners_next: ids(&self.learners_next),
+            ..ConfState::default()
+        }
     }
 
     pub(crate) fn from_library(config: &ConfState) -> Self {

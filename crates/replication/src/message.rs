@@ -8,7 +8,8 @@
 //!   kind u8 · flags u8 (1 reject, 2 snapshot) · from u64 · to u64 · term u64 · clock u64
 //!   log_term u64 · index u64 · commit u64 · commit_term u64 · reject_hint u64
 //!   context: len u8, bytes
-//!   entries: count u32, each: flags u8 (1 a change of replicas) · index u64 · term u64 · len u32 · data
+//!   entries: count u32, each: flags u8 (1 a change of replicas) · index u64 · term u64
+//!            · len u32 · data
 //!   snapshot, if flagged: index u64 · term u64 · four lists of replicas (count u16, u64 each):
 //!       voters, learners, outgoing voters, learners to be
 //! ```
@@ -199,12 +200,13 @@ impl Message {
             let metadata = inner.mut_snapshot().mut_metadata();
             metadata.index = input.try_get_u64_le().map_err(short)?;
             metadata.term = input.try_get_u64_le().map_err(short)?;
-            let mut config = ConfState::default();
-            config.voters = decode_list(input)?;
-            config.learners = decode_list(input)?;
-            config.voters_outgoing = decode_list(input)?;
-            config.learners_next = decode_list(input)?;
-            metadata.set_conf_state(config);
+            metadata.set_conf_state(ConfState {
+                voters: decode_list(input)?,
+                learners: decode_list(input)?,
+                voters_outgoing: decode_list(input)?,
+                learners_next: decode_list(input)?,
+                ..ConfState::default()
+            });
         }
         if input.has_remaining() { Err(DecodeError::Long) } else { Ok(Self { inner, clock }) }
     }

@@ -540,8 +540,8 @@ fn lost_entries_are_noticed() {
     assert!(refused.is_some(), "nothing was noticed");
 }
 
-/// SAFETY G4: a voter that renewed a lease is killed and back at once, again and again. While it may
-/// have forgotten its word it elects nobody, although somebody stands all the time.
+/// SAFETY G4: a voter that renewed a lease is killed and back at once, again and again. While it
+/// may have forgotten its word it elects nobody, although somebody stands all the time.
 #[test]
 fn restarts_break_no_lease() {
     for seed in 0..30 {
