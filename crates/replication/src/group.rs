@@ -335,14 +335,9 @@ impl Group {
         }
     }
 
-    /// Asks everyone for a confirmation now instead of at the next heartbeat.
-    pub fn confirm(&mut self) {
-        self.raw.ping();
-    }
-
     /// Hands leadership over, if it leads and `heir` is a voter. The heir stands for election once
-    /// it has the whole log; if that takes longer than an election, leadership stays here, without
-    /// a lease for the rest of the term.
+    /// it has the whole log; if that takes longer than an election, leadership stays here. From when
+    /// the heir is told to stand, there is no lease for the rest of the term.
     pub fn transfer(&mut self, heir: ReplicaId) {
         if self.is_leader() && heir != self.id && self.members().votes(heir) {
             self.raw.transfer_leader(heir.0);
@@ -361,11 +356,6 @@ impl Group {
     pub fn snapshot_sent(&mut self, to: ReplicaId, arrived: bool) {
         let status = if arrived { SnapshotStatus::Finish } else { SnapshotStatus::Failure };
         self.raw.report_snapshot(to.0, status);
-    }
-
-    /// The connection to a replica is broken: what is on its way there may be lost.
-    pub fn unreachable(&mut self, to: ReplicaId) {
-        self.raw.report_unreachable(to.0);
     }
 
     /// Proposes a change of members; `data` is what will be applied, and describes it.

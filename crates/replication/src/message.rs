@@ -116,11 +116,6 @@ impl Message {
         (self.kind() == Some(MessageKind::Snapshot)).then_some((metadata.index, metadata.term))
     }
 
-    /// Its length on the wire, about.
-    pub fn bytes(&self) -> usize {
-        96 + self.inner.entries.iter().map(|entry| entry.data.len() + 21).sum::<usize>()
-    }
-
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let inner = &self.inner;
