@@ -336,8 +336,8 @@ impl Group {
     }
 
     /// Hands leadership over, if it leads and `heir` is a voter. The heir stands for election once
-    /// it has the whole log; if that takes longer than an election, leadership stays here. From when
-    /// the heir is told to stand, there is no lease for the rest of the term.
+    /// it has the whole log; if that takes longer than an election, leadership stays here. From
+    /// when the heir is told to stand, there is no lease for the rest of the term.
     pub fn transfer(&mut self, heir: ReplicaId) {
         if self.is_leader() && heir != self.id && self.members().votes(heir) {
             self.raw.transfer_leader(heir.0);
