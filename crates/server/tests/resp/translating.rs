@@ -189,6 +189,11 @@ fn answers_given_at_once() {
             "*2\r\n*2\r\n$1\r\na\r\n*2\r\n+RO\r\n+access\r\n\
              *2\r\n$1\r\nb\r\n*2\r\n+OW\r\n+update\r\n",
         ),
+        ("COMMAND GETKEYSANDFLAGS set k v px 5", "*1\r\n*2\r\n$1\r\nk\r\n*2\r\n+OW\r\n+update\r\n"),
+        (
+            "COMMAND GETKEYSANDFLAGS set k v px 5 get",
+            "*1\r\n*2\r\n$1\r\nk\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
+        ),
         (
             "CONFIG GET save appendonly",
             "*4\r\n$10\r\nappendonly\r\n$3\r\nyes\r\n$4\r\nsave\r\n$0\r\n\r\n",

@@ -213,22 +213,15 @@ pub fn getkeysandflags<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     // A key's flags are those of the last spec that begins at or before it.
     let flags = |index: usize| {
         let of = spec.key_specs.iter().rfind(|keys| keys.index as usize <= index);
-        of.map_or("", |keys| keys.flags)
+        of.map_or("", |keys| keys.flags_in(inner))
     };
-    // Redis looks at the options of this one.
-    let only_set = spec.name == "set" && !(3..inner.len()).any(|at| inner.is(at, "get"));
     call.answer(|writer| {
         let keys = || spec.key_indexes(inner.len());
         writer.array(keys().count());
         for index in keys() {
             writer.array(2);
             writer.bulk(inner.at(index));
-            let flags = match flags(index) {
-                "RW access update variable_flags" if only_set => "OW update",
-                "RW access update variable_flags" => "RW access update",
-                flags => flags,
-            };
-            write_words(writer, flags, "");
+            write_words(writer, flags(index), "");
         }
     })
 }

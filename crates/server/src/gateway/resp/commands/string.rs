@@ -42,6 +42,14 @@ pub fn set<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     Ok(Request::Write(Write::Set { key: args.at(1), value: args.at(2), when, expiry, reply }))
 }
 
+/// What COMMAND GETKEYSANDFLAGS says of the key of a SET: with GET it is read as well.
+pub fn set_key_flags(args: Args<'_>) -> &'static str {
+    match (3..args.len()).any(|index| args.is(index, "GET")) {
+        true => "RW access update",
+        false => "OW update",
+    }
+}
+
 fn plain_set<'a>(key: &'a [u8], value: &'a [u8]) -> Write<'a> {
     let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
     Write::Set { key, value, when, expiry, reply }

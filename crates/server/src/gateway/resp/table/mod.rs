@@ -62,17 +62,28 @@ pub struct KeySpec {
     pub step: i8,
     /// What becomes of them, with spaces between.
     pub flags: &'static str,
+    /// Of a call whose arguments decide what becomes of its keys: what does, in place of `flags`.
+    pub flags_of_call: Option<fn(Args<'_>) -> &'static str>,
     /// A remark.
     pub notes: &'static str,
 }
 
 impl KeySpec {
     const fn new(index: i8, last: i8, step: i8, flags: &'static str) -> Self {
-        Self { index, last, step, flags, notes: "" }
+        Self { index, last, step, flags, flags_of_call: None, notes: "" }
+    }
+
+    const fn varies(self, flags_of_call: fn(Args<'_>) -> &'static str) -> Self {
+        Self { flags_of_call: Some(flags_of_call), ..self }
     }
 
     const fn notes(self, notes: &'static str) -> Self {
         Self { notes, ..self }
+    }
+
+    /// What becomes of the keys in this call, with spaces between.
+    pub fn flags_in(&self, call: Args<'_>) -> &'static str {
+        self.flags_of_call.map_or(self.flags, |flags| flags(call))
     }
 }
 
@@ -316,6 +327,14 @@ mod tests {
         assert_eq!(keys(b"ping", 2), Vec::<usize>::new());
         let encoding = find_shown(b"OBJECT|encoding").unwrap();
         assert_eq!(encoding.key_indexes(3).collect::<Vec<_>>(), [2]);
+    }
+
+    #[test]
+    fn keys_whose_flags_vary_say_so() {
+        for keys in shown_commands().flat_map(|spec| spec.key_specs) {
+            let told = keys.flags.split(' ').any(|flag| flag == "variable_flags");
+            assert_eq!(keys.flags_of_call.is_some(), told, "{keys:?}");
+        }
     }
 
     #[test]

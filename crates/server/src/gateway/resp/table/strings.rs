@@ -13,6 +13,7 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             1,
             1,
             &[KeySpec::new(1, 0, 1, "RW access update variable_flags")
+                .varies(string::set_key_flags)
                 .notes("RW and ACCESS due to the optional `GET` argument")],
         )
         .docs(

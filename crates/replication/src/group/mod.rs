@@ -1,4 +1,10 @@
-//! One replica of one group.
+//! One replica of one group: its verbs over the library's node.
+//!
+//! [`limits`] has what it is configured with, [`types`] what goes in and out of its verbs. What is
+//! here decides three things by itself: when the replica may stand or vote ([`lease`]), what leaves
+//! before and what after an fsync, and which applied entries stay in memory.
+//!
+//! [`lease`]: crate::lease
 
 use std::collections::VecDeque;
 
@@ -11,121 +17,13 @@ use crate::entries::{Entries, Entry, from_library};
 use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
-/// Sizes in bytes and ticks, as the library is told them.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Entries per message to a peer.
-    pub message_bytes_max: u64,
-    /// Proposed and not committed. The lane holds its queue below this, so that the library never
-    /// drops a proposal.
-    pub uncommitted_bytes_max: u64,
-    /// Committed entries handed out by one [`Group::ready`].
-    pub committed_bytes_max: u64,
-    /// Ticks between heartbeats.
-    pub heartbeat_ticks: usize,
-    /// Ticks without a leader before an election, at least …
-    pub election_ticks: usize,
-    /// … and below this, by chance.
-    pub election_ticks_end: usize,
-    /// How long a lease lasts before its margins, in nanoseconds: a leader takes a tenth less, a
-    /// voter keeps still a tenth more, and an election takes longer than that.
-    pub lease_nanos: u64,
-    /// Data of applied entries that every replica keeps in memory, since whoever leads next may
-    /// need them for the others.
-    pub kept_bytes: usize,
-    /// … and that a leader keeps for a follower that lags. Beyond, the follower gets a snapshot.
-    pub kept_for_followers_bytes: usize,
-}
+mod limits;
+#[cfg(test)]
+mod tests;
+mod types;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            message_bytes_max: 256 << 10,
-            uncommitted_bytes_max: u64::MAX,
-            committed_bytes_max: 16 << 20,
-            heartbeat_ticks: 3,
-            election_ticks: 12,
-            election_ticks_end: 20,
-            lease_nanos: 540_000_000,
-            kept_bytes: 1 << 20,
-            kept_for_followers_bytes: 16 << 20,
-        }
-    }
-}
-
-/// What must survive beside the entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HardState {
-    /// The newest term seen.
-    pub term: u64,
-    /// The replica voted for in it, 0 if none.
-    pub vote: u64,
-    /// A lower bound of what is committed.
-    pub commit: u64,
-}
-
-/// What a replica begins with: from a checkpoint and the log, or all zero for a new shard.
-#[derive(Debug, Default)]
-pub struct Start {
-    /// As last persisted.
-    pub hard_state: HardState,
-    /// Index and term of the entry before the first of `entries`.
-    pub before: (u64, u64),
-    /// Entries in the log that are kept in memory.
-    pub entries: Vec<Entry>,
-    /// How far the state machine has applied: at least `before`, at most the commit index.
-    pub applied: u64,
-}
-
-/// What a replica is told of time and chance when it begins.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Boot {
-    /// The node's clock now.
-    pub now: BootNanos,
-    /// Chooses election time-outs. Equal seeds, equal elections.
-    pub seed: u64,
-}
-
-/// The place a proposal got.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proposed {
-    /// Its index.
-    pub index: u64,
-    /// The proposer's term: another term at that index means that the proposal was replaced.
-    pub term: u64,
-}
-
-/// This replica does not lead, or leadership is being handed over: nothing was proposed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotLeader;
-
-/// Why a change of members was not proposed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChangeRefused {
-    /// This replica does not lead.
-    NotLeader,
-    /// Another change is proposed and not applied.
-    Pending,
-    /// It does not fit: a joint group must be left first, others cannot be.
-    Unfit,
-}
-
-/// What [`Group::ready`] asks of its caller.
-#[derive(Debug)]
-#[must_use = "dropping work loses entries"]
-pub struct Work {
-    /// To be told to [`Group::persisted`] when `entries` and `hard_state` are persisted.
-    pub number: u64,
-    /// To be persisted, in this order.
-    pub entries: Vec<Entry>,
-    /// To be persisted and fsynced at every durability: term or vote have changed (SAFETY G9).
-    pub hard_state: Option<HardState>,
-    /// To be applied, in this order.
-    pub committed: Vec<Entry>,
-    /// Index and term of a snapshot that took the place of all entries; its state is installed
-    /// already.
-    pub restored: Option<(u64, u64)>,
-}
+pub use limits::Limits;
+pub use types::{Boot, ChangeRefused, HardState, NotLeader, Proposed, Start, Work};
 
 /// One replica of one group.
 pub struct Group {
@@ -189,7 +87,7 @@ impl Group {
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
         // such promises have run out. Nobody else could have got a sole voter's vote.
         if was_used && !members.is_sole(replica) {
-            word.silent_until = clock.now + still_nanos(limits);
+            word.silent_until = clock.now + limits.still_nanos();
         }
         let mut group = Self {
             id: replica,
@@ -277,7 +175,7 @@ impl Group {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot
                 if follows =>
             {
-                self.word.handled(term, from, clock, self.now, still_nanos(&self.limits));
+                self.word.handled(term, from, clock, self.now, self.limits.still_nanos());
             }
             MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse
                 if self.is_leader() && term == self.term() && clock <= self.now =>
@@ -328,10 +226,9 @@ impl Group {
         if self.lease.is_forgone() {
             return 0;
         }
-        let lease = self.limits.lease_nanos;
         match self.confirmed_at() {
             0 => 0,
-            confirmed => confirmed.saturating_add(lease - lease / 10),
+            confirmed => confirmed.saturating_add(self.limits.leads_nanos()),
         }
     }
 
@@ -553,83 +450,10 @@ impl Group {
     }
 }
 
-/// How long a voter keeps still for a leader it has heard.
-fn still_nanos(limits: &Limits) -> u64 {
-    limits.lease_nanos + limits.lease_nanos / 10
-}
-
 /// Spreads a number over all bits (SplitMix64, Steele, Lea and Flood, OOPSLA 2014).
 fn mix(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     z ^ (z >> 31)
-}
-
-#[cfg(test)]
-mod tests {
-    use bytes::Bytes;
-
-    use super::*;
-
-    fn sole() -> Group {
-        Group::new(
-            ReplicaId(1),
-            &Members::of_voters(&[ReplicaId(1)]),
-            Start::default(),
-            &Limits::default(),
-            Boot::default(),
-        )
-    }
-
-    fn settle(group: &mut Group, applied: &mut Vec<Bytes>) {
-        while let Some(work) = group.ready() {
-            if let Some(last) = work.committed.last().map(|e| e.index) {
-                applied.extend(work.committed.into_iter().map(|e| e.data));
-                group.applied(last);
-            }
-            group.persisted(work.number);
-        }
-    }
-
-    #[test]
-    fn a_sole_voter_leads_and_commits_what_it_persisted() {
-        let mut group = sole();
-        assert_eq!(group.propose(vec![1]), Err(NotLeader));
-        group.campaign();
-        let mut applied = Vec::new();
-        settle(&mut group, &mut applied);
-        assert_eq!(group.propose(b"a".to_vec()), Ok(Proposed { index: 2, term: 1 }));
-        let work = group.ready().expect("an entry to persist");
-        assert!(work.committed.is_empty(), "committed before it was persisted");
-        assert_eq!(work.entries.len(), 1);
-        // A second proposal while the first is on its way to the disk.
-        group.propose(b"b".to_vec()).expect("leads");
-        group.persisted(work.number);
-        settle(&mut group, &mut applied);
-        assert_eq!(applied, [Bytes::new(), Bytes::from("a"), Bytes::from("b")]);
-    }
-
-    #[test]
-    fn restarts_from_a_checkpoint_and_a_log() {
-        let start = Start {
-            hard_state: HardState { term: 3, vote: 1, commit: 7 },
-            before: (7, 2),
-            entries: vec![Entry { index: 8, term: 3, data: Bytes::from("x"), is_change: false }],
-            applied: 7,
-        };
-        let mut group = Group::new(
-            ReplicaId(1),
-            &Members::of_voters(&[ReplicaId(1)]),
-            start,
-            &Limits::default(),
-            Boot::default(),
-        );
-        group.campaign();
-        let mut applied = Vec::new();
-        settle(&mut group, &mut applied);
-        assert_eq!(applied, [Bytes::from("x"), Bytes::new()]);
-        assert_eq!(group.term(), 4);
-        assert_eq!(group.hard_state(), HardState { term: 4, vote: 1, commit: 9 });
-    }
 }

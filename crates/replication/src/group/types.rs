@@ -1,0 +1,78 @@
+//! What goes in and out of a group's verbs.
+
+use crate::entries::Entry;
+use crate::lease::BootNanos;
+
+/// What must survive beside the entries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HardState {
+    /// The newest term seen.
+    pub term: u64,
+    /// The replica voted for in it, 0 if none.
+    pub vote: u64,
+    /// A lower bound of what is committed.
+    pub commit: u64,
+}
+
+/// What a replica begins with: from a checkpoint and the log, or all zero for a new shard.
+#[derive(Debug, Default)]
+pub struct Start {
+    /// As last persisted.
+    pub hard_state: HardState,
+    /// Index and term of the entry before the first of `entries`.
+    pub before: (u64, u64),
+    /// Entries in the log that are kept in memory.
+    pub entries: Vec<Entry>,
+    /// How far the state machine has applied: at least `before`, at most the commit index.
+    pub applied: u64,
+}
+
+/// What a replica is told of time and chance when it begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Boot {
+    /// The node's clock now.
+    pub now: BootNanos,
+    /// Chooses election time-outs. Equal seeds, equal elections.
+    pub seed: u64,
+}
+
+/// The place a proposal got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proposed {
+    /// Its index.
+    pub index: u64,
+    /// The proposer's term: another term at that index means that the proposal was replaced.
+    pub term: u64,
+}
+
+/// This replica does not lead, or leadership is being handed over: nothing was proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotLeader;
+
+/// Why a change of members was not proposed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeRefused {
+    /// This replica does not lead.
+    NotLeader,
+    /// Another change is proposed and not applied.
+    Pending,
+    /// It does not fit: a joint group must be left first, others cannot be.
+    Unfit,
+}
+
+/// What [`Group::ready`](super::Group::ready) asks of its caller.
+#[derive(Debug)]
+#[must_use = "dropping work loses entries"]
+pub struct Work {
+    /// To be told to [`Group::persisted`](super::Group::persisted) when `entries` and `hard_state` are persisted.
+    pub number: u64,
+    /// To be persisted, in this order.
+    pub entries: Vec<Entry>,
+    /// To be persisted and fsynced at every durability: term or vote have changed (SAFETY G9).
+    pub hard_state: Option<HardState>,
+    /// To be applied, in this order.
+    pub committed: Vec<Entry>,
+    /// Index and term of a snapshot that took the place of all entries; its state is installed
+    /// already.
+    pub restored: Option<(u64, u64)>,
+}
