@@ -125,3 +125,17 @@ impl File for OpenFile {
         Ok(self.0.metadata()?.len())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_used_up_quota_is_a_full_disk_and_nothing_else_is() {
+        let kind = |code| full_by_quota(io::Error::from_raw_os_error(code)).kind();
+        assert_eq!(kind(libc::EDQUOT), io::ErrorKind::StorageFull);
+        assert_eq!(kind(libc::ENOSPC), io::ErrorKind::StorageFull);
+        assert_eq!(kind(libc::EFBIG), io::ErrorKind::FileTooLarge);
+        assert_eq!(kind(libc::EIO), io::Error::from_raw_os_error(libc::EIO).kind());
+    }
+}

@@ -304,6 +304,64 @@ fn disk_full_and_space_returns() {
     assert_eq!(node.get("s", b"last").expect("read"), Reply::Bulk(b"2"[..].into()));
 }
 
+/// The disk is full at every stage of a round of checkpoints in turn, the manifest's writing
+/// included. A round that fails leaves no checkpoint behind, however often it is tried, and ends
+/// when space returns.
+#[test]
+fn rounds_of_checkpoints_on_a_full_disk_give_their_files_back() {
+    const TRIES: usize = 3;
+    let prepared = || {
+        let disk = FaultyDisk::new(11);
+        let mut node = Node::new(&disk);
+        node.create("s", Durability::Sync).expect("space");
+        for key in (0..KEYS).map(key) {
+            node.write("s", &set(&key, b"v", Expiry::Never)).expect("space").expect("done");
+        }
+        (disk, node)
+    };
+    let names = |disk: &FaultyDisk| disk.handle().list().expect("a list");
+    let used = |disk: &FaultyDisk| -> u64 {
+        names(disk).iter().map(|name| disk.contents(name).expect("listed").len() as u64).sum()
+    };
+    let is_checkpoint = |name: &&String| !name.ends_with(".seg") && !name.starts_with("MANIFEST");
+    let (disk, mut node) = prepared();
+    let before = used(&disk);
+    node.checkpoint().expect("space");
+    let most = used(&disk) - before + 1;
+    let mut full_manifests = 0;
+    for room in (0..most).step_by(16) {
+        let (disk, mut node) = prepared();
+        disk.set_capacity_bytes(before + room);
+        for _ in 0..TRIES {
+            let ended = loop {
+                match node.machine.step_round().expect("a full disk is no failure") {
+                    Progress::More | Progress::Busy => {}
+                    ended => break ended,
+                }
+            };
+            if ended == Progress::Full {
+                let names = names(&disk);
+                let left: Vec<_> = names.iter().filter(is_checkpoint).collect();
+                assert!(left.is_empty(), "room {room}: {left:?}");
+                full_manifests += usize::from(names.iter().any(|name| name == "MANIFEST.tmp"));
+            } else {
+                assert!(room > 0, "it was never full");
+            }
+        }
+        disk.set_capacity_bytes(u64::MAX);
+        node.checkpoint().expect("space");
+        assert!(names(&disk).iter().all(|name| name != "MANIFEST.tmp"), "room {room}");
+        node.write("s", &set(b"k", b"w", Expiry::Never)).expect("space").expect("done");
+        let (durable, _) = node.guaranteed();
+        let ledger = node.ledger;
+        disk.crash(Crash::LoseUnsynced);
+        let mut node = Node::start(&disk, ledger, durable, WALL_MS).expect("it starts");
+        node.settle().expect("no faults");
+        assert_eq!(node.get("s", b"k").expect("read"), Reply::Bulk(b"w"[..].into()));
+    }
+    assert!(full_manifests > 0, "no manifest found the disk full");
+}
+
 #[test]
 fn a_failed_sync_stops_the_node_and_nothing_is_answered() {
     for crash in [Crash::LoseUnsynced, Crash::KeepUnsynced, Crash::Shuffle] {

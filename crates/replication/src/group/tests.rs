@@ -1,3 +1,5 @@
+//! One voter by itself: what it commits, and how it begins again.
+
 use bytes::Bytes;
 
 use super::*;

@@ -64,7 +64,8 @@ pub enum ChangeRefused {
 #[derive(Debug)]
 #[must_use = "dropping work loses entries"]
 pub struct Work {
-    /// To be told to [`Group::persisted`](super::Group::persisted) when `entries` and `hard_state` are persisted.
+    /// To be told to [`Group::persisted`](super::Group::persisted) when `entries` and `hard_state`
+    /// are persisted.
     pub number: u64,
     /// To be persisted, in this order.
     pub entries: Vec<Entry>,

@@ -59,7 +59,7 @@ impl Machine {
     /// # Errors
     /// All are fatal.
     pub fn step_round(&mut self) -> Result<Progress, Error> {
-        let round = match self.round.take() {
+        let mut round = match self.round.take() {
             Some(round) => round,
             None if self.lanes.iter().any(|seat| seat.unappended) => return Ok(Progress::Busy),
             None => {
@@ -71,13 +71,37 @@ impl Machine {
                 Round { names: names.collect(), left, log_start, current: None }
             }
         };
-        match self.advance(round) {
+        match self.advance(&mut round)? {
+            Progress::Done => Ok(Progress::Done),
+            Progress::Full => {
+                self.remove_unpublished(&round);
+                Ok(Progress::Full)
+            }
+            under_way => {
+                self.round = Some(round);
+                Ok(under_way)
+            }
+        }
+    }
+
+    /// Gives back the space of files that no manifest names, so that tries on a full disk do not
+    /// fill it further.
+    fn remove_unpublished(&self, round: &Round) {
+        let known = &self.manifest.checkpoints;
+        for file in round.names.values().filter(|file| !known.contains(file)) {
+            // Left behind, it takes space until the next start removes it.
+            self.handle.remove(&file.name()).ok();
+        }
+    }
+
+    fn advance(&mut self, round: &mut Round) -> Result<Progress, Error> {
+        match self.try_advance(round) {
             Err(Error::Full { .. }) => Ok(Progress::Full),
             other => other,
         }
     }
 
-    fn advance(&mut self, mut round: Round) -> Result<Progress, Error> {
+    fn try_advance(&mut self, round: &mut Round) -> Result<Progress, Error> {
         if let Some(mut current) = round.current.take() {
             match current.phase {
                 Phase::Blocks => {
@@ -115,14 +139,12 @@ impl Machine {
                     round.log_start = round.log_start.min(log_from);
                 }
             }
-            self.round = Some(round);
             return Ok(Progress::More);
         }
         let Some(id) = round.left.front().copied() else { return self.publish(round) };
         let written_end = self.log.log.written_end();
         let seat = &self.lanes[self.lane_of(id)];
         if seat.unappended {
-            self.round = Some(round);
             return Ok(Progress::Busy);
         }
         round.left.pop_front();
@@ -150,12 +172,11 @@ impl Machine {
                 }
             }
         }
-        self.round = Some(round);
         Ok(Progress::More)
     }
 
-    fn publish(&mut self, round: Round) -> Result<Progress, Error> {
-        let checkpoints = round.names.into_values().collect();
+    fn publish(&mut self, round: &Round) -> Result<Progress, Error> {
+        let checkpoints = round.names.values().copied().collect();
         let next = Manifest { checkpoints, log_start: round.log_start, ..self.manifest.clone() };
         self.log.sync_now()?;
         manifest::store(&*self.handle, &next)?;

@@ -1,0 +1,188 @@
+//! The real program as a node: its start, its stop, and its catalogue under several hands.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::{Client, ClientError, KeyspaceSpec};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A node of its own directory, killed and removed when it is dropped.
+struct Node {
+    child: Child,
+    dir: PathBuf,
+    resp: SocketAddr,
+    http: SocketAddr,
+}
+
+/// An address of this machine that nobody listens on.
+fn unused() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Node {
+    fn start(name: &str, flags: &[&str]) -> Self {
+        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
+        let (resp, http) = (unused(), unused());
+        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(["start", "--native", "off", "--log-level", "error", "--dir"])
+            .arg(&dir)
+            .args(["--resp", &resp.to_string(), "--http", &http.to_string()])
+            .args(flags)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child, dir, resp, http }
+    }
+
+    /// Waits until it serves its first keyspace.
+    fn ready(self) -> Self {
+        let (client, begun) = (self.client(), Instant::now());
+        while !client.keyspaces().is_ok_and(|all| !all.is_empty()) {
+            assert!(begun.elapsed() < PATIENCE, "not ready");
+            thread::sleep(Duration::from_millis(5));
+        }
+        self
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.http.to_string()).unwrap()
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(self.resp).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream
+    }
+
+    /// SIGTERM; how long it takes to end.
+    fn stop(&mut self) -> Duration {
+        let begun = Instant::now();
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success());
+        begun.elapsed()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.child.kill();
+        let _waited = self.child.wait();
+        let _removed = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Sends PING as soon as anybody listens.
+fn first_ping(address: SocketAddr) -> std::io::Result<String> {
+    let begun = Instant::now();
+    let mut stream = loop {
+        match TcpStream::connect(address) {
+            Ok(stream) => break stream,
+            Err(error) if begun.elapsed() > PATIENCE => return Err(error),
+            Err(_) => thread::yield_now(),
+        }
+    };
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    Ok(line)
+}
+
+/// They lie in the backlog when the first loop begins to give connections to the others.
+#[test]
+fn clients_that_were_there_before_the_loops_are_served() {
+    for round in 0..4 {
+        let node = Node::start(&format!("backlog-{round}"), &["--threads", "4"]);
+        let pings: Vec<_> = (0..24)
+            .map(|_| {
+                let address = node.resp;
+                thread::spawn(move || first_ping(address))
+            })
+            .collect();
+        for ping in pings {
+            let answer = ping.join().unwrap();
+            assert!(answer.as_ref().is_ok_and(|line| line == "+PONG\r\n"), "{answer:?}");
+        }
+    }
+}
+
+/// Some do not read their replies, one does not send the rest of its request: the loops and HTTP
+/// wait for them at once.
+#[test]
+fn a_stop_waits_once_for_all_clients() {
+    const TIMEOUT: Duration = Duration::from_millis(1_200);
+    let flags = ["--threads", "2", "--shutdown-timeout-ms", "1200ms"];
+    let mut node = Node::start("stop", &flags).ready();
+    let value = vec![b'x'; 16 << 20];
+    node.client().put("0", b"large", &value, &Default::default()).unwrap();
+    let silent: Vec<TcpStream> = (0..4)
+        .map(|_| {
+            let mut stream = node.connect();
+            stream.write_all(&b"GET large\r\n".repeat(8)).unwrap();
+            // It is served: the rest will not fit into the socket's buffers.
+            stream.read_exact(&mut [0; 8]).unwrap();
+            stream
+        })
+        .collect();
+    let mut http = TcpStream::connect(node.http).unwrap();
+    http.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = "PUT /v1/kv/0/k HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\n\
+                Content-Type: application/octet-stream\r\nContent-Length: 9\r\n\r\n";
+    http.write_all(head.as_bytes()).unwrap();
+    // Its request is under way: the rest of it will not come.
+    let mut go_on = [0; 12];
+    http.read_exact(&mut go_on).unwrap();
+    assert_eq!(go_on, *b"HTTP/1.1 100");
+    http.write_all(b"half").unwrap();
+    let took = node.stop();
+    assert!(took >= TIMEOUT, "nobody was waited for: {took:?}");
+    assert!(took < TIMEOUT * 2, "waited more than once: {took:?}");
+    drop((silent, http));
+}
+
+/// Whoever makes a keyspace is told so, though somebody drops it in the same turn.
+#[test]
+fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
+    let node = Node::start("drops", &[]).ready();
+    let create = |client: &Client| {
+        let spec = KeyspaceSpec { name: "k".into(), ..KeyspaceSpec::default() };
+        match client.keyspace_create(&spec) {
+            Ok(info) => {
+                assert_eq!((info.name.as_str(), info.shards > 0), ("k", true));
+                1
+            }
+            Err(ClientError::Refused(why)) if why.kind == "keyspace-exists" => 0,
+            Err(error) => panic!("create: {error}"),
+        }
+    };
+    let drop = |client: &Client| match client.keyspace_drop("k") {
+        Ok(()) => 1,
+        Err(ClientError::Refused(why)) if why.kind == "no-keyspace" => 0,
+        Err(error) => panic!("drop: {error}"),
+    };
+    let run = |what: &(dyn Fn(&Client) -> u32 + Sync)| {
+        let client = node.client();
+        (0..60).map(|_| what(&client)).sum::<u32>()
+    };
+    let (mut made, mut dropped) = thread::scope(|scope| {
+        let makers: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&create))).collect();
+        let droppers: Vec<_> = (0..4).map(|_| scope.spawn(|| run(&drop))).collect();
+        let sum = |threads: Vec<thread::ScopedJoinHandle<'_, u32>>| {
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u32>()
+        };
+        (sum(makers), sum(droppers))
+    });
+    // Every answer counts: what was made was dropped, but for the last.
+    made += create(&node.client());
+    dropped += drop(&node.client());
+    assert_eq!(made, dropped);
+    assert!(made > 20, "too little happened: {made}");
+}
