@@ -230,6 +230,7 @@ impl Connection {
     pub fn write_replies(&mut self, reason: native::Reason) {
         while self.pending.front().is_some_and(Slot::is_done) {
             let Some(slot) = self.pending.pop_front() else { return };
+            self.takes.is_answered(self.first_number);
             self.first_number = self.first_number.wrapping_add(1) & NUMBER_MASK;
             if !self.broken {
                 self.write(slot, reason);

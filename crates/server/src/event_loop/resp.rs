@@ -262,20 +262,19 @@ impl EventLoop {
                 return self.refuse(connection, session, OUT_OF_MEMORY, muted);
             }
         }
-        connection.takes.add(&takes);
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
             Ok(()) => connection
                 .pending
                 .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
             Err(text) => {
-                // Not done: as soon as nothing else is under way, so is what it asked for.
-                if connection.pending.is_empty() {
-                    self.hub.growth.done(connection.takes.take_added());
+                if takes.adds_bytes > 0 {
+                    self.hub.growth.done(takes.adds_bytes);
                 }
                 return self.refuse(connection, session, text, muted);
             }
         }
+        connection.takes.add(number, &takes);
         Done::Yes
     }
 

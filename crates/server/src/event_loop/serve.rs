@@ -246,11 +246,9 @@ impl EventLoop {
         let connection = slot.expect("a connection stays until all it asked is answered");
         connection.fill(number, reply);
         connection.write_replies(reason);
-        if connection.pending.is_empty() {
-            let answered_bytes = connection.takes.take_added();
-            if answered_bytes > 0 {
-                self.hub.growth.done(answered_bytes);
-            }
+        let added_bytes = connection.takes.take_added();
+        if added_bytes > 0 {
+            self.hub.growth.done(added_bytes);
         }
         if connection.input.is_empty() && !connection.readable && !connection.ended {
             self.touch(at);

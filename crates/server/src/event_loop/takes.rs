@@ -6,6 +6,8 @@
 //! it if all together is too much, or if it cannot be told because of what is under way already.
 //! What other connections have under way at that moment is not known.
 
+use std::collections::VecDeque;
+
 use super::OUTPUT_PAUSE_BYTES;
 use super::connection::Connection;
 
@@ -39,10 +41,13 @@ impl Takes {
 }
 
 /// Of all writes that are not answered.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct TakesOwed {
     lengthens_bytes: u64,
     reply_bytes: u64,
+    /// What those add that add much: the number of the reply, and bytes.
+    adds: VecDeque<(u32, u64)>,
+    /// What those of them have added that were answered since [`Self::take_added`].
     added_bytes: u64,
 }
 
@@ -52,12 +57,14 @@ impl TakesOwed {
         Takes { unseen_bytes: self.lengthens_bytes, ..Takes::default() }
     }
 
-    /// One more is on its way.
+    /// One more is on its way: the one whose reply has this number.
     #[inline]
-    pub fn add(&mut self, takes: &Takes) {
+    pub fn add(&mut self, number: u32, takes: &Takes) {
         self.lengthens(takes.lengthens_bytes);
         self.reply_bytes += takes.reply_bytes;
-        self.added_bytes += takes.adds_bytes;
+        if takes.adds_bytes > 0 {
+            self.adds.push_back((number, takes.adds_bytes));
+        }
     }
 
     /// Some value may become longer by so much.
@@ -66,14 +73,45 @@ impl TakesOwed {
         self.lengthens_bytes = self.lengthens_bytes.saturating_add(bytes);
     }
 
+    /// The oldest reply owed was written, and this was its number. A client that always has some on
+    /// their way is owed something at every moment, so this cannot wait for
+    /// [`Self::all_are_answered`].
+    #[inline]
+    pub fn is_answered(&mut self, number: u32) {
+        if let Some((_, bytes)) = self.adds.pop_front_if(|(of, _)| *of == number) {
+            self.added_bytes += bytes;
+        }
+    }
+
     /// Nothing is owed any more.
     #[inline]
     pub fn all_are_answered(&mut self) {
         (self.lengthens_bytes, self.reply_bytes) = (0, 0);
     }
 
-    /// What the writes that are answered have added.
+    /// What the writes that are answered have added, once.
     pub fn take_added(&mut self) -> u64 {
         std::mem::take(&mut self.added_bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_told_reply_by_reply() {
+        let mut owed = TakesOwed::default();
+        let adds = |adds_bytes| Takes { adds_bytes, ..Takes::default() };
+        owed.add(7, &adds(70));
+        owed.add(8, &adds(0));
+        owed.add(9, &adds(90));
+        owed.is_answered(7);
+        assert_eq!(owed.take_added(), 70, "though others are owed still");
+        owed.is_answered(8);
+        assert_eq!(owed.take_added(), 0);
+        owed.is_answered(9);
+        owed.all_are_answered();
+        assert_eq!((owed.take_added(), owed.take_added()), (90, 0));
     }
 }
