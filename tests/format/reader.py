@@ -122,7 +122,7 @@ def read_checkpoint(path, cluster, shard, index):
     data = path.read_bytes()
     seed = crc(0, u64s(cluster, shard, index))
     magic, version, meta_bytes, *ids, meta_crc, head_crc = struct.unpack_from("<8sII3Q2I", data)
-    check(magic == b"CARICKPT" and version == 1, "checkpoint header")
+    check(magic == b"CARICKPT" and version == 2, "checkpoint header")
     check(ids == [cluster, shard, index], "checkpoint ids")
     meta, at = data[48 : 48 + meta_bytes], 48 + meta_bytes
     check(head_crc == crc(0, data[:44]) and meta_crc == crc(seed, meta), "checkpoint header")
@@ -204,7 +204,7 @@ class Shard:
         self.placement = reader.number("B")
         self.descriptor = read_descriptor(reader)
         reader.end()
-        self.index, self.last = 0, 0
+        self.index, self.last = 1, 0
         self.values = {}
         self.catalogue = Catalogue()
 
@@ -213,7 +213,10 @@ class Shard:
         """Section 6."""
         reader = Reader(meta)
         shard = cls(reader.counted())
-        numbers = [reader.number("Q") for _ in range(8)]
+        numbers = [reader.number("Q") for _ in range(9)]
+        for _ in range(4):
+            for _ in range(reader.varint()):
+                reader.varint()
         reader.end()
         shard.index, shard.last = numbers[0], numbers[3]
         for block in blocks:

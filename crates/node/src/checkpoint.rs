@@ -70,7 +70,8 @@ impl Checkpoint {
                 Rest::Block(block)
             }
         };
-        let (index, meta) = (state.applied_index, encode_meta(&state, shard.hard_state()));
+        let (index, meta) =
+            (state.applied_index, encode_meta(&state, shard.replica(), shard.hard_state()));
         drop(state);
         let log_from = shard.log_needed_from(written_end);
         let long = Default::default();
@@ -134,11 +135,11 @@ impl Drop for Checkpoint {
 mod tests {
     use keyspace::Durability;
     use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
-    use replication::Start;
+    use replication::Boot;
     use storage::engine::{At, Engine, Layout};
 
     use super::*;
-    use crate::lane::SOLE_REPLICA;
+    use crate::lane::FIRST_REPLICA;
     use crate::recovery::Recovering;
     use crate::shard::ShardStart;
 
@@ -149,15 +150,14 @@ mod tests {
         let descriptor = Descriptor {
             shard: ShardId(9),
             arc: RingArc::whole(KeyspaceId(1)),
-            replicas: vec![(SOLE_REPLICA, NodeId(1))],
+            replicas: vec![(FIRST_REPLICA, NodeId(1))],
             generation: Generation(1),
-            leader: Some(SOLE_REPLICA),
+            leader: Some(FIRST_REPLICA),
         };
         let mut state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
         state.last = Timestamp::from_millis(30);
-        let view = Arc::new(RwLock::new(state));
-        let log = Start::default();
-        Shard::new(ShardStart { view, durability: Durability::Sync, log })
+        let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
+        Shard::new(start, Boot::default())
     }
 
     /// What a checkpoint of it holds, and its longest block.

@@ -35,6 +35,8 @@ pub enum Kind {
     Catalogue = 4,
     /// A keyspace's safe point: its id (u32) and a timestamp (u64); system shard only (G14).
     KeyspaceSafePoint = 5,
+    /// One step of a change of the shard's replicas ([`crate::members::Step`]).
+    Members = 6,
 }
 
 impl Kind {
@@ -45,6 +47,7 @@ impl Kind {
             3 => Kind::SafePoint,
             4 => Kind::Catalogue,
             5 => Kind::KeyspaceSafePoint,
+            6 => Kind::Members,
             _ => return None,
         })
     }

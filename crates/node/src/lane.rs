@@ -20,8 +20,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use keyspace::{CatalogueError, Durability, Keyspace, KeyspaceId, ReplicaId, ShardId, Timestamp};
+use keyspace::{
+    CatalogueError, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp,
+};
 use parking_lot::RwLock;
+use replication::{Boot, BootNanos, Message, Refused};
 use storage::log::{Group as Records, Lsn};
 use txn::Clock;
 
@@ -97,6 +100,45 @@ pub enum Input {
         /// From now on.
         durability: Durability,
     },
+    /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
+    /// not made up (SAFETY G5).
+    Tick,
+    /// Another replica says something to this shard's.
+    Message {
+        /// The shard.
+        shard: ShardId,
+        /// What it says.
+        message: Box<Message>,
+    },
+    /// The shard should have these replicas too. Its leader sees to it, if it is asked.
+    AddReplicas {
+        /// The shard.
+        shard: ShardId,
+        /// Ids never used in it before, each on a node of its own.
+        nodes: Vec<(ReplicaId, NodeId)>,
+    },
+    /// Hand the leadership of a shard over to another of its replicas.
+    Transfer {
+        /// The shard.
+        shard: ShardId,
+        /// The heir.
+        to: ReplicaId,
+    },
+    /// The state of a snapshot is on disk: it takes the place of the replica's, if
+    /// [`Shard::wants`] its head.
+    Install {
+        /// The head, of the same moment as the state.
+        head: Box<Message>,
+        /// The state.
+        state: Box<ShardState>,
+    },
+    /// The state of a snapshot has not reached this replica.
+    SnapshotLost {
+        /// The shard.
+        shard: ShardId,
+        /// The replica that waits for it.
+        to: ReplicaId,
+    },
     /// The group of this ticket is written at `lsn`, and kill -9 loses it no more.
     Written {
         /// The ticket of [`Effects`].
@@ -118,6 +160,13 @@ pub enum NotDone {
     NoSuchShard,
     /// Everything of the shard that was under way when it was dropped may or may not be done.
     Dropped,
+    /// This replica does not lead: ask there.
+    NotLeader {
+        /// The leader's node, if it is known.
+        leader: Option<NodeId>,
+    },
+    /// Another leader's entry has taken its place in the log.
+    Replaced,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }
@@ -184,6 +233,20 @@ impl Answer {
     }
 }
 
+/// A message of one replica to another, on its way between nodes.
+#[derive(Debug)]
+pub struct Envelope {
+    /// Of this shard.
+    pub shard: ShardId,
+    /// The other replica's node.
+    pub node: NodeId,
+    /// The shard's record of birth, if the other replica may not be there yet.
+    pub birth: Option<Vec<u8>>,
+    /// The message. If it heads a snapshot, the sender's driver sends the state beside it
+    /// ([`crate::checkpoint`]), with the head as of that state's moment.
+    pub message: Message,
+}
+
 /// What a turn wants done.
 #[derive(Debug, Default)]
 pub struct Effects {
@@ -196,6 +259,11 @@ pub struct Effects {
     pub sync: bool,
     /// To be given to those who asked.
     pub answers: Vec<Answer>,
+    /// To be sent to other nodes, in this order, after the lane's turn. Some may be lost.
+    pub messages: Vec<Envelope>,
+    /// Messages that made no sense, and why. [`Refused::LostLog`] means that the replica's disk
+    /// has lost what it had promised: it must not go on under its id (SAFETY G9).
+    pub refused: Vec<(ShardId, Refused)>,
     /// The catalogue has changed, in this order.
     pub changes: Vec<Change>,
     /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
@@ -208,6 +276,8 @@ impl Effects {
         self.records.clear();
         self.sync = false;
         self.answers.clear();
+        self.messages.clear();
+        self.refused.clear();
         self.changes.clear();
         self.safe_points.clear();
     }
@@ -216,6 +286,8 @@ impl Effects {
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
             && self.answers.is_empty()
+            && self.messages.is_empty()
+            && self.refused.is_empty()
             && self.changes.is_empty()
             && self.safe_points.is_empty()
     }
@@ -224,6 +296,9 @@ impl Effects {
 /// See the module's front page.
 pub struct Lane {
     clock: Arc<Clock>,
+    /// Boot clock of the node, as the driver last told it.
+    now: BootNanos,
+    seed: u64,
     shards: BTreeMap<ShardId, Shard>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
@@ -234,11 +309,14 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// A lane without shards. `clock` is the node's; `turn_bytes_max` is how many bytes of commands
-    /// a turn proposes, usually [`TURN_BYTES_MAX`].
-    pub fn new(clock: Arc<Clock>, turn_bytes_max: u64) -> Self {
+    /// A lane without shards. `clock` is the node's; `seed` chooses when its replicas stand for
+    /// election; `turn_bytes_max` is how many bytes of commands a turn proposes, usually
+    /// [`TURN_BYTES_MAX`].
+    pub fn new(clock: Arc<Clock>, seed: u64, turn_bytes_max: u64) -> Self {
         Self {
             clock,
+            now: 0,
+            seed,
             shards: BTreeMap::new(),
             active: Vec::new(),
             next_ticket: 1,
@@ -247,15 +325,27 @@ impl Lane {
         }
     }
 
-    /// Adopts a shard that was recovered from disk, and has it stand for election.
-    pub fn adopt(&mut self, mut shard: Shard) -> Arc<RwLock<ShardState>> {
-        shard.campaign();
+    /// It is this late by the node's boot clock. Going back is ignored.
+    pub fn observe(&mut self, now: BootNanos) {
+        self.now = self.now.max(now);
+    }
+
+    /// Adopts a shard from what was recovered from disk. A sole voter leads at once.
+    pub fn adopt(&mut self, start: ShardStart) -> Arc<RwLock<ShardState>> {
+        let mut shard = self.start(start);
+        shard.begin();
         let view = shard.view();
         let id = shard.id();
         let before = self.shards.insert(id, shard);
         assert!(before.is_none(), "a shard is adopted once");
         self.touch(id);
         view
+    }
+
+    fn start(&self, start: ShardStart) -> Shard {
+        let shard = start.view.read().descriptor.shard;
+        let seed = self.seed ^ shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Shard::new(start, Boot { now: self.now, seed })
     }
 
     /// The view of a shard, for readers.
@@ -285,10 +375,37 @@ impl Lane {
                 Some(shard) => shard.propose(origin, batch),
                 None => self.refuse(origin, batch.into_parts().1),
             },
-            Input::Await { shard, at, origin, waiter } => match self.touch(shard) {
-                Some(shard) => shard.await_read(at, origin, waiter),
-                None => self.refuse(origin, vec![waiter]),
-            },
+            Input::Await { shard, at, origin, waiter } => {
+                let now = self.now;
+                match self.touch(shard) {
+                    Some(shard) => shard.await_read(at, origin, waiter, now),
+                    None => self.refuse(origin, vec![waiter]),
+                }
+            }
+            Input::Tick => self.tick(),
+            Input::Message { shard, message } => self.message(shard, *message),
+            Input::AddReplicas { shard, nodes } => {
+                let clock = self.clock.clone();
+                if let Some(shard) = self.touch(shard) {
+                    shard.add_replicas(nodes, &clock);
+                }
+            }
+            Input::Transfer { shard, to } => {
+                if let Some(shard) = self.touch(shard) {
+                    shard.transfer(to);
+                }
+            }
+            Input::Install { head, state } => {
+                let now = self.now;
+                if let Some(shard) = self.touch(state.descriptor.shard) {
+                    shard.install(*head, *state, now);
+                }
+            }
+            Input::SnapshotLost { shard, to } => {
+                if let Some(shard) = self.touch(shard) {
+                    shard.snapshot_lost(to);
+                }
+            }
             Input::Catalogue { op, origin, waiter } => {
                 self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
             }
@@ -329,14 +446,16 @@ impl Lane {
     pub fn turn(&mut self, effects: &mut Effects) {
         effects.ticket = self.next_ticket;
         effects.answers.append(&mut self.pending.answers);
+        effects.refused.append(&mut self.pending.refused);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
         let (shards, clock, bytes_max) = (&mut self.shards, &self.clock, self.turn_bytes_max);
+        let now = self.now;
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
-            shard.turn(clock, bytes_max, effects);
+            shard.turn(now, clock, bytes_max, effects);
             shard.active = !shard.is_idle();
             shard.active
         });
@@ -366,14 +485,38 @@ impl Lane {
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
 
+    fn tick(&mut self) {
+        let now = self.now;
+        for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| !shard.is_sole()) {
+            shard.tick(now);
+            if !shard.active {
+                shard.active = true;
+                self.active.push(*id);
+            }
+        }
+    }
+
+    fn message(&mut self, id: ShardId, message: Message) {
+        let now = self.now;
+        let Some(shard) = self.touch(id) else { return };
+        if let Err(refused) = shard.step(message, now) {
+            self.pending.refused.push((id, refused));
+        }
+    }
+
     fn create(&mut self, start: ShardStart) {
-        let (id, birth) = {
+        let (id, birth, is_born) = {
             let state = start.view.read();
-            (state.descriptor.shard, state.birth_record())
+            (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
         };
-        push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
-        let mut shard = Shard::new(start);
-        shard.campaign();
+        if is_born {
+            push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
+        } else {
+            let replica = start.replica.0.to_le_bytes();
+            push(&mut self.pending.records, id, record::REPLICA_CREATED, &[&replica, &birth]);
+        }
+        let mut shard = self.start(start);
+        shard.begin();
         let before = self.shards.insert(id, shard);
         assert!(before.is_none(), "shard ids are never reused");
         self.touch(id);
@@ -391,8 +534,8 @@ impl Lane {
 /// [`Records::bytes_of_empty`], or nothing is proposed.
 pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
-/// The replica id of a shard's first and, in this release, only replica.
-pub const SOLE_REPLICA: ReplicaId = ReplicaId(1);
+/// The replica id of a shard's first replica.
+pub const FIRST_REPLICA: ReplicaId = ReplicaId(1);
 
 /// Puts a record into a group; sizes were limited when the batch was built.
 pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u8]]) {
@@ -402,7 +545,7 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 /// Turns what an applied entry led to into news.
 pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
     match outcome {
-        Outcome::Quiet => {}
+        Outcome::Quiet | Outcome::Members(_) => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {
             let result = result.map(|change| {

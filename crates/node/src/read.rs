@@ -19,11 +19,22 @@ use std::ops::ControlFlow;
 
 use keyspace::{HashedKey, Timestamp};
 use parking_lot::RwLockReadGuard;
+use replication::BootNanos;
 use storage::engine::{At, Version};
 
 use crate::command::{self, Read, Sink};
 use crate::route::Route;
 use crate::state::ShardState;
+
+/// When a read happens, on both of the node's clocks, read after all of the request had come. Who
+/// was blocked and was let go asks again with the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Now {
+    /// Its time among entries: what has expired by then is gone.
+    pub time: Timestamp,
+    /// What the lease must cover ([`crate::serving`]).
+    pub boot: BootNanos,
+}
 
 /// The read could not be served now; whatever the sink got of it is void.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +52,14 @@ pub struct BelowSafePoint {
     pub safe_point: Timestamp,
 }
 
-/// Serves a linearizable read of named keys at `now`, a time of the node's clock.
+/// Serves a linearizable read of named keys at `now`.
 ///
 /// # Errors
 /// [`Blocked`]: nothing was read.
 pub fn read(
     route: &Route,
     request: &Read<'_>,
-    now: Timestamp,
+    now: Now,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
     // The hot path: one key, hashed once.
@@ -59,9 +70,9 @@ pub fn read(
         });
     }
     let guards = Guards::take(route, request, now)?;
-    command::answer(&guards, request, now, sink);
+    command::answer(&guards, request, now.time, sink);
     match guards.blocked.get() {
-        Some(place) => Err(Blocked { place, at: now }),
+        Some(place) => Err(Blocked { place, at: now.time }),
         None => Ok(()),
     }
 }
@@ -73,15 +84,15 @@ pub fn read(
 pub fn value<R>(
     route: &Route,
     key: &[u8],
-    now: Timestamp,
+    now: Now,
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<R, Blocked> {
     let key = route.key(key);
     let place = route.place(&key);
     let state = lock(route, place, now)?;
-    match newest(&state, &key, now) {
+    match newest(&state, &key, now.time) {
         Ok(version) => Ok(use_it(version)),
-        Err(()) => Err(Blocked { place, at: now }),
+        Err(()) => Err(Blocked { place, at: now.time }),
     }
 }
 
@@ -94,7 +105,7 @@ pub fn value<R>(
 pub fn get_each(
     route: &Route,
     keys: &[&[u8]],
-    now: Timestamp,
+    now: Now,
     mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
     let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
@@ -126,9 +137,10 @@ pub fn get_each(
         }
     }
     for (place, key) in looked_up() {
-        let blocked = Blocked { place: *place, at: now };
-        let state = guards[*place].as_ref().filter(|state| state.serving).ok_or(blocked)?;
-        if each(newest(state, key, now).map_err(|()| blocked)?).is_break() {
+        let blocked = Blocked { place: *place, at: now.time };
+        let state =
+            guards[*place].as_ref().filter(|state| state.serving.at(now.boot)).ok_or(blocked)?;
+        if each(newest(state, key, now.time).map_err(|()| blocked)?).is_break() {
             break;
         }
     }
@@ -162,13 +174,13 @@ pub fn read_at<R>(
 /// The read guards of the shards that a request touches, in ring order.
 struct Guards<'a> {
     route: &'a Route,
-    now: Timestamp,
+    now: Now,
     held: Vec<(usize, RwLockReadGuard<'a, ShardState>)>,
     blocked: Cell<Option<usize>>,
 }
 
 impl<'a> Guards<'a> {
-    fn take(route: &'a Route, request: &Read<'_>, now: Timestamp) -> Result<Self, Blocked> {
+    fn take(route: &'a Route, request: &Read<'_>, now: Now) -> Result<Self, Blocked> {
         let keys = request.keys().iter();
         let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
         places.sort_unstable();
@@ -184,13 +196,9 @@ impl<'a> Guards<'a> {
     }
 }
 
-fn lock(
-    route: &Route,
-    place: usize,
-    now: Timestamp,
-) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
+fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
     let state = route.views[place].read();
-    if state.serving { Ok(state) } else { Err(Blocked { place, at: now }) }
+    if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked { place, at: now.time }) }
 }
 
 /// The newest value of a key in its shard, or the news that the shard must be asked first.
@@ -218,7 +226,7 @@ impl command::View for Guards<'_> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
         let key = self.route.key(key);
         let place = self.route.place(&key);
-        newest(self.guard(place), &key, self.now).unwrap_or_else(|()| {
+        newest(self.guard(place), &key, self.now.time).unwrap_or_else(|()| {
             self.blocked.set(Some(place));
             None
         })

@@ -6,6 +6,7 @@
 //! | 2 | hard state | term u64, vote u64, commit u64 |
 //! | 3 | shard created | placement u8 (0 hashed, 1 ordered, 2 system), then its [`keyspace::Descriptor`] |
 //! | 4 | shard dropped | nothing |
+//! | 5 | replica created | replica u64, then as 3: it waits for a snapshot of its group |
 
 use replication::HardState;
 
@@ -17,6 +18,9 @@ pub const HARD_STATE: u8 = 2;
 pub const SHARD_CREATED: u8 = 3;
 /// Kind of the record with which a replica ends.
 pub const SHARD_DROPPED: u8 = 4;
+
+/// Kind of the record with which a replica of a shard begins that others have begun.
+pub const REPLICA_CREATED: u8 = 5;
 
 /// Bytes before the entry in a record of kind [`ENTRY`].
 pub const ENTRY_PREFIX_BYTES: usize = 16;

@@ -7,22 +7,29 @@
 //!
 //! Each shard recovers by itself, so that a driver may use several threads. A sole voter's log
 //! holds nothing that is not committed, so entries are applied as they are read and memory stays
-//! bounded; with more voters, entries above the recorded commit index will have to wait here.
+//! bounded. With more voters, entries above the recorded commit index wait here for the group;
+//! the index is recorded every so many bytes. So do a change of members and all behind it: only
+//! the group knows what it makes of its members.
 //!
 //! Invariants: entries are applied without gaps; entries at or below the checkpoint's index are
-//! passed over; whatever contradicts this is an error that names the shard, never a guess.
+//! passed over; of two entries at one index that are not applied, the later one in the log counts,
+//! and those behind the first are gone; whatever contradicts this is an error that names the
+//! shard, never a guess.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Durability, ShardId, Timestamp};
+use keyspace::{Durability, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Entry, HardState, Start};
 use storage::engine::Settings;
-use storage::log::Record;
+use storage::log::{Lsn, Record};
 
 use crate::catalogue::System;
+use crate::entry::{Header, Kind};
+use crate::lane::FIRST_REPLICA;
+use crate::members;
 use crate::record;
 use crate::shard::ShardStart;
 use crate::state::{Content, ShardState};
@@ -93,11 +100,11 @@ impl Replay {
         Self { settings, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
     }
 
-    /// Takes the log's next record.
+    /// Takes the log's next record, which stands in the group at `lsn`.
     ///
     /// # Errors
     /// As [`Recovering::record`] and [`Recovering::born`].
-    pub fn record(&mut self, record: &Record<'_>) -> Result<(), RecoverError> {
+    pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
         let id = record.shard;
         if record.kind == record::SHARD_DROPPED {
             self.shards.remove(&id);
@@ -106,10 +113,13 @@ impl Replay {
             return Ok(());
         }
         match self.shards.get_mut(&id) {
-            Some(shard) => return shard.record(record.kind, record.payload),
+            Some(shard) => return shard.record(lsn, record.kind, record.payload),
             None if self.dropped.contains(&id) => {}
             None if record.kind == record::SHARD_CREATED => {
                 self.shards.insert(id, Recovering::born(id, record.payload, self.settings)?);
+            }
+            None if record.kind == record::REPLICA_CREATED => {
+                self.shards.insert(id, Recovering::awaiting(id, record.payload, self.settings)?);
             }
             None => {
                 self.headless.insert(id);
@@ -133,8 +143,12 @@ impl Replay {
 /// A shard on its way back.
 pub struct Recovering {
     shard: ShardId,
+    replica: ReplicaId,
     state: ShardState,
     hard_state: HardState,
+    /// Entries that may not be applied yet, and where the first of them stands.
+    pending: VecDeque<Entry>,
+    pending_from: Option<Lsn>,
 }
 
 impl Recovering {
@@ -149,7 +163,30 @@ impl Recovering {
     ) -> Result<Self, RecoverError> {
         let state = ShardState::born(payload, settings)
             .map_err(|source| unreadable(shard, "its record of birth", source))?;
-        Ok(Self { shard, state, hard_state: HardState::default() })
+        Ok(Self::of(shard, FIRST_REPLICA, state, HardState::default()))
+    }
+
+    /// A replica that was waiting for its first snapshot.
+    ///
+    /// # Errors
+    /// [`RecoverError::Unreadable`].
+    pub fn awaiting(
+        shard: ShardId,
+        payload: &[u8],
+        settings: impl Into<Settings>,
+    ) -> Result<Self, RecoverError> {
+        let read = || {
+            let mut reader = Reader::new(payload);
+            let replica = ReplicaId(reader.u64()?);
+            Ok((replica, ShardState::awaiting(reader.rest(), settings)?))
+        };
+        let (replica, state) =
+            read().map_err(|source| unreadable(shard, "a replica's record of birth", source))?;
+        Ok(Self::of(shard, replica, state, HardState::default()))
+    }
+
+    fn of(shard: ShardId, replica: ReplicaId, state: ShardState, hard_state: HardState) -> Self {
+        Self { shard, replica, state, hard_state, pending: VecDeque::new(), pending_from: None }
     }
 
     /// From the head of a checkpoint; its blocks follow by [`Self::restore`].
@@ -179,8 +216,10 @@ impl Recovering {
         if let Some(engine) = state.keys_mut() {
             engine.raise_safe_point(safe_point);
         }
+        let replica = ReplicaId(reader.u64()?);
+        state.members = members::decode(&mut reader)?;
         reader.end()?;
-        Ok(Self { shard, state, hard_state })
+        Ok(Self::of(shard, replica, state, hard_state))
     }
 
     /// Takes one block of the checkpoint.
@@ -206,39 +245,67 @@ impl Recovering {
     ///
     /// # Errors
     /// [`RecoverError::Unreadable`], [`RecoverError::Gap`].
-    pub fn record(&mut self, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
+    pub fn record(&mut self, lsn: Lsn, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
         let field = |what| DecodeError::Field { what };
         match kind {
             record::ENTRY => {
                 let (index, term, data) = record::split_entry(payload)
                     .ok_or_else(|| unreadable(self.shard, "an entry", field("prefix")))?;
-                self.entry(index, term, data)
+                self.entry(lsn, index, term, data)
             }
             record::HARD_STATE => {
                 let state = record::decode_hard_state(payload)
                     .ok_or_else(|| unreadable(self.shard, "a hard state", field("length")))?;
                 if state.term >= self.hard_state.term {
-                    self.hard_state = state;
+                    let commit = state.commit.max(self.hard_state.commit);
+                    self.hard_state = HardState { commit, ..state };
                 }
+                self.apply_committed();
                 Ok(())
             }
             // A checkpoint was made after its birth, and the log still holds the record.
-            record::SHARD_CREATED => Ok(()),
+            record::SHARD_CREATED | record::REPLICA_CREATED => Ok(()),
             _ => Err(unreadable(self.shard, "a record", field("kind"))),
         }
     }
 
-    fn entry(&mut self, index: u64, term: u64, data: &[u8]) -> Result<(), RecoverError> {
-        let expected = self.state.applied_index + 1;
-        if index < expected {
+    fn entry(&mut self, lsn: Lsn, index: u64, term: u64, data: &[u8]) -> Result<(), RecoverError> {
+        let last = self.pending.back().map_or(self.state.applied_index, |entry| entry.index);
+        // Of an older leader, behind what a snapshot has put in place of the log.
+        let is_stale = term < self.state.applied_term;
+        if index <= self.state.applied_index || is_stale {
             return Ok(());
         }
-        if index > expected {
-            return Err(RecoverError::Gap { shard: self.shard, expected, found: index });
+        if index > last + 1 {
+            return Err(RecoverError::Gap { shard: self.shard, expected: last + 1, found: index });
         }
+        while self.pending.back().is_some_and(|entry| entry.index >= index) {
+            self.pending.pop_back();
+        }
+        let is_change = data.first() == Some(&(Kind::Members as u8));
         let data = bytes::Bytes::copy_from_slice(data);
-        self.state.apply(&Entry { index, term, data, is_change: false }, &mut Vec::new());
+        if self.pending.is_empty() {
+            self.pending_from = Some(lsn);
+        }
+        self.pending.push_back(Entry { index, term, data, is_change });
+        self.apply_committed();
         Ok(())
+    }
+
+    /// Applies what waits and is known to be committed, up to a change of members.
+    fn apply_committed(&mut self) {
+        let is_sole = self.state.members.is_sole(self.replica);
+        let commit = if is_sole { u64::MAX } else { self.hard_state.commit };
+        while let Some(entry) = self.pending.pop_front_if(|e| e.index <= commit && !e.is_change) {
+            self.state.apply(&entry, &mut Vec::new());
+        }
+    }
+
+    /// The highest timestamp in its state and log: the node's clock starts above it (SAFETY G12).
+    pub fn highest(&self) -> Timestamp {
+        let pending = self.pending.iter().filter_map(|entry| Header::decode(&entry.data));
+        let pending = pending.map(|(header, _)| header.timestamp).max().unwrap_or_default();
+        self.state.last.max(self.state.horizon).max(pending)
     }
 
     /// Its state so far.
@@ -246,22 +313,33 @@ impl Recovering {
         &self.state
     }
 
+    /// Its state as a snapshot from another replica has it, to be installed here.
+    pub fn into_state(self) -> ShardState {
+        self.state
+    }
+
     /// The shard, ready to be adopted by a lane.
     pub fn finish(self, durability: Durability) -> ShardStart {
-        let applied = self.state.applied_index;
+        let Self { replica, state, hard_state, pending, pending_from, .. } = self;
+        let (applied, term) = (state.applied_index, state.applied_term);
+        let last = pending.back().map_or(applied, |entry| entry.index);
+        let log_from = pending_from.filter(|_| !pending.is_empty());
         let hard_state = HardState {
-            term: self.hard_state.term.max(self.state.applied_term),
-            commit: applied.max(self.hard_state.commit.min(applied)),
-            ..self.hard_state
+            term: hard_state.term.max(pending.back().map_or(term, |entry| entry.term)),
+            commit: hard_state.commit.clamp(applied, last),
+            ..hard_state
         };
-        let before = (applied, self.state.applied_term);
-        let log = Start { hard_state, before, entries: Vec::new(), applied };
-        ShardStart { view: Arc::new(RwLock::new(self.state)), durability, log }
+        let log = Start { hard_state, before: (applied, term), entries: pending.into(), applied };
+        ShardStart { view: Arc::new(RwLock::new(state)), durability, replica, log, log_from }
     }
 }
 
 /// The head of a checkpoint of `state`: all of it but keys, versions and catalogue.
-pub(crate) fn encode_meta(state: &ShardState, hard_state: HardState) -> Vec<u8> {
+pub(crate) fn encode_meta(
+    state: &ShardState,
+    replica: ReplicaId,
+    hard_state: HardState,
+) -> Vec<u8> {
     let mut out = Vec::new();
     keyspace::codec::put_bytes(&state.birth_record(), &mut out);
     let safe_point = state.keys().map_or(Timestamp::ZERO, |engine| engine.safe_point());
@@ -277,6 +355,8 @@ pub(crate) fn encode_meta(state: &ShardState, hard_state: HardState) -> Vec<u8> 
     ] {
         out.extend_from_slice(&number.to_le_bytes());
     }
+    out.extend_from_slice(&replica.0.to_le_bytes());
+    members::encode(&state.members, &mut out);
     out
 }
 

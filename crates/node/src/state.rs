@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Descriptor, HashedKey, KeyspaceId, Timestamp};
+use replication::Members;
 use storage::engine::{Engine, Layout, Settings};
 use txn::Unsettled;
 
@@ -11,6 +12,8 @@ use crate::catalogue::{self, System};
 use crate::command::{self, Reply, Write, codec};
 use crate::entry::{Header, Kind};
 use crate::limits;
+use crate::members::Step;
+use crate::serving::Serving;
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).
@@ -19,9 +22,10 @@ pub struct ShardState {
     pub descriptor: Descriptor,
     /// What it holds.
     pub content: Content,
-    /// Whether linearizable reads may be served: this replica leads, its term's first entry is
-    /// applied, and everything committed is applied (G1 check 2). A sole voter's lease never ends.
-    pub serving: bool,
+    /// The replicas that decide, as the log has made them; `descriptor` says where they are.
+    pub members: Members,
+    /// Until when linearizable reads may be served here (G1 check 2).
+    pub serving: Arc<Serving>,
     /// Index of the newest entry applied.
     pub applied_index: u64,
     /// Its term.
@@ -34,6 +38,12 @@ pub struct ShardState {
     pub unsettled: Arc<Unsettled>,
 }
 
+impl std::fmt::Debug for ShardState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ShardState({} at {})", self.descriptor.shard, self.applied_index)
+    }
+}
+
 /// What a shard holds.
 pub enum Content {
     /// Keys and their versions.
@@ -41,6 +51,9 @@ pub enum Content {
     /// The catalogue of keyspaces: the system shard.
     System(System),
 }
+
+/// Index and term of the entry before a shard's first.
+pub const BORN: (u64, u64) = (1, 1);
 
 /// What applying an entry led to, beside the replies.
 #[derive(Debug, PartialEq)]
@@ -51,17 +64,22 @@ pub enum Outcome {
     Catalogue(Result<catalogue::Change, keyspace::CatalogueError>),
     /// A keyspace's safe point has risen: its shards must follow.
     SafePoint(KeyspaceId, Timestamp),
+    /// A step of a change of replicas: the group must take it too.
+    Members(Step),
 }
 
 impl ShardState {
-    /// A new shard's state.
+    /// A new shard's state. Its log begins behind index 1, so that a replica which comes later
+    /// begins with a snapshot and never applies what it cannot know the members of.
     pub fn new(descriptor: Descriptor, content: Content) -> Self {
+        let voters: Vec<_> = descriptor.replicas.iter().map(|(id, _)| *id).collect();
         Self {
             descriptor,
             content,
-            serving: false,
-            applied_index: 0,
-            applied_term: 0,
+            members: Members::of_voters(&voters),
+            serving: Arc::default(),
+            applied_index: BORN.0,
+            applied_term: BORN.1,
             horizon: Timestamp::ZERO,
             last: Timestamp::ZERO,
             unsettled: Arc::default(),
@@ -84,6 +102,15 @@ impl ShardState {
             _ => return Err(DecodeError::Field { what: "placement of a shard" }),
         };
         Ok(Self::new(descriptor, content))
+    }
+
+    /// The state of a replica that waits for a snapshot of its group: nothing, of the right kind.
+    ///
+    /// # Errors
+    /// As [`Self::born`].
+    pub fn awaiting(record: &[u8], settings: impl Into<Settings>) -> Result<Self, DecodeError> {
+        let born = Self::born(record, settings)?;
+        Ok(Self { members: Members::default(), applied_index: 0, applied_term: 0, ..born })
     }
 
     /// The record of birth of a shard with this state's descriptor and kind of content.
@@ -148,6 +175,9 @@ impl ShardState {
             (Kind::Horizon, _) => {
                 self.horizon = self.horizon.max(read_timestamp(body));
                 Outcome::Quiet
+            }
+            (Kind::Members, _) => {
+                Outcome::Members(Step::decode(body).expect("entries in the log are readable"))
             }
             (Kind::SafePoint, Content::Keys(engine)) => {
                 engine.raise_safe_point(read_timestamp(body));

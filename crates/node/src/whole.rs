@@ -10,7 +10,7 @@ use std::ops::Bound;
 use keyspace::{Slot, Timestamp};
 use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 
-use crate::read::Blocked;
+use crate::read::{Blocked, Now};
 use crate::route::Route;
 
 /// Keys usually looked at under one hold of a guard.
@@ -37,16 +37,16 @@ pub struct Stretch<'a> {
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
-pub fn admit(route: &Route, now: Timestamp) -> Result<(), Blocked> {
+pub fn admit(route: &Route, now: Now) -> Result<(), Blocked> {
     for (place, view) in route.views.iter().enumerate() {
         let state = view.read();
         let expired = state
             .keys()
             .and_then(Engine::next_expiry_millis)
-            .is_some_and(|expiry| expiry <= now.millis());
-        let settled = now <= state.horizon && now <= state.unsettled.from();
-        if !state.serving || (expired && !settled) {
-            return Err(Blocked { place, at: now });
+            .is_some_and(|expiry| expiry <= now.time.millis());
+        let settled = now.time <= state.horizon && now.time <= state.unsettled.from();
+        if !state.serving.at(now.boot) || (expired && !settled) {
+            return Err(Blocked { place, at: now.time });
         }
     }
     Ok(())

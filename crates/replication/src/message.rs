@@ -25,6 +25,8 @@ use raft::eraftpb::{self, ConfState, EntryType, MessageType};
 
 use keyspace::ReplicaId;
 
+use crate::Members;
+
 /// A message from one replica of a group to another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
@@ -114,6 +116,20 @@ impl Message {
     pub fn snapshot(&self) -> Option<(u64, u64)> {
         let metadata = self.inner.get_snapshot().get_metadata();
         (self.kind() == Some(MessageKind::Snapshot)).then_some((metadata.index, metadata.term))
+    }
+
+    /// The same head for a snapshot of a later moment: the state that is sent beside it may be
+    /// newer than what the leader had applied when it made the head.
+    ///
+    /// # Panics
+    /// If it heads no snapshot.
+    #[must_use]
+    pub fn with_snapshot(mut self, at: (u64, u64), members: &Members) -> Self {
+        assert!(self.snapshot().is_some(), "only the head of a snapshot");
+        let metadata = self.inner.mut_snapshot().mut_metadata();
+        (metadata.index, metadata.term) = at;
+        metadata.set_conf_state(members.to_library());
+        self
     }
 
     /// Appends its bytes.

@@ -248,7 +248,7 @@ fn wait_until_serving(hub: &Hub, stop: &Stop) -> bool {
         let routes = hub.routes();
         let mut views = routes.iter().flat_map(|route| &route.views);
         let any = routes.iter().next().is_some() || hub.log.facts().full;
-        any && views.all(|view| view.read().serving)
+        any && views.all(|view| view.read().serving.at_all())
     };
     while !all_serve() {
         if stop.is_asked() {

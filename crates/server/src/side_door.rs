@@ -298,7 +298,7 @@ impl NodeApi {
 }
 
 fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, done: Done<Answer>) {
-    let now = hub.now();
+    let now = hub.moment();
     let found = read::value(&route, &key, now, |version| match version {
         Some(version) => value(&version),
         None => Answer::Nil,
@@ -376,6 +376,7 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
     match (why, id) {
         (NotDone::DiskFull, _) => ApiError::DiskFull,
         (NotDone::Dropped, Some(id)) => ApiError::Unknown { id },
+        (NotDone::NotLeader { .. } | NotDone::Replaced, _) => ApiError::Busy,
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {
             ApiError::NoKeyspace { name: "(dropped meanwhile)".into() }
         }

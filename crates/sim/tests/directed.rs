@@ -136,7 +136,7 @@ impl Node {
     /// A GET, waiting for a horizon if it must.
     fn get(&mut self, name: &str, key: &[u8]) -> Result<Reply, Error> {
         for _ in 0..3 {
-            let now = self.machine.now();
+            let now = self.machine.moment();
             let route = self.machine.routes[name].clone();
             let mut sink = One::default();
             match node::read::read(&route, &Read::Get(key), now, &mut sink) {
@@ -502,7 +502,7 @@ fn a_read_waits_for_who_may_still_keep_the_value() {
         node.machine.step_lane(lane, 9, &mut node.ledger, &mut node.trace).expect("no faults");
     }
     node.machine.elapsed_ms += 200;
-    let now = node.machine.now();
+    let now = node.machine.moment();
     let mut sink = One::default();
     let early = node::read::read(&route, &Read::Get(b"k"), now, &mut sink);
     assert!(early.is_err(), "{:?}", sink.0);

@@ -232,6 +232,13 @@ impl Group {
         }
     }
 
+    /// Asks all replicas to confirm that it leads, as of now: [`Self::confirmed_at`] will tell.
+    pub fn confirm(&mut self) {
+        if self.is_leader() {
+            self.raw.ping();
+        }
+    }
+
     /// Hands leadership over, if it leads and `heir` is a voter. The heir stands for election once
     /// it has the whole log; if that takes longer than an election, leadership stays here. From
     /// when the heir is told to stand, there is no lease for the rest of the term.
@@ -239,6 +246,11 @@ impl Group {
         if self.is_leader() && heir != self.id && self.members().votes(heir) {
             self.raw.transfer_leader(heir.0);
         }
+    }
+
+    /// Whether it is handing leadership over, and proposes nothing meanwhile.
+    pub fn is_transferring(&self) -> bool {
+        self.raw.raft.lead_transferee.is_some()
     }
 
     /// How far each replica's log is known to agree with this leader's: replica, index.
@@ -268,7 +280,20 @@ impl Group {
         data: Vec<u8>,
     ) -> Result<Proposed, ChangeRefused> {
         assert!(!data.is_empty(), "a change says what it changes");
-        if !self.is_leader() {
+        self.may_change(change)?;
+        match self.raw.propose_conf_change(data, change.to_library()) {
+            Ok(()) => Ok(Proposed { index: self.last_index(), term: self.term() }),
+            Err(raft::Error::ProposalDropped) => Err(ChangeRefused::NotLeader),
+            Err(error) => panic!("propose fails only on a broken store: {error}"),
+        }
+    }
+
+    /// Whether a change could be proposed now.
+    ///
+    /// # Errors
+    /// [`ChangeRefused`]: why not.
+    pub fn may_change(&self, change: &Change) -> Result<(), ChangeRefused> {
+        if !self.is_leader() || self.raw.raft.lead_transferee.is_some() {
             return Err(ChangeRefused::NotLeader);
         }
         if self.raw.raft.has_pending_conf() {
@@ -277,11 +302,7 @@ impl Group {
         if self.members().is_joint() != (*change == Change::Leave) {
             return Err(ChangeRefused::Unfit);
         }
-        match self.raw.propose_conf_change(data, change.to_library()) {
-            Ok(()) => Ok(Proposed { index: self.last_index(), term: self.term() }),
-            Err(raft::Error::ProposalDropped) => Err(ChangeRefused::NotLeader),
-            Err(error) => panic!("propose fails only on a broken store: {error}"),
-        }
+        Ok(())
     }
 
     /// An entry with this change is applied: the members from here on.

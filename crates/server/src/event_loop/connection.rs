@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use keyspace::Timestamp;
 use mio::net::TcpStream;
 use node::command::Reply;
+use node::read::Now;
 use node::route::Route;
 
 use super::takes::TakesOwed;
@@ -63,7 +63,7 @@ pub struct Connection {
     /// How the next command was to be answered when it was put off: muted or not.
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
-    pub put_off_at: Option<Timestamp>,
+    pub put_off_at: Option<Now>,
     /// What its writes under way may take of memory.
     pub(super) takes: TakesOwed,
     /// The client has sent its last; what it asked is still to be answered.

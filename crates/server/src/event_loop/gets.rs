@@ -73,20 +73,21 @@ impl EventLoop {
         let mut bytes_left = OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent());
         let mut writer = session.writer(&mut connection.output);
         let (mut hits, mut misses) = (0, 0);
-        let answered = node::read::get_each(&route, &keys[..gets.len()], self.now, |version| {
-            match version {
-                Some(version) => {
-                    hits += 1;
-                    bytes_left = bytes_left.saturating_sub(version.value.len());
-                    writer.bulk(version.value);
+        let answered =
+            node::read::get_each(&route, &keys[..gets.len()], self.moment(), |version| {
+                match version {
+                    Some(version) => {
+                        hits += 1;
+                        bytes_left = bytes_left.saturating_sub(version.value.len());
+                        writer.bulk(version.value);
+                    }
+                    None => {
+                        misses += 1;
+                        writer.nil();
+                    }
                 }
-                None => {
-                    misses += 1;
-                    writer.nil();
-                }
-            }
-            if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
+                if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
         self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;

@@ -45,11 +45,14 @@ use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use node::entry::Batch;
 use node::lane::{Answer, Input, Origin};
+use node::read::Now;
+use replication::BootNanos;
 use slab::Slab;
 
 use crate::config::Config;
 use crate::gateway::resp::Limits;
 use crate::hub::Hub;
+use crate::hub::boot_nanos;
 use crate::hub::mail::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
@@ -142,6 +145,8 @@ pub struct EventLoop {
     buffer: Vec<u8>,
     /// The time of this turn's reads.
     now: Timestamp,
+    /// The boot clock when the newest bytes had come.
+    boot: BootNanos,
     next_loop: usize,
     accepting: bool,
     /// Whether it looks around for a while before it sleeps.
@@ -183,6 +188,7 @@ impl EventLoop {
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
+            boot: 0,
             next_loop: 0,
             accepting: true,
             lingers: false,
@@ -201,7 +207,7 @@ impl EventLoop {
         let mut swept = Instant::now();
         loop {
             self.wait(&mut events, deadline)?;
-            self.now = self.hub.now();
+            (self.now, self.boot) = (self.hub.now(), boot_nanos());
             for event in &events {
                 match event.token() {
                     WAKER => {}
@@ -226,6 +232,11 @@ impl EventLoop {
                 self.sweep();
             }
         }
+    }
+
+    /// When the reads happen whose requests have come.
+    fn moment(&self) -> Now {
+        Now { time: self.now, boot: self.boot }
     }
 
     /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.

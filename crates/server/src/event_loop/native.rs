@@ -101,7 +101,7 @@ impl EventLoop {
         let before = connection.output.len();
         let mut sink =
             FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
-        match node::read::read(route, read, self.now, &mut sink) {
+        match node::read::read(route, read, self.moment(), &mut sink) {
             Ok(()) => true,
             Err(blocked) => {
                 connection.output.truncate(before);

@@ -166,7 +166,7 @@ impl EventLoop {
                 self.write_each(at, connection, session, gather, &writes, muted)
             }
             Request::Keyspace(request) => {
-                let now = put_off_at.unwrap_or(self.now);
+                let now = put_off_at.unwrap_or(self.moment());
                 self.run_whole(at, connection, session, &request, now, muted)
             }
             Request::Select(name) => self.select(at, connection, session, name, muted),
@@ -199,7 +199,7 @@ impl EventLoop {
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
-        match node::read::read(route, read, self.now, &mut capped) {
+        match node::read::read(route, read, self.moment(), &mut capped) {
             Ok(()) if capped.overflown => {
                 connection.output.truncate(before);
                 self.refuse(connection, session, TOO_LONG, muted)
@@ -301,7 +301,7 @@ impl EventLoop {
     /// How long the value of a key is now, as far as that can be seen at once.
     fn value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
         let Some(route) = &connection.route else { return 0 };
-        let bytes = node::read::value(route, key, self.now, |version| {
+        let bytes = node::read::value(route, key, self.moment(), |version| {
             version.map_or(0, |version| version.value.len() as u64)
         });
         bytes.unwrap_or(0)

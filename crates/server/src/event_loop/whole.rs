@@ -4,8 +4,8 @@
 //! judged by one time, which the shards have logged a horizon for if it matters (see
 //! [`node::whole`]).
 
-use keyspace::Timestamp;
 use node::command::{Sink as _, Write};
+use node::read::Now;
 use node::whole::{self, PIECE_KEYS, Stretch};
 
 use super::EventLoop;
@@ -27,7 +27,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         request: &KeyspaceRequest<'_>,
-        now: Timestamp,
+        now: Now,
         muted: bool,
     ) -> Done {
         if connection.route.is_none() {
@@ -52,6 +52,7 @@ impl EventLoop {
             self.wait_for(connection, &route, blocked, go_waiter(at));
             return Done::PutOff;
         }
+        let now = now.time;
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;

@@ -6,11 +6,11 @@
 //! no hand-over between threads unless two of them want the same lane at the same moment.
 
 use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin};
-use node::shard::Shard;
+use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
-use super::{Hub, News};
+use super::{Hub, News, boot_nanos};
 
 /// Bytes of framing that an entry may need in the log beside its own.
 const FRAMING_BYTES: u64 = 256;
@@ -77,8 +77,8 @@ impl LaneCell {
     }
 
     /// Gives the lane a shard that was recovered. [`Self::run`] it when it has all of them.
-    pub fn adopt(&self, shard: Shard) {
-        self.core.lock().lane.adopt(shard);
+    pub fn adopt(&self, start: ShardStart) {
+        self.core.lock().lane.adopt(start);
     }
 
     /// Looks at the lane, between two turns, and goes on with what came meanwhile.
@@ -160,6 +160,7 @@ impl LaneCell {
 
     fn turn(&self, core: &mut Core, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
         let Core { lane, effects, taken, credit_bytes } = core;
+        lane.observe(boot_nanos());
         taken.drain(..).for_each(|input| lane.accept(input));
         loop {
             lane.turn(effects);

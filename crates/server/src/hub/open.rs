@@ -12,12 +12,12 @@ use keyspace::{
     Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp,
 };
 use node::catalogue::System;
-use node::lane::{Input, Lane, TURN_BYTES_MAX};
+use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering};
 use node::route::Route;
-use node::shard::{Shard, ShardStart};
+use node::shard::ShardStart;
 use node::state::{Content, ShardState};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
@@ -176,8 +176,8 @@ fn replay(
     let mut replay = recovery::Replay::new(load_checkpoints(disk, manifest, hasher)?, hasher);
     let options = LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
     let (log, recovered) =
-        Log::open(disk.clone(), options, manifest.log_start, &mut |_, record| {
-            replay.record(&record)
+        Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
+            replay.record(lsn, &record)
         })?;
     let shards = replay.finish()?;
     Ok(Replay { log, shards, records: recovered.records, cut_bytes: recovered.cut_bytes })
@@ -219,12 +219,12 @@ fn build(
     replay: Replay,
     mailboxes: Vec<Mailbox>,
 ) -> Arc<Hub> {
-    let highest = replay.shards.values().map(|s| s.state().last.max(s.state().horizon)).max();
+    let highest = replay.shards.values().map(Recovering::highest).max();
     let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
     let time = Physical::start(wall_millis(), highest.unwrap_or_default());
     let lanes_count = config.threads_count();
     let lanes = (0..lanes_count)
-        .map(|n| LaneCell::new(n, Lane::new(clock.clone(), TURN_BYTES_MAX)))
+        .map(|n| LaneCell::new(n, Lane::new(clock.clone(), manifest.node.0, TURN_BYTES_MAX)))
         .collect();
     let hub = Arc::new(Hub {
         node_id: manifest.node,
@@ -287,16 +287,14 @@ impl Hub {
                 };
                 let start = recovered.finish(keyspace.options.durability);
                 views.push(start.view.clone());
-                let shard = Shard::new(start);
-                self.lanes[self.lane_of(*id)].adopt(shard);
+                self.lanes[self.lane_of(*id)].adopt(start);
             }
             let keyspace = keyspace.clone();
             routes = routes.with(Route { keyspace, hasher: self.hasher, views });
         }
         // What is left was dropped from the catalogue; its records of death were cut.
         for (id, recovered) in shards {
-            let shard = Shard::new(recovered.finish(Durability::Sync));
-            self.lanes[self.lane_of(id)].adopt(shard);
+            self.lanes[self.lane_of(id)].adopt(recovered.finish(Durability::Sync));
             self.submit(id, Input::Drop { shard: id });
         }
         // All together: each run looks at every shard that has something to do.
@@ -313,8 +311,7 @@ impl Hub {
             Content::System(system) => system.catalogue.clone(),
             Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
         };
-        let shard = Shard::new(recovered.finish(Durability::Sync));
-        self.lanes[0].adopt(shard);
+        self.lanes[0].adopt(recovered.finish(Durability::Sync));
         catalogue
     }
 
@@ -322,8 +319,7 @@ impl Hub {
         let arc = keyspace::Arc::whole(KeyspaceId(0));
         let descriptor = new_descriptor(ShardId(0), arc, self.node_id);
         let state = ShardState::new(descriptor, Content::System(System::default()));
-        let view = Arc::new(RwLock::new(state));
-        let start = ShardStart { view, durability: Durability::Sync, log: Default::default() };
+        let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
         self.submit(ShardId(0), Input::Create(start));
     }
 }

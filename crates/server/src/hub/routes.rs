@@ -10,12 +10,11 @@ use keyspace::{
 };
 use node::catalogue::Change;
 use node::entry::Waiter;
-use node::lane::{Input, SOLE_REPLICA};
+use node::lane::{FIRST_REPLICA, Input};
 use node::route::Route;
 use node::shard::ShardStart;
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
-use replication::Start;
 use storage::engine::{Engine, Layout};
 
 use super::mail::Callback;
@@ -117,9 +116,8 @@ impl Hub {
         };
         let content = Content::Keys(Box::new(Engine::new(layout, self.hasher)));
         let state = ShardState::new(new_descriptor(shard, arc, self.node_id), content);
-        let view = Arc::new(RwLock::new(state));
-        let durability = keyspace.options.durability;
-        let start = ShardStart { view: view.clone(), durability, log: Start::default() };
+        let start = ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability);
+        let view = start.view.clone();
         self.submit(shard, Input::Create(start));
         view
     }
@@ -142,8 +140,8 @@ pub(super) fn new_descriptor(shard: ShardId, arc: keyspace::Arc, node: NodeId) -
     Descriptor {
         shard,
         arc,
-        replicas: vec![(SOLE_REPLICA, node)],
+        replicas: vec![(FIRST_REPLICA, node)],
         generation: Generation(1),
-        leader: Some(SOLE_REPLICA),
+        leader: Some(FIRST_REPLICA),
     }
 }

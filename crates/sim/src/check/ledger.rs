@@ -73,7 +73,10 @@ impl Ledger {
             let id = record.shard;
             match record.kind {
                 record::SHARD_CREATED => {
-                    let shard = Shard { born: number, ..Shard::default() };
+                    // The entry before its first.
+                    let born = Entry { group: number, data: Vec::new() };
+                    let mut shard = Shard { born: number, ..Shard::default() };
+                    shard.entries.push(born);
                     if self.shards.insert(id, shard).is_some() {
                         return Err(Violation::new(R6, format!("shard {id} is created twice")));
                     }

@@ -65,7 +65,7 @@ impl Versions {
             }
             Kind::Horizon => self.horizon = self.horizon.max(timestamp(body)),
             Kind::SafePoint => self.safe_point = self.safe_point.max(timestamp(body)),
-            Kind::Catalogue | Kind::KeyspaceSafePoint => {}
+            Kind::Catalogue | Kind::KeyspaceSafePoint | Kind::Members => {}
         }
         Ok(Vec::new())
     }

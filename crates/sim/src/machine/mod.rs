@@ -24,12 +24,12 @@ use keyspace::{
 };
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
-use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, SOLE_REPLICA, TURN_BYTES_MAX};
+use node::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin, TURN_BYTES_MAX};
+use node::read::Now;
 use node::route::Route;
 use node::shard::ShardStart;
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
-use replication::Start;
 use storage::Error;
 use storage::disk::Disk;
 use storage::engine::{Engine, Layout, PieceLimits, Settings};
@@ -143,6 +143,11 @@ impl Machine {
     pub fn now(&self) -> Timestamp {
         self.clock.observe_millis(self.time.millis(self.elapsed_ms));
         self.clock.now()
+    }
+
+    /// As [`Self::now`], for reads. A sole voter's lease never ends.
+    pub fn moment(&self) -> Now {
+        Now { time: self.now(), boot: 0 }
     }
 
     fn lane_of(&self, shard: ShardId) -> usize {
@@ -372,9 +377,8 @@ impl Machine {
         let content =
             Content::Keys(Box::new(Engine::new(layout, self.limits.settings(self.hasher))));
         let state = ShardState::new(self.descriptor(shard, arc), content);
-        let view = Arc::new(RwLock::new(state));
-        let durability = keyspace.options.durability;
-        let start = ShardStart { view: view.clone(), durability, log: Start::default() };
+        let start = ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability);
+        let view = start.view.clone();
         self.submit(shard, Input::Create(start));
         view
     }
@@ -383,9 +387,9 @@ impl Machine {
         Descriptor {
             shard,
             arc,
-            replicas: vec![(SOLE_REPLICA, self.manifest.node)],
+            replicas: vec![(FIRST_REPLICA, self.manifest.node)],
             generation: Generation(1),
-            leader: Some(SOLE_REPLICA),
+            leader: Some(FIRST_REPLICA),
         }
     }
 }

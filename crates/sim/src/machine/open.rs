@@ -5,11 +5,10 @@ use std::sync::Arc;
 
 use keyspace::{Catalogue, Durability, KeyHasher, KeyspaceId, NodeId, ShardId};
 use node::catalogue::System;
-use node::lane::{Effects, Input, Lane};
+use node::lane::{Effects, FIRST_REPLICA, Input, Lane};
 use node::recovery::{RecoverError, Recovering, Replay};
-use node::shard::{Shard, ShardStart};
+use node::shard::ShardStart;
 use node::state::{Content, ShardState};
-use parking_lot::RwLock;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
@@ -67,9 +66,10 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         salt: manifest.log_salt,
         segment_bytes: start.segment_bytes,
     };
-    let (mut log, _) = Log::open(handle.clone(), options, manifest.log_start, &mut |_, record| {
-        replay.record(&record)
-    })?;
+    let (mut log, _) =
+        Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
+            replay.record(lsn, &record)
+        })?;
     let shards = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
@@ -123,11 +123,12 @@ fn build(
     mut shards: BTreeMap<ShardId, Recovering>,
     start: &Start,
 ) -> Machine {
-    let highest = shards.values().map(|s| s.state().last.max(s.state().horizon)).max();
+    let highest = shards.values().map(Recovering::highest).max();
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));
+    let seed = manifest.node.0;
     let seat = |_| Seat {
-        lane: Lane::new(clock.clone(), start.limits.turn_bytes_max),
+        lane: Lane::new(clock.clone(), seed, start.limits.turn_bytes_max),
         inbox: VecDeque::new(),
         effects: Effects::default(),
         unappended: false,
@@ -167,7 +168,7 @@ fn build(
                 Some(recovered) => {
                     let start = recovered.finish(keyspace.options.durability);
                     views.push(start.view.clone());
-                    machine.adopt(Shard::new(start));
+                    machine.adopt(start);
                 }
             }
         }
@@ -175,16 +176,17 @@ fn build(
     }
     // What is left was dropped from the catalogue; its records of death were cut.
     for (id, recovered) in shards {
-        machine.adopt(Shard::new(recovered.finish(Durability::Sync)));
+        machine.adopt(recovered.finish(Durability::Sync));
         machine.submit(id, Input::Drop { shard: id });
     }
     machine
 }
 
 impl Machine {
-    fn adopt(&mut self, shard: Shard) {
-        let lane = self.lane_of(shard.id());
-        self.lanes[lane].lane.adopt(shard);
+    fn adopt(&mut self, start: ShardStart) {
+        let shard = start.view.read().descriptor.shard;
+        let lane = self.lane_of(shard);
+        self.lanes[lane].lane.adopt(start);
     }
 
     fn adopt_system(&mut self, recovered: Recovering) -> Catalogue {
@@ -192,7 +194,7 @@ impl Machine {
             Content::System(system) => system.catalogue.clone(),
             Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
         };
-        self.adopt(Shard::new(recovered.finish(Durability::Sync)));
+        self.adopt(recovered.finish(Durability::Sync));
         catalogue
     }
 
@@ -200,8 +202,7 @@ impl Machine {
         let arc = keyspace::Arc::whole(KeyspaceId(0));
         let descriptor = self.descriptor(ShardId(0), arc);
         let state = ShardState::new(descriptor, Content::System(System::default()));
-        let view = Arc::new(RwLock::new(state));
-        let start = ShardStart { view, durability: Durability::Sync, log: Default::default() };
+        let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
         self.submit(ShardId(0), Input::Create(start));
     }
 }

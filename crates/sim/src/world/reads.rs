@@ -88,7 +88,8 @@ impl World {
         command: &Command,
         keys: &[Vec<u8>],
     ) -> Result<Result<Vec<Reply>, Blocked>, Violation> {
-        let now = self.machine().now();
+        let moment = self.machine().moment();
+        let now = moment.time;
         let request = match (command, keys) {
             (Command::Get, [key]) => Read::Get(key),
             (Command::Get, keys) => Read::GetMany(keys.iter().map(Vec::as_slice).collect()),
@@ -98,7 +99,7 @@ impl World {
             other => unreachable!("{other:?} is no read"),
         };
         let mut sink = Collect::default();
-        let replies = match read::read(route, &request, now, &mut sink) {
+        let replies = match read::read(route, &request, moment, &mut sink) {
             Ok(()) => sink.0,
             Err(blocked) if self.has_bug(Bug::NoHorizon) && serves(route, &blocked) => {
                 // Planted: nobody asks for a horizon, the clock is taken at its word.
@@ -145,11 +146,12 @@ impl World {
         route: &Arc<Route>,
         answers_max: usize,
     ) -> Result<(), Violation> {
-        let now = self.machine().now();
+        let moment = self.machine().moment();
+        let now = moment.time;
         let names = self.names_of(&op.keys);
         let keys: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let mut replies = Vec::new();
-        let ended = read::get_each(route, &keys, now, |version| {
+        let ended = read::get_each(route, &keys, moment, |version| {
             replies.push(version.map_or(Reply::Nil, |found| Reply::Bulk(found.value.into())));
             if replies.len() < answers_max {
                 ControlFlow::Continue(())
@@ -297,8 +299,9 @@ impl World {
 
     /// DBSIZE, RANGE, one call of SCAN.
     fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
-        let now = self.machine().now();
-        if let Err(blocked) = whole::admit(route, now) {
+        let moment = self.machine().moment();
+        let now = moment.time;
+        if let Err(blocked) = whole::admit(route, moment) {
             self.wait(number, route, blocked);
             return Ok(());
         }
@@ -458,7 +461,7 @@ impl World {
 }
 
 fn serves(route: &Route, blocked: &Blocked) -> bool {
-    route.views[blocked.place].read().serving
+    route.views[blocked.place].read().serving.at_all()
 }
 
 fn without_horizon(route: &Route, command: &Command, key: &[u8], now: Timestamp) -> Reply {

@@ -1,0 +1,94 @@
+//! Readers that could not be served outside the lane.
+//!
+//! A reader is let go when, since it came,
+//! 1. this replica leads, knows all that was ever committed, and has applied all that it knew to be
+//!    committed;
+//! 2. a lease was in force, or a majority has confirmed the leader at a later clock: that is what
+//!    ReadIndex proves (SAFETY G5, decision 0011);
+//! 3. the promise covers its time: the horizon is logged, and what is in flight below that time is
+//!    applied (G2).
+//!
+//! Whoever is let go asks again with the clock it had, and is served then.
+
+use keyspace::Timestamp;
+use replication::BootNanos;
+use txn::{Clock, SnapshotRead};
+
+use super::Shard;
+use crate::entry::{Kind, Waiter, operation};
+use crate::lane::{Answer, Effects, NotDone, Origin};
+
+pub(super) struct Reader {
+    at: Timestamp,
+    origin: Origin,
+    waiter: Waiter,
+    /// When it came.
+    since: BootNanos,
+    /// Served when this index is applied.
+    after: u64,
+}
+
+impl Shard {
+    pub(crate) fn await_read(
+        &mut self,
+        at: Timestamp,
+        origin: Origin,
+        waiter: Waiter,
+        since: BootNanos,
+    ) {
+        self.readers.push(Reader { at, origin, waiter, since, after: 0 });
+    }
+
+    /// Lets go the readers that may read now; has a horizon logged, or leadership confirmed, for
+    /// those that need it.
+    pub(super) fn serve_readers(&mut self, now: BootNanos, clock: &Clock, effects: &mut Effects) {
+        if self.readers.is_empty() || !self.leads() {
+            return;
+        }
+        let (horizon, applied) = {
+            let state = self.state.read();
+            (state.horizon, state.applied_index)
+        };
+        let (committed, confirmed) = match self.is_sole() {
+            true => (applied, BootNanos::MAX),
+            // A lease says that nobody else led up to its end, which lies ahead.
+            false if now < self.group.lease_until() => (self.group.committed(), now),
+            false => (self.group.committed(), self.group.confirmed_at()),
+        };
+        let mut wanted = Timestamp::ZERO;
+        let mut unconfirmed = false;
+        let promise = &mut self.promise;
+        self.readers.retain_mut(|reader| {
+            if reader.after == 0 {
+                match promise.read_at(reader.at, horizon, clock) {
+                    SnapshotRead::Now => reader.after = applied.max(committed),
+                    SnapshotRead::AfterIndex(index) => reader.after = index.max(committed),
+                    SnapshotRead::NeedsHorizon(ahead) => wanted = wanted.max(ahead),
+                }
+            }
+            let known = reader.since <= confirmed;
+            unconfirmed |= !known;
+            let go = reader.after != 0 && reader.after <= applied && known;
+            if go {
+                let Reader { origin, waiter, .. } = *reader;
+                effects.answers.push(Answer::Go { origin, waiter });
+            }
+            !go
+        });
+        if wanted > self.horizon_asked.max(horizon) {
+            self.horizon_asked = wanted;
+            self.operate(Kind::Horizon, operation(&wanted.0.to_le_bytes()), None);
+        }
+        if unconfirmed && self.confirm_asked < now {
+            self.confirm_asked = now;
+            self.group.confirm();
+        }
+    }
+
+    pub(super) fn refuse_readers(&mut self, why: NotDone, answers: &mut Vec<Answer>) {
+        for reader in self.readers.drain(..) {
+            let Reader { origin, waiter, .. } = reader;
+            answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+        }
+    }
+}

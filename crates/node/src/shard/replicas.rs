@@ -1,0 +1,193 @@
+//! What a shard has to do with its other replicas.
+//!
+//! ```text
+//!   message, tick ──► group ──► messages, each with the node its replica is on
+//!   AddReplicas   ──► learners ──(near the end of the log)──► joint ──(applied)──► left
+//!   a replica that knows nothing yet ──► its messages carry the shard's birth
+//!   the head of a snapshot ──► the driver sends the state beside it; the other side installs it
+//! ```
+//!
+//! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
+
+use keyspace::{NodeId, ReplicaId};
+use replication::{BootNanos, Change, Message, Refused};
+use txn::Clock;
+
+use super::{Asker, InFlight, Shard};
+use crate::entry::{Kind, operation};
+use crate::lane::{Effects, Envelope, NotDone};
+use crate::members::Step;
+use crate::state::ShardState;
+
+/// How many entries a learner may lack to be near enough the end of the log to vote.
+const NEAR: u64 = 1024;
+
+impl Shard {
+    /// Which replica it is.
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// Who leads, if it is known, and where that is.
+    pub fn leader(&self) -> Option<NodeId> {
+        let leader = self.group.leader()?;
+        let replicas = &self.state.read().descriptor.replicas;
+        replicas.iter().find(|(replica, _)| *replica == leader).map(|(_, node)| *node)
+    }
+
+    /// Whether it leads, and knows all that was ever committed.
+    pub fn is_leader(&self) -> bool {
+        self.leads()
+    }
+
+    /// The term it is in, and the index up to where it knows entries to be committed.
+    pub fn term_and_commit(&self) -> (u64, u64) {
+        (self.group.term(), self.group.committed())
+    }
+
+    pub(crate) fn tick(&mut self, now: BootNanos) {
+        self.group.tick(now);
+    }
+
+    /// Handles what another replica says.
+    ///
+    /// # Errors
+    /// [`Refused`]; nothing has changed.
+    pub(crate) fn step(&mut self, message: Message, now: BootNanos) -> Result<(), Refused> {
+        self.group.step(message, now)
+    }
+
+    /// Hands leadership over, if it leads.
+    pub(crate) fn transfer(&mut self, heir: ReplicaId) {
+        self.group.transfer(heir);
+    }
+
+    /// Whether the snapshot with this head should take the place of what is here.
+    pub fn wants(&self, head: &Message) -> bool {
+        self.group.wants(head)
+    }
+
+    /// A snapshot's state is on disk, and takes the place of what is here.
+    pub(crate) fn install(&mut self, head: Message, state: ShardState, now: BootNanos) {
+        if !self.group.wants(&head) {
+            return;
+        }
+        let snapshot = head.snapshot();
+        assert_eq!(snapshot, Some((state.applied_index, state.applied_term)), "its own head");
+        {
+            let mut view = self.state.write();
+            let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());
+            *view = ShardState { serving, unsettled, ..state };
+        }
+        if let Err(refused) = self.group.step(head, now) {
+            unreachable!("its head was found sound: {refused}");
+        }
+    }
+
+    /// The snapshot that was on its way to a replica has not arrived.
+    pub(crate) fn snapshot_lost(&mut self, to: ReplicaId) {
+        self.group.snapshot_sent(to, false);
+    }
+
+    /// Adds replicas, if it leads and no change is under way. Others follow by themselves.
+    pub(crate) fn add_replicas(&mut self, nodes: Vec<(ReplicaId, NodeId)>, clock: &Clock) {
+        let known = &self.state.read().descriptor.replicas.clone();
+        let new: Vec<_> = nodes
+            .into_iter()
+            .filter(|(replica, node)| known.iter().all(|(r, n)| r != replica && n != node))
+            .collect();
+        if !new.is_empty() && self.leads() {
+            self.propose_step(&Step::add(new), clock);
+        }
+    }
+
+    /// Takes the next step of a change that is under way.
+    pub(super) fn change_members(&mut self, clock: &Clock) {
+        let members = self.group.members();
+        let quiet = members.learners.is_empty() && !members.is_joint();
+        if quiet || !self.leads() {
+            return;
+        }
+        if members.is_joint() {
+            return self.propose_step(&Step::of(Change::Leave), clock);
+        }
+        let promote = members.learners.clone();
+        let end = self.group.last_index().saturating_sub(NEAR);
+        let near = |(replica, index): &(ReplicaId, u64)| {
+            !promote.contains(replica) || (*index > 0 && *index >= end)
+        };
+        // All together, so that the group never rests at an even number (SAFETY G20).
+        if self.group.progress().iter().all(near) {
+            self.propose_step(&Step::of(Change::Enter { promote, remove: Vec::new() }), clock);
+        }
+    }
+
+    fn propose_step(&mut self, step: &Step, clock: &Clock) {
+        let index = self.group.last_index() + 1;
+        if self.group.may_change(&step.change).is_err() {
+            return;
+        }
+        let mut bytes = operation(&step.encode());
+        let term = self.stamp(clock, index, Kind::Members, 1, &mut bytes);
+        let place = self.group.propose_change(&step.change, bytes);
+        assert!(place.is_ok_and(|place| place.index == index), "it was asked before");
+        self.in_flight.push_back(InFlight { index, term, asker: Asker::Operation(None) });
+    }
+
+    /// Without the lead: whoever asks is told who has it.
+    pub(super) fn follow(&mut self, effects: &mut Effects) {
+        if self.opened_term != 0 {
+            self.opened_term = 0;
+            self.horizon_asked = keyspace::Timestamp::ZERO;
+            self.promise.clear();
+        }
+        // Alone, or elected already: it is a matter of its own disk.
+        if self.is_sole() || self.group.is_leader() {
+            return;
+        }
+        if self.queue.is_empty() && self.readers.is_empty() {
+            return;
+        }
+        let why = NotDone::NotLeader { leader: self.leader() };
+        self.refuse_queued(why, &mut effects.answers);
+        self.refuse_readers(why, &mut effects.answers);
+    }
+
+    /// Lets readers outside the lane know until when they may read.
+    pub(super) fn publish(&self) {
+        let until = if !self.leads() {
+            0
+        } else if self.is_sole() {
+            BootNanos::MAX
+        } else if self.applied_index() < self.group.committed() {
+            // SAFETY G11: its own log lags.
+            0
+        } else {
+            // Whoever came before the confirmation may read even without a lease.
+            self.group.lease_until().max(self.group.confirmed_at())
+        };
+        self.serving.until(until);
+    }
+
+    /// Puts messages on their way.
+    pub(super) fn send(&mut self, effects: &mut Effects) {
+        self.group.take_messages(&mut self.outbox);
+        if self.outbox.is_empty() {
+            return;
+        }
+        let state = self.state.read();
+        let fresh: Vec<ReplicaId> = match self.group.is_leader() {
+            true => {
+                self.group.progress().iter().filter(|(_, i)| *i == 0).map(|(r, _)| *r).collect()
+            }
+            false => Vec::new(),
+        };
+        for message in self.outbox.drain(..) {
+            let to = message.to();
+            let node = state.descriptor.replicas.iter().find(|(replica, _)| *replica == to);
+            let Some((_, node)) = node.copied() else { continue };
+            let birth = fresh.contains(&to).then(|| state.birth_record());
+            effects.messages.push(Envelope { shard: self.id, node, birth, message });
+        }
+    }
+}
