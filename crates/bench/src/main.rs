@@ -24,12 +24,12 @@
 //!
 //! Output: a Markdown table (docs/performance.md takes it) and every single run as JSON.
 //!
-//! Caveats: the load generator is one thread and shares two cores with the server, so that at
-//! deep pipelines it is measured too; ratios of rates are then lower than the truth. Processor time
+//! Caveats: the load generator is one thread and shares two cores with the server, so that at deep
+//! pipelines it is measured too; ratios of rates are then lower than the truth. Processor time
 //! counts whatever the process does during a run: polling, and work left over from runs before
 //! (checkpoints, collection). What a server does while the other one is measured is not counted,
-//! nor is a child of Redis that rewrites its AOF. The clock's step is 10 ms, so short runs (`--quick`)
-//! give rough figures. Nothing here judges correctness. Start reading at [`rates`].
+//! nor is a child of Redis that rewrites its AOF. The clock's step is 10 ms, so short runs
+//! (`--quick`) give rough figures. Nothing here judges correctness. Start reading at [`rates`].
 
 mod http;
 mod load;
