@@ -16,7 +16,9 @@
 //! A rate is what server and load generator reach together. Unpipelined, the generator's one thread
 //! is the ceiling whoever answers, so the servers' processor time per request stands beside it: the
 //! time of all threads of the process (utime + stime of /proc/PID/stat) over a run, divided by the
-//! run's requests.
+//! run's requests. Polling for the next request is in it, so it bounds what requests need from
+//! above; and where a server keeps just one core busy all the time, it is 1 ÷ rate and says nothing
+//! new.
 //!
 //! Beside the rates: memory with five million keys, time to ready after a stop and after a kill,
 //! bytes on disk, an idle node. Rates of durable writes mean nothing without the fsync rate of the

@@ -20,9 +20,9 @@ pub fn render(
         out,
         "redis-benchmark, 50 connections, 100-byte values, 1 M random keys; medians of {} \
          alternating rounds. k/s: thousands of requests per second; ratio: Carillon ÷ Redis. \
-         µs: processor time of the server per request, all its threads, user and system; ratio: \
-         Redis ÷ Carillon. Both ratios are above 1 where Carillon is better. Latencies in ms, of \
-         a whole pipeline.\n",
+         µs: processor time of the server per request, all its threads, user and system, polling \
+         included; ratio: Redis ÷ Carillon. Both ratios are above 1 where Carillon is better. \
+         Latencies in ms, of a whole pipeline.\n",
         options.rounds
     );
     out += "| mode | command | pipeline | Redis k/s | Carillon k/s | ratio \
