@@ -1,10 +1,11 @@
-//! One run of redis-benchmark, and what it printed.
+//! One run of redis-benchmark: what it printed, and the processor time it cost the server.
 
 use std::process::Command;
 
 use serde::Serialize;
 
-use crate::Outcome;
+use crate::server::Server;
+use crate::{Outcome, machine};
 
 /// Connections of every run.
 pub const CONNECTIONS: usize = 50;
@@ -23,11 +24,14 @@ pub struct Run {
     pub p50_ms: f64,
     /// 99th percentile in milliseconds.
     pub p99_ms: f64,
+    /// Processor time of the server per request, all its threads, in microseconds.
+    pub cpu_us: f64,
 }
 
-/// Runs `requests` GETs or SETs against a port.
+/// Runs `requests` GETs or SETs against a server. Whatever the server does meanwhile counts as
+/// theirs.
 pub fn run(
-    port: u16,
+    server: &Server,
     test: &str,
     pipeline: usize,
     requests: usize,
@@ -36,7 +40,7 @@ pub fn run(
     let mut command = Command::new("redis-benchmark");
     command.args(["--csv", "-t", test]);
     let numbers = [
-        ("-p", usize::from(port)),
+        ("-p", usize::from(server.port)),
         ("-c", CONNECTIONS),
         ("-d", VALUE_BYTES),
         ("-r", KEYS),
@@ -50,17 +54,20 @@ pub fn run(
     if threads > 1 {
         command.args(["--threads", &threads.to_string()]);
     }
+    let before_seconds = machine::cpu_seconds(server.pid())?;
     let output = command.output()?;
+    let cpu_seconds = machine::cpu_seconds(server.pid())? - before_seconds;
     let text = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);
         return Err(format!("redis-benchmark {test}: {}: {error}", output.status).into());
     }
-    parse(&text).ok_or_else(|| format!("redis-benchmark printed {text}").into())
+    let cpu_us = cpu_seconds * 1e6 / requests as f64;
+    parse(&text, cpu_us).ok_or_else(|| format!("redis-benchmark printed {text}").into())
 }
 
-/// Reads the figures by the names of their columns.
-fn parse(csv: &str) -> Option<Run> {
+/// Reads the figures by the names of their columns, and adds the one that is not among them.
+fn parse(csv: &str, cpu_us: f64) -> Option<Run> {
     let mut rows = csv.lines().filter(|line| line.starts_with('"'));
     let cells = |line: &str| -> Vec<String> {
         line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()
@@ -69,7 +76,12 @@ fn parse(csv: &str) -> Option<Run> {
     let get = |name: &str| -> Option<f64> {
         values.get(names.iter().position(|each| each == name)?)?.parse().ok()
     };
-    Some(Run { rate: get("rps")?, p50_ms: get("p50_latency_ms")?, p99_ms: get("p99_latency_ms")? })
+    Some(Run {
+        rate: get("rps")?,
+        p50_ms: get("p50_latency_ms")?,
+        p99_ms: get("p99_latency_ms")?,
+        cpu_us,
+    })
 }
 
 #[cfg(test)]
@@ -82,8 +94,8 @@ mod tests {
                    \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n\
                    \"SET\",\"83333.34\",\"0.316\",\"0.088\",\"0.303\",\"0.463\",\
                    \"0.719\",\"1.9\"\n";
-        let run = parse(csv).unwrap();
-        assert_eq!(run, Run { rate: 83333.34, p50_ms: 0.303, p99_ms: 0.719 });
-        assert_eq!(parse("Could not connect"), None);
+        let run = parse(csv, 9.5).unwrap();
+        assert_eq!(run, Run { rate: 83333.34, p50_ms: 0.303, p99_ms: 0.719, cpu_us: 9.5 });
+        assert_eq!(parse("Could not connect", 9.5), None);
     }
 }

@@ -96,13 +96,22 @@ pub fn rss_bytes(pid: u32) -> Outcome<u64> {
     Ok(kib(&fs::read_to_string(format!("/proc/{pid}/status"))?, "VmRSS") << 10)
 }
 
-/// Processor time a process has used, in seconds.
+/// Processor time that all threads of a process have used, ended ones too, in seconds: its own
+/// and the kernel's on its behalf, in steps of a tick. Its children's time is not in it.
 pub fn cpu_seconds(pid: u32) -> Outcome<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
-    // The second field is a name in brackets that may hold spaces; utime is the 14th, stime next.
-    let after_name = stat.rsplit(')').next().unwrap_or_default();
-    let ticks = after_name.split_whitespace().skip(11).take(2).map(str::parse::<f64>);
-    Ok(ticks.sum::<Result<f64, _>>()? / TICKS_PER_SECOND)
+    let ticks = cpu_ticks(&stat).ok_or_else(|| format!("/proc/{pid}/stat reads {stat:?}"))?;
+    Ok(ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// utime + stime of a line of /proc/PID/stat: its fields 14 and 15, counted from 1. The second is
+/// the program's name in brackets and may itself hold spaces and brackets, so counting begins
+/// after the last one, at field 3.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(14 - 3);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(user + system)
 }
 
 /// Bytes that the files of a directory take on disk.
@@ -144,6 +153,21 @@ mod tests {
             sum = sum.wrapping_mul(31).wrapping_add(1);
         }
         assert_ne!(sum, u64::MAX);
+    }
+
+    #[test]
+    fn ticks_are_user_and_system_time_without_childrens() {
+        let after = "S 1 2 3 0 -1 4194560 11 12 13 14 250 75 9000 8000 20 0 6 0 555 1048576 256";
+        assert_eq!(cpu_ticks(&format!("42 (carillon) {after}\n")), Some(325));
+        assert_eq!(cpu_ticks(&format!("42 (a b) R 7 (c) {after}\n")), Some(325));
+    }
+
+    #[test]
+    fn a_line_without_the_fields_is_not_zero_time() {
+        assert_eq!(cpu_ticks(""), None);
+        assert_eq!(cpu_ticks("42 carillon S 1 2 3 0 -1 0 11 12 13 14 250 75 0"), None);
+        assert_eq!(cpu_ticks("42 (carillon) S 1 2 3 0 -1 0 11 12 13 14 250"), None);
+        assert_eq!(cpu_ticks("42 (carillon) S 1 2 3 0 -1 0 11 12 13 14 x 75 0"), None);
     }
 
     #[test]

@@ -13,15 +13,25 @@
 //!   per mode: SET and GET x pipelines of 1, 16, 64 x rounds, servers in alternating order
 //! ```
 //!
+//! A rate is what server and load generator reach together. Unpipelined, the generator's one thread
+//! is the ceiling whoever answers, so the servers' processor time per request stands beside it: the
+//! time of all threads of the process (utime + stime of /proc/PID/stat) over a run, divided by the
+//! run's requests. Polling for the next request is in it, so it bounds what requests need from
+//! above; and where a server keeps just one core busy all the time, it is 1 ÷ rate and says nothing
+//! new.
+//!
 //! Beside the rates: memory with five million keys, time to ready after a stop and after a kill,
 //! bytes on disk, an idle node. Rates of durable writes mean nothing without the fsync rate of the
 //! moment, so that is measured before each mode.
 //!
 //! Output: a Markdown table (docs/performance.md takes it) and every single run as JSON.
 //!
-//! Caveats: the load generator is one thread and shares two cores with the server, so that at
-//! deep pipelines it is measured too; ratios are then lower than the truth. Nothing here judges
-//! correctness. Start reading at [`rates`].
+//! Caveats: the load generator is one thread and shares two cores with the server, so that at deep
+//! pipelines it is measured too; ratios of rates are then lower than the truth. Processor time
+//! counts whatever the process does during a run: polling, and work left over from runs before
+//! (checkpoints, collection). What a server does while the other one is measured is not counted,
+//! nor is a child of Redis that rewrites its AOF. The clock's step is 10 ms, so short runs
+//! (`--quick`) give rough figures. Nothing here judges correctness. Start reading at [`rates`].
 
 mod http;
 mod load;

@@ -1,4 +1,4 @@
-//! Rates and latencies, in alternating runs.
+//! Rates, latencies and processor time per request, in alternating runs.
 
 use serde::Serialize;
 
@@ -47,6 +47,13 @@ impl Pair {
     pub fn ratio(&self) -> f64 {
         median(&self.carillon, |run| run.rate) / median(&self.redis, |run| run.rate)
     }
+
+    /// Median processor time per request of Redis over Carillon's, so that more is better here
+    /// too. None if Carillon's runs were too short for the clock.
+    pub fn cpu_ratio(&self) -> Option<f64> {
+        let carillon = median(&self.carillon, |run| run.cpu_us);
+        (carillon > 0.0).then(|| median(&self.redis, |run| run.cpu_us) / carillon)
+    }
 }
 
 /// Starts both servers in a mode, fills them, and measures round by round.
@@ -69,13 +76,16 @@ pub fn measure(subject: &Kind, mode: Mode, options: &Options) -> Outcome<ModeRat
             // Who goes first changes with the round.
             for turn in 0..2 {
                 let which = (round + turn) % 2;
-                let (port, threads) = (servers[which].port, options.client_threads);
-                let run = load::run(port, pair.test, pair.pipeline, count, threads)?;
+                let (server, threads) = (&servers[which], options.client_threads);
+                let run = load::run(server, pair.test, pair.pipeline, count, threads)?;
                 [&mut pair.redis, &mut pair.carillon][which].push(run);
             }
-            let last = |runs: &[Run]| runs.last().map_or(0.0, |run| run.rate / 1000.0);
+            let last = |runs: &[Run]| {
+                let (rate, cpu_us) = runs.last().map_or((0.0, 0.0), |run| (run.rate, run.cpu_us));
+                format!("{:>7.0} k/s {cpu_us:>6.2} µs", rate / 1000.0)
+            };
             println!(
-                "round {} {} pipeline {:>2}: redis {:>7.0} k/s, {} {:>7.0} k/s",
+                "round {} {} pipeline {:>2}: redis {}, {} {}",
                 round + 1,
                 pair.test,
                 pair.pipeline,
@@ -103,13 +113,30 @@ pub fn median(runs: &[Run], figure: impl Fn(&Run) -> f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// One run per rate; its processor time per request in µs is a thousandth of that number.
+    fn runs(rates: &[f64]) -> Vec<Run> {
+        let run = |&rate| Run { rate, p50_ms: 0.0, p99_ms: 0.0, cpu_us: rate / 1000.0 };
+        rates.iter().map(run).collect()
+    }
+
     #[test]
     fn medians() {
-        let runs = |rates: &[f64]| -> Vec<Run> {
-            rates.iter().map(|&rate| Run { rate, p50_ms: 0.0, p99_ms: 0.0 }).collect()
-        };
         assert_eq!(median(&runs(&[3.0, 1.0, 2.0]), |run| run.rate), 2.0);
         assert_eq!(median(&runs(&[4.0, 1.0, 2.0, 3.0]), |run| run.rate), 2.5);
         assert_eq!(median(&[], |run| run.rate), 0.0);
+    }
+
+    #[test]
+    fn ratios_are_of_medians_and_processor_time_the_other_way_round() {
+        let mut pair = Pair {
+            test: "get",
+            pipeline: 1,
+            redis: runs(&[3000.0, 2000.0, 9000.0]),
+            carillon: runs(&[6000.0, 1000.0, 7000.0]),
+        };
+        assert_eq!(pair.ratio(), 2.0);
+        assert_eq!(pair.cpu_ratio(), Some(0.5));
+        pair.carillon.iter_mut().for_each(|run| run.cpu_us = 0.0);
+        assert_eq!(pair.cpu_ratio(), None);
     }
 }
