@@ -36,6 +36,10 @@ pub struct Checkpoint {
     /// With this checkpoint, the shard needs the log from here on.
     pub log_from: Lsn,
     at: Timestamp,
+    /// What it promises to be readable is kept from here on …
+    pinned: Timestamp,
+    /// … in the state that this many snapshots have made.
+    installed: u64,
     block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
     rest: Rest,
@@ -57,11 +61,13 @@ impl Checkpoint {
     pub fn begin(shard: &Shard, written_end: Lsn, block: PieceLimits) -> Self {
         let view = shard.view();
         let mut state = view.write();
-        let at = state.last;
+        let (at, installed) = (state.last, state.installed);
+        let mut pinned = Timestamp::ZERO;
         let rest = match &mut state.content {
             Content::Keys(engine) => {
                 // Nothing that this checkpoint promises to be readable may go meanwhile.
-                engine.pin(engine.safe_point());
+                pinned = engine.safe_point();
+                engine.pin(pinned);
                 Rest::Keys(DumpCursor::default())
             }
             Content::System(system) => {
@@ -75,10 +81,18 @@ impl Checkpoint {
         drop(state);
         let log_from = shard.log_needed_from(written_end);
         let long = Default::default();
-        Self { shard: shard.id(), index, meta, log_from, at, block, view, rest, long }
+        let shard = shard.id();
+        Self { shard, index, meta, log_from, at, pinned, installed, block, view, rest, long }
     }
 
-    /// Puts the next block into `out`, which it clears; false if there was none left.
+    /// Whether a snapshot has taken the place of the state: there will be no more blocks, and those
+    /// that came are worth nothing.
+    pub fn is_void(&self) -> bool {
+        self.view.read().installed != self.installed
+    }
+
+    /// Puts the next block into `out`, which it clears; false if there was none left, or if it
+    /// [`Self::is_void`].
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> bool {
         out.clear();
         if self.next_of_long(out) {
@@ -90,6 +104,9 @@ impl Checkpoint {
             match std::mem::replace(&mut self.rest, Rest::Nothing) {
                 Rest::Keys(mut cursor) => {
                     let state = self.view.read();
+                    if state.installed != self.installed {
+                        return false;
+                    }
                     let engine = state.keys().expect("a shard does not change its kind");
                     if engine.dump(&mut cursor, self.at, self.block, out) {
                         self.rest = Rest::Keys(cursor);
@@ -125,8 +142,11 @@ impl Checkpoint {
 impl Drop for Checkpoint {
     /// Lets the collector go on.
     fn drop(&mut self) {
-        if let Some(engine) = self.view.write().keys_mut() {
-            engine.unpin();
+        let mut state = self.view.write();
+        if state.installed == self.installed
+            && let Some(engine) = state.keys_mut()
+        {
+            engine.unpin(self.pinned);
         }
     }
 }

@@ -487,7 +487,7 @@ impl Lane {
 
     fn tick(&mut self) {
         let now = self.now;
-        for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| !shard.is_sole()) {
+        for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| shard.needs_ticks()) {
             shard.tick(now);
             if !shard.active {
                 shard.active = true;

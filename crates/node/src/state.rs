@@ -24,6 +24,8 @@ pub struct ShardState {
     pub content: Content,
     /// The replicas that decide, as the log has made them; `descriptor` says where they are.
     pub members: Members,
+    /// How many snapshots have taken the place of what was here.
+    pub installed: u64,
     /// Until when linearizable reads may be served here (G1 check 2).
     pub serving: Arc<Serving>,
     /// Index of the newest entry applied.
@@ -77,6 +79,7 @@ impl ShardState {
             descriptor,
             content,
             members: Members::of_voters(&voters),
+            installed: 0,
             serving: Arc::default(),
             applied_index: BORN.0,
             applied_term: BORN.1,

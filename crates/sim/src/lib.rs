@@ -54,6 +54,7 @@
 
 pub mod check;
 pub mod cli;
+pub mod cluster;
 pub mod command;
 pub mod machine;
 pub mod options;

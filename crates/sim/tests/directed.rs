@@ -56,7 +56,14 @@ impl Sink for One {
 }
 
 fn start_at(wall_ms: u64) -> Start {
-    Start { lanes: 2, segment_bytes: 32 << 10, wall_ms, limits: Limits::usual() }
+    Start {
+        lanes: 2,
+        segment_bytes: 32 << 10,
+        wall_ms,
+        boot: 0,
+        join: None,
+        limits: Limits::usual(),
+    }
 }
 
 impl Node {

@@ -188,9 +188,14 @@ impl Shard {
 
     /// Stands for election if there is nobody else to vote.
     pub(crate) fn begin(&mut self) {
-        if self.is_sole() {
+        if self.is_sole() && self.group.last_index() == self.applied_index() {
             self.group.campaign();
         }
+    }
+
+    /// Whether it has to look for its leader, or to be heard by others.
+    pub(crate) fn needs_ticks(&self) -> bool {
+        !self.is_sole() || !self.group.is_leader()
     }
 
     pub(crate) fn configure(&mut self, durability: Durability) {
@@ -236,6 +241,17 @@ impl Shard {
         if let Some(number) = run.last().map(|append| append.number) {
             self.group.persisted(number);
         }
+    }
+
+    /// Index and term of the entry that holds what this waiter has asked for, if it is proposed and
+    /// not answered yet.
+    pub fn place_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        let holds = |asker: &Asker| match asker {
+            Asker::Batch { waiters, .. } => waiters.contains(&waiter),
+            Asker::Operation(asker) => asker.is_some_and(|(_, waits)| waits == waiter),
+        };
+        let found = self.in_flight.iter().find(|in_flight| holds(&in_flight.asker));
+        found.map(|in_flight| (in_flight.index, in_flight.term))
     }
 
     /// Whether a turn could do anything.
@@ -363,9 +379,14 @@ impl Shard {
 
     /// Writes down now and then how far the group has agreed: a restart applies that much as it
     /// reads, and keeps in memory only what lies above. A sole voter's log is all agreed.
+    ///
+    /// With every change of members, always: whoever has the next one on disk must remember after a
+    /// restart that the one before is in force, or it would lead among members of the past
+    /// (decision 0012).
     fn mark_committed(&mut self, entries: &[Entry], effects: &mut Effects) {
         self.unmarked_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
-        if self.unmarked_bytes >= MARK_BYTES && !self.is_sole() {
+        let is_due = self.unmarked_bytes >= MARK_BYTES && !self.is_sole();
+        if is_due || entries.iter().any(|entry| entry.is_change) {
             self.unmarked_bytes = 0;
             let payload = record::encode_hard_state(self.group.hard_state());
             push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);

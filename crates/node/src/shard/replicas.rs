@@ -10,13 +10,14 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use keyspace::{NodeId, ReplicaId};
-use replication::{BootNanos, Change, Message, Refused};
+use replication::{BootNanos, Change, HardState, Message, Refused};
 use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
 use crate::entry::{Kind, operation};
 use crate::lane::{Effects, Envelope, NotDone};
 use crate::members::Step;
+use crate::recovery::encode_meta;
 use crate::state::ShardState;
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
@@ -38,6 +39,11 @@ impl Shard {
     /// Whether it leads, and knows all that was ever committed.
     pub fn is_leader(&self) -> bool {
         self.leads()
+    }
+
+    /// Whether its group has elected it. It may not know yet what was committed before.
+    pub fn is_elected(&self) -> bool {
+        self.group.is_leader()
     }
 
     /// The term it is in, and the index up to where it knows entries to be committed.
@@ -67,6 +73,12 @@ impl Shard {
         self.group.wants(head)
     }
 
+    /// The head of a checkpoint of `state`, which came from another replica, as one of this replica.
+    pub fn meta_of(&self, state: &ShardState) -> Vec<u8> {
+        let hard_state = HardState { commit: state.applied_index, ..self.group.hard_state() };
+        encode_meta(state, self.replica, hard_state)
+    }
+
     /// A snapshot's state is on disk, and takes the place of what is here.
     pub(crate) fn install(&mut self, head: Message, state: ShardState, now: BootNanos) {
         if !self.group.wants(&head) {
@@ -77,7 +89,8 @@ impl Shard {
         {
             let mut view = self.state.write();
             let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());
-            *view = ShardState { serving, unsettled, ..state };
+            let installed = view.installed + 1;
+            *view = ShardState { serving, unsettled, installed, ..state };
         }
         if let Err(refused) = self.group.step(head, now) {
             unreachable!("its head was found sound: {refused}");

@@ -79,14 +79,17 @@ impl Group {
         };
         let saved = start.hard_state;
         let was_used = start.hard_state.term > 0;
+        // Nobody else could have got a sole voter's vote. But a change of members may wait in the
+        // log, which was in force before the start.
+        let is_alone = members.is_sole(replica) && start.entries.is_empty();
         let entries = Entries::new(start, members.clone());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config, entries, &logger)
             .expect("the configuration is constant and the start state was checked above");
         let mut word = Word::default();
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
-        // such promises have run out. Nobody else could have got a sole voter's vote.
-        if was_used && !members.is_sole(replica) {
+        // such promises have run out.
+        if was_used && !is_alone {
             word.silent_until = clock.now + limits.still_nanos();
         }
         let mut group = Self {

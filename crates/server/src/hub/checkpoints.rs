@@ -99,6 +99,7 @@ impl Checkpoints {
                 return Err(error);
             }
         }
+        assert!(!checkpoint.is_void(), "snapshots are installed between rounds");
         // A checkpoint holds only entries that are fsynced in the log (SAFETY G16).
         hub.log.sync_now()?;
         writer.finish()?;

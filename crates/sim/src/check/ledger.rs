@@ -22,8 +22,8 @@ use node::entry::{Header, Kind};
 use node::record;
 use storage::log::{Group, Lsn};
 
-use super::Violation;
 use super::versions::Versions;
+use super::{Violation, Witness};
 
 /// The number of a group, rising over the whole run.
 pub type Number = u64;
@@ -61,12 +61,27 @@ struct Entry {
 
 const R6: &str = "R6 nothing is lost, invented or reordered";
 
-impl Ledger {
-    /// Takes a group that is about to be written; its number.
-    ///
+impl Witness for Ledger {
     /// # Errors
     /// Entries that do not follow each other.
-    pub fn hand_out(&mut self, group: &Group) -> Result<Number, Violation> {
+    fn hand_out(&mut self, group: &Group) -> Result<Number, Violation> {
+        self.take(group)
+    }
+
+    fn written(&mut self, group: Number, end: Lsn) {
+        self.written = group;
+        self.ends.push_back((group, end));
+    }
+
+    /// # Errors
+    /// What [`Versions::apply`] finds; an entry that was never handed out.
+    fn look(&mut self, shard: &node::shard::Shard) -> Result<(), Violation> {
+        self.applied(shard.id(), shard.view().read().applied_index)
+    }
+}
+
+impl Ledger {
+    fn take(&mut self, group: &Group) -> Result<Number, Violation> {
         self.groups += 1;
         let number = self.groups;
         for record in group.iter() {
@@ -104,12 +119,6 @@ impl Ledger {
             }
         }
         Ok(number)
-    }
-
-    /// A group was written; the log ends at `end` now.
-    pub fn written(&mut self, group: Number, end: Lsn) {
-        self.written = group;
-        self.ends.push_back((group, end));
     }
 
     /// The newest group that must survive if everything before `durable_end` does.
@@ -205,10 +214,7 @@ impl Ledger {
     }
 
     /// The node has applied a shard's entries up to `index`.
-    ///
-    /// # Errors
-    /// What [`Versions::apply`] finds; an entry that was never handed out.
-    pub fn applied(&mut self, id: ShardId, index: u64) -> Result<(), Violation> {
+    fn applied(&mut self, id: ShardId, index: u64) -> Result<(), Violation> {
         let Some(shard) = self.shards.get_mut(&id) else { return Ok(()) };
         while shard.versions.index < index {
             let Some(entry) = shard.entries.get(shard.versions.index as usize) else {

@@ -5,16 +5,39 @@
 //! | [`ledger`] | is everything still there that may not be lost, in order, nothing else? | R6, G2, G9, G16 |
 //! | [`versions`] | does every read say what a store says that forgets nothing? | R9, G3, G13, G14 |
 //! | [`linear`] | could one client after another have seen this? | linearizable per hash tag, R6 |
+//! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R6 |
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
 //! | [`scan`] | does SCAN show what was there throughout? | G18 |
 //!
 //! R13 (same seed, same bytes) is checked by running twice: `--doublecheck`.
 
+use node::shard::Shard;
+use storage::log::{Group, Lsn};
+
+pub mod agreement;
 pub mod expiry;
 pub mod ledger;
 pub mod linear;
 pub mod scan;
 pub mod versions;
+
+/// Who looks at what a node's lanes do.
+pub trait Witness {
+    /// A lane hands out a group that is about to be written. Its number, for [`Self::written`].
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn hand_out(&mut self, group: &Group) -> Result<u64, Violation>;
+
+    /// The group of this number was written; the log ends at `end` now.
+    fn written(&mut self, number: u64, end: Lsn);
+
+    /// This is what a replica of the node is after a step.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    fn look(&mut self, shard: &Shard) -> Result<(), Violation>;
+}
 
 /// A rule is broken.
 #[derive(Clone, Debug, PartialEq, Eq)]

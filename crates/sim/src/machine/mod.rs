@@ -14,13 +14,15 @@
 
 pub mod log_room;
 pub mod open;
+pub mod peers;
 pub mod rounds;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{
-    Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId, Placement, ShardId, Timestamp,
+    Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId, Placement, ReplicaId, ShardId,
+    Timestamp,
 };
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
@@ -37,9 +39,10 @@ use storage::manifest::Manifest;
 use txn::{Clock, Physical};
 
 use crate::check::Violation;
-use crate::check::ledger::Ledger;
+use crate::check::Witness;
 use crate::trace::Trace;
 use log_room::LogRoom;
+use peers::Packet;
 use rounds::Round;
 
 /// Bytes of framing that an entry may need in the log beside its own.
@@ -82,6 +85,14 @@ pub struct Machine {
     time: Physical,
     /// Milliseconds since the start, as its monotonic clock says.
     pub elapsed_ms: u64,
+    /// Its boot clock, in nanoseconds.
+    pub boot: u64,
+    /// To be sent to other nodes.
+    pub outgoing: Vec<Packet>,
+    /// On their way: of which shard, to which replica, until when.
+    snapshots: Vec<(ShardId, ReplicaId, u64)>,
+    /// Have come, and wait for a round of checkpoints to end.
+    arrived: Vec<peers::Snapshot>,
     hasher: KeyHasher,
     limits: Limits,
     /// The log.
@@ -145,9 +156,9 @@ impl Machine {
         self.clock.now()
     }
 
-    /// As [`Self::now`], for reads. A sole voter's lease never ends.
+    /// As [`Self::now`], on both clocks: for reads whose requests have come.
     pub fn moment(&self) -> Now {
-        Now { time: self.now(), boot: 0 }
+        Now { time: self.now(), boot: self.boot }
     }
 
     fn lane_of(&self, shard: ShardId) -> usize {
@@ -174,7 +185,7 @@ impl Machine {
         &mut self,
         lane: usize,
         inputs_max: usize,
-        ledger: &mut Ledger,
+        ledger: &mut dyn Witness,
         trace: &mut Trace,
     ) -> Result<Vec<Answer>, Failed> {
         let mut answers = Vec::new();
@@ -187,7 +198,9 @@ impl Machine {
         let inputs: Vec<Input> = seat.inbox.drain(..count).collect();
         trace.event(format_args!("lane {lane} takes {count} inputs"));
         let inputs = self.admit(lane, inputs, &mut answers)?;
+        let boot = self.boot;
         let seat = &mut self.lanes[lane];
+        seat.lane.observe(boot);
         inputs.into_iter().for_each(|input| seat.lane.accept(input));
         seat.again = false;
         seat.lane.turn(&mut seat.effects);
@@ -196,7 +209,7 @@ impl Machine {
             self.log.release(std::mem::take(&mut seat.credit_bytes));
         }
         for shard in seat.lane.shards() {
-            ledger.applied(shard.id(), shard.view().read().applied_index)?;
+            ledger.look(shard)?;
         }
         Ok(answers)
     }
@@ -248,7 +261,7 @@ impl Machine {
         &mut self,
         lane: usize,
         answers: &mut Vec<Answer>,
-        ledger: &mut Ledger,
+        ledger: &mut dyn Witness,
         trace: &mut Trace,
     ) -> Result<(), Failed> {
         let seat = &mut self.lanes[lane];
@@ -275,6 +288,11 @@ impl Machine {
             if self.unsynced_ack && effects.sync {
                 seat.lane.accept(Input::Durable { ticket });
             }
+        }
+        self.outgoing.extend(effects.messages.drain(..).map(Packet::Message));
+        if let Some((shard, refused)) = effects.refused.pop() {
+            let text = format!("shard {shard}: {refused}");
+            return Err(Violation::new("R3 replicas keep what they promise", text).into());
         }
         self.news.extend(effects.changes.drain(..).map(News::Catalogue));
         let points = effects.safe_points.drain(..);
@@ -335,7 +353,7 @@ impl Machine {
         match change {
             Change::Created(keyspace) => {
                 let places = 0..keyspace.shards.len();
-                let views = places.map(|place| self.create_shard(&keyspace, place)).collect();
+                let views = places.map(|place| self.view_of(&keyspace, place)).collect();
                 self.route(keyspace.clone(), views);
                 keyspace
             }
@@ -365,7 +383,8 @@ impl Machine {
         self.routes.insert(name, Arc::new(Route { keyspace, hasher: self.hasher, views }));
     }
 
-    fn create_shard(&mut self, keyspace: &Keyspace, place: usize) -> Arc<RwLock<ShardState>> {
+    /// The state of a shard of a keyspace that nobody has made yet.
+    fn first_state(&self, keyspace: &Keyspace, place: usize) -> ShardState {
         let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
         let layout = match keyspace.options.placement {
             Placement::Ordered => Layout::Ordered,
@@ -376,7 +395,12 @@ impl Machine {
         };
         let content =
             Content::Keys(Box::new(Engine::new(layout, self.limits.settings(self.hasher))));
-        let state = ShardState::new(self.descriptor(shard, arc), content);
+        ShardState::new(self.descriptor(shard, arc), content)
+    }
+
+    fn create_shard(&mut self, keyspace: &Keyspace, place: usize) -> Arc<RwLock<ShardState>> {
+        let state = self.first_state(keyspace, place);
+        let shard = state.descriptor.shard;
         let start = ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability);
         let view = start.view.clone();
         self.submit(shard, Input::Create(start));

@@ -37,8 +37,21 @@ pub struct Start {
     pub segment_bytes: u64,
     /// The wall clock.
     pub wall_ms: u64,
+    /// Its boot clock, in nanoseconds.
+    pub boot: u64,
+    /// The cluster that it joins, if its disk is empty.
+    pub join: Option<Cluster>,
     /// Limits of its cores.
     pub limits: Limits,
+}
+
+/// What all nodes of a cluster have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Its id.
+    pub id: u64,
+    /// Hashes keys.
+    pub hash_seed: [u8; 16],
 }
 
 /// Starts a node on a disk.
@@ -48,7 +61,7 @@ pub struct Start {
 pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Started, RecoverError> {
     let mut manifest = match manifest::load(&*handle)? {
         Some(manifest) => manifest,
-        None => begin(&*handle, rng)?,
+        None => begin(&*handle, start.join, rng)?,
     };
     // A rename whose directory was not synced may be known to memory only: say it again before
     // anything that an older manifest would need is removed.
@@ -81,14 +94,14 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     Ok(Started { machine, recovered })
 }
 
-fn begin(disk: &dyn Disk, rng: &mut Rng) -> Result<Manifest, RecoverError> {
+fn begin(disk: &dyn Disk, join: Option<Cluster>, rng: &mut Rng) -> Result<Manifest, RecoverError> {
     let mut hash_seed = [0; 16];
     hash_seed[..8].copy_from_slice(&rng.bits().to_le_bytes());
     hash_seed[8..].copy_from_slice(&rng.bits().to_le_bytes());
     let manifest = Manifest {
-        cluster: rng.bits(),
+        cluster: join.map_or(rng.bits(), |cluster| cluster.id),
         node: NodeId(rng.bits()),
-        hash_seed,
+        hash_seed: join.map_or(hash_seed, |cluster| cluster.hash_seed),
         log_salt: rng.bits(),
         log_start: Lsn::NEW,
         checkpoints: Vec::new(),
@@ -142,6 +155,10 @@ fn build(
         clock,
         time: Physical::start(start.wall_ms, highest),
         elapsed_ms: 0,
+        boot: start.boot,
+        outgoing: Vec::new(),
+        snapshots: Vec::new(),
+        arrived: Vec::new(),
         hasher,
         limits: start.limits,
         log: LogRoom::new(log),
@@ -152,8 +169,11 @@ fn build(
         short_checkpoint: false,
     };
     machine.now();
+    machine.lanes.iter_mut().for_each(|seat| seat.lane.observe(start.boot));
     let catalogue = match shards.remove(&ShardId(0)) {
         Some(recovered) => machine.adopt_system(recovered),
+        // It waits for a replica of the system shard.
+        None if start.join.is_some() => Catalogue::default(),
         None => {
             machine.create_system();
             Catalogue::default()
@@ -164,7 +184,7 @@ fn build(
         for (place, id) in keyspace.shards.iter().enumerate() {
             match shards.remove(id) {
                 // The catalogue took it, and the crash came before this shard was made.
-                None => views.push(machine.create_shard(keyspace, place)),
+                None => views.push(machine.view_of(keyspace, place)),
                 Some(recovered) => {
                     let start = recovered.finish(keyspace.options.durability);
                     views.push(start.view.clone());
@@ -174,10 +194,14 @@ fn build(
         }
         machine.route(keyspace.clone(), views);
     }
-    // What is left was dropped from the catalogue; its records of death were cut.
+    let knows_all = machine.knows_whole_catalogue();
     for (id, recovered) in shards {
         machine.adopt(recovered.finish(Durability::Sync));
-        machine.submit(id, Input::Drop { shard: id });
+        // It was dropped from the catalogue, and its record of death was cut; or the replica of the
+        // catalogue that is here has not heard of it yet.
+        if knows_all {
+            machine.submit(id, Input::Drop { shard: id });
+        }
     }
     machine
 }

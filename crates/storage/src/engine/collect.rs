@@ -112,24 +112,33 @@ impl Engine {
         self.safe_point = self.safe_point.max(timestamp);
     }
 
-    /// Keeps everything that is seen at `timestamp` or later until [`Engine::unpin`]. One pin at
-    /// a time: a second moves it.
+    /// Keeps everything that is seen at `timestamp` or later until [`Engine::unpin`] with the same
+    /// timestamp. There may be several pins.
     ///
     /// Panics on a timestamp below the safe point, where things may be gone already.
     pub fn pin(&mut self, timestamp: Timestamp) {
         assert!(timestamp >= self.safe_point, "a pin below the safe point");
-        self.pin = Some(timestamp);
+        self.pins.push(timestamp);
     }
 
-    /// Ends the pin.
-    pub fn unpin(&mut self) {
-        self.pin = None;
+    /// Ends one pin.
+    ///
+    /// # Panics
+    /// If there is none at this timestamp.
+    pub fn unpin(&mut self, timestamp: Timestamp) {
+        let place = self.pins.iter().position(|pin| *pin == timestamp);
+        self.pins.swap_remove(place.expect("only what was pinned is unpinned"));
+    }
+
+    /// Below it, what nobody can see is collected: the safe point, or the lowest pin.
+    pub(super) fn limit(&self) -> Timestamp {
+        self.pins.iter().copied().fold(self.safe_point, Timestamp::min)
     }
 
     /// Frees what is collectable, at most about `budget_records` versions. Returns whether there
     /// is more to do at this safe point.
     pub fn collect(&mut self, budget_records: usize) -> bool {
-        let limit = self.pin.map_or(self.safe_point, |pin| pin.min(self.safe_point));
+        let limit = self.limit();
         let mut left = budget_records;
         self.queue.sort();
         while left > 0

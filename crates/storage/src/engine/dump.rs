@@ -127,7 +127,7 @@ impl Engine {
         limits: PieceLimits,
         out: &mut Vec<u8>,
     ) -> bool {
-        assert!(self.pin.is_some_and(|pin| pin <= at), "a dump without a pin");
+        assert!(self.pins.iter().any(|pin| *pin <= at), "a dump without a pin");
         if matches!(cursor.position, Position::End) {
             return false;
         }

@@ -165,7 +165,7 @@ pub struct Engine {
     retired: VecDeque<Retired>,
     queue: Queue,
     safe_point: Timestamp,
-    pin: Option<Timestamp>,
+    pins: Vec<Timestamp>,
     versions: u64,
     version_bytes: u64,
 }
@@ -193,7 +193,7 @@ impl Engine {
             retired: VecDeque::new(),
             queue: Queue::default(),
             safe_point: Timestamp::ZERO,
-            pin: None,
+            pins: Vec::new(),
             versions: 0,
             version_bytes: 0,
         }

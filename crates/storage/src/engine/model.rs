@@ -252,7 +252,7 @@ impl Engine {
     /// Counts the front page's invariants 1, 2, 3, 5 and 6 through.
     fn check(&self) {
         let (mut versions, mut bytes, mut queued) = (0, 0, 0);
-        let limit = self.pin.map_or(self.safe_point, |pin| pin.min(self.safe_point));
+        let limit = self.limit();
         let whole = self.retired.iter().filter(|retired| retired.end > limit);
         let half_gone = self.retired.iter().any(|retired| retired.end <= limit);
         for era in whole.map(|retired| &retired.era).chain([&self.current]) {
@@ -356,7 +356,7 @@ impl Run {
             self.dump = Some(dump);
             return;
         }
-        self.engine.unpin();
+        self.engine.unpin(*at);
         let mut restored = Engine::new(self.engine.layout(), HASHER);
         restored.raise_safe_point(self.engine.safe_point().min(*at));
         for block in blocks {
@@ -380,9 +380,11 @@ fn run(layout: Layout, ops: &[Op]) {
         run.engine.check();
         compare(&run.engine, &run.model, run.now);
     }
-    let Run { mut engine, now, .. } = run;
+    let Run { mut engine, now, dump, .. } = run;
     engine.flush(now);
-    engine.unpin();
+    if let Some((_, at, _)) = dump {
+        engine.unpin(at);
+    }
     engine.raise_safe_point(now);
     while engine.collect(3) {}
     let usage = engine.usage();

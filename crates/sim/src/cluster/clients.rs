@@ -1,0 +1,317 @@
+//! Clients of a cluster: each asks one thing after the other, of any node.
+//!
+//! Who is refused has had nothing done, and asks again somewhere. Who waits too long goes on to
+//! something else, but still hears the answer. Who asked a node that is gone hears none: what he
+//! asked was done if its entry is applied some day, and by then; what was not even proposed was not.
+//! Values are never the same twice,
+//! so that a history says which write a read saw.
+
+use std::collections::BTreeMap;
+
+use keyspace::ShardId;
+use node::command::{Reply, SetIf, SetReply};
+use node::entry::{Batch, Waiter};
+use node::lane::{Answer, Input};
+use node::read::{self, Now};
+
+use super::options::Mood;
+use super::{KEYSPACE, Plant, World};
+use crate::check::Violation;
+use crate::check::linear::{self, Linear, Seen};
+use crate::command::{Command, Value};
+use crate::machine::CLIENTS;
+
+/// How long a client waits.
+const PATIENCE_MS: u64 = 2_500;
+
+/// What clients do and have seen.
+pub struct Clients {
+    /// Whether they begin anything new.
+    pub asking: bool,
+    ops: BTreeMap<u64, Op>,
+    made: u64,
+    events: u64,
+    /// When each client asks again.
+    free_at: Vec<u64>,
+    names: Vec<Vec<u8>>,
+    histories: Vec<Vec<Seen>>,
+    /// Without an answer, and the place of their entries.
+    lost: Vec<(Op, ShardId, (u64, u64))>,
+}
+
+struct Op {
+    client: usize,
+    at: usize,
+    key: u64,
+    command: Command,
+    call: u64,
+    gives_up_at: u64,
+    /// Whether its client has gone on to something else.
+    given_up: bool,
+    /// Of a read: when it came, and whether it may be tried.
+    moment: Option<Now>,
+    ready: bool,
+}
+
+impl Clients {
+    /// Before the first thing is asked.
+    pub fn new(mood: &Mood) -> Self {
+        Self {
+            asking: true,
+            ops: BTreeMap::new(),
+            made: 0,
+            events: 0,
+            free_at: vec![0; mood.clients as usize],
+            names: (0..mood.keys).map(|key| format!("key-{key}").into_bytes()).collect(),
+            histories: vec![Vec::new(); mood.keys as usize],
+            lost: Vec::new(),
+        }
+    }
+
+    /// Reads at a node that may be tried.
+    pub fn ready(&self, at: usize) -> Vec<u64> {
+        let ready = self.ops.iter().filter(|(_, op)| op.at == at && op.ready);
+        ready.map(|(number, _)| *number).collect()
+    }
+
+    /// Whether nobody waits.
+    pub fn is_idle(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    fn note(&mut self, op: Op, replies: Option<Vec<Reply>>) {
+        self.events += 1;
+        let back = self.events;
+        self.histories[op.key as usize].push(Seen {
+            command: op.command,
+            places: vec![0],
+            client: op.client as u8,
+            call: op.call,
+            back,
+            low_ms: 0,
+            high_ms: u64::MAX,
+            replies,
+        });
+    }
+
+    /// Searches every history for a linear order.
+    ///
+    /// # Errors
+    /// The first history without one.
+    pub fn search(&mut self) -> Result<(), Violation> {
+        for (key, history) in self.histories.iter_mut().enumerate() {
+            history.sort_by_key(|seen| seen.call);
+            let verdict = linear::is_linear(&[None], history);
+            if verdict == Linear::Yes {
+                continue;
+            }
+            let end = linear::first_bad_prefix(&[None], history);
+            let mut text = format!("key {key}: no order of these explains them ({verdict:?})");
+            for seen in &history[..end] {
+                text += &format!("\n    {seen}");
+            }
+            return Err(Violation::new("linearizable per key", text));
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    pub(super) fn may_ask(&self, at: usize) -> bool {
+        let machine = self.seats[at].machine.as_ref();
+        self.clients.asking
+            && !self.calm
+            && machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
+            && self.clients.free_at.iter().any(|free_at| *free_at <= self.now_ms)
+    }
+
+    /// Some client asks a node something.
+    pub(super) fn ask(&mut self, at: usize) {
+        let free: Vec<usize> = (0..self.clients.free_at.len())
+            .filter(|client| self.clients.free_at[*client] <= self.now_ms)
+            .collect();
+        let client = *self.rng.pick(&free);
+        let key = self.rng.below(self.mood.keys);
+        let value = |number: u64| Value(number.to_string().into_bytes());
+        let command = match self.rng.below(10) {
+            0..=2 => Command::Set {
+                value: value(self.clients.made * 1_000_003),
+                when: SetIf::Always,
+                expiry: node::command::Expiry::Never,
+                reply: SetReply::Ok,
+            },
+            3 => Command::Delete,
+            4 | 5 => Command::Increment(1),
+            _ => Command::Get,
+        };
+        self.clients.free_at[client] = u64::MAX;
+        // Mostly one of those who believe that they lead: there may be several.
+        let leaders = self.leaders_of(key);
+        let to_leader = !leaders.is_empty() && !self.rng.one_in(4);
+        let at = if to_leader { *self.rng.pick(&leaders) } else { at };
+        self.begin_op(client, at, key, command);
+    }
+
+    /// The last read of a key.
+    pub(super) fn read_last(&mut self, at: usize, key: u64) {
+        self.begin_op(0, at, key, Command::Get);
+    }
+
+    fn begin_op(&mut self, client: usize, at: usize, key: u64, command: Command) {
+        self.clients.made += 1;
+        self.clients.events += 1;
+        let (number, call) = (self.clients.made, self.clients.events);
+        let gives_up_at = self.now_ms + PATIENCE_MS;
+        let seat = &self.seats[at];
+        let Some(machine) = &seat.machine else { return };
+        self.trace.event(format_args!("op {number} at node {}: {command:?} of {key}", seat.node));
+        let is_read = command.is_read();
+        let moment = is_read.then(|| machine.moment());
+        let (given_up, ready) = (false, is_read);
+        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready };
+        if !is_read {
+            self.propose(number, &op);
+        }
+        self.clients.ops.insert(number, op);
+    }
+
+    fn propose(&mut self, number: u64, op: &Op) {
+        let machine = self.seats[op.at].machine.as_mut().expect("it was asked");
+        let route = machine.routes[KEYSPACE].clone();
+        let names = [self.clients.names[op.key as usize].clone()];
+        let mut batch = Batch::default();
+        batch.push(&op.command.write(&names).expect("a write"), Waiter(number));
+        let shard = route.shard(route.place(&route.key(&names[0])));
+        machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
+    }
+
+    /// Tries a read.
+    pub(super) fn read(&mut self, at: usize, number: u64) {
+        let Some(op) = self.clients.ops.get_mut(&number) else { return };
+        let machine = self.seats[at].machine.as_mut().expect("it runs");
+        let route = machine.routes[KEYSPACE].clone();
+        let name = self.clients.names[op.key as usize].clone();
+        let mut now = op.moment.expect("a read");
+        let shard = route.shard(route.place(&route.key(&name)));
+        let elected = machine.shard(shard).is_some_and(|shard| shard.is_elected());
+        if self.options.plant == Some(Plant::LeaseByRole) && elected {
+            now.boot = 0;
+        }
+        if self.options.plant == Some(Plant::FreshLeaderReads) && elected {
+            // Planted: nobody looks whether the term has begun.
+            let found = machine.peek(shard, &name);
+            return self.done(number, vec![found]);
+        }
+        let mut found = Reply::Nil;
+        let answered = read::value(&route, &name, now, |version| {
+            if let Some(version) = version {
+                found = Reply::Bulk(version.value.into());
+            }
+        });
+        match answered {
+            Ok(()) => self.done(number, vec![found]),
+            Err(blocked) => {
+                op.ready = false;
+                let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
+                machine.submit(shard, Input::Await { shard, at, origin, waiter });
+            }
+        }
+    }
+
+    fn done(&mut self, number: u64, replies: Vec<Reply>) {
+        let Some(op) = self.clients.ops.remove(&number) else { return };
+        self.trace.event(format_args!("op {number}: {replies:?}"));
+        self.counts.answered += 1;
+        self.rest(&op);
+        self.clients.note(op, Some(replies));
+    }
+
+    /// Its client has something else to do, sooner or later.
+    fn rest(&mut self, op: &Op) {
+        if op.given_up {
+            return;
+        }
+        self.clients.free_at[op.client] = self.now_ms + self.rng.between(0, self.mood.think_ms);
+    }
+
+    /// An answer has come from a node.
+    pub(super) fn answered(&mut self, _: usize, answer: Answer) {
+        match answer {
+            Answer::Applied { spent, replies, .. } => {
+                for (waiter, reply) in spent.waiters.iter().zip(replies) {
+                    self.done(waiter.0, vec![reply]);
+                }
+            }
+            Answer::NotDone { waiters, why, .. } => {
+                for waiter in waiters {
+                    let Some(op) = self.clients.ops.remove(&waiter.0) else { continue };
+                    self.trace.event(format_args!("op {}: {why:?}", waiter.0));
+                    self.counts.refused += 1;
+                    self.rest(&op);
+                }
+            }
+            Answer::Go { waiter, .. } => {
+                if let Some(op) = self.clients.ops.get_mut(&waiter.0) {
+                    op.ready = true;
+                }
+            }
+            Answer::Catalogue { .. } => {}
+        }
+    }
+
+    /// Clients who have waited too long go on to something else; and what became of those whose
+    /// node is gone may be known by now.
+    pub(super) fn expire_ops(&mut self) {
+        let now_ms = self.now_ms;
+        let late = |op: &Op| op.gives_up_at <= now_ms && !op.given_up;
+        let ops = self.clients.ops.iter().filter(|(_, op)| late(op));
+        let numbers: Vec<u64> = ops.map(|(number, _)| *number).collect();
+        for number in numbers {
+            self.trace.event(format_args!("op {number}: no answer yet"));
+            let mut op = self.clients.ops.remove(&number).expect("it was just found");
+            self.rest(&op);
+            // Nobody needs to know what a read would have said.
+            if op.moment.is_none() {
+                op.given_up = true;
+                self.clients.ops.insert(number, op);
+            }
+        }
+        for (op, shard, place) in std::mem::take(&mut self.clients.lost) {
+            match self.agreement.term_at(shard, place.0) {
+                None => self.clients.lost.push((op, shard, place)),
+                Some(term) if term == place.1 => self.clients.note(op, None),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// Nobody at this node will be answered any more.
+    pub(super) fn lose_ops(&mut self, at: usize) {
+        let lost = self.clients.ops.iter().filter(|(_, op)| op.at == at);
+        let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
+        let Some(machine) = self.seats[at].machine.take() else { return };
+        for number in lost {
+            let op = self.clients.ops.remove(&number).expect("it was just found");
+            self.rest(&op);
+            let route = &machine.routes[KEYSPACE];
+            let name = &self.clients.names[op.key as usize];
+            let id = route.shard(route.place(&route.key(name)));
+            let place = machine.shard(id).and_then(|shard| shard.place_of(Waiter(number)));
+            self.trace.event(format_args!("op {number} is lost at {place:?}"));
+            self.counts.unknown += u64::from(place.is_some());
+            self.clients.lost.extend(place.map(|place| (op, id, place)));
+        }
+    }
+
+    /// Nodes that believe they lead a key's shard.
+    pub(super) fn leaders_of(&self, key: u64) -> Vec<usize> {
+        let name = &self.clients.names[key as usize];
+        let leads = |at: &usize| {
+            let Some(machine) = &self.seats[*at].machine else { return false };
+            let Some(route) = machine.routes.get(KEYSPACE) else { return false };
+            let shard = route.shard(route.place(&route.key(name)));
+            machine.shard(shard).is_some_and(|shard| shard.is_elected())
+        };
+        (0..self.seats.len()).filter(leads).collect()
+    }
+}

@@ -1,0 +1,163 @@
+//! What breaks in a cluster, and how it comes back.
+
+use keyspace::NodeId;
+use storage::Error;
+use storage::faulty::Crash;
+
+use super::{Plant, TICK_MS, WALL_MS, World};
+use crate::check::Violation;
+use crate::machine::Limits;
+use crate::machine::open::{self, Start, Started};
+
+/// Longer than any promise of a replica.
+const LONG_NANOS: u64 = 10_000_000_000;
+
+impl World {
+    /// Breaks something, now and then.
+    pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
+        if !self.rng.one_in(self.mood.break_ms) {
+            return Ok(());
+        }
+        let at = self.rng.below(self.seats.len() as u64) as usize;
+        match self.rng.weighted(&[6, 6, 1, 4, 4, 3, 5]) {
+            0 => self.crash(at, true),
+            1 => self.crash(at, false),
+            2 => self.blackout(),
+            3 => self.pause(at),
+            4 => self.isolate(at),
+            5 => self.cut_one_way(at),
+            _ => self.mend(),
+        }
+        Ok(())
+    }
+
+    /// A process ends; with the machine's power, what was not synced may be gone.
+    fn crash(&mut self, at: usize, power: bool) {
+        if self.seats[at].machine.is_none() {
+            return;
+        }
+        let node = self.seats[at].node;
+        self.counts.crashes += 1;
+        self.lose_ops(at);
+        if power {
+            let crash = *self.rng.pick(&[
+                Crash::LoseUnsynced,
+                Crash::Shuffle,
+                Crash::ShuffleOrderedNames,
+                Crash::KeepUnsynced,
+            ]);
+            self.trace.event(format_args!("node {node} loses its power: {crash:?}"));
+            self.seats[at].disk.crash(crash);
+        } else {
+            self.trace.event(format_args!("node {node} is killed"));
+            self.seats[at].disk.kill();
+        }
+        self.seats[at].awake_at = self.now_ms + self.rng.between(1, 1_500);
+    }
+
+    fn blackout(&mut self) {
+        self.trace.event(format_args!("the power goes everywhere"));
+        self.counts.blackouts += 1;
+        (0..self.seats.len()).for_each(|at| self.crash(at, true));
+    }
+
+    /// A process stands still, and its clocks do not.
+    fn pause(&mut self, at: usize) {
+        let millis = self.rng.between(100, 2_500);
+        let planted = self.has(Plant::StaleLease);
+        let seat = &mut self.seats[at];
+        if seat.machine.is_none() || self.now_ms < seat.awake_at {
+            return;
+        }
+        seat.awake_at = self.now_ms + millis;
+        if planted {
+            seat.slept_nanos += millis * seat.rate_ppm;
+        }
+        let node = seat.node;
+        self.counts.pauses += 1;
+        self.trace.event(format_args!("node {node} stands still for {millis} ms"));
+    }
+
+    fn isolate(&mut self, at: usize) {
+        let node = self.seats[at].node;
+        let companion = self.rng.one_in(3).then(|| self.rng.below(self.seats.len() as u64));
+        let inside = |place: usize| place == at || companion == Some(place as u64);
+        self.trace.event(format_args!("node {node} is cut off"));
+        self.counts.cuts += 1;
+        let nodes: Vec<NodeId> = self.seats.iter().map(|seat| seat.node).collect();
+        for (i, from) in nodes.iter().enumerate() {
+            for (j, to) in nodes.iter().enumerate() {
+                if inside(i) != inside(j) {
+                    self.network.cut(*from, *to);
+                }
+            }
+        }
+    }
+
+    fn cut_one_way(&mut self, at: usize) {
+        let from = self.seats[at].node;
+        let to = self.seats[self.rng.below(self.seats.len() as u64) as usize].node;
+        self.trace.event(format_args!("nothing goes from node {from} to {to}"));
+        self.counts.cuts += 1;
+        self.network.cut(from, to);
+    }
+
+    fn mend(&mut self) {
+        if self.network.is_cut() {
+            self.trace.event(format_args!("all ways are open"));
+            self.network.mend();
+        }
+    }
+
+    /// A node says that it must stop.
+    pub(super) fn node_failed(&mut self, at: usize, error: &Error) -> Result<(), Violation> {
+        let node = self.seats[at].node;
+        let text = format!("node {node} stopped without a fault of its disk: {error}");
+        Err(Violation::new("liveness", text))
+    }
+
+    /// Starts a node.
+    pub(super) fn start(&mut self, at: usize) -> Result<(), Violation> {
+        let join = self.cluster;
+        let now_ms = self.now_ms;
+        let forgetful = self.has(Plant::ForgetfulVote);
+        let seat = &mut self.seats[at];
+        // The boot clock begins anew with the machine.
+        seat.boot_offset = self.rng.below(1 << 40) + LONG_NANOS;
+        let boot = seat.boot(now_ms);
+        let wall_ms = (WALL_MS as i64 + seat.wall_offset + now_ms as i64) as u64;
+        let start = Start {
+            lanes: self.mood.lanes,
+            segment_bytes: 64 << 10,
+            wall_ms,
+            // Planted: all that was promised seems long ago.
+            boot: if forgetful { boot - LONG_NANOS } else { boot },
+            join,
+            limits: Limits::usual(),
+        };
+        let started = open::open(seat.disk.handle(), &start, &mut self.rng);
+        let Started { mut machine, recovered } = started.map_err(|error| {
+            Violation::new("R6 nothing is lost", format!("a node does not start: {error}"))
+        })?;
+        machine.boot = boot;
+        machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
+        let node = machine.manifest.node;
+        self.trace.event(format_args!("node {node} starts: {recovered:?}"));
+        self.agreement.restarted(node, &recovered);
+        seat.node = node;
+        seat.started_at = now_ms;
+        seat.next_tick = now_ms + self.rng.below(TICK_MS);
+        seat.sync_ends_at = 0;
+        seat.machine = Some(machine);
+        Ok(())
+    }
+
+    /// Nothing breaks from here on.
+    pub(super) fn heal(&mut self) -> Result<(), Violation> {
+        self.trace.event(format_args!("heal"));
+        self.calm = true;
+        self.network.mend();
+        self.seats.iter_mut().for_each(|seat| seat.awake_at = self.now_ms);
+        Ok(())
+    }
+}

@@ -1,0 +1,477 @@
+//! A run of a whole cluster: several nodes, each the machine of a single-node run, a network
+//! between them, clients who ask any of them, and bad luck.
+//!
+//! ```text
+//!   seed ─► mood ─► one node begins, the others join ─► replicas are added
+//!        ─► safety phase: faults ─► heal ─► liveness phase ─► all replicas equal ─► checkers
+//! ```
+//!
+//! Time goes on by the millisecond. In each, packets that are due arrive, and every node that runs
+//! and is not paused does a few things in random order: a lane takes inputs, or appends; a sync
+//! begins or ends; news are spread; a client is served. So messages overtake each other, disks and
+//! nodes are slow at random, and nothing waits for anything that a real node would not wait for.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
+//! | [`faults`] | crashes, loss of power, pauses, partitions, slow disks, clocks that drift |
+//! | [`clients`] | what they ask, how they wait, what they have seen |
+//!
+//! Checked: one leader a term (R1), replicas apply the same (R3), nothing acknowledged missing and
+//! nothing invented (R6, linearizability of what clients saw), same seed same bytes (R13), and
+//! after the heal an answer for everyone within a bound, and the same state everywhere (R8).
+
+pub mod clients;
+pub mod faults;
+pub mod network;
+pub mod options;
+
+use std::collections::BTreeMap;
+
+use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
+use node::entry::Waiter;
+use node::lane::Input;
+use storage::faulty::FaultyDisk;
+
+use crate::check::Violation;
+use crate::check::agreement::Agreement;
+use crate::machine::open::Cluster;
+use crate::machine::{Failed, Machine, NOBODY};
+use crate::rng::Rng;
+use crate::trace::Trace;
+use clients::Clients;
+use network::Network;
+pub use options::{Mood, Options, Plant};
+
+/// The wall clock when a run begins.
+const WALL_MS: u64 = 1_700_000_000_000;
+/// Milliseconds between ticks of a node.
+pub const TICK_MS: u64 = 50;
+/// Virtual time that a healed cluster has to answer everyone.
+const ANSWER_MS_MAX: u64 = 15_000;
+/// Virtual time within which replicas that have been added vote.
+const RAISE_MS_MAX: u64 = 20_000;
+/// The keyspace that clients use.
+pub const KEYSPACE: &str = "0";
+
+/// What a run has seen, for people and for tests that a run does something at all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Operations answered.
+    pub answered: u64,
+    /// Operations refused: nothing was done.
+    pub refused: u64,
+    /// Operations without an answer.
+    pub unknown: u64,
+    /// Crashes of single nodes.
+    pub crashes: u64,
+    /// Losses of power of all nodes.
+    pub blackouts: u64,
+    /// Pauses.
+    pub pauses: u64,
+    /// Cuts of the network.
+    pub cuts: u64,
+    /// Entries compared between replicas.
+    pub compared: u64,
+    /// Things that nodes did.
+    pub node_steps: u64,
+    /// Milliseconds of virtual time.
+    pub millis: u64,
+}
+
+/// One place for a node: its disk stays, its process comes and goes.
+pub(crate) struct Seat {
+    pub node: NodeId,
+    pub disk: FaultyDisk,
+    pub machine: Option<Machine>,
+    /// When it does the next thing: later while paused, or down.
+    pub awake_at: u64,
+    pub next_tick: u64,
+    pub sync_ends_at: u64,
+    /// Its boot clock runs by this rate, in millionths, and began so long before the run.
+    pub rate_ppm: u64,
+    pub boot_offset: u64,
+    pub wall_offset: i64,
+    pub started_at: u64,
+    /// Planted: time that its boot clock did not count.
+    pub slept_nanos: u64,
+}
+
+/// See the front page of this module.
+pub struct World {
+    options: Options,
+    mood: Mood,
+    pub(crate) rng: Rng,
+    /// What happened.
+    pub trace: Trace,
+    pub(crate) now_ms: u64,
+    pub(crate) seats: Vec<Seat>,
+    pub(crate) network: Network,
+    pub(crate) clients: Clients,
+    agreement: Agreement,
+    cluster: Option<Cluster>,
+    pub(crate) calm: bool,
+    /// What it has seen.
+    pub counts: Counts,
+}
+
+impl World {
+    /// Before the first step.
+    pub fn new(options: &Options) -> Self {
+        let mut rng = Rng::new(options.seed);
+        let mood = Mood::draw(&mut rng, options);
+        let seat = |_| Seat {
+            node: NodeId(0),
+            disk: FaultyDisk::new(rng.bits()),
+            machine: None,
+            awake_at: 0,
+            next_tick: 0,
+            sync_ends_at: 0,
+            rate_ppm: rng.between(980_000, 1_020_000),
+            boot_offset: rng.below(1 << 40),
+            wall_offset: rng.between(0, 7_200_000) as i64 - 3_600_000,
+            started_at: 0,
+            slept_nanos: 0,
+        };
+        let seats = (0..options.nodes).map(seat).collect();
+        Self {
+            options: options.clone(),
+            mood,
+            rng,
+            trace: Trace::new(options.verbose),
+            now_ms: 0,
+            seats,
+            network: Network::default(),
+            clients: Clients::new(&mood),
+            agreement: Agreement::default(),
+            cluster: None,
+            calm: true,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What the seed chose for the whole run.
+    pub fn mood(&self) -> &Mood {
+        &self.mood
+    }
+
+    /// All phases.
+    ///
+    /// # Errors
+    /// The first rule that was found broken.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        self.begin()?;
+        self.calm = false;
+        for _ in 0..self.options.millis {
+            self.maybe_break()?;
+            self.millisecond()?;
+        }
+        self.heal()?;
+        self.settle()?;
+        self.counts.compared = self.agreement.compared;
+        self.compare_states()?;
+        self.clients.search()
+    }
+
+    /// One node makes the cluster, the others join it, and its shards get their replicas.
+    fn begin(&mut self) -> Result<(), Violation> {
+        for at in 0..self.seats.len() {
+            self.start(at)?;
+            if at == 0 {
+                let machine = self.seats[0].machine.as_ref().expect("it was just started");
+                self.cluster = Some(machine.cluster());
+                self.create_keyspace();
+            }
+        }
+        let deadline = self.now_ms + RAISE_MS_MAX;
+        while self.now_ms < deadline {
+            self.millisecond()?;
+            if self.now_ms % 200 == 0 {
+                self.add_replicas();
+            }
+            if self.is_raised() {
+                return Ok(());
+            }
+        }
+        let mut text = format!("after {RAISE_MS_MAX} ms some replica has no vote: ");
+        for seat in &self.seats {
+            let Some(machine) = &seat.machine else { continue };
+            for id in machine.shard_ids() {
+                let view = machine.view(id).expect("it was listed");
+                let state = view.read();
+                text += &format!(
+                    "node {} shard {id} at {} {:?}; ",
+                    seat.node, state.applied_index, state.members
+                );
+            }
+        }
+        Err(Violation::new("liveness", text))
+    }
+
+    fn create_keyspace(&mut self) {
+        let mut op = Vec::new();
+        let options = KeyspaceOptions::default();
+        CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
+        let machine = self.seats[0].machine.as_mut().expect("it was just started");
+        let (origin, waiter) = (NOBODY, Waiter(0));
+        machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
+    }
+
+    fn add_replicas(&mut self) {
+        let others = self.seats.iter().skip(1).take(self.mood.replicas - 1).map(|seat| seat.node);
+        let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
+        let Some(machine) = self.seats[0].machine.as_mut() else { return };
+        for shard in machine.shard_ids() {
+            machine.submit(shard, Input::AddReplicas { shard, nodes: nodes.clone() });
+        }
+    }
+
+    /// Whether all shards have all their voters, as their leaders know.
+    fn is_raised(&self) -> bool {
+        let Some(machine) = &self.seats[0].machine else { return false };
+        let raised = |shard: ShardId| {
+            let view = machine.view(shard).expect("the first node has all shards");
+            let state = view.read();
+            state.members.voters.len() == self.mood.replicas && !state.members.is_joint()
+        };
+        machine.routes.contains_key(KEYSPACE) && machine.shard_ids().into_iter().all(raised)
+    }
+
+    /// Lets one millisecond pass.
+    fn millisecond(&mut self) -> Result<(), Violation> {
+        self.now_ms += 1;
+        self.counts.millis += 1;
+        self.trace.step = self.now_ms as u32;
+        self.deliver()?;
+        let first = self.rng.below(self.seats.len() as u64) as usize;
+        for number in 0..self.seats.len() {
+            let at = (first + number) % self.seats.len();
+            self.run_node(at)?;
+        }
+        self.expire_ops();
+        Ok(())
+    }
+
+    fn deliver(&mut self) -> Result<(), Violation> {
+        for packet in self.network.due(self.now_ms) {
+            let Some(at) = self.seats.iter().position(|seat| seat.node == packet.node()) else {
+                continue;
+            };
+            let trace = &mut self.trace;
+            let Some(machine) = self.seats[at].machine.as_mut() else { continue };
+            if let Err(error) = machine.receive(packet, trace) {
+                self.node_failed(at, &error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What a node does in a millisecond.
+    fn run_node(&mut self, at: usize) -> Result<(), Violation> {
+        if self.now_ms < self.seats[at].awake_at {
+            return Ok(());
+        }
+        if self.seats[at].machine.is_none() {
+            return self.start(at);
+        }
+        self.tell_time(at);
+        let machine = self.seats[at].machine.as_mut().expect("it runs");
+        if let Err(error) = machine.install_arrived(&mut self.trace) {
+            return self.node_failed(at, &error);
+        }
+        let actions = self.rng.between(1, self.mood.actions_max);
+        for _ in 0..actions {
+            match self.act(at) {
+                Ok(true) => self.counts.node_steps += 1,
+                Ok(false) => break,
+                Err(Failed::Broken(violation)) => return Err(violation),
+                Err(Failed::Fatal(error)) => return self.node_failed(at, &error),
+            }
+        }
+        self.send(at);
+        Ok(())
+    }
+
+    /// Tells a node's clocks the time, and ticks when it is time: once, however late it is.
+    fn tell_time(&mut self, at: usize) {
+        let now_ms = self.now_ms;
+        let seat = &mut self.seats[at];
+        let boot = seat.boot(now_ms);
+        let Some(machine) = seat.machine.as_mut() else { return };
+        machine.elapsed_ms = now_ms - seat.started_at;
+        machine.boot = boot;
+        if now_ms >= seat.next_tick {
+            seat.next_tick = now_ms + TICK_MS;
+            machine.tick();
+        }
+    }
+
+    /// One thing; false if there is nothing to do.
+    fn act(&mut self, at: usize) -> Result<bool, Failed> {
+        let reads = self.clients.ready(at);
+        let may_ask = self.may_ask(at);
+        let seat = &mut self.seats[at];
+        let machine = seat.machine.as_mut().expect("it runs");
+        let lanes = 0..machine.lanes.len();
+        let busy: Vec<usize> = lanes.filter(|lane| machine.is_busy(*lane)).collect();
+        let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
+        let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
+        let weights = [
+            on(!busy.is_empty(), 40),
+            on(machine.log.wants_sync(), 10),
+            on(sync_ends, 20),
+            on(machine.log.wants_segment(), 2),
+            on(machine.has_news(), 12),
+            on(!reads.is_empty(), 20),
+            on(may_ask, 10),
+            on(self.mood.checkpoints, if machine.is_checkpointing() { 6 } else { 1 }),
+        ];
+        if weights.iter().all(|weight| *weight == 0) {
+            return Ok(false);
+        }
+        match self.rng.weighted(&weights) {
+            0 => {
+                let lane = *self.rng.pick(&busy);
+                let inputs_max = self.rng.between(1, 12) as usize;
+                let mut witness = self.agreement.of(seat.node);
+                let answers = machine.step_lane(lane, inputs_max, &mut witness, &mut self.trace)?;
+                answers.into_iter().for_each(|answer| self.answered(at, answer));
+            }
+            1 => {
+                machine.log.begin_sync(self.rng.one_in(2))?;
+                let slow = self.rng.one_in(self.mood.slow_sync_in);
+                let millis = if slow { self.rng.between(20, 400) } else { self.rng.below(3) };
+                seat.sync_ends_at = self.now_ms + millis;
+            }
+            2 => machine.end_sync()?,
+            3 => machine.log.make_segment()?,
+            4 => {
+                let (answer, _) = machine.spread_news();
+                if let Some(answer) = answer {
+                    self.answered(at, answer);
+                }
+            }
+            5 => {
+                let op = *self.rng.pick(&reads);
+                self.read(at, op);
+            }
+            6 => self.ask(at),
+            _ => {
+                machine.step_round()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts what a node has to say on its way.
+    fn send(&mut self, at: usize) {
+        let from = self.seats[at].node;
+        let Some(machine) = self.seats[at].machine.as_mut() else { return };
+        for packet in machine.take_outgoing() {
+            self.network.send(from, packet, self.now_ms, &self.mood, self.calm, &mut self.rng);
+        }
+    }
+
+    /// Lets everyone be answered and all replicas catch up.
+    fn settle(&mut self) -> Result<(), Violation> {
+        self.clients.asking = false;
+        let deadline = self.now_ms + ANSWER_MS_MAX;
+        while self.now_ms < deadline {
+            self.millisecond()?;
+            if self.clients.is_idle() && self.is_settled() {
+                return self.ask_everything();
+            }
+        }
+        let text = format!("{ANSWER_MS_MAX} ms after the last fault: {}", self.unsettled());
+        Err(Violation::new("liveness", text))
+    }
+
+    /// Reads every key once more: what was acknowledged must be there.
+    fn ask_everything(&mut self) -> Result<(), Violation> {
+        let deadline = self.now_ms + ANSWER_MS_MAX;
+        for key in 0..self.mood.keys {
+            let mut done = false;
+            while !done {
+                if self.now_ms >= deadline {
+                    let text = format!("key {key} cannot be read after the last fault");
+                    return Err(Violation::new("liveness", text));
+                }
+                let at = self.leaders_of(key).first().copied().unwrap_or(0);
+                let answered = self.counts.answered;
+                self.read_last(at, key);
+                for _ in 0..300 {
+                    if self.clients.is_idle() {
+                        break;
+                    }
+                    self.millisecond()?;
+                }
+                done = self.counts.answered > answered;
+            }
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        self.unsettled().is_empty()
+    }
+
+    /// What is not as it should be, in words.
+    fn unsettled(&self) -> String {
+        let mut found: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
+        let mut leaders: BTreeMap<ShardId, u32> = BTreeMap::new();
+        for seat in &self.seats {
+            let Some(machine) = &seat.machine else { return "a node is down".into() };
+            for id in machine.shard_ids() {
+                let shard = machine.shard(id).expect("it was listed");
+                let applied = shard.view().read().applied_index;
+                found.entry(id).or_default().push(applied);
+                *leaders.entry(id).or_default() += u32::from(shard.is_leader());
+            }
+        }
+        let mut text = String::new();
+        if !self.clients.is_idle() {
+            text += "operations are open; ";
+        }
+        for (id, applied) in found {
+            let equal = applied.windows(2).all(|pair| pair[0] == pair[1]);
+            if !equal || applied.len() != self.mood.replicas || leaders[&id] != 1 {
+                let led = leaders[&id];
+                text += &format!("shard {id} has applied {applied:?} and {led} leaders; ");
+            }
+        }
+        text
+    }
+
+    /// All replicas of a shard hold the same.
+    fn compare_states(&self) -> Result<(), Violation> {
+        let mut first: BTreeMap<ShardId, (NodeId, Vec<Vec<u8>>)> = BTreeMap::new();
+        for seat in &self.seats {
+            let machine = seat.machine.as_ref().expect("it has settled");
+            for id in machine.shard_ids() {
+                let held = machine.dump(id);
+                match first.get(&id) {
+                    None => {
+                        first.insert(id, (seat.node, held));
+                    }
+                    Some((_, same)) if *same == held => {}
+                    Some((node, _)) => {
+                        let text = format!("shard {id} on nodes {node} and {}", seat.node);
+                        return Err(Violation::new("R8 replicas hold the same", text));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn has(&self, plant: Plant) -> bool {
+        self.options.plant == Some(plant)
+    }
+}
+
+impl Seat {
+    /// Its boot clock.
+    pub fn boot(&self, now_ms: u64) -> u64 {
+        self.boot_offset + now_ms * self.rate_ppm - self.slept_nanos
+    }
+}

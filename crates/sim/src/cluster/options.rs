@@ -1,0 +1,129 @@
+//! What a run of a cluster is told, and what its seed chooses.
+
+use crate::rng::Rng;
+
+/// A fault planted in the driver, to see whether the checkers find it (SAFETY, last paragraph).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// A node's boot clock does not count pauses, so that a leader trusts its lease after one (G5).
+    StaleLease,
+    /// Who says it leads may read, whatever its lease says (G5).
+    LeaseByRole,
+    /// A restarted replica votes and stands at once (G4).
+    ForgetfulVote,
+    /// What promises to be on disk leaves before it is (G9, G16).
+    UnsyncedVote,
+    /// A new leader serves reads before its term's first entry (G1).
+    FreshLeaderReads,
+}
+
+impl Plant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::StaleLease,
+        Self::LeaseByRole,
+        Self::ForgetfulVote,
+        Self::UnsyncedVote,
+        Self::FreshLeaderReads,
+    ];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::StaleLease => "stale-lease",
+            Self::LeaseByRole => "lease-by-role",
+            Self::ForgetfulVote => "forgetful-vote",
+            Self::UnsyncedVote => "unsynced-vote",
+            Self::FreshLeaderReads => "fresh-leader-reads",
+        }
+    }
+}
+
+/// What a run is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Decides everything else.
+    pub seed: u64,
+    /// Nodes, at least three.
+    pub nodes: usize,
+    /// Virtual milliseconds of the safety phase.
+    pub millis: u64,
+    /// Whether to keep the trace's text.
+    pub verbose: bool,
+    /// What is planted.
+    pub plant: Option<Plant>,
+}
+
+impl Options {
+    /// The usual run of a seed.
+    pub fn of(seed: u64) -> Self {
+        let nodes = if seed % 4 == 3 { 5 } else { 3 };
+        Self { seed, nodes, millis: 6_000, verbose: false, plant: None }
+    }
+}
+
+/// What the seed chooses for the whole run.
+#[derive(Clone, Copy, Debug)]
+pub struct Mood {
+    /// Replicas of each shard.
+    pub replicas: usize,
+    /// Lanes of each node.
+    pub lanes: usize,
+    /// Keys in use.
+    pub keys: u64,
+    /// Clients.
+    pub clients: u64,
+    /// Things a node does in a millisecond, at most.
+    pub actions_max: u64,
+    /// One packet in so many is lost …
+    pub lost_in: u64,
+    /// … comes twice …
+    pub repeated_in: u64,
+    /// … or late.
+    pub late_in: u64,
+    /// All others take at most so long.
+    pub delay_ms_max: u64,
+    /// One sync in so many is slow.
+    pub slow_sync_in: u64,
+    /// Something breaks once in about so many milliseconds.
+    pub break_ms: u64,
+    /// Whether checkpoints are written.
+    pub checkpoints: bool,
+    /// Milliseconds between what a client asks, at most.
+    pub think_ms: u64,
+}
+
+impl Mood {
+    /// Draws one.
+    pub fn draw(rng: &mut Rng, options: &Options) -> Self {
+        let never = 1 << 40;
+        let maybe = |rng: &mut Rng, n: u64| if rng.one_in(3) { never } else { n };
+        Self {
+            replicas: if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 },
+            lanes: rng.between(1, 2) as usize,
+            keys: rng.between(2, 5),
+            clients: rng.between(3, 7),
+            actions_max: rng.between(6, 30),
+            lost_in: {
+                let n = rng.between(8, 200);
+                maybe(rng, n)
+            },
+            repeated_in: {
+                let n = rng.between(10, 200);
+                maybe(rng, n)
+            },
+            late_in: {
+                let n = rng.between(10, 200);
+                maybe(rng, n)
+            },
+            delay_ms_max: rng.between(0, 15),
+            slow_sync_in: {
+                let n = rng.between(10, 200);
+                maybe(rng, n)
+            },
+            break_ms: rng.between(150, 900),
+            checkpoints: rng.one_in(2),
+            think_ms: rng.between(5, 120),
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! What a node does for the replicas of other nodes.
+//!
+//! A message goes to the lane of its shard; if the replica is not here and the message brings the
+//! shard's birth, the replica begins. The head of a snapshot gets the state beside it, as of now,
+//! before it leaves; on the other side the state goes to disk as a checkpoint that the manifest
+//! names, and only then to the lane.
+
+use std::sync::Arc;
+
+use keyspace::{Durability, Keyspace, NodeId, ShardId, Timestamp};
+use node::checkpoint::Checkpoint;
+use node::command::Reply;
+use node::lane::{Envelope, FIRST_REPLICA, Input};
+use node::recovery::Recovering;
+use node::route::Route;
+use node::shard::{Shard, ShardStart};
+use node::state::{Content, ShardState};
+use parking_lot::RwLock;
+use replication::Message;
+use storage::Error;
+use storage::checkpoint::CheckpointWriter;
+use storage::manifest::{self, CheckpointRef, Manifest};
+
+use super::Machine;
+use super::open::Cluster;
+use crate::trace::Trace;
+
+/// A snapshot that has not arrived by then is lost.
+const SNAPSHOT_MS_MAX: u64 = 1_000;
+
+/// What goes from node to node.
+#[derive(Debug)]
+pub enum Packet {
+    /// What one replica says to another.
+    Message(Envelope),
+    /// A snapshot.
+    Snapshot(Box<Snapshot>),
+}
+
+impl Packet {
+    /// Where it goes.
+    pub fn node(&self) -> NodeId {
+        match self {
+            Packet::Message(envelope) => envelope.node,
+            Packet::Snapshot(snapshot) => snapshot.node,
+        }
+    }
+
+    /// The same again: a network may repeat itself.
+    #[must_use]
+    pub fn repeated(&self) -> Self {
+        match self {
+            Packet::Message(Envelope { shard, node, birth, message }) => {
+                let (birth, message) = (birth.clone(), message.clone());
+                Packet::Message(Envelope { shard: *shard, node: *node, birth, message })
+            }
+            Packet::Snapshot(snapshot) => Packet::Snapshot(snapshot.clone()),
+        }
+    }
+}
+
+/// A shard's state on its way to a replica.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    node: NodeId,
+    shard: ShardId,
+    head: Message,
+    meta: Vec<u8>,
+    blocks: Vec<Vec<u8>>,
+}
+
+impl Machine {
+    /// What is to be sent now; heads of snapshots have their states.
+    pub fn take_outgoing(&mut self) -> Vec<Packet> {
+        let outgoing = std::mem::take(&mut self.outgoing);
+        outgoing.into_iter().filter_map(|packet| self.complete(packet)).collect()
+    }
+
+    fn complete(&mut self, packet: Packet) -> Option<Packet> {
+        let envelope = match packet {
+            Packet::Message(envelope) if envelope.message.snapshot().is_some() => envelope,
+            other => return Some(other),
+        };
+        let Envelope { shard, node, message, .. } = envelope;
+        let to = message.to();
+        let seat = &self.lanes[self.lane_of(shard)];
+        let here = seat.lane.shard(shard).filter(|here| here.is_elected());
+        let Some(here) = here else {
+            self.submit(shard, Input::SnapshotLost { shard, to });
+            return None;
+        };
+        let end = self.log.log.written_end();
+        let mut checkpoint = Checkpoint::begin(here, end, self.limits.block);
+        let view = here.view();
+        let state = view.read();
+        let at = (state.applied_index, state.applied_term);
+        let head = message.with_snapshot(at, &state.members);
+        drop(state);
+        let blocks = all_blocks(&mut checkpoint);
+        self.snapshots.push((shard, to, self.elapsed_ms + SNAPSHOT_MS_MAX));
+        let meta = checkpoint.meta.clone();
+        Some(Packet::Snapshot(Box::new(Snapshot { node, shard, head, meta, blocks })))
+    }
+
+    /// Something has come from another node.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn receive(&mut self, packet: Packet, trace: &mut Trace) -> Result<(), Error> {
+        match packet {
+            Packet::Message(envelope) => {
+                let Envelope { shard, birth, message, .. } = envelope;
+                if let Some(birth) = birth {
+                    self.begin_replica(shard, &birth, &message, trace);
+                }
+                self.submit(shard, Input::Message { shard, message: Box::new(message) });
+                Ok(())
+            }
+            Packet::Snapshot(snapshot) => {
+                self.arrived.push(*snapshot);
+                self.install_arrived(trace)
+            }
+        }
+    }
+
+    fn begin_replica(&mut self, id: ShardId, birth: &[u8], message: &Message, trace: &mut Trace) {
+        let lane = self.lane_of(id);
+        let creates = |input: &Input| matches!(input, Input::Create(start) if start.view.read().descriptor.shard == id);
+        if self.lanes[lane].lane.shard(id).is_some() || self.lanes[lane].inbox.iter().any(creates) {
+            return;
+        }
+        let settings = self.limits.settings(self.hasher);
+        let state = ShardState::awaiting(birth, settings).expect("nodes send what can be read");
+        trace.event(format_args!("replica {} of shard {id} begins", message.to()));
+        let start = ShardStart::awaiting(state, message.to(), Durability::Sync);
+        self.show(id, &start.view);
+        self.submit(id, Input::Create(start));
+    }
+
+    /// Lets routes lead to a replica that has come.
+    fn show(&mut self, id: ShardId, view: &Arc<RwLock<ShardState>>) {
+        for route in self.routes.values_mut() {
+            if let Some(place) = route.keyspace.shards.iter().position(|shard| *shard == id) {
+                let mut views = route.views.clone();
+                views[place] = view.clone();
+                let (keyspace, hasher) = (route.keyspace.clone(), route.hasher);
+                *route = Arc::new(Route { keyspace, hasher, views });
+            }
+        }
+    }
+
+    /// Installs the snapshots that have come, unless a round of checkpoints is under way: both write
+    /// the manifest.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn install_arrived(&mut self, trace: &mut Trace) -> Result<(), Error> {
+        if self.round.is_some() {
+            return Ok(());
+        }
+        let arrived = std::mem::take(&mut self.arrived);
+        arrived.into_iter().try_for_each(|snapshot| self.install(snapshot, trace))
+    }
+
+    fn install(&mut self, snapshot: Snapshot, trace: &mut Trace) -> Result<(), Error> {
+        let Snapshot { shard: id, head, meta, blocks, .. } = snapshot;
+        let lane = self.lane_of(id);
+        let wanted = self.lanes[lane].lane.shard(id).filter(|shard| shard.wants(&head));
+        if wanted.is_none() {
+            return Ok(());
+        }
+        let settings = self.limits.settings(self.hasher);
+        let mut restored = Recovering::from_checkpoint(id, &meta, settings).expect("readable");
+        blocks.iter().for_each(|block| restored.restore(block).expect("readable"));
+        let state = restored.into_state();
+        let index = state.applied_index;
+        trace.event(format_args!("snapshot of shard {id} at {index}"));
+        let shard = self.lanes[lane].lane.shard(id).expect("it was just looked at");
+        let meta = shard.meta_of(&state);
+        let mut writer =
+            CheckpointWriter::create(self.handle.clone(), self.manifest.cluster, id, index, &meta)?;
+        blocks.iter().try_for_each(|block| writer.block(block))?;
+        writer.finish()?;
+        let others = self.manifest.checkpoints.iter().filter(|c| c.shard != id).copied();
+        let mut checkpoints: Vec<_> = others.collect();
+        checkpoints.push(CheckpointRef { shard: id, applied_index: index });
+        checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
+        let next = Manifest { checkpoints, ..self.manifest.clone() };
+        manifest::store(&*self.handle, &next)?;
+        let before = std::mem::replace(&mut self.manifest, next);
+        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
+            self.handle.remove(&old.name()).ok();
+        }
+        let catalogue = match &state.content {
+            Content::System(system) => Some(system.catalogue.clone()),
+            Content::Keys(_) => None,
+        };
+        self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
+        // Nobody announces the changes that the snapshot has jumped over.
+        for keyspace in catalogue.iter().flat_map(|catalogue| catalogue.iter()) {
+            let places = 0..keyspace.shards.len();
+            let views = places.map(|place| self.view_of(keyspace, place)).collect();
+            self.route(keyspace.clone(), views);
+        }
+        Ok(())
+    }
+
+    /// The view of a keyspace's shard: of its replica here, of a new shard if this node makes them,
+    /// or else of nothing, which serves nobody.
+    pub(super) fn view_of(&mut self, keyspace: &Keyspace, place: usize) -> Arc<RwLock<ShardState>> {
+        let shard = keyspace.shards[place];
+        let lane = self.lane_of(shard);
+        if let Some(view) = self.lanes[lane].lane.view(shard) {
+            return view;
+        }
+        let begun = self.lanes[lane].inbox.iter().find_map(|input| match input {
+            Input::Create(start) if start.view.read().descriptor.shard == shard => {
+                Some(start.view.clone())
+            }
+            _ => None,
+        });
+        match begun {
+            Some(view) => view,
+            None if self.knows_whole_catalogue() => self.create_shard(keyspace, place),
+            None => Arc::new(RwLock::new(self.first_state(keyspace, place))),
+        }
+    }
+
+    /// Whether the catalogue that is here is all there is: nobody else has a replica of it.
+    pub(super) fn knows_whole_catalogue(&self) -> bool {
+        let system = self.lanes[self.lane_of(ShardId(0))].lane.view(ShardId(0));
+        system.is_some_and(|view| view.read().members.is_sole(FIRST_REPLICA))
+    }
+}
+
+impl Machine {
+    /// What every node of its cluster has.
+    pub fn cluster(&self) -> Cluster {
+        Cluster { id: self.manifest.cluster, hash_seed: self.manifest.hash_seed }
+    }
+
+    /// Lets all lanes look for leaders.
+    pub fn tick(&mut self) {
+        self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
+        let now_ms = self.elapsed_ms;
+        let (late, waiting) =
+            std::mem::take(&mut self.snapshots).into_iter().partition(|s| s.2 <= now_ms);
+        self.snapshots = waiting;
+        let late: Vec<_> = late;
+        for (shard, to, _) in late {
+            self.submit(shard, Input::SnapshotLost { shard, to });
+        }
+    }
+
+    /// All shards that have a replica here.
+    pub fn shard_ids(&self) -> Vec<ShardId> {
+        self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.id())).collect()
+    }
+
+    /// The replica of a shard.
+    pub fn shard(&self, id: ShardId) -> Option<&Shard> {
+        self.lanes[self.lane_of(id)].lane.shard(id)
+    }
+
+    /// The view of a shard's replica.
+    pub fn view(&self, id: ShardId) -> Option<Arc<RwLock<ShardState>>> {
+        self.lanes[self.lane_of(id)].lane.view(id)
+    }
+
+    /// Planted reads: the newest value of a key, whoever leads.
+    pub fn peek(&self, shard: ShardId, key: &[u8]) -> Reply {
+        let view = self.view(shard).expect("a shard that is here");
+        let state = view.read();
+        let found = state.keys().and_then(|e| e.newest(&self.hasher.key(key), Timestamp::ZERO));
+        found.map_or(Reply::Nil, |version| Reply::Bulk(version.value.into()))
+    }
+
+    /// All that a shard holds, as a checkpoint of it would.
+    pub fn dump(&self, id: ShardId) -> Vec<Vec<u8>> {
+        let shard = self.shard(id).expect("a shard that is here");
+        let end = self.log.log.written_end();
+        let mut checkpoint = Checkpoint::begin(shard, end, self.limits.block);
+        all_blocks(&mut checkpoint)
+    }
+}
+
+fn all_blocks(checkpoint: &mut Checkpoint) -> Vec<Vec<u8>> {
+    let mut blocks = Vec::new();
+    let mut block = Vec::new();
+    while checkpoint.next_block(&mut block) {
+        blocks.push(block.clone());
+    }
+    blocks
+}

@@ -1,0 +1,34 @@
+//! Whole clusters under faults.
+
+use sim::cluster::{Options, Plant, World};
+
+/// Runs a seed; what it has seen, or the rule that was broken.
+fn run(options: &Options) -> Result<sim::cluster::Counts, String> {
+    let mut world = World::new(options);
+    match world.run() {
+        Ok(()) => Ok(world.counts),
+        Err(violation) => Err(format!("{options:?}: {violation}")),
+    }
+}
+
+#[test]
+fn all_rules_hold() {
+    let mut sum = 0;
+    for seed in 0..60 {
+        let counts = run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}"));
+        sum += counts.answered;
+    }
+    assert!(sum > 1_000, "the runs do something");
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for plant in Plant::ALL {
+        let found = (0..300).find(|seed| {
+            let options = Options { plant: Some(plant), ..Options::of(*seed) };
+            run(&options).is_err()
+        });
+        println!("{}: {found:?}", plant.name());
+        assert!(found.is_some(), "{}", plant.name());
+    }
+}
