@@ -9,18 +9,21 @@
 //!   A                                                   B
 //!   │ Digest: sums of 256 buckets ────────────────────► │  equal: silence
 //!   │ ◄──────────────── Summary: versions in buckets ── │  that differ
-//!   │ Shards: what B lacks, newest first ─────────────► │  learns
 //!   │ Want: what A lacks ─────────────────────────────► │
 //!   │ ◄──────────────────── Shards, newest first ────── │
-//!   learns
+//!   │ Shards: what B lacks, newest first ─────────────► │
+//!   learns                                         learns
 //! ```
 //!
-//! # Why one undisturbed exchange makes the two equal
-//! Within the buckets that fit, each side learns all that the other has, by falling rank. Whoever
+//! # Why two undisturbed exchanges make the two equal
+//! Within the buckets that fit, each side learns what the other has newer, by falling rank. Whoever
 //! learns X by falling rank has by then made every replacement of a higher rank, so X stays
-//! exactly if nothing that stays contradicts it. That is a function of the union of both tables,
-//! and so the same on both sides. Disturbed exchanges do no harm, and the next one finds a smaller
-//! difference: of all that differs, the highest rank is learnt by whoever lacks it.
+//! exactly if nothing that stays contradicts it. That is a function of the union of both tables
+//! ([`table`](crate::table), invariant 3), and so the same on both sides: after one exchange the
+//! descriptors are equal. A newer hint that stood beside an older descriptor has then moved to the
+//! newer one on its own side only; the second exchange tells it. Disturbed exchanges do no harm,
+//! and the next one finds a smaller difference: of all that differs, the highest rank is learnt by
+//! whoever lacks it.
 //!
 //! # Limits
 //! | what | at most | beyond it |
@@ -162,7 +165,7 @@ impl Full {
         }
     }
 
-    /// Tells what the sender of a summary lacks, and asks for what is lacking here.
+    /// Asks for what is lacking here, and tells what the sender of a summary lacks.
     fn reconcile(&self, from: NodeId, summary: Vec<(u8, Vec<Version>)>, out: &mut Outbox) {
         let (mut give, mut want) = (Vec::new(), Vec::new());
         for (bucket, theirs) in summary {
@@ -180,10 +183,11 @@ impl Full {
             };
             want.extend(theirs.iter().filter(lacks).map(|version| version.shard));
         }
-        self.tell(from, give, out);
+        // The other side must read the want first: what it is told may replace what is wanted.
         if !want.is_empty() {
             out.push((from, Message::Want(want)));
         }
+        self.tell(from, give, out);
     }
 
     /// Sends shards, newest first, as far as they fit.
@@ -203,9 +207,11 @@ impl Full {
     }
 }
 
-/// Whether the first has something that the second lacks: a newer descriptor or a newer leader.
+/// Whether the first is to be told to whoever has the second: a newer descriptor, or a newer leader
+/// with the same. (An older descriptor is not told for its leader's sake: the other side might
+/// have forgotten the newer one by then, and would take it for the truth.)
 fn has_more(first: &Version, second: &Version) -> bool {
-    first.generation > second.generation || first.term > second.term
+    (first.generation, first.term) > (second.generation, second.term)
 }
 
 /// By falling rank: the order in which learning leads to the same table everywhere.

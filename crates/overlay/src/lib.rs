@@ -47,10 +47,10 @@
 //!
 //! # Invariants
 //! 1. No two rows of a table overlap, and no shard has two ([`table`]).
-//! 2. A descriptor is replaced only by one with a higher rank, (generation, shard), that overlaps
-//!    it or is of the same shard; or removed with its keyspace, or by an image that distrusts it.
-//! 3. Two full tables that complete one undisturbed exchange within its limits are equal
-//!    ([`full`] says why).
+//! 2. A descriptor gives way only to one with a higher rank, (generation, shard), that overlaps it
+//!    or is of the same shard; or is removed with its keyspace, or by an image that distrusts it.
+//! 3. Two full tables are equal after two undisturbed exchanges within their limits ([`full`] says
+//!    why).
 //! 4. Every handler runs to its end at once and keeps no state for an answer: messages may be lost,
 //!    repeated and reordered.
 //!

@@ -22,9 +22,10 @@
 //! # Invariants
 //! 1. Rows of a keyspace are sorted by start; no two overlap.
 //! 2. A shard has one row and one place in the index, both the same pointer.
-//! 3. Learning a set of descriptors by falling rank leaves the same table whatever was there
-//!    before, if that too is part of the set: of those that contradict each other the highest rank
-//!    stays, then the highest of the rest that contradict none that stayed, and so on.
+//! 3. Learning descriptors by falling rank, one of each shard and newer than what there was of it,
+//!    leaves a table that depends only on the set of all that were learnt or there before: of each
+//!    shard the highest generation counts; of these the highest rank stays, then the highest that
+//!    overlaps none that stayed, and so on.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -184,7 +185,7 @@ impl Table {
     }
 
     /// Takes a descriptor with its hint, unless something newer contradicts it; what is older and
-    /// contradicts it goes. With `entries_max` shards or more nothing is learnt that would add one.
+    /// contradicts it goes, and an older one of its shard in any case. With `entries_max` shards or more nothing is learnt that would add one.
     ///
     /// Of the same shard the hint is taken by its term, whichever descriptor is newer.
     pub fn learn(&mut self, known: Shared<Known>, entries_max: usize) -> Learnt {
@@ -209,6 +210,8 @@ impl Table {
         let newer =
             |shard: &ShardId| self.shard(*shard).is_some_and(|other| other.rank() > known.rank());
         if against.iter().any(newer) {
+            // Neither this one nor an older one of its shard is true any more.
+            self.remove(known.shard());
             return Learnt::Stale;
         }
         if old.is_none() && against.is_empty() && self.len() >= entries_max {

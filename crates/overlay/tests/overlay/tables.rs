@@ -1,5 +1,6 @@
 //! A table against plain lists: whatever the order of learning, it ends at the truth.
 
+use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 
 use keyspace::{Arc, Descriptor, Generation, KeyspaceId, ReplicaId, ShardId};
@@ -29,12 +30,16 @@ fn contradict(a: &Known, b: &Known) -> bool {
     a.shard() == b.shard() || a.arc().overlaps(b.arc())
 }
 
-/// The model: of all, the highest rank stays, then the highest that contradicts none that stayed.
+/// The model: of each shard's newest the highest rank stays, then the highest that overlaps none
+/// that stayed.
 fn newest(mut all: Vec<Shared<Known>>) -> Vec<(Generation, ShardId)> {
     all.sort_by_key(|known| std::cmp::Reverse(known.rank()));
+    all.dedup_by_key(|known| known.rank());
     let mut stay: Vec<Shared<Known>> = Vec::new();
+    let mut shards = BTreeSet::new();
     for known in all {
-        if !stay.iter().any(|other| contradict(other, &known)) {
+        let is_newest = shards.insert(known.shard());
+        if is_newest && !stay.iter().any(|other| other.arc().overlaps(known.arc())) {
             stay.push(known);
         }
     }
@@ -111,9 +116,16 @@ proptest! {
         let (before, after) = told.split_at(cut.index(told.len() + 1));
         let mut table = Table::default();
         learn_all(&mut table, before);
-        let all: Vec<_> = table.iter().chain(after).cloned().collect();
+        // One copy of each shard, and only newer ones, as in an exchange.
         let mut after = after.to_vec();
         after.sort_by_key(|known| std::cmp::Reverse(known.rank()));
+        let mut shards = BTreeSet::new();
+        after.retain(|known| {
+            let old = table.shard(known.shard());
+            shards.insert(known.shard())
+                && old.is_none_or(|old| old.generation() < known.generation())
+        });
+        let all: Vec<_> = table.iter().chain(&after).cloned().collect();
         learn_all(&mut table, &after);
         prop_assert_eq!(ranks(&table), newest(all));
         check(&table);
