@@ -185,7 +185,8 @@ impl Table {
     }
 
     /// Takes a descriptor with its hint, unless something newer contradicts it; what is older and
-    /// contradicts it goes, and an older one of its shard in any case. With `entries_max` shards or more nothing is learnt that would add one.
+    /// contradicts it goes, and an older one of its shard in any case. With `entries_max` shards or
+    /// more nothing is learnt that would add one.
     ///
     /// Of the same shard the hint is taken by its term, whichever descriptor is newer.
     pub fn learn(&mut self, known: Shared<Known>, entries_max: usize) -> Learnt {

@@ -207,6 +207,48 @@ fn descriptor(shard: u64, generation: u64, tail: &[u8]) -> Descriptor {
     }
 }
 
+/// What a node holds: shard, generation, and the arc between two tails.
+type Held<'a> = (u64, u64, &'a [u8], &'a [u8]);
+
+/// Tells two nodes what each holds, lets the first begin an exchange, and answers what each holds
+/// then, by shard and generation.
+fn exchange(held: [&[Held<'_>]; 2]) -> [Vec<(u64, u64)>; 2] {
+    let mut world = World::new(2);
+    for (node, held) in held.iter().enumerate() {
+        let known = held.iter().map(|(shard, generation, start, end)| {
+            let at = |tail: &[u8]| Position::at(KeyspaceId(1), tail);
+            let arc = Arc::new(at(start), at(end)).unwrap();
+            let descriptor = Descriptor { arc, ..descriptor(*shard, *generation, b"") };
+            Shared::new(Known::new(descriptor, 0))
+        });
+        let shards = Message::Shards(known.collect());
+        world.nodes[node].step(NodeId(9), shards, &mut Outbox::new());
+        assert_eq!(world.nodes[node].table().len(), held.len(), "they contradict each other");
+    }
+    world.tick(0);
+    world.settle();
+    [0, 1].map(|node: usize| {
+        let held = world.nodes[node].table().iter();
+        let mut held: Vec<_> = held.map(|known| (known.shard().0, known.generation().0)).collect();
+        held.sort();
+        held
+    })
+}
+
+#[test]
+fn what_is_told_newest_first_leaves_room_for_what_it_uncovers() {
+    // Shard 3 replaces shard 2, and so nothing known is newer than shard 1.
+    let held = exchange([&[(1, 1, b"a", b"c"), (3, 3, b"c", b"d")], &[(2, 2, b"b", b"d")]]);
+    assert_eq!(held, [[(1, 1), (3, 3)], [(1, 1), (3, 3)]]);
+}
+
+#[test]
+fn what_is_wanted_is_told_before_it_is_replaced() {
+    // Shard 5 replaces the newer copy of shard 4, which yet shows that the older one is too old.
+    let held = exchange([&[(4, 4, b"m", b"n"), (5, 8, b"n", b"p")], &[(4, 6, b"m", b"p")]]);
+    assert_eq!(held, [[(5, 8)], [(5, 8)]]);
+}
+
 /// Shards that tile keyspace 1, with tails of so many bytes.
 fn tiling(count: u64, tail_bytes: usize) -> Vec<News> {
     let position = |number: u64| {

@@ -120,16 +120,18 @@ proptest! {
         told in prop::collection::vec(any::<Index>(), 0..40),
         points in prop::collection::vec((0..2usize, tails()), 1..10),
     ) {
-        let everything: Vec<_> =
-            (0..NODES).flat_map(|node| history.all.iter().map(move |known| (node, known))).collect();
         let mut cluster = Cluster::new(history.clone(), &[]);
-        for (node, known) in everything {
-            cluster.nodes[node as usize].learn(News::Shard(known.clone()));
+        for node in &mut cluster.nodes {
+            for known in &history.all {
+                node.learn(News::Shard(known.clone()));
+            }
         }
         let mut image = Image::new(NonZeroUsize::new(2).unwrap());
         image.peers(&everybody());
         for index in told {
-            image.learn(News::Shard(index.get(&cluster.history.all).clone()));
+            let known = index.get(&cluster.history.all);
+            let learnt = image.learn(News::Shard(known.clone()));
+            prop_assert_ne!(learnt, Learnt::TooLarge, "another makes room");
             prop_assert!(image.table().len() <= 2);
         }
         for (keyspace, tail) in &points {
