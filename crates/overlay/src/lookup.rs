@@ -1,0 +1,92 @@
+//! What every strategy can be asked and told.
+//!
+//! A strategy is soft state beside the shards. It is asked where a point's owner is, it is told
+//! what answers showed, it hears who is alive, and it may talk to its like on other nodes. A
+//! request goes from hop to hop either way: *iterative*, the asker takes each node's answer and
+//! asks the next, or *recursive*, each node passes the request on by its own lookup. Both call
+//! [`Lookup::next`] where the request is, and count hops against [`HOPS_MAX`](crate::HOPS_MAX).
+//!
+//! Time is a tick, a call at a steady pace. Nothing here waits: every call runs to its end, and
+//! what is to be said goes to an [`Outbox`].
+
+use std::sync::Arc as Shared;
+
+use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
+
+use crate::known::{Hint, Known};
+use crate::message::Message;
+use crate::point::Point;
+
+/// Where to go with a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// This shard owns the point, as far as is known: ask its leader, then its other replicas.
+    Owner(&'a Shared<Known>),
+    /// The owner is not known here: any of these nodes may know more, the first as well as the
+    /// last. None: there is nobody to ask.
+    Ask(&'a [NodeId]),
+}
+
+/// Something to learn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// A shard as somebody remembers it.
+    Shard(Shared<Known>),
+    /// Who leads a shard.
+    Leader {
+        /// Which shard.
+        shard: ShardId,
+        /// Who leads it, in which term.
+        hint: Hint,
+    },
+    /// A keyspace was dropped. Its shards are forgotten and not learnt again.
+    Dropped(KeyspaceId),
+}
+
+/// What came of something to learn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Learnt {
+    /// It was new; whatever contradicted it is gone.
+    New,
+    /// A newer leader of a shard that was known.
+    Leader,
+    /// It was known already.
+    Known,
+    /// Something newer was known, or its keyspace is dropped.
+    Stale,
+    /// Nothing is known of that shard, so that its leader alone is of no use.
+    Unknown,
+    /// Larger than a limit allows; not learnt.
+    TooLarge,
+}
+
+/// Messages to be sent, each with the node it is for.
+pub type Outbox = Vec<(NodeId, Message)>;
+
+/// A strategy that leads from any node to the shard that owns a point.
+pub trait Lookup {
+    /// Where to go with a request for `point`. Cost: one binary search, no allocation.
+    fn next(&self, point: Point<'_>) -> Step<'_>;
+
+    /// Takes what an answer, a shard of this node or the catalogue has shown. Repeating is
+    /// harmless.
+    fn learn(&mut self, news: News) -> Learnt;
+
+    /// Every replica of this descriptor was asked in vain: it must not be the only answer for
+    /// ever. Does nothing if another generation is known by now.
+    fn distrust(&mut self, shard: ShardId, generation: Generation);
+
+    /// The other nodes that are believed alive, instead of those named before.
+    fn peers(&mut self, nodes: &[NodeId]);
+
+    /// One unit of time passes. A strategy without messages of its own does nothing.
+    fn tick(&mut self, out: &mut Outbox) {
+        let _ = out;
+    }
+
+    /// Handles a message of another node's lookup. A strategy without messages of its own ignores
+    /// what reaches it.
+    fn step(&mut self, from: NodeId, message: Message, out: &mut Outbox) {
+        let _ = (from, message, out);
+    }
+}

@@ -1,0 +1,182 @@
+//! Messages as bytes: read as written, refused or read one way when changed, never a panic.
+
+use std::sync::Arc as Shared;
+
+use keyspace::{
+    Arc, DecodeError, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId,
+};
+use overlay::message::{MESSAGE_BYTES_MAX, SUMMARY_VERSIONS_MAX, WANT_SHARDS_MAX};
+use overlay::table::{BUCKETS, Version, bucket_of};
+use overlay::{Dropped, Known, Message};
+use proptest::prelude::*;
+
+fn known() -> impl Strategy<Value = Shared<Known>> {
+    let tail = || prop::collection::vec(any::<u8>(), 0..5);
+    let leader = prop::option::of((0..u64::MAX, 1..u64::MAX));
+    (any::<(u64, u32, u64)>(), [tail(), tail()], 0..4u64, leader).prop_map(
+        |((shard, keyspace, generation), [start, end], replicas, leader)| {
+            let at = |tail: &[u8]| Position::at(KeyspaceId(keyspace), tail);
+            let descriptor = Descriptor {
+                shard: ShardId(shard),
+                arc: Arc::new(at(&start), at(&end)).unwrap(),
+                replicas: (0..replicas)
+                    .map(|n| (ReplicaId(n * 200), NodeId(n + shard / 2)))
+                    .collect(),
+                generation: Generation(generation),
+                leader: leader.map(|(replica, _)| ReplicaId(replica)),
+            };
+            Shared::new(Known::new(descriptor, leader.map_or(0, |(_, term)| term)))
+        },
+    )
+}
+
+fn summary() -> impl Strategy<Value = Message> {
+    prop::collection::vec(any::<(u64, u64, u64)>(), 0..30).prop_map(|versions| {
+        let mut buckets = vec![Vec::new(); BUCKETS];
+        let mut versions: Vec<Version> = versions
+            .into_iter()
+            .map(|(shard, generation, term)| Version {
+                shard: ShardId(shard),
+                generation: Generation(generation),
+                term,
+            })
+            .collect();
+        versions.sort_by_key(|version| version.shard);
+        versions.dedup_by_key(|version| version.shard);
+        for version in versions {
+            buckets[usize::from(bucket_of(version.shard))].push(version);
+        }
+        let told = (0..=255)
+            .zip(buckets)
+            .filter(|(bucket, versions)| *bucket % 64 == 0 || !versions.is_empty());
+        Message::Summary(told.collect())
+    })
+}
+
+fn dropped() -> impl Strategy<Value = Message> {
+    prop::collection::vec((any::<u32>(), 0..9u32), 0..9).prop_map(|stretches| {
+        let mut dropped = Dropped::default();
+        for (first, more) in stretches {
+            dropped.insert(KeyspaceId(first), KeyspaceId(first.saturating_add(more)));
+        }
+        Message::Dropped(dropped)
+    })
+}
+
+fn messages() -> impl Strategy<Value = Message> {
+    let sums = prop::collection::vec(any::<u64>(), BUCKETS)
+        .prop_map(|sums| Box::new(<[u64; BUCKETS]>::try_from(sums).expect("as many")));
+    let known = || prop::collection::vec(known(), 0..5);
+    prop_oneof![
+        (any::<u64>(), sums).prop_map(|(dropped, sums)| Message::Digest { dropped, sums }),
+        summary(),
+        prop::collection::vec(any::<u64>().prop_map(ShardId), 0..9).prop_map(Message::Want),
+        known().prop_map(Message::Shards),
+        known().prop_map(Message::Rumour),
+        dropped(),
+    ]
+}
+
+fn bytes(message: &Message) -> Vec<u8> {
+    let mut out = Vec::new();
+    message.encode(&mut out);
+    out
+}
+
+proptest! {
+    #[test]
+    fn what_is_read_is_what_was_written(message in messages()) {
+        prop_assert_eq!(Message::decode(&bytes(&message)), Ok(message));
+    }
+
+    #[test]
+    fn changed_bytes_are_refused_or_read_one_way(
+        message in messages(),
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..3),
+        cut: prop::sample::Index,
+    ) {
+        let mut changed = bytes(&message);
+        for (at, byte) in changes {
+            let at = at.index(changed.len());
+            changed[at] = byte;
+        }
+        if let Ok(read) = Message::decode(&changed) {
+            prop_assert_eq!(bytes(&read), changed.clone());
+        }
+        let whole = bytes(&message);
+        let cut = &whole[..cut.index(whole.len())];
+        prop_assert!(Message::decode(cut).is_err(), "a piece of a message");
+    }
+
+    #[test]
+    fn any_bytes_are_refused_or_read_one_way(tag in 0..8u8, rest: Vec<u8>) {
+        let any = [&[1, tag][..], &rest].concat();
+        if let Ok(read) = Message::decode(&any) {
+            prop_assert_eq!(bytes(&read), any);
+        }
+    }
+}
+
+#[test]
+fn the_bytes_of_small_messages() {
+    assert_eq!(bytes(&Message::Want(vec![ShardId(300), ShardId(2)])), b"\x01\x03\x02\xac\x02\x02");
+    let mut dropped = Dropped::default();
+    dropped.insert(KeyspaceId(3), KeyspaceId(5));
+    assert_eq!(bytes(&Message::Dropped(dropped)), b"\x01\x06\x01\x03\x05");
+    let digest = Message::Digest { dropped: 1, sums: Box::new([2; BUCKETS]) };
+    let digest = bytes(&digest);
+    assert_eq!(digest[..18], *b"\x01\x01\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
+    assert_eq!(digest.len(), 2 + 8 + 8 * BUCKETS);
+}
+
+#[test]
+fn what_breaks_a_limit_or_an_order_is_refused() {
+    let bucket = bucket_of(ShardId(9));
+    for bad in [
+        &[2, 3, 0][..],                              // a version that is not known
+        &[1, 9],                                     // a message that is not known
+        &[1, 3, 0, 0],                               // more than the message
+        &[1, 2, 2, 7, 0, 7, 0],                      // a bucket twice
+        &[1, 2, 1, bucket, 2, 9, 1, 1, 9, 1, 1],     // a shard twice
+        &[1, 2, 1, bucket ^ 1, 1, 9, 1, 1],          // a shard of another bucket
+        &[1, 6, 1, 0, 2],                            // the system keyspace
+        &[1, 6, 2, 3, 4, 5, 6],                      // stretches that touch
+        &[1, 6, 1, 4, 3],                            // an empty stretch
+        &[1, 4, 0xff, 0xff, 0xff, 0xff, 0xff, 0x0f], // shards that are not there
+    ] {
+        assert!(Message::decode(bad).is_err(), "{bad:?}");
+    }
+    assert!(Message::decode(&[1, 2, 1, bucket, 1, 9, 1, 1]).is_ok());
+    let count = |tag: u8, count: usize| {
+        let mut out = vec![1, tag];
+        keyspace::codec::put_varint(count as u64, &mut out);
+        Message::decode(&out)
+    };
+    let field = |what| Err(DecodeError::Field { what });
+    assert_eq!(count(3, WANT_SHARDS_MAX + 1), field("want count"));
+    assert_eq!(count(3, WANT_SHARDS_MAX), Err(DecodeError::Short));
+    let mut many = vec![1, 2, 1, 0];
+    keyspace::codec::put_varint(SUMMARY_VERSIONS_MAX as u64 + 1, &mut many);
+    assert_eq!(Message::decode(&many), field("version count"));
+    let long = vec![1; MESSAGE_BYTES_MAX + 1];
+    assert_eq!(Message::decode(&long), field("message: too long"));
+}
+
+/// The fuzzer's seeds: the good ones are messages, the bad ones are refused.
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
+fn the_corpus_is_read_and_written_the_same() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/lookup_message");
+    let mut count = 0;
+    for file in std::fs::read_dir(corpus).unwrap() {
+        let path = file.unwrap().path();
+        let found = std::fs::read(&path).unwrap();
+        let good = path.file_name().unwrap().to_str().unwrap().starts_with("good-");
+        match Message::decode(&found) {
+            Ok(message) => assert!(good && bytes(&message) == found, "{path:?}"),
+            Err(error) => assert!(!good, "{path:?}: {error}"),
+        }
+        count += 1;
+    }
+    assert!(count >= 12, "{count} seeds");
+}

@@ -1,0 +1,7 @@
+//! Tables, gossip, images and walks against histories of shards that split, merge and move.
+
+mod bytes;
+mod gossip;
+mod history;
+mod tables;
+mod walks;
