@@ -113,10 +113,16 @@ fn a_pin_holds_collection_back() {
         put(&mut engine, "k", "a", 5);
         put(&mut engine, "k", "b", 15);
         engine.pin(ts(10));
+        engine.pin(ts(12));
+        engine.pin(ts(12));
         engine.raise_safe_point(ts(20));
+        engine.unpin(ts(12));
         assert!(!engine.collect(100));
         assert_eq!(at(&engine, "k", 10), "a");
-        engine.unpin();
+        engine.unpin(ts(10));
+        assert!(!engine.collect(100));
+        assert_eq!(at(&engine, "k", 12), "a");
+        engine.unpin(ts(12));
         assert!(!engine.collect(100));
         assert_eq!(engine.usage().versions, 1);
     });

@@ -73,7 +73,7 @@ impl Shard {
         self.group.wants(head)
     }
 
-    /// The head of a checkpoint of `state`, which came from another replica, as one of this replica.
+    /// The head of a checkpoint of `state`, which came from another replica, for this one.
     pub fn meta_of(&self, state: &ShardState) -> Vec<u8> {
         let hard_state = HardState { commit: state.applied_index, ..self.group.hard_state() };
         encode_meta(state, self.replica, hard_state)

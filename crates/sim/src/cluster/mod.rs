@@ -186,7 +186,7 @@ impl World {
         let deadline = self.now_ms + RAISE_MS_MAX;
         while self.now_ms < deadline {
             self.millisecond()?;
-            if self.now_ms % 200 == 0 {
+            if self.now_ms.is_multiple_of(200) {
                 self.add_replicas();
             }
             if self.is_raised() {

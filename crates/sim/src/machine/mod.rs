@@ -289,7 +289,8 @@ impl Machine {
                 seat.lane.accept(Input::Durable { ticket });
             }
         }
-        self.outgoing.extend(effects.messages.drain(..).map(Packet::Message));
+        self.outgoing
+            .extend(effects.messages.drain(..).map(|message| Packet::Message(Box::new(message))));
         if let Some((shard, refused)) = effects.refused.pop() {
             let text = format!("shard {shard}: {refused}");
             return Err(Violation::new("R3 replicas keep what they promise", text).into());

@@ -32,7 +32,7 @@ const SNAPSHOT_MS_MAX: u64 = 1_000;
 #[derive(Debug)]
 pub enum Packet {
     /// What one replica says to another.
-    Message(Envelope),
+    Message(Box<Envelope>),
     /// A snapshot.
     Snapshot(Box<Snapshot>),
 }
@@ -50,9 +50,11 @@ impl Packet {
     #[must_use]
     pub fn repeated(&self) -> Self {
         match self {
-            Packet::Message(Envelope { shard, node, birth, message }) => {
+            Packet::Message(envelope) => {
+                let Envelope { shard, node, birth, message } = &**envelope;
                 let (birth, message) = (birth.clone(), message.clone());
-                Packet::Message(Envelope { shard: *shard, node: *node, birth, message })
+                let envelope = Envelope { shard: *shard, node: *node, birth, message };
+                Packet::Message(Box::new(envelope))
             }
             Packet::Snapshot(snapshot) => Packet::Snapshot(snapshot.clone()),
         }
@@ -81,7 +83,7 @@ impl Machine {
             Packet::Message(envelope) if envelope.message.snapshot().is_some() => envelope,
             other => return Some(other),
         };
-        let Envelope { shard, node, message, .. } = envelope;
+        let Envelope { shard, node, message, .. } = *envelope;
         let to = message.to();
         let seat = &self.lanes[self.lane_of(shard)];
         let here = seat.lane.shard(shard).filter(|here| here.is_elected());
@@ -109,7 +111,7 @@ impl Machine {
     pub fn receive(&mut self, packet: Packet, trace: &mut Trace) -> Result<(), Error> {
         match packet {
             Packet::Message(envelope) => {
-                let Envelope { shard, birth, message, .. } = envelope;
+                let Envelope { shard, birth, message, .. } = *envelope;
                 if let Some(birth) = birth {
                     self.begin_replica(shard, &birth, &message, trace);
                 }
@@ -125,7 +127,10 @@ impl Machine {
 
     fn begin_replica(&mut self, id: ShardId, birth: &[u8], message: &Message, trace: &mut Trace) {
         let lane = self.lane_of(id);
-        let creates = |input: &Input| matches!(input, Input::Create(start) if start.view.read().descriptor.shard == id);
+        let creates = |input: &Input| match input {
+            Input::Create(start) => start.view.read().descriptor.shard == id,
+            _ => false,
+        };
         if self.lanes[lane].lane.shard(id).is_some() || self.lanes[lane].inbox.iter().any(creates) {
             return;
         }
@@ -149,8 +154,8 @@ impl Machine {
         }
     }
 
-    /// Installs the snapshots that have come, unless a round of checkpoints is under way: both write
-    /// the manifest.
+    /// Installs the snapshots that have come, unless a round of checkpoints is under way: both
+    /// write the manifest.
     ///
     /// # Errors
     /// All are fatal.
