@@ -23,7 +23,7 @@ const TELLINGS: u8 = 3;
 /// To how many nodes in each round.
 const TOLD_EACH_ROUND: usize = 3;
 /// How many suspects are asked in a round.
-const SUSPECTS_ASKED_MAX: usize = 3;
+const SUSPECTS_ASKED_MAX: usize = 16;
 /// How many frames of records answer one digest; the next digest brings more.
 const RECORD_FRAMES_MAX: usize = 8;
 
@@ -262,9 +262,13 @@ impl Membership {
         let suspects = self.table.values().filter(|row| row.told == Some(State::Suspect));
         let mut suspects: Vec<NodeId> = suspects.map(|row| row.record.node).collect();
         for to in self.rng.choose(&mut suspects, SUSPECTS_ASKED_MAX) {
-            // An empty range: of us two only.
-            let digest = self.digest(to, NodeId(1), NodeId(0), false);
-            out.push(Effect::Send { to, bytes: digest.encode() });
+            self.question(to, out);
         }
+    }
+
+    /// Tells a node how we see it, and what we are: a digest of us two only.
+    pub(crate) fn question(&self, to: NodeId, out: &mut Vec<Effect>) {
+        let digest = self.digest(to, NodeId(1), NodeId(0), false);
+        out.push(Effect::Send { to, bytes: digest.encode() });
     }
 }

@@ -177,8 +177,10 @@ pub struct Membership {
     dial_at: u64,
     gossip_at: u64,
     reborn_at: u64,
-    /// Since we lack a record, the earliest time to ask again.
+    /// If we lack a record: the earliest time to ask again.
     ask_at: u64,
+    /// If one that is down speaks: the earliest time to tell it so again.
+    call_at: u64,
 }
 
 impl Membership {
@@ -224,6 +226,7 @@ impl Membership {
             gossip_at: now,
             reborn_at: now,
             ask_at: now,
+            call_at: now,
         })
     }
 
@@ -331,10 +334,12 @@ impl Membership {
         }
         let frame = Frame::decode(frame).map_err(|source| FrameError::Decode { from, source })?;
         let result = match frame {
-            Frame::Swim(packet) => self
-                .detector
-                .receive(self.now, from, packet)
-                .map_err(|source| FrameError::Packet { from, source: Box::new(source) }),
+            Frame::Swim(packet) => {
+                self.call_the_dead(from, out);
+                self.detector
+                    .receive(self.now, from, packet)
+                    .map_err(|source| FrameError::Packet { from, source: Box::new(source) })
+            }
             Frame::Digest(digest) => {
                 self.take_digest(from, &digest, out);
                 Ok(())
@@ -508,6 +513,15 @@ impl Membership {
 
     fn has_suspects(&self) -> bool {
         self.table.values().any(|row| row.told == Some(State::Suspect))
+    }
+
+    /// A packet of one that is down: it does not know, and its packets are not heard.
+    fn call_the_dead(&mut self, from: NodeId, out: &mut Vec<Effect>) {
+        let told = self.table.get(&from).and_then(|row| row.told);
+        if told == Some(State::Down) && self.now >= self.call_at {
+            self.call_at = self.now + GOSSIP_NANOS;
+            self.question(from, out);
+        }
     }
 
     fn farewell(&mut self, out: &mut Vec<Effect>) {

@@ -56,7 +56,9 @@ fn config() -> foca::Config {
         // Only `forget` removes a node, and then everywhere.
         remove_down_after: None,
         max_packet_size: NonZeroUsize::new(PACKET_BYTES_MAX).expect("not zero"),
-        notify_down_members: true,
+        // foca 2.0.0 then also tells those who have objected in time that they are down, when
+        // the time they had is over. Digests tell the dead, and no others.
+        notify_down_members: false,
         // Both are the work of digests, which also reach those whom foca gave up.
         periodic_announce: None,
         periodic_announce_to_down_members: None,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   carillon ─► server ─► node ─► txn ─► replication ─► storage ─► keyspace
-//!       │          sim ───┘ ▲                 └──────────────────────┘
+//!       │          sim ───┘ ▲ │               └──────────────────────┘
+//!       │                     └─► membership ─────────────────────────► keyspace
 //!       ├─► client (nothing of ours)
 //!       └─► sim             bench ─► anything; nobody ─► bench
 //! ```
@@ -31,7 +32,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("server", &["keyspace", "membership", "storage", "replication", "txn", "node"]),
     ("sim", &["keyspace", "membership", "storage", "replication", "txn", "node"]),
     ("carillon", &["keyspace", "membership", "storage", "node", "server", "sim", "client"]),
-    ("bench", &["keyspace", "membership", "storage", "replication", "txn", "node", "server", "sim", "client"]),
+    (
+        "bench",
+        &[
+            "keyspace",
+            "membership",
+            "storage",
+            "replication",
+            "txn",
+            "node",
+            "server",
+            "sim",
+            "client",
+        ],
+    ),
 ];
 
 /// Crates whose purity a clippy.toml of their own guards.

@@ -15,7 +15,7 @@ fn three_five_and_fifty_nodes_find_together_under_loss() {
                 // Everybody knows one other, not always the same.
                 world.start(node, &[node / 2]);
             }
-            let took = world.until(30 * SECOND, "whole", World::is_whole);
+            let took = world.until(30 * SECOND, "together", World::is_together);
             println!("{count} nodes at {loss}/1000 loss join in {} ms", took / MILLI);
             if loss == 0 {
                 assert!(took <= bound * SECOND, "{count} nodes took {} ms", took / MILLI);
@@ -43,9 +43,7 @@ fn a_death_is_known_to_all_in_four_seconds() {
             times.sort_unstable();
             let (median, last) = (times[times.len() / 2], times[times.len() - 1]);
             println!("{count} nodes, loss {loss}/1000: median {median} ms, worst {last} ms");
-            if loss == 0 {
-                assert!(last <= 4_000, "{count} nodes: {last} ms");
-            }
+            assert!(last <= 4_000, "{count} nodes: {last} ms");
         }
     }
 }
@@ -193,7 +191,7 @@ fn leaving_is_told_apart_from_dying() {
         let down = world.count_since(begin, |news| *news == News::Down(NodeId(2)));
         assert!(loss > 0 || down == 0, "{down} saw a death");
         world.start(2, &[3]);
-        world.until(10 * SECOND, "back", World::is_whole);
+        world.until(10 * SECOND, "back", World::is_together);
     }
 }
 

@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Nodes 1 to `count`, each started within a second and told of node 1; run until all know
-    /// all. Answers the world and how long that took.
+    /// all.
     pub fn cluster(seed: u64, count: u64, loss: u64) -> Self {
         let mut world = Self::new(seed);
         world.loss = loss;
@@ -110,7 +110,10 @@ impl World {
             let wait = world.draw_below(1_000 / count.max(1)) * MILLI;
             world.run(wait);
         }
-        world.until(30 * SECOND, "all know all", World::is_whole);
+        world.until(30 * SECOND, "all know all", World::is_together);
+        if loss == 0 {
+            world.until(5 * SECOND, "all know all", World::is_whole);
+        }
         world
     }
 
@@ -299,6 +302,17 @@ impl World {
                 .core
                 .members()
                 .all(|seen| seen.state != State::Alive || self.nodes.contains_key(&seen.node.0))
+        })
+    }
+
+    /// Every running node takes every running one for active. Under heavy loss somebody is always
+    /// suspected somewhere.
+    pub fn is_together(&self) -> bool {
+        self.nodes.values().all(|node| {
+            self.nodes.keys().all(|other| {
+                let seen = node.core.member(NodeId(*other));
+                seen.is_some_and(|seen| matches!(seen.state, State::Alive | State::Suspect))
+            })
         })
     }
 
