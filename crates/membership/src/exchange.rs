@@ -14,8 +14,9 @@ use std::collections::BTreeMap;
 use keyspace::NodeId;
 
 use crate::facts::{Body, Record, Stamp};
-use crate::machine::{Effect, Membership, NODES_MAX, News, Row, State};
+use crate::machine::{Membership, NODES_MAX, Row};
 use crate::swim::{Liveness, Sight};
+use crate::view::{Effect, News, State};
 use crate::wire::{DIGEST_ENTRIES_MAX, Digest, Entry, RecordFrames};
 
 /// In how many rounds a node tells a new record on.

@@ -74,7 +74,8 @@ pub struct Facts {
     pub protocol_lowest: u16,
     /// The highest version of the peer protocol it speaks.
     pub protocol_highest: u16,
-    /// When it first joined, wall clock, ms since 1970; kept in its directory. The order of joining.
+    /// When it first joined, wall clock, ms since 1970; kept in its directory. Gives the order of
+    /// joining.
     pub joined_at: u64,
     /// What it carries.
     pub load: Load,

@@ -59,6 +59,7 @@ mod facts;
 mod machine;
 mod rng;
 mod swim;
+mod view;
 mod wire;
 
 pub use facts::{
@@ -66,8 +67,9 @@ pub use facts::{
     NAME_BYTES_MAX, RECORD_BYTES_MAX, SOFTWARE_BYTES_MAX, Stamp,
 };
 pub use machine::{
-    DIAL_NANOS, DIGEST_NANOS, Effect, FORGOTTEN_NANOS, ForgetError, FrameError, Member, Membership,
-    NODES_MAX, News, RECALL_NANOS, SEEDS_MAX, SLEPT_NANOS, State,
+    DIAL_NANOS, DIGEST_NANOS, FORGOTTEN_NANOS, Membership, NODES_MAX, RECALL_NANOS, SEEDS_MAX,
+    SLEPT_NANOS,
 };
 pub use swim::{GOSSIP_NANOS, PACKET_BYTES_MAX, PROBE_ANSWER_NANOS, PROBE_NANOS, SUSPECT_NANOS};
+pub use view::{Effect, ForgetError, FrameError, Member, News, State};
 pub use wire::{DIGEST_ENTRIES_MAX, FRAME_BYTES_MAX};

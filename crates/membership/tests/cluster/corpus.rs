@@ -1,5 +1,6 @@
-//! The seeds of the fuzzer, in `fuzz/corpus/membership`: real frames from node 2 to node 1, each
-//! after its length (u16, little-endian), node 1 being of incarnation 1000. None may be refused: what they hold is the wire format.
+//! The seeds of the fuzzer, in `fuzz/corpus/membership`: real frames from node 2 to node 1 (of
+//! incarnation 1000), each after its length (u16, little-endian). None may be refused: what they
+//! hold is the wire format.
 
 #![expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
 

@@ -124,6 +124,19 @@ fn a_link_that_is_dead_one_way_kills_nobody() {
 }
 
 #[test]
+fn slow_links_that_reorder_frames_kill_nobody() {
+    let mut world = World::cluster(13, 5, 0);
+    world.delay_max = 150 * MILLI;
+    let begin = world.now;
+    world.run(60 * SECOND);
+    assert_eq!(world.count_since(begin, |news| matches!(news, News::Down(_))), 0);
+    world.kill(2);
+    let took = world.until(10 * SECOND, "down", |world| world.all_see(2, State::Down));
+    println!("5 nodes, delays up to 150 ms: death known in {} ms", took / MILLI);
+    assert!(took <= 4 * SECOND);
+}
+
+#[test]
 fn a_restarted_node_is_known_by_its_new_life() {
     for away in [20, 500, 10_000] {
         let mut world = World::cluster(away, 5, 0);
