@@ -11,7 +11,8 @@ fn node(id: u64) -> Membership {
     Membership::new(NodeId(id), 1000, Facts::default(), 0, 7).expect("facts within limits")
 }
 
-// The seeds speak to node 1 of incarnation 1000. Each frame is preceded by its length (u16, little-endian).
+// The seeds speak to node 1 of incarnation 1000. Each frame is preceded by its length (u16,
+// little-endian).
 fuzz_target!(|bytes: &[u8]| {
     let (mut core, mut out, mut now, mut rest) = (node(1), Vec::new(), 0, bytes);
     let introduction = node(2).introduction();
