@@ -2,7 +2,7 @@
 //!
 //! Who is refused has had nothing done, and asks again somewhere. Who waits too long goes on to
 //! something else, but still hears the answer. Who asked a node that is gone hears none: what he
-//! asked was done if its entry is applied some day, and by then; what was not even proposed was not.
+//! asked was done if its entry is applied some day, and by then; what was not proposed was not.
 //! Values are never the same twice,
 //! so that a history says which write a read saw.
 

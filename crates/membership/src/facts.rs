@@ -1,0 +1,294 @@
+//! What does a node tell the others about itself, and which telling is the newest?
+//!
+//! | record | bytes |
+//! |---|---|
+//! | node | u64 |
+//! | stamp | `varint` incarnation, `varint` version |
+//! | body | `00` then facts: at work · `01` then facts: left · `02`: forgotten |
+//!
+//! | facts | bytes |
+//! |---|---|
+//! | texts | `bytes` × 5: name, peer address, advertised host, failure domain, software version |
+//! | ports | `varint` × 3: RESP, native, HTTP; 0 = off |
+//! | protocol versions | `varint` lowest, `varint` highest |
+//! | joined at | `varint` ms |
+//! | load | `varint` shards, leaders, data bytes |
+//! | clock offset | `varint`, zigzag: 0, −1, 1, −2 … as 0, 1, 2, 3 … |
+
+use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{DecodeError, NodeId};
+
+/// The longest name of a node, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// The longest host name or address (RFC 1035's limit on names, and a little), in bytes.
+pub const HOST_BYTES_MAX: usize = 255;
+/// The longest `host:port`, in bytes.
+pub const ADDRESS_BYTES_MAX: usize = HOST_BYTES_MAX + 6;
+/// The longest name of a failure domain, in bytes.
+pub const DOMAIN_BYTES_MAX: usize = 128;
+/// The longest software version, in bytes.
+pub const SOFTWARE_BYTES_MAX: usize = 64;
+/// No record is longer than this, in bytes: the texts, and 10 for each of 16 numbers.
+pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX
+    + HOST_BYTES_MAX
+    + ADDRESS_BYTES_MAX
+    + DOMAIN_BYTES_MAX
+    + SOFTWARE_BYTES_MAX
+    + 16 * 10
+    + 16;
+
+/// No incarnation is higher: there is always room to outbid one.
+pub const INCARNATION_MAX: u64 = u64::MAX >> 1;
+
+/// How much a node carries; leaders of shards place replicas by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    /// Replicas the node holds.
+    pub shards: u32,
+    /// Of these, the ones that lead their shard.
+    pub leaders: u32,
+    /// Keys and values, in bytes.
+    pub data_bytes: u64,
+}
+
+/// What a node tells about itself. Only its owner changes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts {
+    /// For people; not unique.
+    pub name: String,
+    /// `host:port` where the other nodes reach it.
+    pub peer: String,
+    /// The host that clients are told, for every port below.
+    pub advertised: String,
+    /// Where it stands: replicas of a shard avoid sharing one. Empty: unknown.
+    pub domain: String,
+    /// The version of the program.
+    pub software: String,
+    /// The port of RESP, if it listens.
+    pub resp: Option<u16>,
+    /// The port of the native protocol, if it listens.
+    pub native: Option<u16>,
+    /// The port of HTTP, if it listens.
+    pub http: Option<u16>,
+    /// The lowest version of the peer protocol it speaks.
+    pub protocol_lowest: u16,
+    /// The highest version of the peer protocol it speaks.
+    pub protocol_highest: u16,
+    /// When it first joined, wall clock, ms since 1970; kept in its directory. Gives the order of
+    /// joining.
+    pub joined_at: u64,
+    /// What it carries.
+    pub load: Load,
+    /// Its wall clock less its peers' median, in ms, as it measured it (SAFETY G12).
+    pub clock_offset_ms: i64,
+}
+
+impl Facts {
+    /// Whether every text keeps its limit, and the protocol versions their order.
+    ///
+    /// # Errors
+    /// [`DecodeError::Field`] names the first field that does not.
+    pub fn check(&self) -> Result<(), DecodeError> {
+        for (text, bytes_max, what) in self.texts() {
+            if text.len() > bytes_max || text.chars().any(char::is_control) {
+                return Err(DecodeError::Field { what });
+            }
+        }
+        let ordered = self.protocol_lowest <= self.protocol_highest;
+        let ports = [self.resp, self.native, self.http];
+        match (ordered, ports.contains(&Some(0))) {
+            (true, false) => Ok(()),
+            (false, _) => Err(DecodeError::Field { what: "protocol versions" }),
+            (true, true) => Err(DecodeError::Field { what: "port" }),
+        }
+    }
+
+    /// Whether `other` differs in more than load and clock, which change all the time.
+    pub(crate) fn differs_in_substance(&self, other: &Self) -> bool {
+        let same =
+            Self { load: other.load, clock_offset_ms: other.clock_offset_ms, ..self.clone() };
+        same != *other
+    }
+
+    fn texts(&self) -> [(&str, usize, &'static str); 5] {
+        [
+            (&self.name, NAME_BYTES_MAX, "name of a node"),
+            (&self.peer, ADDRESS_BYTES_MAX, "peer address"),
+            (&self.advertised, HOST_BYTES_MAX, "advertised host"),
+            (&self.domain, DOMAIN_BYTES_MAX, "failure domain"),
+            (&self.software, SOFTWARE_BYTES_MAX, "software version"),
+        ]
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        for (text, _, _) in self.texts() {
+            put_bytes(text.as_bytes(), out);
+        }
+        for port in [self.resp, self.native, self.http] {
+            put_varint(u64::from(port.unwrap_or(0)), out);
+        }
+        put_varint(u64::from(self.protocol_lowest), out);
+        put_varint(u64::from(self.protocol_highest), out);
+        put_varint(self.joined_at, out);
+        put_varint(u64::from(self.load.shards), out);
+        put_varint(u64::from(self.load.leaders), out);
+        put_varint(self.load.data_bytes, out);
+        let offset = self.clock_offset_ms;
+        put_varint(((offset << 1) ^ (offset >> 63)) as u64, out);
+    }
+
+    fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let facts = Self {
+            name: text(reader, "name of a node")?,
+            peer: text(reader, "peer address")?,
+            advertised: text(reader, "advertised host")?,
+            domain: text(reader, "failure domain")?,
+            software: text(reader, "software version")?,
+            resp: port(reader)?,
+            native: port(reader)?,
+            http: port(reader)?,
+            protocol_lowest: small(reader, "protocol version")?,
+            protocol_highest: small(reader, "protocol version")?,
+            joined_at: reader.varint()?,
+            load: Load {
+                shards: reader.varint_max(u32::MAX.into(), "shards")? as u32,
+                leaders: reader.varint_max(u32::MAX.into(), "leaders")? as u32,
+                data_bytes: reader.varint()?,
+            },
+            clock_offset_ms: {
+                let zigzag = reader.varint()?;
+                (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
+            },
+        };
+        facts.check()?;
+        Ok(facts)
+    }
+}
+
+fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, DecodeError> {
+    let bytes = reader.bytes()?;
+    if bytes.len() > ADDRESS_BYTES_MAX {
+        return Err(DecodeError::Field { what });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Field { what })?;
+    Ok(text.to_owned())
+}
+
+fn small(reader: &mut Reader<'_>, what: &'static str) -> Result<u16, DecodeError> {
+    Ok(reader.varint_max(u16::MAX.into(), what)? as u16)
+}
+
+fn port(reader: &mut Reader<'_>) -> Result<Option<u16>, DecodeError> {
+    let port = small(reader, "port")?;
+    Ok((port != 0).then_some(port))
+}
+
+/// Which telling is the newer: compared by incarnation, then by version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Stamp {
+    /// The node's incarnation when it wrote this.
+    pub incarnation: u64,
+    /// Counts within the incarnation. [`Stamp::FORGOTTEN`] is above all that owners give.
+    pub version: u64,
+}
+
+impl Stamp {
+    /// The version of "forgotten", which is above every word of the node in that incarnation.
+    pub const FORGOTTEN: u64 = u64::MAX;
+}
+
+/// What is said of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// It works, as far as it knows itself.
+    Working(Facts),
+    /// It has left on purpose.
+    Gone(Facts),
+    /// An operator had it struck from the list when it was down.
+    Forgotten,
+}
+
+/// One telling about one node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) node: NodeId,
+    pub(crate) stamp: Stamp,
+    pub(crate) body: Body,
+}
+
+impl Record {
+    pub(crate) fn facts(&self) -> Option<&Facts> {
+        match &self.body {
+            Body::Working(facts) | Body::Gone(facts) => Some(facts),
+            Body::Forgotten => None,
+        }
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.node.0.to_le_bytes());
+        put_varint(self.stamp.incarnation, out);
+        put_varint(self.stamp.version, out);
+        let (tag, facts) = match &self.body {
+            Body::Working(facts) => (0, Some(facts)),
+            Body::Gone(facts) => (1, Some(facts)),
+            Body::Forgotten => (2, None),
+        };
+        out.push(tag);
+        if let Some(facts) = facts {
+            facts.encode(out);
+        }
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let node = NodeId(reader.u64()?);
+        let incarnation = reader.varint_max(INCARNATION_MAX, "incarnation")?;
+        let stamp = Stamp { incarnation, version: reader.varint()? };
+        let body = match reader.u8()? {
+            0 => Body::Working(Facts::decode(reader)?),
+            1 => Body::Gone(Facts::decode(reader)?),
+            2 => Body::Forgotten,
+            found => return Err(DecodeError::Tag { what: "body of a record", found }),
+        };
+        if matches!(body, Body::Forgotten) != (stamp.version == Stamp::FORGOTTEN) {
+            return Err(DecodeError::Field { what: "version of a record" });
+        }
+        Ok(Self { node, stamp, body })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_read_as_written_and_limits_hold() {
+        let facts = Facts {
+            name: "n".repeat(NAME_BYTES_MAX),
+            peer: "p".repeat(ADDRESS_BYTES_MAX),
+            advertised: "a".repeat(HOST_BYTES_MAX),
+            domain: "d".repeat(DOMAIN_BYTES_MAX),
+            software: "s".repeat(SOFTWARE_BYTES_MAX),
+            resp: Some(u16::MAX),
+            native: None,
+            http: Some(1),
+            protocol_lowest: 1,
+            protocol_highest: u16::MAX,
+            joined_at: u64::MAX,
+            load: Load { shards: u32::MAX, leaders: u32::MAX, data_bytes: u64::MAX },
+            clock_offset_ms: i64::MIN,
+        };
+        let stamp = Stamp { incarnation: INCARNATION_MAX, version: u64::MAX - 1 };
+        let record = Record { node: NodeId(u64::MAX), stamp, body: Body::Gone(facts.clone()) };
+        let mut bytes = Vec::new();
+        record.encode(&mut bytes);
+        assert!(bytes.len() <= RECORD_BYTES_MAX, "{} bytes", bytes.len());
+        assert_eq!(Record::decode(&mut Reader::new(&bytes)), Ok(record));
+
+        let long = Facts { name: "n".repeat(NAME_BYTES_MAX + 1), ..facts.clone() };
+        assert_eq!(long.check(), Err(DecodeError::Field { what: "name of a node" }));
+        let torn = Facts { domain: "a\nb".into(), ..facts.clone() };
+        assert_eq!(torn.check(), Err(DecodeError::Field { what: "failure domain" }));
+        let turned = Facts { protocol_highest: 0, ..facts };
+        assert_eq!(turned.check(), Err(DecodeError::Field { what: "protocol versions" }));
+    }
+}

@@ -1,0 +1,57 @@
+//! Where does chance come from? From one seed, so that two runs draw the same.
+
+use std::convert::Infallible;
+
+use rand_core::TryRng;
+
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seedable, good enough to choose peers.
+#[derive(Clone, Debug)]
+pub(crate) struct Rng {
+    state: u64,
+}
+
+impl Rng {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    pub(crate) fn draw(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// One of `0..end`, which must not be empty. Skewed by less than `end / 2^64`.
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        assert!(end > 0, "a choice among nothing");
+        (self.draw() % end as u64) as usize
+    }
+
+    /// Takes up to `count` of `items` at random, in the order drawn; the rest keep no order.
+    pub(crate) fn choose<T>(&mut self, items: &mut Vec<T>, count: usize) -> Vec<T> {
+        let taken = count.min(items.len());
+        (0..taken).map(|_| items.swap_remove(self.below(items.len()))).collect()
+    }
+}
+
+/// How foca draws from it.
+impl TryRng for Rng {
+    type Error = Infallible;
+
+    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
+        Ok((self.draw() >> 32) as u32)
+    }
+
+    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
+        Ok(self.draw())
+    }
+
+    fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Infallible> {
+        for chunk in dst.chunks_mut(8) {
+            chunk.copy_from_slice(&self.draw().to_le_bytes()[..chunk.len()]);
+        }
+        Ok(())
+    }
+}
