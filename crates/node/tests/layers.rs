@@ -2,10 +2,9 @@
 //!
 //! ```text
 //!   carillon ─► server ─► node ─► txn ─► replication ─► storage ─► keyspace
-//!       │          sim ───┘ ▲ │               └──────────────────────┘
-//!       │                     └─► membership ─────────────────────────► keyspace
+//!       │          sim ───┘  │                └──────────────────────┘
+//!       │                    └──► membership, overlay ─► keyspace
 //!       ├─► client (nothing of ours)
-//!       │                   └─► overlay ─► keyspace
 //!       └─► sim             bench ─► anything; nobody ─► bench
 //! ```
 //!
@@ -38,6 +37,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "bench",
         &[
             "keyspace",
+            "overlay",
             "membership",
             "storage",
             "replication",
