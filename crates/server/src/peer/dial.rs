@@ -152,9 +152,8 @@ mod tests {
             assert_eq!(targets.take_due(now), None);
             targets.failed(&target, now, 0);
             let step = Duration::from_millis(1);
-            let pause = (0..).find(|n| {
-                targets.plans[&target].next.is_some_and(|next| next <= now + step * *n)
-            });
+            let pause = (0..)
+                .find(|n| targets.plans[&target].next.is_some_and(|next| next <= now + step * *n));
             pauses.push(pause.unwrap());
             now += step * pause.unwrap();
         }

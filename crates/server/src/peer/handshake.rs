@@ -154,6 +154,15 @@ impl HandshakeError {
     }
 }
 
+/// Who may answer at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// This node only.
+    Node(NodeId),
+    /// Any but these processes: there are links with them.
+    AnyBut(Vec<(NodeId, u64)>),
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Role {
     Dialler,
@@ -186,8 +195,7 @@ enum State {
 pub struct Handshake {
     local: Local,
     role: Role,
-    /// Who must answer, if that is known.
-    expected: Option<NodeId>,
+    expected: Expected,
     nonce: [u8; NONCE_BYTES],
     state: State,
     is_judge: bool,
@@ -197,11 +205,10 @@ pub struct Handshake {
 }
 
 impl Handshake {
-    /// The dialler's side, which begins: its hello is appended to `out`. If `expected` is given,
-    /// no other node will do.
+    /// The dialler's side, which begins: its hello is appended to `out`.
     pub fn dial(
         local: Local,
-        expected: Option<NodeId>,
+        expected: Expected,
         nonce: [u8; NONCE_BYTES],
         out: &mut Vec<u8>,
     ) -> Self {
@@ -212,15 +219,10 @@ impl Handshake {
 
     /// The acceptor's side.
     pub fn accept(local: Local, nonce: [u8; NONCE_BYTES]) -> Self {
-        Self::new(local, Role::Acceptor, None, nonce)
+        Self::new(local, Role::Acceptor, Expected::AnyBut(Vec::new()), nonce)
     }
 
-    fn new(
-        local: Local,
-        role: Role,
-        expected: Option<NodeId>,
-        nonce: [u8; NONCE_BYTES],
-    ) -> Self {
+    fn new(local: Local, role: Role, expected: Expected, nonce: [u8; NONCE_BYTES]) -> Self {
         Self {
             local,
             role,
@@ -361,11 +363,14 @@ impl Handshake {
                 false => Refusal::SameNodeTwice { node },
             });
         }
-        match self.expected {
-            Some(expected) if expected != hello.node => {
-                Err(Refusal::WrongNode { expected, found: hello.node })
+        match &self.expected {
+            Expected::Node(expected) if *expected != hello.node => {
+                Err(Refusal::WrongNode { expected: *expected, found: hello.node })
             }
-            _ => Ok(version),
+            Expected::AnyBut(linked) if linked.contains(&(hello.node, hello.process)) => {
+                Err(Refusal::Linked)
+            }
+            Expected::Node(_) | Expected::AnyBut(_) => Ok(version),
         }
     }
 

@@ -43,7 +43,9 @@ fn run(
     mut forge: impl FnMut(&'static str, &mut Vec<u8>),
 ) -> Run {
     let mut hello = Vec::new();
-    let dialler = Handshake::dial(dialler, expected.map(NodeId), [0xd1; 32], &mut hello);
+    let any = Expected::AnyBut(vec![(NodeId(77), 1), (NodeId(78), 178)]);
+    let expected = expected.map_or(any, |node| Expected::Node(NodeId(node)));
+    let dialler = Handshake::dial(dialler, expected, [0xd1; 32], &mut hello);
     let mut sides = [("dialler", dialler), ("acceptor", Handshake::accept(acceptor, [0xac; 32]))];
     let mut run = Run { dialler: None, acceptor: None, wire: Vec::new() };
     let mut outcomes: [Option<Outcome>; 2] = [None, None];
@@ -182,6 +184,8 @@ fn refusals_name_both_sides_on_both_sides() {
 
     let [dialler, _] = refusals((local(1), None), local(1));
     assert_eq!(*dialler.refusal(), Refusal::Oneself { node: NodeId(1) });
+    let [dialler, _] = refusals((local(1), None), local(78));
+    assert_eq!(dialler, HandshakeError::Refused(Refusal::Linked));
     let copy = Local { process: 555, ..local(1) };
     let [dialler, _] = refusals((copy, None), local(1));
     assert_eq!(*dialler.refusal(), Refusal::SameNodeTwice { node: NodeId(1) });

@@ -285,7 +285,10 @@ mod tests {
         let mut decoder = Decoder::new(1 << 20, &socket.taken[5..]);
         for n in 0..100u8 {
             let frame = decoder.take().unwrap().unwrap();
-            assert_eq!((frame.kind, frame.body.len()), (n, n as usize * 97 * (n as usize % 10 + 1)));
+            assert_eq!(
+                (frame.kind, frame.body.len()),
+                (n, n as usize * 97 * (n as usize % 10 + 1))
+            );
         }
     }
 

@@ -103,6 +103,9 @@ pub enum Refusal {
         /// Which node.
         node: NodeId,
     },
+    /// A node has dialled some address and met one that it is linked with.
+    #[error("the two nodes are linked already")]
+    Linked,
     /// What came is not this protocol, or too much of it.
     #[error("what came is not a handshake between nodes: does a client use the wrong port?")]
     Nonsense,
@@ -120,11 +123,6 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Whether to try again soon may help without anybody's doing.
-    pub fn is_passing(&self) -> bool {
-        matches!(self, Self::TooSlow | Self::NoCluster | Self::SameNodeTwice { .. })
-    }
-
     fn code(&self) -> (u8, u64, u64) {
         match self {
             Self::NoCommonVersion { here, there } => (1, here.pack(), there.pack()),
@@ -136,6 +134,7 @@ impl Refusal {
             Self::Oneself { node } => (7, node.0, 0),
             Self::Nonsense => (8, 0, 0),
             Self::TooSlow => (9, 0, 0),
+            Self::Linked => (10, 0, 0),
             Self::Other { code, .. } => (*code, 0, 0),
         }
     }
@@ -168,6 +167,7 @@ impl Refusal {
             7 => Self::Oneself { node: NodeId(here) },
             8 => Self::Nonsense,
             9 => Self::TooSlow,
+            10 => Self::Linked,
             code => {
                 let text = &text[..text.len().min(TEXT_BYTES_MAX)];
                 let text = String::from_utf8_lossy(text).replace(char::is_control, " ");
@@ -183,7 +183,8 @@ mod tests {
 
     #[test]
     fn every_refusal_arrives_as_it_was_meant() {
-        let (here, there) = (Versions { lowest: 1, highest: 2 }, Versions { lowest: 4, highest: 5 });
+        let (here, there) =
+            (Versions { lowest: 1, highest: 2 }, Versions { lowest: 4, highest: 5 });
         let node = NodeId(7);
         for refusal in [
             Refusal::NoCommonVersion { here, there },
@@ -195,6 +196,7 @@ mod tests {
             Refusal::Oneself { node },
             Refusal::Nonsense,
             Refusal::TooSlow,
+            Refusal::Linked,
         ] {
             let mut bytes = Vec::new();
             refusal.encode(&mut bytes);

@@ -7,7 +7,7 @@ use std::time::Instant;
 use mio::net::TcpStream;
 
 use super::dial::Target;
-use super::handshake::{Handshake, HandshakeError, Local, PeerHello, Progress};
+use super::handshake::{Expected, Handshake, HandshakeError, Local, PeerHello, Progress};
 use super::letter::NONCE_BYTES;
 use super::refusal::Refusal;
 
@@ -73,16 +73,13 @@ impl Shaking {
     pub fn dial(
         local: Local,
         target: Target,
+        expected: Expected,
         socket: SocketAddr,
         address: String,
         nonce: [u8; NONCE_BYTES],
         now: Instant,
     ) -> io::Result<Self> {
         let stream = TcpStream::connect(socket)?;
-        let expected = match target {
-            Target::Peer(node) => Some(node),
-            Target::Seed(_) => None,
-        };
         let mut out = Vec::new();
         let handshake = Handshake::dial(local, expected, nonce, &mut out);
         let (target, peer, connecting) = (Some(target), None, true);

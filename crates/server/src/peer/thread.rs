@@ -24,7 +24,7 @@ use slab::Slab;
 
 use super::dial::{Target, Targets};
 use super::frame::{Decoder, FRAME_BYTES_MAX, Frame, KIND_OWN_MIN};
-use super::handshake::{HandshakeError, PeerHello};
+use super::handshake::{Expected, HandshakeError, PeerHello};
 use super::links::{Ask, Link, PeerHandler, Shared, WAKER, shown};
 use super::outbox::{Flushed, Outbox};
 use super::refusal::Refusal;
@@ -274,9 +274,17 @@ impl PeerThread {
         {
             return;
         }
+        let expected = match target {
+            Target::Peer(node) => Expected::Node(node),
+            Target::Seed(_) => {
+                let links = self.shared.links.load();
+                Expected::AnyBut(links.values().map(|link| (link.node, link.process)).collect())
+            }
+        };
         let local = (**self.shared.local.load()).clone();
         let dialled = super::draw().and_then(|nonce| {
-            Shaking::dial(local, target.clone(), socket, address.clone(), nonce, self.now)
+            let (target, address) = (target.clone(), address.clone());
+            Shaking::dial(local, target, expected, socket, address, nonce, self.now)
         });
         let watched = dialled.map(|shaking| self.add(shaking)).unwrap_or_else(|error| {
             self.complain(&address, &error.to_string());
@@ -362,10 +370,7 @@ impl PeerThread {
         loop {
             step = match step {
                 Step::Wait => return,
-                Step::Proven(peer) => match self.judge(at, &peer) {
-                    Some(step) => step,
-                    None => return,
-                },
+                Step::Proven(peer) => self.judge(at, &peer),
                 Step::Linked(peer, commit) => return self.link(at, &peer, commit, handler),
                 Step::Ended(ending) => return self.end(at, &ending, handler),
             }
@@ -379,29 +384,24 @@ impl PeerThread {
         }
     }
 
-    /// Whether a node that has proven itself may have a link. None if the connection is gone.
-    fn judge(&mut self, at: usize, peer: &PeerHello) -> Option<Step> {
+    /// Whether a node that has proven itself may have a link.
+    fn judge(&mut self, at: usize, peer: &PeerHello) -> Step {
         let there = self.linked.get(&peer.node).map(|at| &self.connections[*at]);
-        let mut is_same = false;
-        let mut is_another = false;
-        if let Some(Connection::Linked(linked)) = there {
-            is_same = linked.link.process == peer.process;
+        let is_another = there.is_some_and(|there| match there {
             // A node that was started anew may come before its end was noticed.
-            let alive = self.now.duration_since(linked.heard) < 2 * self.shared.options.ping;
-            is_another = !is_same && alive;
-        }
+            Connection::Linked(linked) => {
+                let silent = self.now.duration_since(linked.heard);
+                linked.link.process != peer.process && silent < 2 * self.shared.options.ping
+            }
+            Connection::Shaking(_) => unreachable!("only links are listed"),
+        });
         self.commit += 1;
         let commit = self.commit;
         let shaking = self.shaking(at);
         if is_another {
-            return Some(Step::Ended(shaking.refuse(Refusal::SameNodeTwice { node: peer.node })));
+            return Step::Ended(shaking.refuse(Refusal::SameNodeTwice { node: peer.node }));
         }
-        if let (Some(seed @ Target::Seed(_)), true) = (shaking.target.clone(), is_same) {
-            self.targets.done(&seed);
-            self.connections.remove(at);
-            return None;
-        }
-        Some(shaking.proceed(peer, commit))
+        shaking.proceed(peer, commit)
     }
 
     /// Makes a connection the link to its node.
@@ -490,6 +490,9 @@ impl PeerThread {
             Ending::Handshake(error) => Some(error.refusal()),
             Ending::Socket(_) => None,
         };
+        if let (Target::Seed(_), Some(Refusal::Linked)) = (&target, refusal) {
+            return self.targets.done(&target);
+        }
         self.complain(&shaking.address, &ending.to_string());
         if let Some(refusal) = refusal {
             handler.refused(&shaking.address, refusal);

@@ -72,7 +72,9 @@ impl Notes {
 
     /// Waits for the end of a link with a node.
     pub fn disconnected(&self, node: u64) {
-        self.wait("end of a link", |event| (*event == Event::Disconnected(NodeId(node))).then_some(()))
+        self.wait("end of a link", |event| {
+            (*event == Event::Disconnected(NodeId(node))).then_some(())
+        })
     }
 
     /// Waits for a refusal.
@@ -103,7 +105,7 @@ impl Notes {
 
 impl PeerHandler for Notes {
     fn connected(&self, node: NodeId, hello: &PeerHello) {
-        assert_eq!(self.connected.lock().insert(node, true).unwrap_or(false), false, "in turn");
+        assert!(!self.connected.lock().insert(node, true).unwrap_or(false), "in turn");
         self.note(Event::Connected(node, hello.clone()));
     }
 
@@ -143,8 +145,8 @@ pub struct Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.notes.net.lock().take();
         self.net.stop();
+        self.notes.net.lock().take();
     }
 }
 
@@ -197,10 +199,8 @@ pub fn start_at(local: Local, options: Options, address: &str) -> Node {
 
 /// Tells every node of the others, which are numbered from 1.
 pub fn introduce(nodes: &[&Node]) {
-    let all: BTreeMap<NodeId, String> = (1..)
-        .zip(nodes)
-        .map(|(number, node)| (NodeId(number), node.address.clone()))
-        .collect();
+    let all: BTreeMap<NodeId, String> =
+        (1..).zip(nodes).map(|(number, node)| (NodeId(number), node.address.clone())).collect();
     nodes.iter().for_each(|node| node.net.set_peers(all.clone()));
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use keyspace::NodeId;
 use server::peer::frame;
-use server::peer::handshake::{Handshake, Progress};
+use server::peer::handshake::{Expected, Handshake, Progress};
 use server::peer::{Cluster, Local, Options, Refusal, Secret, SendError, Versions};
 
 use crate::common::{Node, cluster, eventually, introduce, local, options, start, start_at};
@@ -16,7 +16,7 @@ use crate::common::{Node, cluster, eventually, introduce, local, options, start,
 fn link_by_hand(node: &Node, who: Local) -> TcpStream {
     let mut stream = TcpStream::connect(&node.address).unwrap();
     let mut out = Vec::new();
-    let mut handshake = Handshake::dial(who, None, [5; 32], &mut out);
+    let mut handshake = Handshake::dial(who, Expected::AnyBut(vec![]), [5; 32], &mut out);
     let mut buffer = [0; 4096];
     loop {
         stream.write_all(&std::mem::take(&mut out)).unwrap();

@@ -42,7 +42,8 @@ impl Process {
             .spawn()
             .unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-        let mut found = lines.filter_map(|line| line.strip_prefix("listens at ").map(str::to_owned));
+        let mut found =
+            lines.filter_map(|line| line.strip_prefix("listens at ").map(str::to_owned));
         let address = found.next().expect("it says where");
         Self { child, address }
     }

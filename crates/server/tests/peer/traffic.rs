@@ -160,6 +160,20 @@ fn nodes_that_dial_each_other_at_once_end_with_one_link() {
 }
 
 #[test]
+fn an_address_of_a_node_that_is_linked_already_changes_nothing() {
+    let nodes = cluster(2, options());
+    for (node, other) in [(0, 1), (1, 0)] {
+        let address = nodes[other].address.clone();
+        nodes[node].net.dial_address(address);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    for node in &nodes {
+        assert_eq!(node.net.counters()[0].1.links.get(), 1);
+        assert_eq!(node.net.connected().len(), 1);
+    }
+}
+
+#[test]
 fn a_node_joins_through_an_address_and_learns_the_cluster() {
     let member = start(local(1), options());
     let mut newcomer = local(2);
