@@ -168,7 +168,7 @@ pub fn local(node: u64) -> Local {
 pub fn options() -> Options {
     Options {
         ping: Duration::from_millis(100),
-        dead: Duration::from_secs(1),
+        dead: Duration::from_secs(2),
         handshake: Duration::from_secs(1),
         ..Options::default()
     }

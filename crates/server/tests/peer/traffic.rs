@@ -118,14 +118,14 @@ fn a_stop_sends_what_was_taken() {
 
 #[test]
 fn silent_links_are_kept_and_pings_are_timed() {
-    let nodes = cluster(2, Options { dead: Duration::from_millis(400), ..options() });
-    std::thread::sleep(Duration::from_millis(1_200));
+    let nodes = cluster(2, options());
+    std::thread::sleep(Duration::from_millis(2_500));
     for node in &nodes {
         let counters = node.net.counters();
         assert_eq!(counters.len(), 1);
         assert_eq!((counters[0].1.links.get(), counters[0].1.frames_in.get()), (1, 0));
         let rtt = counters[0].1.rtt_nanos.get();
-        assert!((1_000..300_000_000).contains(&rtt), "{rtt} ns");
+        assert!((1_000..2_000_000_000).contains(&rtt), "{rtt} ns");
     }
 }
 
