@@ -230,7 +230,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_changed_bit_never_makes_a_link_of_both(letter in 0..5usize, at in any::<usize>(), bit in 0..8) {
+    fn a_changed_bit_never_makes_a_link_of_both(
+        letter in 0..5usize, at in any::<usize>(), bit in 0..8
+    ) {
         let mut count = 0;
         let mut number = false;
         let run = run((local(1), None), local(2), 50, |_, bytes| {

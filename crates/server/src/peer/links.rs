@@ -267,7 +267,8 @@ impl PeerNet {
     }
 
     /// Dials an address, again and again until it has led to a link with some node, to one that is
-    /// linked already or to this node itself. Whether the link is kept is up to [`set_peers`](Self::set_peers).
+    /// linked already or to this node itself. Whether the link is kept is up to
+    /// [`set_peers`](Self::set_peers).
     pub fn dial_address(&self, address: String) {
         self.shared.ask(Ask::Seed(address));
     }
