@@ -9,7 +9,7 @@
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
-//! | a frame's body | [`FRAME_BYTES_MAX`](frame::FRAME_BYTES_MAX) | `send` fails; received: the connection ends |
+//! | a frame's body | [`FRAME_BYTES_MAX`] | `send` fails; received: the connection ends |
 //! | on its way to a peer | [`Options::outbox_bytes_max`] | `send` fails with [`SendError::Full`] |
 //! | connections in a handshake | [`Options::half_open_max`] | the oldest is closed |
 //! | bytes of a handshake | [`INPUT_BYTES_MAX`](handshake::INPUT_BYTES_MAX) | the connection ends |
