@@ -12,6 +12,8 @@ while [ "$SECONDS" -lt "$until_second" ]; do
   seed=$(($(date +%s) + round))
   echo "== soak round $round, seed $seed"
   target/release/carillon sim --seed "$seed" --seeds 1000
+  target/release/carillon sim --nodes 3 --seed "$seed" --seeds 1000
+  target/release/carillon sim --nodes 5 --seed "$seed" --seeds 300
   "$python" tests/kill9/run.py --seed "$seed" --rounds 60
   "$python" tests/differential/run.py --seed "$seed" --streams 500
   "$python" tests/abuse/run.py

@@ -269,7 +269,8 @@ that shows it again.
 Examples:
   carillon sim --seed 7
   carillon sim --seed 1 --seeds 500 --doublecheck
-  carillon sim --seed 1 --seeds 100 --bug unsynced-ack   what the checkers find")]
+  carillon sim --seed 1 --seeds 100 --bug unsynced-ack   what the checkers find
+  carillon sim --nodes 5 --seed 1 --seeds 100            clusters on a bad network")]
 pub struct SimArgs {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
@@ -293,6 +294,18 @@ pub struct SimArgs {
     /// short-checkpoint.
     #[arg(long, value_name = "NAME")]
     pub bug: Option<sim::Bug>,
+    /// Run a whole cluster of so many nodes, on a bad network.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=9))]
+    #[arg(conflicts_with_all = ["steps", "clients", "faults", "bug"])]
+    pub nodes: Option<u8>,
+    /// Of a cluster: virtual milliseconds before the faults end.
+    #[arg(long, value_name = "MS", default_value_t = sim::cluster::options::MILLIS_DEFAULT)]
+    #[arg(requires = "nodes", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
+    pub millis: u64,
+    /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, unsynced-vote or
+    /// fresh-leader-reads.
+    #[arg(long, value_name = "NAME", requires = "nodes")]
+    pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.
     #[arg(long)]
     pub doublecheck: bool,

@@ -2,18 +2,28 @@
 
 use std::io::Write as _;
 
-use sim::Options;
-use sim::cli::{Wanted, main_with};
+use sim::cli::main_with;
+use sim::{Options, cluster};
 
 use crate::cli::SimArgs;
 use crate::exit::Exit;
 
 /// Runs seeds.
 pub fn sim(args: &SimArgs) -> Exit {
-    let SimArgs { seed, seeds, steps, clients, faults, bug, doublecheck, verbose } = *args;
-    let options = Options { seed, steps, clients, faults, bug, verbose };
+    let SimArgs { seed, seeds, steps, clients, faults, bug, doublecheck, verbose, .. } = *args;
     let mut out = std::io::stdout().lock();
-    let ran = main_with(&Wanted { options, seeds, doublecheck }, &mut out);
+    let ran = match args.nodes {
+        None => {
+            let options = Options { seed, steps, clients, faults, bug, verbose };
+            main_with(&options, seeds, doublecheck, &mut out)
+        }
+        Some(nodes) => {
+            let SimArgs { millis, plant, .. } = *args;
+            let nodes = usize::from(nodes);
+            let options = cluster::Options { seed, nodes, millis, verbose, plant };
+            main_with(&options, seeds, doublecheck, &mut out)
+        }
+    };
     match ran.and_then(|well| out.flush().map(|()| well)) {
         Ok(true) => Exit::Done,
         // Nobody reads the output: there is no one to tell.

@@ -36,11 +36,16 @@
 //! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | – |
 //! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
 //! | `Written`, `Durable`: how far the log has come | – |
+//! | `Tick`, `Message`: time, and other replicas | – |
+//! | `AddReplicas`, `Transfer`: what becomes of a shard's replicas | – |
+//! | `Install`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
 //! | [`lane::Effects`] | the driver |
 //! |---|---|
 //! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
 //! | `answers` | gives them to those who asked |
+//! | `messages` | sends them to other nodes; beside the head of a snapshot, the state |
+//! | `refused` | counts them; a replica that has lost what it promised is given up |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
 //! | `safe_points` | tells every shard of the keyspace |
 //!
@@ -49,8 +54,9 @@
 //!
 //! # How shards split, merge and move
 //!
-//! They do not yet: a keyspace keeps the shards it was made with, and each shard has one replica.
-//! What is there for it: descriptors with generations, entries that name their term, ownership
+//! They do not yet: a keyspace keeps the shards it was made with. A shard may have several replicas
+//! ([`shard`]): the simulator's clusters have them, the server's node has one for each shard.
+//! What is there for the rest: descriptors with generations, entries that name their term, ownership
 //! checked under the guard of every read.
 //!
 //! # Invariants

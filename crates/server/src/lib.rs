@@ -85,6 +85,7 @@ pub mod http;
 pub mod hub;
 pub mod logging;
 pub mod medium;
+pub mod peer;
 pub mod process;
 pub mod run;
 pub mod side_door;

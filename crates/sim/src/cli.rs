@@ -1,20 +1,41 @@
-//! What `carillon sim` prints.
+//! What `carillon sim` prints: of lives of one node, and of clusters.
 
 use std::io::{self, Write};
 
-use crate::options::Options;
-use crate::shrink::shrink;
-use crate::{Report, run};
+use crate::check::Violation;
 
-/// What was asked for on the command line.
+/// A kind of run that can be repeated: a pure function of what it is told.
+pub trait Life: Clone {
+    /// Its seed.
+    fn seed(&self) -> u64;
+    /// The same with another seed.
+    #[must_use]
+    fn with_seed(&self, seed: u64) -> Self;
+    /// Whether the trace is wanted as a text.
+    fn verbose(&self) -> bool;
+    /// What the runs have in common, a line each; the first follows the seeds.
+    fn heading(&self) -> [String; 2];
+    /// Runs it.
+    fn run(&self) -> Told<Self>;
+    /// A run that breaks a rule: the smallest that was found to break the same one, and how.
+    fn shrunk(&self) -> (Self, Result<(), Violation>);
+    /// The command that runs it.
+    fn command(&self) -> String;
+}
+
+/// How a run has ended.
 #[derive(Clone, Debug)]
-pub struct Wanted {
-    /// The first run.
-    pub options: Options,
-    /// How many seeds, one after the other.
-    pub seeds: u64,
-    /// Whether each is run twice, and the two are compared (R13).
-    pub doublecheck: bool,
+pub struct Told<L> {
+    /// What it was told.
+    pub life: L,
+    /// The hash of everything that happened (R13).
+    pub trace_hash: u64,
+    /// What happened, if that was wanted.
+    pub trace: Option<String>,
+    /// What it has seen, for people.
+    pub summary: String,
+    /// The first rule that was found broken.
+    pub verdict: Result<(), Violation>,
 }
 
 /// Seeds in a row of the output.
@@ -22,41 +43,44 @@ const ROW: u64 = 50;
 /// What the characters of a row mean.
 const LEGEND: &str = "  .  held     !  a rule is broken     ≠  the same seed, another run";
 
-/// Runs seeds and prints how they went. Whether all was well.
+/// Runs `seeds` seeds, each twice if they are to be compared (R13), and prints how they went.
+/// Whether all was well.
 ///
 /// # Errors
 /// What `out` says.
-pub fn main_with(wanted: &Wanted, out: &mut dyn Write) -> io::Result<bool> {
-    let Wanted { options, seeds, doublecheck } = wanted;
-    let Options { seed, steps, clients, faults, bug, verbose } = options;
-    let last = seed.saturating_add(seeds.saturating_sub(1));
-    let bug = bug.map_or("none", |bug| bug.name());
-    let twice = if *doublecheck { ", each twice" } else { "" };
-    writeln!(out, "seeds {seed} to {last}{twice}: {steps} steps, {clients} clients")?;
-    writeln!(out, "faults: {faults}; planted bug: {bug}")?;
-    writeln!(out, "{LEGEND}")?;
+pub fn main_with<L: Life>(
+    life: &L,
+    seeds: u64,
+    doublecheck: bool,
+    out: &mut dyn Write,
+) -> io::Result<bool> {
+    let first = life.seed();
+    let last = first.saturating_add(seeds.saturating_sub(1));
+    let twice = if doublecheck { ", each twice" } else { "" };
+    let [heading, more] = life.heading();
+    writeln!(out, "seeds {first} to {last}{twice}: {heading}\n{more}\n{LEGEND}")?;
     let mut failed = Vec::new();
-    for seed in *seed..=last {
-        let report = run(&Options { seed, ..options.clone() });
-        let again = doublecheck.then(|| run(&report.options));
-        let differs = again.is_some_and(|again| again.trace_hash != report.trace_hash);
-        if *verbose {
-            write!(out, "{}", report.trace.as_deref().unwrap_or_default())?;
+    for seed in first..=last {
+        let told = life.with_seed(seed).run();
+        let again = doublecheck.then(|| told.life.run());
+        let differs = again.is_some_and(|again| again.trace_hash != told.trace_hash);
+        if life.verbose() {
+            write!(out, "{}", told.trace.as_deref().unwrap_or_default())?;
         }
-        if *seeds == 1 {
-            describe(&report, out)?;
+        if seeds == 1 {
+            writeln!(out, "{}\ntrace {:016x}", told.summary, told.trace_hash)?;
         } else {
-            let sign = match (&report.verdict, differs) {
+            let sign = match (&told.verdict, differs) {
                 (_, true) => "≠",
                 (Err(_), _) => "!",
                 (Ok(()), _) => ".",
             };
-            let done = seed - wanted.options.seed + 1;
+            let done = seed - first + 1;
             write!(out, "{sign}{}", if done.is_multiple_of(ROW) { "\n" } else { "" })?;
             out.flush()?;
         }
-        if differs || report.verdict.is_err() {
-            failed.push((report, differs));
+        if differs || told.verdict.is_err() {
+            failed.push((told, differs));
         }
     }
     writeln!(out)?;
@@ -65,27 +89,20 @@ pub fn main_with(wanted: &Wanted, out: &mut dyn Write) -> io::Result<bool> {
         true => writeln!(out, "all rules held")?,
         false => writeln!(out, "{} of {seeds} seeds failed", failed.len())?,
     }
-    for (report, differs) in failed.into_iter().take(1) {
-        explain(report, differs, out)?;
+    for (told, differs) in failed.into_iter().take(1) {
+        explain(told, differs, out)?;
     }
     Ok(well)
 }
 
-fn describe(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    let Report { mood, counts, trace_hash, step, .. } = report;
-    writeln!(out, "the seed's mood: {mood}")?;
-    writeln!(out, "ended in step {step}: {counts:?}")?;
-    writeln!(out, "trace {trace_hash:016x}")
-}
-
-fn explain(report: Report, differs: bool, out: &mut dyn Write) -> io::Result<()> {
+fn explain<L: Life>(told: Told<L>, differs: bool, out: &mut dyn Write) -> io::Result<()> {
     if differs {
         writeln!(out, "R13: the same seed gave two different runs")?;
-        return writeln!(out, "replay: {} --doublecheck", report.options.command());
+        return writeln!(out, "replay: {} --doublecheck", told.life.command());
     }
-    let shrunk = shrink(report);
-    if let Err(violation) = &shrunk.verdict {
+    let (life, verdict) = told.life.shrunk();
+    if let Err(violation) = &verdict {
         writeln!(out, "{violation}")?;
     }
-    writeln!(out, "replay: {}", shrunk.options.command())
+    writeln!(out, "replay: {}", life.command())
 }

@@ -33,8 +33,12 @@
 //! aside, turns that propose one batch, ranges of one key under one hold of a guard. A limit that
 //! no short run reaches hides what happens behind it.
 //!
+//! # Clusters
+//! `carillon sim --nodes 3` runs a whole [`cluster`]: nodes of the same code, a network that loses,
+//! repeats, delays and cuts, clocks that drift, processes that crash and stand still.
+//!
 //! # Planted bugs
-//! [`Bug`] names faults of the driver that the checkers must find (SAFETY): replies made before the
+//! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY): replies made before the
 //! log decides, writes answered before they are durable, reads below the safe point, expiry seen
 //! beyond the horizon, checkpoints that end early. The cores have no switches for them.
 //!
@@ -65,6 +69,8 @@ pub mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use cli::{Life, Told};
+
 pub use check::Violation;
 pub use options::{Bug, Fault, Faults, Mood, Options};
 use world::{Counts, World};
@@ -88,15 +94,56 @@ pub struct Report {
     pub verdict: Result<(), Violation>,
 }
 
+/// Runs a world; an assert of the node that fails is a rule that is broken.
+pub(crate) fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        Err(Violation::new("an assert of the node", text.unwrap_or_default()))
+    })
+}
+
+impl Life for Options {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn with_seed(&self, seed: u64) -> Self {
+        Self { seed, ..self.clone() }
+    }
+
+    fn verbose(&self) -> bool {
+        self.verbose
+    }
+
+    fn heading(&self) -> [String; 2] {
+        let Self { steps, clients, faults, bug, .. } = self;
+        let bug = bug.map_or("none", |bug| bug.name());
+        let more = format!("faults: {faults}; planted bug: {bug}");
+        [format!("{steps} steps, {clients} clients"), more]
+    }
+
+    fn run(&self) -> Told<Self> {
+        let Report { options: life, mood, trace_hash, trace, step, counts, verdict } = run(self);
+        let summary = format!("the seed's mood: {mood}\nended in step {step}: {counts:?}");
+        Told { life, trace_hash, trace, summary, verdict }
+    }
+
+    fn shrunk(&self) -> (Self, Result<(), Violation>) {
+        let Report { options, verdict, .. } = shrink::shrink(run(self));
+        (options, verdict)
+    }
+
+    fn command(&self) -> String {
+        Options::command(self)
+    }
+}
+
 /// Runs once: a pure function of its options.
 pub fn run(options: &Options) -> Report {
     let mut world = World::new(options);
     let mood = *world.mood();
-    let verdict = catch_unwind(AssertUnwindSafe(|| world.run())).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        Err(Violation::new("an assert of the node", text.unwrap_or_default()))
-    });
+    let verdict = caught(|| world.run());
     Report {
         options: options.clone(),
         mood,

@@ -1,6 +1,12 @@
 //! What a run of a cluster is told, and what its seed chooses.
 
+use std::str::FromStr;
+
+use super::World;
+use crate::check::Violation;
+use crate::cli::{Life, Told};
 use crate::rng::Rng;
+use crate::trace::Trace;
 
 /// A fault planted in the driver, to see whether the checkers find it (SAFETY, last paragraph).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +45,28 @@ impl Plant {
     }
 }
 
+/// There is no planted bug of this name for clusters.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, unsynced-vote and \
+     fresh-leader-reads can be planted"
+)]
+pub struct NoSuchPlant(pub String);
+
+impl FromStr for Plant {
+    type Err = NoSuchPlant;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchPlant> {
+        let found = Self::ALL.into_iter().find(|plant| plant.name() == text);
+        found.ok_or_else(|| NoSuchPlant(text.to_owned()))
+    }
+}
+
+/// Milliseconds of the safety phase unless said otherwise.
+pub const MILLIS_DEFAULT: u64 = 6_000;
+
 /// What a run is told.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Decides everything else.
     pub seed: u64,
@@ -58,7 +84,65 @@ impl Options {
     /// The usual run of a seed.
     pub fn of(seed: u64) -> Self {
         let nodes = if seed % 4 == 3 { 5 } else { 3 };
-        Self { seed, nodes, millis: 6_000, verbose: false, plant: None }
+        Self { seed, nodes, millis: MILLIS_DEFAULT, verbose: false, plant: None }
+    }
+}
+
+impl Life for Options {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn with_seed(&self, seed: u64) -> Self {
+        Self { seed, ..self.clone() }
+    }
+
+    fn verbose(&self) -> bool {
+        self.verbose
+    }
+
+    fn heading(&self) -> [String; 2] {
+        let Self { nodes, millis, plant, .. } = self;
+        let plant = plant.map_or("none", |plant| plant.name());
+        [format!("{nodes} nodes, {millis} ms"), format!("planted bug: {plant}")]
+    }
+
+    fn run(&self) -> Told<Self> {
+        let mut world = World::new(self);
+        let verdict = crate::caught(|| world.run());
+        let summary = format!("the seed's mood: {:?}\n{:?}", world.mood(), world.counts);
+        let trace_hash = world.trace.hash();
+        let trace = std::mem::replace(&mut world.trace, Trace::new(false)).into_text();
+        Told { life: self.clone(), trace_hash, trace, summary, verdict }
+    }
+
+    /// Shortens the safety phase. All else follows from the seed.
+    fn shrunk(&self) -> (Self, Result<(), Violation>) {
+        let rule = |verdict: &Result<(), Violation>| verdict.as_ref().err().map(|v| v.rule);
+        let quiet = Self { verbose: false, ..self.clone() };
+        let (mut best, mut verdict) = (quiet.clone(), quiet.run().verdict);
+        let mut step = best.millis / 2;
+        while step > 0 {
+            let shorter = Self { millis: best.millis - step, ..best.clone() };
+            let found = shorter.run().verdict;
+            if rule(&found).is_some() && rule(&found) == rule(&verdict) {
+                (best, verdict) = (shorter, found);
+            }
+            step = step.min(best.millis) / 2;
+        }
+        (best, verdict)
+    }
+
+    fn command(&self) -> String {
+        let Self { seed, nodes, millis, plant, .. } = self;
+        let mut out = format!("carillon sim --nodes {nodes} --seed {seed}");
+        if *millis != MILLIS_DEFAULT {
+            out += &format!(" --millis {millis}");
+        }
+        if let Some(plant) = plant {
+            out += &format!(" --plant {}", plant.name());
+        }
+        out
     }
 }
 

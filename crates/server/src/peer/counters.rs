@@ -1,0 +1,24 @@
+//! What is counted of each peer? For metrics; relaxed, kept over reconnects.
+
+use crate::counters::Counter;
+
+/// Counters of one peer, since this process first heard of it.
+#[derive(Debug, Default)]
+pub struct PeerCounters {
+    /// Frames received, without the links' own.
+    pub frames_in: Counter,
+    /// Bytes received.
+    pub bytes_in: Counter,
+    /// Frames taken for sending, without the links' own.
+    pub frames_out: Counter,
+    /// Bytes written to the socket.
+    pub bytes_out: Counter,
+    /// Frames not taken because the outbox was full.
+    pub drops: Counter,
+    /// Links made; all but the first are reconnects.
+    pub links: Counter,
+    /// Attempts to dial it that failed.
+    pub dials_failed: Counter,
+    /// Time from the last ping to its answer, in nanoseconds.
+    pub rtt_nanos: Counter,
+}

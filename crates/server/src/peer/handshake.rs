@@ -1,0 +1,448 @@
+//! Who is at the other end, and may they speak?
+//!
+//! ```text
+//!   dialler                                  acceptor
+//!      │ hello: versions, node, nonce            │
+//!      ├────────────────────────────────────────►│ a version in common? not oneself?
+//!      │            hello: versions, node, nonce │
+//!      │◄────────────────────────────────────────┤
+//!      │ proof: cluster, facts, MAC              │   MAC over both hellos and the proof
+//!      ├────────────────────────────────────────►│ right secret? right cluster?
+//!      │     proof: cluster, facts (, seed), MAC │   MAC over all of that and the dialler's
+//!      │◄────────────────────────────────────────┤
+//!      │                commit                   │   from the smaller node id
+//!      ├────────────────────────────────────────►│   (or the other way)
+//! ```
+//!
+//! Both prove that they know the shared secret with HMAC-SHA256 over everything said so far: both
+//! nonces, both ids, both ranges of versions, and a word for the role, so that no proof can be
+//! used twice or sent back to its author. The dialler proves first. A node without a cluster says
+//! so in its proof, and only then hears of the cluster and its hash seed. Without a configured
+//! secret the empty one is used: then the proofs guard against accidents only.
+//!
+//! Two nodes may dial each other at the same moment. One of them must decide which connection is
+//! the link: the one with the smaller id, the *judge*. It commits a connection by a number that
+//! grows; the other side uses the connection with the largest number.
+//!
+//! Invariants:
+//! 1. Pure: nonces are given, there is no clock; who drives it ends what takes too long.
+//! 2. Nothing but hello and refusal is read before the versions fit, nothing of a proof is used
+//!    before its MAC was checked (in constant time), nothing is a frame before the commit.
+//! 3. At most [`INPUT_BYTES_MAX`] are kept of what the other side sends.
+//! 4. After an error it is not stepped again; a refusal of ours has been written for the other.
+//!
+//! Caveat: the connection is not encrypted, and frames after the handshake carry no MAC. Whoever
+//! can change packets between the nodes is kept out by the network until TLS is there.
+
+use bytes::Bytes;
+use hmac::{Hmac, KeyInit, Mac};
+use keyspace::NodeId;
+use sha2::Sha256;
+
+use super::letter::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
+use super::refusal::{Refusal, Versions};
+
+/// The versions of the protocol that this software speaks: its own and the one before.
+pub const VERSIONS: Versions = Versions { lowest: 1, highest: 1 };
+/// Most that is kept of the other side's letters; its first frames may come with the last.
+pub const INPUT_BYTES_MAX: usize = letter::HEAD_BYTES + letter::LETTER_BYTES_MAX;
+
+/// What all nodes of a cluster know and nobody else.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Secret(Vec<u8>);
+
+impl Secret {
+    /// The text of a secret file, without white space around it.
+    pub fn new(text: &[u8]) -> Self {
+        Self(text.trim_ascii().to_vec())
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.is_empty() { "no secret" } else { "a secret" })
+    }
+}
+
+/// What makes a cluster one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cluster {
+    /// Its id, drawn when it began.
+    pub id: u64,
+    /// Seed of the hash by which its keys are placed.
+    pub hash_seed: [u8; 16],
+}
+
+/// What a node says of itself to others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Local {
+    /// The versions it speaks.
+    pub versions: Versions,
+    /// Its id.
+    pub node: NodeId,
+    /// Drawn at random at every start.
+    pub process: u64,
+    /// Counts its starts.
+    pub incarnation: u64,
+    /// What it runs; at most [`letter::SOFTWARE_BYTES_MAX`] bytes.
+    pub software: String,
+    /// Its cluster, none if it is to join one.
+    pub cluster: Option<Cluster>,
+    /// For those above; at most [`letter::FACTS_BYTES_MAX`] bytes.
+    pub facts: Bytes,
+    /// The cluster's secret.
+    pub secret: Secret,
+}
+
+/// Who is at the other end: proven to know the secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerHello {
+    /// Its id.
+    pub node: NodeId,
+    /// Which process of it.
+    pub process: u64,
+    /// Counts its starts.
+    pub incarnation: u64,
+    /// The version of the protocol that both speak from now on.
+    pub version: u16,
+    /// What it runs.
+    pub software: String,
+    /// Its cluster; none if it is still to join one.
+    pub cluster_id: Option<u64>,
+    /// The cluster to join: told to a node that dials, belongs to none and knows the secret.
+    pub join: Option<Cluster>,
+    /// What else it says.
+    pub facts: Bytes,
+}
+
+/// How far a handshake has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More bytes are needed.
+    More,
+    /// The other side is who it says: now [`Handshake::proceed`] or [`Handshake::refuse`].
+    Proven(PeerHello),
+    /// The connection is the link, by the judge's number; what follows are frames.
+    Linked {
+        /// Larger than that of every link committed before, by the same process.
+        commit: u64,
+    },
+}
+
+/// Why a handshake has ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HandshakeError {
+    /// This node refuses; the other will be told by what was written.
+    #[error("refused: {0}")]
+    Refused(Refusal),
+    /// The other refuses.
+    #[error("the other node refuses: {0}")]
+    RefusedByPeer(Refusal),
+}
+
+impl HandshakeError {
+    /// The reason, whoever gave it.
+    pub fn refusal(&self) -> &Refusal {
+        match self {
+            Self::Refused(refusal) | Self::RefusedByPeer(refusal) => refusal,
+        }
+    }
+}
+
+/// Who may answer at the other end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Expected {
+    /// This node only.
+    Node(NodeId),
+    /// Any but these processes: there are links with them.
+    AnyBut(Vec<(NodeId, u64)>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Dialler,
+    Acceptor,
+}
+
+impl Role {
+    fn word(self) -> &'static [u8] {
+        match self {
+            Self::Dialler => b"carillon peer dialler",
+            Self::Acceptor => b"carillon peer acceptor",
+        }
+    }
+}
+
+#[derive(Debug)]
+enum State {
+    /// Waits for the other's hello.
+    Hello,
+    /// Waits for the other's proof.
+    Proof(Hello, u16),
+    /// Waits for the driver's word.
+    Proven,
+    /// Waits for the judge's commit.
+    Commit,
+}
+
+/// One side of a handshake.
+#[derive(Debug)]
+pub struct Handshake {
+    local: Local,
+    role: Role,
+    expected: Expected,
+    nonce: [u8; NONCE_BYTES],
+    state: State,
+    is_judge: bool,
+    /// What was said so far, in the order dialler, acceptor, dialler; the MACs cover it.
+    transcript: Vec<u8>,
+    input: Vec<u8>,
+}
+
+impl Handshake {
+    /// The dialler's side, which begins: its hello is appended to `out`.
+    pub fn dial(
+        local: Local,
+        expected: Expected,
+        nonce: [u8; NONCE_BYTES],
+        out: &mut Vec<u8>,
+    ) -> Self {
+        let mut this = Self::new(local, Role::Dialler, expected, nonce);
+        this.say_hello(out);
+        this
+    }
+
+    /// The acceptor's side.
+    pub fn accept(local: Local, nonce: [u8; NONCE_BYTES]) -> Self {
+        Self::new(local, Role::Acceptor, Expected::AnyBut(Vec::new()), nonce)
+    }
+
+    fn new(local: Local, role: Role, expected: Expected, nonce: [u8; NONCE_BYTES]) -> Self {
+        Self {
+            local,
+            role,
+            expected,
+            nonce,
+            state: State::Hello,
+            is_judge: false,
+            transcript: Vec::new(),
+            input: Vec::new(),
+        }
+    }
+
+    /// Takes what the other side has sent and appends to `out` what it is to be sent.
+    ///
+    /// # Errors
+    /// When the handshake has ended; then `out` is to be sent still, and the connection closed.
+    pub fn step(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<Progress, HandshakeError> {
+        self.input.extend_from_slice(input);
+        if matches!(self.state, State::Proven) {
+            // It must wait for the driver's word; who sends much meanwhile does not wait for ours.
+            return Ok(Progress::More);
+        }
+        loop {
+            let (tag, body, consumed) = match letter::parse(&self.input) {
+                Parsed::Letter(tag, body, consumed) => (tag, body.to_vec(), consumed),
+                Parsed::Incomplete => return Ok(Progress::More),
+                Parsed::Nonsense => return Err(self.refuse(Refusal::Nonsense, out)),
+            };
+            let letter: Vec<u8> = self.input.drain(..consumed).collect();
+            match self.read(tag, &body, &letter, out) {
+                Ok(Progress::More) => {}
+                Err(HandshakeError::Refused(refusal)) => return Err(self.refuse(refusal, out)),
+                done => return done,
+            }
+        }
+    }
+
+    fn read(
+        &mut self,
+        tag: Tag,
+        body: &[u8],
+        letter: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, HandshakeError> {
+        let nonsense = HandshakeError::Refused(Refusal::Nonsense);
+        match (tag, &self.state) {
+            (Tag::Refusal, _) => {
+                let refusal = Refusal::decode(body).unwrap_or(Refusal::Nonsense);
+                Err(HandshakeError::RefusedByPeer(refusal))
+            }
+            (Tag::Hello, State::Hello) => {
+                let hello = Hello::decode(body).ok_or(nonsense)?;
+                let version = self.check_hello(&hello).map_err(HandshakeError::Refused)?;
+                self.is_judge = self.local.node < hello.node;
+                self.state = State::Proof(hello, version);
+                self.transcript.extend_from_slice(letter);
+                match self.role {
+                    Role::Acceptor => self.say_hello(out),
+                    Role::Dialler => self.prove(None, out),
+                }
+                Ok(Progress::More)
+            }
+            (Tag::Proof, State::Proof(hello, version)) => {
+                let peer = self.check_proof(hello, *version, body, letter);
+                let peer = peer.map_err(HandshakeError::Refused)?;
+                self.transcript.extend_from_slice(letter);
+                self.state = State::Proven;
+                Ok(Progress::Proven(peer))
+            }
+            (Tag::Commit, State::Commit) => {
+                let commit = body.first_chunk().ok_or(nonsense)?;
+                Ok(Progress::Linked { commit: u64::from_le_bytes(*commit) })
+            }
+            (Tag::Hello | Tag::Proof | Tag::Commit, _) => Err(nonsense),
+        }
+    }
+
+    /// The driver accepts who was proven. The judge commits the connection, with the given number;
+    /// who is not waits for it.
+    ///
+    /// # Errors
+    /// As [`step`](Self::step).
+    pub fn proceed(
+        &mut self,
+        peer: &PeerHello,
+        commit: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Progress, HandshakeError> {
+        assert!(matches!(self.state, State::Proven), "only who was proven is accepted");
+        if self.role == Role::Acceptor {
+            self.prove(peer.cluster_id.is_none().then_some(()).and(self.local.cluster), out);
+        }
+        self.state = State::Commit;
+        if self.is_judge {
+            letter::write(out, Tag::Commit, |out| out.extend_from_slice(&commit.to_le_bytes()));
+            return Ok(Progress::Linked { commit });
+        }
+        self.step(&[], out)
+    }
+
+    /// Tells the other side why it is refused. What to do next: send `out`, and close.
+    pub fn refuse(&self, refusal: Refusal, out: &mut Vec<u8>) -> HandshakeError {
+        letter::write(out, Tag::Refusal, |out| refusal.encode(out));
+        HandshakeError::Refused(refusal)
+    }
+
+    /// What came behind the commit: the beginning of the frames.
+    pub fn into_rest(self) -> Vec<u8> {
+        self.input
+    }
+
+    /// Bytes of the other side's that wait: never more than [`INPUT_BYTES_MAX`] if the driver
+    /// gives it no more than [`room`](Self::room).
+    pub fn room(&self) -> usize {
+        INPUT_BYTES_MAX - self.input.len()
+    }
+
+    /// Whether this side has the smaller id, and so decides; not before the other's hello has come.
+    pub fn is_judge(&self) -> bool {
+        self.is_judge
+    }
+
+    fn say_hello(&mut self, out: &mut Vec<u8>) {
+        let Local { versions, node, process, .. } = self.local;
+        let hello = Hello { versions, node, process, nonce: self.nonce };
+        let start = out.len();
+        letter::write(out, Tag::Hello, |out| hello.encode(out));
+        self.transcript.extend_from_slice(&out[start..]);
+    }
+
+    fn check_hello(&self, hello: &Hello) -> Result<u16, Refusal> {
+        let (here, there) = (self.local.versions, hello.versions);
+        let version = here.common(there).ok_or(Refusal::NoCommonVersion { here, there })?;
+        if hello.node == self.local.node {
+            let node = hello.node;
+            return Err(match hello.process == self.local.process {
+                true => Refusal::Oneself { node },
+                false => Refusal::SameNodeTwice { node },
+            });
+        }
+        match &self.expected {
+            Expected::Node(expected) if *expected != hello.node => {
+                Err(Refusal::WrongNode { expected: *expected, found: hello.node })
+            }
+            Expected::AnyBut(linked) if linked.contains(&(hello.node, hello.process)) => {
+                Err(Refusal::Linked)
+            }
+            Expected::Node(_) | Expected::AnyBut(_) => Ok(version),
+        }
+    }
+
+    /// Writes this side's proof; `join` is told to a node that has no cluster.
+    fn prove(&mut self, join: Option<Cluster>, out: &mut Vec<u8>) {
+        let introduction = Introduction {
+            cluster_id: self.local.cluster.map(|cluster| cluster.id),
+            hash_seed: join.map(|cluster| cluster.hash_seed),
+            incarnation: self.local.incarnation,
+            software: self.local.software.clone(),
+            facts: self.local.facts.clone(),
+        };
+        let start = out.len();
+        letter::write(out, Tag::Proof, |out| {
+            introduction.encode(out);
+            let said = out.len();
+            let mac = self.mac(self.role, &out[start + letter::HEAD_BYTES..said]);
+            out.extend_from_slice(&mac.finalize().into_bytes());
+        });
+        self.transcript.extend_from_slice(&out[start..]);
+    }
+
+    fn mac(&self, role: Role, introduction: &[u8]) -> Hmac<Sha256> {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.local.secret.0);
+        let mut mac = mac.expect("HMAC takes a key of any length");
+        mac.update(role.word());
+        // Letters carry their lengths, so that no two conversations read the same.
+        mac.update(&self.transcript);
+        mac.update(introduction);
+        mac
+    }
+
+    fn check_proof(
+        &self,
+        hello: &Hello,
+        version: u16,
+        body: &[u8],
+        letter: &[u8],
+    ) -> Result<PeerHello, Refusal> {
+        assert_eq!(&letter[letter::HEAD_BYTES..], body, "a letter is its head and its body");
+        let (said, mac) = body.split_last_chunk::<MAC_BYTES>().ok_or(Refusal::Nonsense)?;
+        let role = match self.role {
+            Role::Dialler => Role::Acceptor,
+            Role::Acceptor => Role::Dialler,
+        };
+        // Compares in constant time.
+        self.mac(role, said).verify_slice(mac).map_err(|_| Refusal::WrongSecret)?;
+        let introduction = Introduction::decode(said).ok_or(Refusal::Nonsense)?;
+        match (self.local.cluster, introduction.cluster_id) {
+            (Some(Cluster { id: here, .. }), Some(there)) if here != there => {
+                return Err(Refusal::WrongCluster { here, there });
+            }
+            (None, None) => return Err(Refusal::NoCluster),
+            _ => {}
+        }
+        let join = match (self.local.cluster, introduction.cluster_id, introduction.hash_seed) {
+            (None, Some(id), Some(hash_seed)) => Some(Cluster { id, hash_seed }),
+            _ => None,
+        };
+        Ok(PeerHello {
+            node: hello.node,
+            process: hello.process,
+            incarnation: introduction.incarnation,
+            version,
+            software: introduction.software,
+            cluster_id: introduction.cluster_id,
+            join,
+            facts: introduction.facts,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "handshake_tests.rs"]
+mod tests;

@@ -1,0 +1,301 @@
+//! Handshakes byte for byte, refusals, and forgers.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+use super::letter::{Hello, Parsed, Tag, parse};
+use super::*;
+
+const CLUSTER: Cluster = Cluster { id: 0xc1, hash_seed: [7; 16] };
+
+fn local(node: u64) -> Local {
+    Local {
+        versions: VERSIONS,
+        node: NodeId(node),
+        process: node + 100,
+        incarnation: 3,
+        software: "0.1.0".into(),
+        cluster: Some(CLUSTER),
+        facts: Bytes::from(format!("facts of {node}")),
+        secret: Secret::new(b" a secret\n"),
+    }
+}
+
+/// What one side has come to.
+type Outcome = Result<(PeerHello, u64), HandshakeError>;
+
+/// Both sides until they end or wait; what went over the wire, by who sent it.
+struct Run {
+    dialler: Option<Outcome>,
+    acceptor: Option<Outcome>,
+    wire: Vec<(&'static str, Vec<u8>)>,
+}
+
+/// Lets two sides speak, in pieces of `piece` bytes; `forge` may change what is sent.
+fn run(
+    (dialler, expected): (Local, Option<u64>),
+    acceptor: Local,
+    piece: usize,
+    mut forge: impl FnMut(&'static str, &mut Vec<u8>),
+) -> Run {
+    let mut hello = Vec::new();
+    let any = Expected::AnyBut(vec![(NodeId(77), 1), (NodeId(78), 178)]);
+    let expected = expected.map_or(any, |node| Expected::Node(NodeId(node)));
+    let dialler = Handshake::dial(dialler, expected, [0xd1; 32], &mut hello);
+    let mut sides = [("dialler", dialler), ("acceptor", Handshake::accept(acceptor, [0xac; 32]))];
+    let mut run = Run { dialler: None, acceptor: None, wire: Vec::new() };
+    let mut outcomes: [Option<Outcome>; 2] = [None, None];
+    let mut peers: [Option<PeerHello>; 2] = [None, None];
+    let mut from = 0;
+    let mut bytes = hello;
+    let mut silent = 0;
+    while silent < 2 {
+        silent = if bytes.is_empty() { silent + 1 } else { 0 };
+        if !bytes.is_empty() {
+            forge(sides[from].0, &mut bytes);
+            run.wire.push((sides[from].0, bytes.clone()));
+        }
+        let to = 1 - from;
+        let mut out = Vec::new();
+        for piece in bytes.chunks(piece) {
+            if outcomes[to].is_some() {
+                break;
+            }
+            let side = &mut sides[to].1;
+            let mut progress = side.step(piece, &mut out);
+            if let Ok(Progress::Proven(peer)) = progress {
+                peers[to] = Some(peer.clone());
+                progress = side.proceed(&peer, 40 + to as u64, &mut out);
+            }
+            outcomes[to] = match progress {
+                Ok(Progress::Linked { commit }) => Some(Ok((peers[to].clone().unwrap(), commit))),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            };
+        }
+        from = to;
+        bytes = out;
+    }
+    [run.dialler, run.acceptor] = outcomes;
+    run
+}
+
+fn no_forger(_: &'static str, _: &mut Vec<u8>) {}
+
+fn refusals(dialler: (Local, Option<u64>), acceptor: Local) -> [HandshakeError; 2] {
+    let run = run(dialler, acceptor, 9, no_forger);
+    [run.dialler.unwrap().unwrap_err(), run.acceptor.unwrap().unwrap_err()]
+}
+
+#[test]
+fn golden_conversations_stay_as_they_are() {
+    let joiner = Local { cluster: None, ..local(2) };
+    let stranger = Local { secret: Secret::new(b"guess"), ..local(2) };
+    let later = Local { versions: Versions { lowest: 7, highest: 8 }, ..local(2) };
+    let stories = [
+        ("the smaller id dials and commits", local(1), local(2)),
+        ("the smaller id is dialled and commits", local(2), local(1)),
+        ("a node without a cluster is told the hash seed", joiner, local(1)),
+        ("a wrong secret", stranger, local(1)),
+        ("no version in common", later, local(1)),
+    ];
+    let mut text = String::new();
+    for (title, dialler, acceptor) in stories {
+        writeln!(text, "# {title}").unwrap();
+        for (who, bytes) in run((dialler, None), acceptor, usize::MAX, no_forger).wire {
+            let mut rest = &bytes[..];
+            while let Parsed::Letter(tag, body, consumed) = parse(rest) {
+                writeln!(text, "{who} {tag:?}").unwrap();
+                for row in rest[..consumed].chunks(32) {
+                    let hex: String = row.iter().map(|byte| format!("{byte:02x}")).collect();
+                    writeln!(text, "  {hex}").unwrap();
+                }
+                assert_eq!(body.len() + letter::HEAD_BYTES, consumed);
+                rest = &rest[consumed..];
+            }
+            assert!(rest.is_empty());
+        }
+        text.push('\n');
+    }
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peer/handshake.golden");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    assert_eq!(fs::read_to_string(path).unwrap(), text, "UPDATE_GOLDEN=1 writes it anew");
+}
+
+#[test]
+fn both_sides_learn_who_the_other_is_and_the_judge_gives_the_number() {
+    for (dialler, acceptor, number) in [(1, 2, 40), (2, 1, 41)] {
+        let run = run((local(dialler), Some(acceptor)), local(acceptor), 5, no_forger);
+        let (peer, commit) = run.dialler.unwrap().unwrap();
+        assert_eq!((peer.node, peer.process, peer.version), (NodeId(acceptor), acceptor + 100, 1));
+        assert_eq!(peer.facts, format!("facts of {acceptor}"));
+        assert_eq!((peer.cluster_id, peer.join), (Some(CLUSTER.id), None));
+        let (peer, same) = run.acceptor.unwrap().unwrap();
+        assert_eq!((peer.node, peer.incarnation), (NodeId(dialler), 3));
+        assert_eq!((commit, same), (40 + u64::from(dialler == 2), number));
+    }
+}
+
+#[test]
+fn a_node_without_a_cluster_learns_it_from_whom_it_dials() {
+    let joiner = Local { cluster: None, ..local(9) };
+    let run = run((joiner.clone(), None), local(1), 64, no_forger);
+    assert_eq!(run.dialler.unwrap().unwrap().0.join, Some(CLUSTER));
+    assert_eq!(run.acceptor.unwrap().unwrap().0.cluster_id, None);
+    let other = Local { cluster: None, ..local(1) };
+    assert!(refusals((joiner, None), other).iter().all(|e| *e.refusal() == Refusal::NoCluster));
+}
+
+#[test]
+fn the_hash_seed_is_not_told_to_who_has_not_proven_the_secret() {
+    let joiner = Local { cluster: None, secret: Secret::default(), ..local(9) };
+    let run = run((joiner, None), local(1), 64, no_forger);
+    let seed = CLUSTER.hash_seed;
+    for (_, bytes) in &run.wire {
+        assert!(!bytes.windows(seed.len()).any(|window| window == seed));
+    }
+    let refused = HandshakeError::RefusedByPeer(Refusal::WrongSecret);
+    assert_eq!(run.dialler.unwrap().unwrap_err(), refused);
+}
+
+#[test]
+fn refusals_name_both_sides_on_both_sides() {
+    let other = Local { cluster: Some(Cluster { id: 0xc2, ..CLUSTER }), ..local(2) };
+    let [dialler, acceptor] = refusals((other, None), local(1));
+    let text = "wrong cluster: the node that refuses belongs to 00000000000000c1, the other to \
+                00000000000000c2. Check the addresses, or start the other with an empty directory";
+    assert_eq!(dialler.to_string(), format!("the other node refuses: {text}"));
+    assert_eq!(acceptor.to_string(), format!("refused: {text}"));
+
+    let later = Local { versions: Versions { lowest: 2, highest: 3 }, ..local(2) };
+    let [dialler, _] = refusals((later, None), local(1));
+    assert!(dialler.to_string().contains("speaks 1 to 1, the other 2 to 3"), "{dialler}");
+
+    let [dialler, acceptor] = refusals((local(1), Some(5)), local(2));
+    let wrong = Refusal::WrongNode { expected: NodeId(5), found: NodeId(2) };
+    assert_eq!(dialler, HandshakeError::Refused(wrong.clone()));
+    assert_eq!(acceptor, HandshakeError::RefusedByPeer(wrong));
+
+    let [dialler, _] = refusals((local(1), None), local(1));
+    assert_eq!(*dialler.refusal(), Refusal::Oneself { node: NodeId(1) });
+    let [dialler, _] = refusals((local(1), None), local(78));
+    assert_eq!(dialler, HandshakeError::Refused(Refusal::Linked));
+    let copy = Local { process: 555, ..local(1) };
+    let [dialler, _] = refusals((copy, None), local(1));
+    assert_eq!(*dialler.refusal(), Refusal::SameNodeTwice { node: NodeId(1) });
+}
+
+#[test]
+fn neighbouring_versions_speak_the_older() {
+    let later = Local { versions: Versions { lowest: 1, highest: 2 }, ..local(2) };
+    let run = run((later, None), local(1), 64, no_forger);
+    assert_eq!(run.dialler.unwrap().unwrap().0.version, 1);
+    assert_eq!(run.acceptor.unwrap().unwrap().0.version, 1);
+}
+
+#[test]
+fn who_only_repeats_what_it_hears_proves_nothing() {
+    // An acceptor without the secret sends the dialler's own proof back.
+    let mut proof = Vec::new();
+    let run = run((local(1), None), local(2), usize::MAX, |who, bytes| {
+        if let Parsed::Letter(Tag::Proof, ..) = parse(bytes) {
+            match who {
+                "dialler" => proof.clone_from(bytes),
+                _ => bytes.clone_from(&proof),
+            }
+        }
+    });
+    assert_eq!(run.dialler.unwrap().unwrap_err().refusal(), &Refusal::WrongSecret);
+}
+
+#[test]
+fn what_is_said_after_the_refusal_or_out_of_turn_is_not_read() {
+    let mut side = Handshake::accept(local(1), [0; 32]);
+    let mut commit = Vec::new();
+    letter::write(&mut commit, Tag::Commit, |out| out.extend_from_slice(&[0; 8]));
+    let error = side.step(&commit, &mut Vec::new()).unwrap_err();
+    assert_eq!(error, HandshakeError::Refused(Refusal::Nonsense));
+    let mut side = Handshake::accept(local(1), [0; 32]);
+    let error = side.step(b"GET / HTTP/1.1\r\n\r\n", &mut Vec::new()).unwrap_err();
+    assert_eq!(error.refusal(), &Refusal::Nonsense);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn a_changed_bit_never_makes_a_link_of_both(
+        letter in 0..5usize, at in any::<usize>(), bit in 0..8
+    ) {
+        let mut count = 0;
+        let mut number = false;
+        let run = run((local(1), None), local(2), 50, |_, bytes| {
+            if count == letter {
+                let at = at % bytes.len();
+                bytes[at] ^= 1u8 << bit;
+                // The commit's number is no secret and not proven.
+                number = letter == 4 && at >= letter::HEAD_BYTES;
+            }
+            count += 1;
+        });
+        let linked = |outcome: &Option<Outcome>| matches!(outcome, Some(Ok(_)));
+        let forged = letter < count && !number;
+        let both = linked(&run.dialler) && linked(&run.acceptor);
+        prop_assert!(!(forged && both));
+    }
+
+    #[test]
+    fn garbage_is_refused_or_waited_for(
+        garbage in vec(prop_oneof![1 => 0u8..5, 1 => any::<u8>()], 0..300), piece in 1..50usize
+    ) {
+        let mut side = Handshake::accept(local(1), [1; 32]);
+        let mut out = Vec::new();
+        for piece in garbage.chunks(piece) {
+            match side.step(piece, &mut out) {
+                Ok(Progress::More) => prop_assert!(side.room() <= INPUT_BYTES_MAX),
+                Ok(other) => prop_assert!(false, "{other:?}"),
+                Err(_) => break,
+            }
+        }
+    }
+}
+
+#[test]
+fn the_corpus_is_read_without_panic_and_letters_are_written_as_they_were_read() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/peer_letter");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        let conversation = run((local(2), None), local(1), usize::MAX, no_forger).wire;
+        for (number, (who, bytes)) in conversation.into_iter().enumerate() {
+            fs::write(corpus.join(format!("{number}-{who}")), bytes).unwrap();
+        }
+        let stranger = Local { secret: Secret::default(), ..local(2) };
+        let (who, bytes) = run((stranger, None), local(1), 99, no_forger).wire.pop().unwrap();
+        fs::write(corpus.join(format!("refused-by-{who}")), bytes).unwrap();
+        fs::write(corpus.join("http"), "GET / HTTP/1.1\r\n\r\n").unwrap();
+        fs::write(corpus.join("half"), b"\x01\x30\0carillon").unwrap();
+        fs::write(corpus.join("too-long"), b"\x01\xff\xffcarillon").unwrap();
+    }
+    let mut letters = 0;
+    for file in fs::read_dir(corpus).unwrap() {
+        let stream = fs::read(file.unwrap().path()).unwrap();
+        let mut rest = &stream[..];
+        while let Parsed::Letter(tag, body, consumed) = parse(rest) {
+            if tag == Tag::Hello {
+                let mut again = Vec::new();
+                Hello::decode(body).unwrap().encode(&mut again);
+                assert_eq!(again, body);
+            }
+            letters += 1;
+            rest = &rest[consumed..];
+        }
+        let mut side = Handshake::accept(local(1), [1; 32]);
+        let _refused = side.step(&stream, &mut Vec::new());
+    }
+    assert!(letters >= 5, "the corpus is there: {letters} letters");
+}

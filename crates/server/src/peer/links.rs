@@ -1,0 +1,347 @@
+//! The nodes this one is connected to, and how any thread sends to them.
+//!
+//! One connection per pair of nodes carries both directions. It has one file descriptor, one
+//! keepalive and acknowledgements that travel with the answers, where two one-way connections have
+//! two of each; and who waits for an answer learns from one event, [`PeerHandler::disconnected`],
+//! that it will not come. A node that joins is answered on the connection it made, so its own
+//! address need not be known. The price, two nodes that dial each other at once, is paid in
+//! `handshake`: the smaller id decides.
+//!
+//! ```text
+//!   any thread:   send ─► outbox of the peer ─┐   flush, once a turn: one write per peer
+//!                 send ─► outbox of the peer ─┴─► socket ──────────────────────►
+//!                                                   │ full
+//!   peer thread:  accept, dial, read, decode ─►     └─► goes on when it is not
+//!                 handler.frame … turn_ended
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use keyspace::NodeId;
+use mio::net::TcpStream;
+use mio::{Poll, Token, Waker};
+use parking_lot::Mutex;
+
+use super::counters::PeerCounters;
+use super::frame::{FRAME_BYTES_MAX, KIND_OWN_MIN};
+use super::handshake::{Cluster, Local, PeerHello};
+use super::letter::FACTS_BYTES_MAX;
+use super::outbox::{Flushed, Outbox, PushError};
+use super::thread::PeerThread;
+use super::{Options, Refusal};
+
+pub(super) const WAKER: Token = Token(usize::MAX);
+
+/// Who interprets what peers send. Called by the peer thread only, one call at a time: while a
+/// call runs nothing is read from any peer, so it must be short; longer than the time after which
+/// a peer is taken for dead, and peers are lost. It may send.
+pub trait PeerHandler: Send + Sync {
+    /// A link is there; what is sent from now on goes over it. Between two calls for one node
+    /// there is one of [`disconnected`](Self::disconnected).
+    fn connected(&self, node: NodeId, hello: &PeerHello);
+    /// A node's link is gone. What was sent and not answered may have arrived or not.
+    fn disconnected(&self, node: NodeId);
+    /// A frame has come. Frames of one link come in the order in which they were sent.
+    fn frame(&self, from: NodeId, kind: u8, body: Bytes);
+    /// The end of a turn in which any of the above was called: what was gathered can be done now.
+    /// What it sends is flushed afterwards.
+    fn turn_ended(&self);
+    /// An attempt to link with the node at an address was refused, by it or by this one. It is
+    /// tried again, unless the address is this node's own.
+    fn refused(&self, _address: &str, _refusal: &Refusal) {}
+}
+
+/// Why a frame was not taken. Nothing of it has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// There is no link to this node.
+    #[error("not connected to the node")]
+    NotConnected,
+    /// Too much is on its way to it already.
+    #[error("too many bytes are waiting to be sent to the node")]
+    Full,
+    /// Longer than a frame may be.
+    #[error("a frame of {bytes} bytes; the limit is {FRAME_BYTES_MAX}")]
+    TooLong {
+        /// How long.
+        bytes: usize,
+    },
+}
+
+/// A connection whose handshake is done.
+pub(super) struct Link {
+    pub node: NodeId,
+    pub process: u64,
+    pub commit: u64,
+    pub stream: TcpStream,
+    pub outbox: Outbox,
+    pub counters: Arc<PeerCounters>,
+    /// Something was sent since the last flush.
+    touched: AtomicBool,
+}
+
+impl Link {
+    pub fn new(
+        hello: &PeerHello,
+        commit: u64,
+        stream: TcpStream,
+        outbox: Outbox,
+        counters: Arc<PeerCounters>,
+    ) -> Self {
+        let (node, process) = (hello.node, hello.process);
+        Self { node, process, commit, stream, outbox, counters, touched: AtomicBool::new(true) }
+    }
+
+    /// Writes what is there.
+    pub fn flush(&self) -> Flushed {
+        let written = |bytes| self.counters.bytes_out.add(bytes as u64);
+        self.outbox.flush(&self.stream, written).unwrap_or_else(|_| {
+            // The peer thread finds it closed and lets go of it.
+            let _gone_already = self.stream.shutdown(std::net::Shutdown::Both);
+            Flushed::Done
+        })
+    }
+
+    /// It has something to be flushed.
+    pub fn touch(&self) {
+        self.touched.store(true, Ordering::Release);
+    }
+}
+
+pub(super) type Links = BTreeMap<NodeId, Arc<Link>>;
+
+/// What other threads ask of the peer thread.
+pub(super) enum Ask {
+    Peers(BTreeMap<NodeId, String>),
+    Seed(String),
+    Resolved { ask: u64, found: io::Result<Vec<SocketAddr>> },
+}
+
+/// What the peer thread and the others share.
+pub(super) struct Shared {
+    pub links: ArcSwap<Links>,
+    pub local: ArcSwap<Local>,
+    pub asks: Mutex<Vec<Ask>>,
+    pub stopping: AtomicBool,
+    pub options: Options,
+    counters: Mutex<BTreeMap<NodeId, Arc<PeerCounters>>>,
+    /// Some link is touched.
+    touched: AtomicBool,
+    waker: Waker,
+}
+
+impl Shared {
+    /// Asks the peer thread for something.
+    pub fn ask(&self, ask: Ask) {
+        self.asks.lock().push(ask);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        // The eventfd can only fail to take a wake-up that is pending already.
+        let _pending = self.waker.wake();
+    }
+
+    /// The counters of a node.
+    pub fn counters(&self, node: NodeId) -> Arc<PeerCounters> {
+        self.counters.lock().entry(node).or_default().clone()
+    }
+
+    /// Appends a frame to a peer's outbox.
+    pub fn send(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        if bytes > FRAME_BYTES_MAX {
+            return Err(SendError::TooLong { bytes });
+        }
+        let links = self.links.load();
+        let link = links.get(&to).ok_or(SendError::NotConnected)?;
+        match link.outbox.push(kind, parts) {
+            Ok(()) => {}
+            Err(PushError::Closed) => return Err(SendError::NotConnected),
+            Err(PushError::Full) => {
+                link.counters.drops.add(1);
+                return Err(SendError::Full);
+            }
+        }
+        link.counters.frames_out.add(1);
+        self.touch(link);
+        Ok(())
+    }
+
+    /// Appends a frame of the links' own.
+    pub fn send_own(&self, link: &Link, kind: u8, body: &[u8]) -> Result<(), PushError> {
+        link.outbox.push(kind, &[body])?;
+        self.touch(link);
+        Ok(())
+    }
+
+    /// A link has something to be flushed.
+    pub fn touch(&self, link: &Link) {
+        link.touch();
+        self.touched.store(true, Ordering::Release);
+    }
+
+    /// Writes to all touched links. Whether some of them should be flushed again.
+    pub fn flush(&self) -> bool {
+        // Who touches a link after this, touches this afterwards and flushes himself.
+        if !self.touched.load(Ordering::Relaxed) || !self.touched.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        let mut more = false;
+        for link in self.links.load().values() {
+            let touched = link.touched.swap(false, Ordering::AcqRel);
+            if touched && link.flush() == Flushed::More {
+                self.touch(link);
+                more = true;
+            }
+        }
+        more
+    }
+}
+
+/// The connections of this node with others. It lives until [`stop`](Self::stop).
+pub struct PeerNet {
+    shared: Arc<Shared>,
+    address: Option<SocketAddr>,
+    /// The thread before it runs.
+    thread: Mutex<Option<PeerThread>>,
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl PeerNet {
+    /// A net that accepts on `listener`, if there is one, as soon as it is started.
+    ///
+    /// # Errors
+    /// If the system has no poll for it.
+    pub fn new(
+        local: Local,
+        listener: Option<std::net::TcpListener>,
+        options: Options,
+    ) -> io::Result<Self> {
+        let poll = Poll::new()?;
+        let waker = Waker::new(poll.registry(), WAKER)?;
+        let address = listener.as_ref().map(std::net::TcpListener::local_addr).transpose()?;
+        let shared = Arc::new(Shared {
+            links: ArcSwap::default(),
+            local: ArcSwap::from_pointee(local),
+            asks: Mutex::default(),
+            stopping: AtomicBool::new(false),
+            options,
+            counters: Mutex::default(),
+            touched: AtomicBool::new(false),
+            waker,
+        });
+        let thread = PeerThread::new(shared.clone(), poll, listener)?;
+        let (thread, running) = (Mutex::new(Some(thread)), Mutex::default());
+        Ok(Self { shared, address, thread, running })
+    }
+
+    /// Starts the peer thread, once.
+    ///
+    /// # Errors
+    /// If the system refuses a thread; the net is of no use then.
+    pub fn start(&self, handler: Arc<dyn PeerHandler>) -> io::Result<()> {
+        let peer_thread = self.thread.lock().take().expect("a net is started once");
+        let builder = thread::Builder::new().name("peers".into());
+        *self.running.lock() = Some(builder.spawn(move || peer_thread.run(&*handler))?);
+        Ok(())
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> Option<SocketAddr> {
+        self.address
+    }
+
+    /// From now on links to these nodes are kept, at these addresses (`HOST:PORT`), and no others
+    /// are dialled. Links that are there stay, and others may dial this node.
+    pub fn set_peers(&self, peers: BTreeMap<NodeId, String>) {
+        self.shared.ask(Ask::Peers(peers));
+    }
+
+    /// Dials an address, again and again until it has led to a link with some node, to one that is
+    /// linked already or to this node itself. Whether the link is kept is up to
+    /// [`set_peers`](Self::set_peers).
+    pub fn dial_address(&self, address: String) {
+        self.shared.ask(Ask::Seed(address));
+    }
+
+    /// Appends a frame, whose body is `parts` one after the other, to what is on its way to a
+    /// node. It leaves with the next [`flush`](Self::flush) by any thread. Kinds from
+    /// [`KIND_OWN_MIN`] are not the caller's.
+    ///
+    /// # Errors
+    /// If it is not taken, see [`SendError`]. `Ok` does not mean that it will arrive.
+    pub fn send(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
+        assert!(kind < KIND_OWN_MIN, "kind {kind} is the links' own");
+        self.shared.send(to, kind, parts)
+    }
+
+    /// Writes what was sent, with one write for each peer; never waits. To be called at the end of
+    /// a turn; the peer thread does so by itself.
+    pub fn flush(&self) {
+        if self.shared.flush() {
+            // Others send as fast as this thread writes: it has done its share.
+            self.shared.wake();
+        }
+    }
+
+    /// Whether there is a link to a node.
+    pub fn is_connected(&self, node: NodeId) -> bool {
+        self.shared.links.load().contains_key(&node)
+    }
+
+    /// The nodes linked now.
+    pub fn connected(&self) -> Vec<NodeId> {
+        self.shared.links.load().keys().copied().collect()
+    }
+
+    /// Bytes on their way to a node that the socket has not taken.
+    pub fn unsent_bytes(&self, node: NodeId) -> usize {
+        self.shared.links.load().get(&node).map_or(0, |link| link.outbox.bytes())
+    }
+
+    /// The counters of all peers ever linked.
+    pub fn counters(&self) -> Vec<(NodeId, Arc<PeerCounters>)> {
+        let all = self.shared.counters.lock();
+        all.iter().map(|(node, counters)| (*node, counters.clone())).collect()
+    }
+
+    /// What this node says of itself in handshakes to come.
+    pub fn set_facts(&self, facts: Bytes) {
+        assert!(facts.len() <= FACTS_BYTES_MAX, "facts within their limit");
+        self.shared.local.rcu(|local| Local { facts: facts.clone(), ..(**local).clone() });
+    }
+
+    /// This node belongs to a cluster from now on. Handshakes to come say so; links that are there
+    /// stay.
+    pub fn set_cluster(&self, cluster: Cluster) {
+        self.shared.local.rcu(|local| Local { cluster: Some(cluster), ..(**local).clone() });
+    }
+
+    /// Ends: no more connections, what was sent is written as far as peers take it within
+    /// [`Options::stop`], every link is closed and the handler told. Returns when all is done;
+    /// called by the handler, before.
+    pub fn stop(&self) {
+        self.shared.stopping.store(true, Ordering::Release);
+        self.shared.wake();
+        let running = self.running.lock().take();
+        if let Some(running) = running
+            && running.thread().id() != thread::current().id()
+        {
+            running.join().expect("the peer thread does not panic");
+        }
+    }
+}
+
+/// A timer's period in words that a log can hold.
+pub(super) fn shown(duration: Duration) -> String {
+    format!("{:.1} s", duration.as_secs_f64())
+}

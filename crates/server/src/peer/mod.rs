@@ -1,0 +1,97 @@
+//! How do the nodes of a cluster speak with each other? Over one connection per pair, that carries
+//! frames; what frames mean is for whoever implements [`PeerHandler`].
+//!
+//! ```text
+//!   any thread ── PeerNet::send, flush ──► outbox ──► socket ══════════╗
+//!                                                                      ║
+//!   PeerHandler ◄── frame, turn_ended ── peer thread ◄── decoder ◄═════╝
+//! ```
+//!
+//! | limit | bound | when reached |
+//! |---|---|---|
+//! | a frame's body | [`FRAME_BYTES_MAX`] | `send` fails; received: the connection ends |
+//! | on its way to a peer | [`Options::outbox_bytes_max`] | `send` fails with [`SendError::Full`] |
+//! | connections in a handshake | [`Options::half_open_max`] | the oldest is closed |
+//! | bytes of a handshake | [`INPUT_BYTES_MAX`](handshake::INPUT_BYTES_MAX) | the connection ends |
+//! | time of a handshake | [`Options::handshake`] | the same |
+//! | silence of a peer | [`Options::dead`] | the same: the link is gone |
+//! | bytes read of one peer in a turn | 1 MiB | the others have their turn |
+//!
+//! # Invariants
+//! 1. A link is to a node that has proven the secret, is of the same cluster (or of none yet) and
+//!    speaks a common version. At most one link per node, to one process of it.
+//! 2. Frames of one link come whole, in order, once. A link that breaks loses the rest: those
+//!    above repeat what must not be lost, under ids that make it harmless.
+//! 3. `send` and `flush` never wait, for no peer, however it hangs.
+//! 4. The handler hears `connected` and `disconnected` of a node in turn.
+//!
+//! # What it does not know
+//! Who belongs to the cluster and where they are (told by `set_peers`), what frames mean, clocks
+//! other than the monotonic one.
+//!
+//! # Caveats
+//! Connections are not encrypted; see `handshake`. The sender's and the receiver's kernel buffers
+//! come on top of the bound on what is on its way.
+
+pub mod counters;
+mod dial;
+pub mod frame;
+pub mod handshake;
+pub mod letter;
+mod links;
+mod outbox;
+pub mod refusal;
+mod resolve;
+mod shaking;
+mod thread;
+
+use std::time::Duration;
+
+pub use counters::PeerCounters;
+pub use frame::FRAME_BYTES_MAX;
+pub use handshake::{Cluster, Local, PeerHello, Secret, VERSIONS};
+pub use links::{PeerHandler, PeerNet, SendError};
+pub use refusal::{Refusal, Versions};
+
+/// Most bytes on their way to one peer: a longest frame, and as much again.
+pub const OUTBOX_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
+
+/// Limits and periods of a net; the defaults are meant for use, others for tests.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes on their way to one peer. Less than a longest frame, and such frames are never taken.
+    pub outbox_bytes_max: usize,
+    /// Accepted connections whose handshake is not done.
+    pub half_open_max: usize,
+    /// How long a handshake may take, from dialling or accepting to the link.
+    pub handshake: Duration,
+    /// How often a link is pinged.
+    pub ping: Duration,
+    /// After so long without a byte a peer is taken for dead.
+    pub dead: Duration,
+    /// How long a stop waits for peers to take what was sent.
+    pub stop: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            outbox_bytes_max: OUTBOX_BYTES_MAX,
+            half_open_max: 128,
+            handshake: Duration::from_secs(3),
+            ping: Duration::from_millis(500),
+            dead: Duration::from_secs(3),
+            stop: Duration::from_secs(1),
+        }
+    }
+}
+
+/// A number that no other process draws, from the system.
+///
+/// # Errors
+/// If `/dev/urandom` cannot be read.
+pub fn draw<const N: usize>() -> std::io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut bytes)?;
+    Ok(bytes)
+}

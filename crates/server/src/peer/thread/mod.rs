@@ -1,0 +1,301 @@
+//! The thread that accepts, dials, reads and keeps links alive.
+//!
+//! ```text
+//!   turn:  wait ─► sockets, asks ─► read links ─► timers ─► handler.turn_ended ─► flush
+//! ```
+//!
+//! Sockets are edge-triggered, for reading and writing from the beginning: a sender that finds
+//! one full leaves, and the edge that tells of room brings this thread to go on.
+
+mod arrivals;
+mod greetings;
+mod linked;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::Shutdown;
+use std::os::fd::AsRawFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use keyspace::NodeId;
+use mio::net::{TcpListener, TcpStream};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Registry, Token};
+use slab::Slab;
+
+use super::dial::{Target, Targets};
+use super::links::{PeerHandler, Shared, WAKER, shown};
+use super::outbox::Flushed;
+use super::refusal::Refusal;
+use super::shaking::Shaking;
+use linked::Linked;
+
+const LISTENER: Token = Token(usize::MAX - 1);
+/// Bytes read of one link in a turn, so that all get their turn.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// Connections accepted in a turn.
+const ACCEPT_MAX: usize = 64;
+/// How often timers are looked at, while something is being dialled and otherwise.
+const TICK_DIALLING: Duration = Duration::from_millis(20);
+const TICK: Duration = Duration::from_millis(100);
+const TICK_STOPPING: Duration = Duration::from_millis(5);
+/// Refused strangers are logged no more often than this.
+const WARNING_PAUSE: Duration = Duration::from_secs(1);
+
+enum Connection {
+    Shaking(Box<Shaking>),
+    Linked(Box<Linked>),
+}
+
+/// An attempt whose address is being looked up.
+struct LookUp {
+    target: Target,
+    address: String,
+    failures: u32,
+}
+
+/// The peer thread's own.
+pub(super) struct PeerThread {
+    shared: Arc<Shared>,
+    poll: Poll,
+    listener: Option<TcpListener>,
+    /// The listener may have more, but the system refused.
+    accept_again: bool,
+    connections: Slab<Connection>,
+    linked: BTreeMap<NodeId, usize>,
+    targets: Targets,
+    look_ups: BTreeMap<u64, LookUp>,
+    next_look_up: u64,
+    /// Links with bytes to be read.
+    queue: VecDeque<usize>,
+    /// The number of the last link committed.
+    commit: u64,
+    random: u64,
+    /// The handler was called in this turn.
+    delivered: bool,
+    /// The last complaint about an address, so that it is made once.
+    complaints: BTreeMap<String, String>,
+    warned: Option<Instant>,
+    began: Instant,
+    now: Instant,
+}
+
+impl PeerThread {
+    /// A thread's state, with its listener registered.
+    pub fn new(
+        shared: Arc<Shared>,
+        poll: Poll,
+        listener: Option<std::net::TcpListener>,
+    ) -> io::Result<Self> {
+        let local = shared.local.load();
+        let (node, random) = (local.node, local.process | 1);
+        let listener = listener
+            .map(|listener| {
+                listener.set_nonblocking(true)?;
+                let mut listener = TcpListener::from_std(listener);
+                poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+                io::Result::Ok(listener)
+            })
+            .transpose()?;
+        drop(local);
+        let now = Instant::now();
+        Ok(Self {
+            shared,
+            poll,
+            listener,
+            accept_again: false,
+            connections: Slab::new(),
+            linked: BTreeMap::new(),
+            targets: Targets::new(node),
+            look_ups: BTreeMap::new(),
+            next_look_up: 0,
+            queue: VecDeque::new(),
+            commit: 0,
+            random,
+            delivered: false,
+            complaints: BTreeMap::new(),
+            warned: None,
+            began: now,
+            now,
+        })
+    }
+
+    /// Runs until the net is stopped.
+    pub fn run(mut self, handler: &dyn PeerHandler) {
+        let mut events = Events::with_capacity(256);
+        let mut ticked = self.now;
+        let mut more = false;
+        let mut until = None;
+        loop {
+            let tick = match until {
+                Some(_) => TICK_STOPPING,
+                None if self.is_dialling() => TICK_DIALLING,
+                None => TICK,
+            };
+            let busy = more || !self.queue.is_empty();
+            let timeout = match busy {
+                true => Duration::ZERO,
+                false => (ticked + tick).saturating_duration_since(Instant::now()),
+            };
+            match self.poll.poll(&mut events, Some(timeout)) {
+                Err(error) if error.kind() != ErrorKind::Interrupted => {
+                    panic!("the peer thread's poll is broken: {error}");
+                }
+                _ => self.now = Instant::now(),
+            }
+            for event in &events {
+                match event.token() {
+                    WAKER => {}
+                    LISTENER => self.accept(),
+                    Token(at) => self.woken(at, event, handler),
+                }
+            }
+            self.answer_asks(handler);
+            self.read_queued(handler);
+            if self.now >= ticked + tick {
+                ticked = self.now;
+                self.tick(handler);
+            }
+            if self.shared.stopping.load(Ordering::Acquire) {
+                let until =
+                    *until.get_or_insert_with(|| self.begin_to_stop() + self.shared.options.stop);
+                self.shut_links(self.now >= until, handler);
+            }
+            if std::mem::take(&mut self.delivered) {
+                handler.turn_ended();
+            }
+            more = self.shared.flush();
+            if until.is_some() && self.connections.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn is_dialling(&self) -> bool {
+        self.targets.is_waiting() || self.connections.len() > self.linked.len()
+    }
+
+    fn draw(&mut self) -> u64 {
+        // xorshift64: pauses must differ between nodes, no more.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random >> 11
+    }
+
+    fn enqueue(&mut self, at: usize) {
+        if let Some(Connection::Linked(linked)) = self.connections.get_mut(at)
+            && !std::mem::replace(&mut linked.queued, true)
+        {
+            self.queue.push_back(at);
+        }
+    }
+
+    fn read_queued(&mut self, handler: &dyn PeerHandler) {
+        // Those that are queued anew have their turn after the others'.
+        for _ in 0..self.queue.len() {
+            let Some(at) = self.queue.pop_front() else { return };
+            let Some(Connection::Linked(linked)) = self.connections.get_mut(at) else { continue };
+            linked.queued = false;
+            match linked.read(self.now, self.began, &self.shared, handler, &mut self.delivered) {
+                Ok(true) => self.enqueue(at),
+                Ok(false) => {}
+                Err(error) => self.close(at, &error.to_string(), handler),
+            }
+        }
+    }
+
+    /// Ends a link.
+    fn close(&mut self, at: usize, why: &str, handler: &dyn PeerHandler) {
+        let Connection::Linked(linked) = self.connections.remove(at) else {
+            unreachable!("only a link is closed")
+        };
+        let link = linked.link;
+        deregister(self.poll.registry(), &link.stream);
+        // It may be closed already, and a sender may hold it for a moment longer.
+        let _gone = link.stream.shutdown(Shutdown::Both);
+        link.outbox.close();
+        self.linked.remove(&link.node);
+        self.shared.links.rcu(|links| {
+            let mut links = (**links).clone();
+            links.remove(&link.node);
+            links
+        });
+        let random = self.draw();
+        self.targets.lost(link.node, self.now, random);
+        tracing::info!(node = format!("{:016x}", link.node.0), "the link to a peer is gone: {why}");
+        self.delivered = true;
+        handler.disconnected(link.node);
+    }
+
+    fn tick(&mut self, handler: &dyn PeerHandler) {
+        if self.accept_again {
+            self.accept();
+        }
+        let options = self.shared.options;
+        let mut slow = Vec::new();
+        let mut dead = Vec::new();
+        for (at, connection) in &mut self.connections {
+            match connection {
+                Connection::Shaking(shaking) => {
+                    if self.now >= shaking.began + options.handshake {
+                        slow.push(at);
+                    }
+                }
+                Connection::Linked(linked) if self.now >= linked.heard + options.dead => {
+                    dead.push(at);
+                }
+                Connection::Linked(linked) => {
+                    if self.now >= linked.pinged + options.ping {
+                        linked.ping(self.now, self.began, &self.shared);
+                    }
+                }
+            }
+        }
+        for at in slow {
+            let ending = self.shaking(at).refuse(Refusal::TooSlow);
+            self.end(at, &ending, handler);
+        }
+        for at in dead {
+            self.close(at, &format!("silent for {}", shown(options.dead)), handler);
+        }
+        self.dial_due();
+    }
+
+    fn begin_to_stop(&mut self) -> Instant {
+        self.listener = None;
+        self.targets = Targets::new(self.shared.local.load().node);
+        self.connections.retain(|_, connection| matches!(connection, Connection::Linked(_)));
+        self.shared.links.store(Arc::default());
+        self.now
+    }
+
+    /// Sends what is left on each link, then its end; closes those whose peers have answered with
+    /// theirs, and at last all.
+    fn shut_links(&mut self, at_once: bool, handler: &dyn PeerHandler) {
+        let mut over = Vec::new();
+        for (at, connection) in &mut self.connections {
+            let Connection::Linked(linked) = connection else {
+                unreachable!("handshakes ended when the stop began")
+            };
+            while linked.link.flush() == Flushed::More {}
+            if linked.link.outbox.bytes() == 0 && !std::mem::replace(&mut linked.shut, true) {
+                // If it fails, the link is gone already.
+                let _gone = linked.link.stream.shutdown(Shutdown::Write);
+            }
+            if at_once {
+                over.push(at);
+            }
+        }
+        for at in over {
+            self.close(at, "stopping", handler);
+        }
+    }
+}
+
+fn deregister(registry: &Registry, stream: &TcpStream) {
+    // Closing the socket does the same, as soon as no sender holds it any more.
+    let _unknown = registry.deregister(&mut SourceFd(&stream.as_raw_fd()));
+}

@@ -1,0 +1,118 @@
+//! Nets in processes of their own, which are killed and paused.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use keyspace::NodeId;
+use server::peer::{Local, SendError};
+
+use crate::common::{ECHO, ECHOED, Node, cluster, local, options, start};
+
+/// Tells this program, when a test starts it, which node to be.
+const NODE: &str = "PEER_TEST_NODE";
+const PORT: &str = "PEER_TEST_PORT";
+
+/// Not a test of its own: what the processes of the other tests run.
+#[test]
+fn be_a_node() {
+    let Ok(node) = std::env::var(NODE) else { return };
+    let address = format!("127.0.0.1:{}", std::env::var(PORT).unwrap());
+    let who = Local { incarnation: 7, ..local(node.parse().unwrap()) };
+    let node = crate::common::start_at(who, options(), &address);
+    println!("\nlistens at {}", node.address);
+    // Until it is killed.
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+}
+
+struct Process {
+    child: Child,
+    address: String,
+}
+
+impl Process {
+    fn start(node: u64, port: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["processes::be_a_node", "--exact", "--nocapture"])
+            .envs([(NODE, node.to_string().as_str()), (PORT, port)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let mut found =
+            lines.filter_map(|line| line.strip_prefix("listens at ").map(str::to_owned));
+        let address = found.next().expect("it says where");
+        Self { child, address }
+    }
+
+    fn signal(&self, signal: i32) {
+        // SAFETY: kill takes numbers only; the child has not been waited for, so the id is its own.
+        assert_eq!(unsafe { libc::kill(self.child.id() as i32, signal) }, 0);
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+fn echo(node: &Node, of: u64, body: &'static [u8]) {
+    node.net.send(NodeId(of), ECHO, &[body]).unwrap();
+    node.net.flush();
+    assert_eq!(node.notes.frame(of), (ECHOED, Bytes::from_static(body)));
+}
+
+#[test]
+fn a_killed_process_is_noticed_at_once_and_linked_when_it_is_back() {
+    let one = start(local(1), options());
+    let process = Process::start(2, "0");
+    one.net.set_peers([(NodeId(2), process.address.clone())].into());
+    assert_eq!(one.notes.connected(2).incarnation, 7);
+    echo(&one, 2, b"before");
+    let port = process.address.rsplit_once(':').unwrap().1.to_owned();
+    let killed = Instant::now();
+    process.signal(libc::SIGKILL);
+    one.notes.disconnected(2);
+    assert!(killed.elapsed() < Duration::from_millis(500), "{:?}", killed.elapsed());
+    drop(process);
+    let _again = Process::start(2, &port);
+    one.notes.connected(2);
+    echo(&one, 2, b"after");
+}
+
+#[test]
+fn a_paused_process_blocks_nobody_and_is_linked_when_it_goes_on() {
+    let nodes = cluster(2, options());
+    let process = Process::start(9, "0");
+    nodes[0].net.set_peers(
+        [(NodeId(2), nodes[1].address.clone()), (NodeId(9), process.address.clone())].into(),
+    );
+    nodes[0].notes.connected(9);
+    process.signal(libc::SIGSTOP);
+    let paused = Instant::now();
+    let mut longest = Duration::ZERO;
+    while nodes[0].net.is_connected(NodeId(9)) {
+        let began = Instant::now();
+        for _ in 0..100 {
+            match nodes[0].net.send(NodeId(9), 3, &[&[0; 10_000]]) {
+                Ok(()) | Err(SendError::Full | SendError::NotConnected) => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        nodes[0].net.flush();
+        longest = longest.max(began.elapsed());
+        echo(&nodes[0], 2, b"meanwhile");
+        assert!(paused.elapsed() < Duration::from_secs(5), "a pause is noticed");
+    }
+    assert!(longest < Duration::from_millis(500), "a turn took {longest:?}");
+    nodes[0].notes.disconnected(9);
+    process.signal(libc::SIGCONT);
+    nodes[0].notes.connected(9);
+    echo(&nodes[0], 9, b"again");
+    assert_eq!(nodes[0].net.counters()[0].1.links.get(), 1);
+}

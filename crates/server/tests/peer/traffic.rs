@@ -1,0 +1,227 @@
+//! What friends send arrives whole, in order, however much it is.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use keyspace::NodeId;
+use server::peer::{FRAME_BYTES_MAX, Options, SendError};
+
+use crate::common::{ECHO, ECHOED, Node, cluster, eventually, local, options, start};
+
+/// Sends numbered frames to a node; waits where it must.
+fn send_numbers(from: &Node, to: u64, kind: u8, count: u32) {
+    for number in 0..count {
+        let body = [&number.to_le_bytes()[..], &vec![7; number as usize % 50]].concat();
+        let (head, rest) = body.split_at(2);
+        while from.net.send(NodeId(to), kind, &[head, rest]) == Err(SendError::Full) {
+            from.net.flush();
+            std::thread::yield_now();
+        }
+        if number % 64 == 0 {
+            from.net.flush();
+        }
+    }
+    from.net.flush();
+}
+
+fn check_numbers(node: &Node, from: u64, kind: u8, count: u32) {
+    let numbers = || {
+        let frames = node.notes.frames(from);
+        frames.into_iter().filter(|(k, _)| *k == kind).map(|(_, body)| body).collect::<Vec<Bytes>>()
+    };
+    let counters = node.net.counters();
+    let (_, counters) = counters.iter().find(|(node, _)| node.0 == from).unwrap();
+    eventually("all frames", || counters.frames_in.get() >= u64::from(count));
+    eventually("the last frames", || numbers().len() == count as usize);
+    for (number, body) in (0..count).zip(numbers()) {
+        assert_eq!(body[..4], number.to_le_bytes());
+        assert_eq!(body.len(), 4 + number as usize % 50);
+    }
+}
+
+#[test]
+fn two_nets_exchange_100_000_frames_each_way_in_order() {
+    let nodes = cluster(2, options());
+    std::thread::scope(|scope| {
+        scope.spawn(|| send_numbers(&nodes[0], 2, 5, 100_000));
+        scope.spawn(|| send_numbers(&nodes[1], 1, 5, 100_000));
+    });
+    check_numbers(&nodes[0], 2, 5, 100_000);
+    check_numbers(&nodes[1], 1, 5, 100_000);
+}
+
+#[test]
+fn three_nets_exchange_100_000_frames_each_way_in_order() {
+    let small = Options { outbox_bytes_max: 1 << 20, ..options() };
+    let nodes = cluster(3, small);
+    std::thread::scope(|scope| {
+        for (number, node) in (1..=3).zip(&nodes) {
+            for other in (1..=3).filter(|other| *other != number) {
+                scope.spawn(move || send_numbers(node, other, 6, 100_000));
+            }
+        }
+    });
+    for (number, node) in (1..=3).zip(&nodes) {
+        (1..=3).filter(|n| *n != number).for_each(|n| check_numbers(node, n, 6, 100_000));
+    }
+}
+
+#[test]
+fn many_threads_send_over_one_link_and_each_keeps_its_order() {
+    let nodes = cluster(2, options());
+    std::thread::scope(|scope| {
+        for kind in 20..28 {
+            let nodes = &nodes;
+            scope.spawn(move || send_numbers(&nodes[0], 2, kind, 10_000));
+        }
+    });
+    let counters = nodes[1].net.counters();
+    eventually("all frames", || counters[0].1.frames_in.get() == 80_000);
+    for kind in 20..28 {
+        let frames = nodes[1].notes.frames(1);
+        let bodies = frames.iter().filter(|(k, _)| *k == kind).map(|(_, body)| body);
+        let numbers = bodies.map(|body| u32::from_le_bytes(body[..4].try_into().unwrap()));
+        assert!(numbers.eq(0..10_000));
+    }
+}
+
+#[test]
+fn the_longest_frame_arrives_and_a_longer_one_is_not_taken() {
+    let nodes = cluster(2, Options { dead: Duration::from_secs(10), ..options() });
+    let big: Vec<u8> = (0..FRAME_BYTES_MAX as u32).map(|n| (n / 7) as u8).collect();
+    nodes[0].net.send(NodeId(2), 3, &[&big[..10], &big[10..]]).unwrap();
+    nodes[0].net.send(NodeId(2), 4, &[b"after"]).unwrap();
+    nodes[0].net.flush();
+    assert_eq!(nodes[1].notes.frame(1), (3, Bytes::from(big.clone())));
+    assert_eq!(nodes[1].notes.frame(1), (4, Bytes::from_static(b"after")));
+    let bytes = FRAME_BYTES_MAX + 1;
+    let error = nodes[0].net.send(NodeId(2), 3, &[&big, b"x"]);
+    assert_eq!(error, Err(SendError::TooLong { bytes }));
+    assert_eq!(nodes[0].net.send(NodeId(9), 3, &[]), Err(SendError::NotConnected));
+    assert_eq!(nodes[0].net.send(NodeId(1), 3, &[]), Err(SendError::NotConnected));
+}
+
+#[test]
+fn a_stop_sends_what_was_taken() {
+    let mut nodes = cluster(2, options());
+    for number in 0..2_000u32 {
+        let body = [&number.to_le_bytes()[..], &[1; 2_000]].concat();
+        nodes[0].net.send(NodeId(2), 5, &[&body]).unwrap();
+    }
+    drop(nodes.remove(0));
+    nodes[0].notes.disconnected(1);
+    let frames = nodes[0].notes.frames(1);
+    assert_eq!(frames.len(), 2_000);
+    assert_eq!(frames[1_999].1[..4], 1_999u32.to_le_bytes());
+    assert!(!nodes[0].net.is_connected(NodeId(1)));
+}
+
+#[test]
+fn silent_links_are_kept_and_pings_are_timed() {
+    let nodes = cluster(2, options());
+    std::thread::sleep(Duration::from_millis(2_500));
+    for node in &nodes {
+        let counters = node.net.counters();
+        assert_eq!(counters.len(), 1);
+        assert_eq!((counters[0].1.links.get(), counters[0].1.frames_in.get()), (1, 0));
+        let rtt = counters[0].1.rtt_nanos.get();
+        assert!((1_000..2_000_000_000).contains(&rtt), "{rtt} ns");
+    }
+}
+
+#[test]
+fn echoes_come_back_while_frames_are_flushed_once_a_turn() {
+    let nodes = cluster(2, options());
+    for number in 0..1_000u32 {
+        nodes[0].net.send(NodeId(2), ECHO, &[&number.to_le_bytes()]).unwrap();
+        nodes[0].net.flush();
+        assert_eq!(nodes[0].notes.frame(2), (ECHOED, Bytes::from(number.to_le_bytes().to_vec())));
+    }
+}
+
+#[test]
+fn nodes_that_dial_each_other_at_once_end_with_one_link() {
+    for _ in 0..20 {
+        let (one, two) = (start(local(1), options()), start(local(2), options()));
+        one.net.dial_address(two.address.clone());
+        two.net.dial_address(one.address.clone());
+        one.notes.connected(2);
+        two.notes.connected(1);
+        // Whichever link is left carries frames both ways; one that was replaced may lose some.
+        eventually("an echo", || {
+            let _replaced = one.net.send(NodeId(2), ECHO, &[b"?"]);
+            one.net.flush();
+            !one.notes.frames(2).is_empty()
+        });
+        eventually("both links", || {
+            one.net.connected() == [NodeId(2)] && two.net.connected() == [NodeId(1)]
+        });
+    }
+}
+
+#[test]
+fn an_address_of_a_node_that_is_linked_already_changes_nothing() {
+    let nodes = cluster(2, options());
+    for (node, other) in [(0, 1), (1, 0)] {
+        let address = nodes[other].address.clone();
+        nodes[node].net.dial_address(address);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    for node in &nodes {
+        assert_eq!(node.net.counters()[0].1.links.get(), 1);
+        assert_eq!(node.net.connected().len(), 1);
+    }
+}
+
+#[test]
+fn a_node_joins_through_an_address_and_learns_the_cluster() {
+    let member = start(local(1), options());
+    let mut newcomer = local(2);
+    let cluster = newcomer.cluster.take();
+    let newcomer = start(newcomer, options());
+    newcomer.net.dial_address(member.address.replace("127.0.0.1", "localhost"));
+    let hello = newcomer.notes.connected(1);
+    assert_eq!((hello.join, hello.facts), (cluster, Bytes::from_static(b"node 1")));
+    assert_eq!(member.notes.connected(2).cluster_id, None);
+    // It is answered on the connection that it made.
+    member.net.send(NodeId(2), 9, &[b"welcome"]).unwrap();
+    member.net.flush();
+    assert_eq!(newcomer.notes.frame(1), (9, Bytes::from_static(b"welcome")));
+    newcomer.net.set_cluster(cluster.unwrap());
+    newcomer.net.set_facts(Bytes::from_static(b"a member"));
+    let third = start(local(3), options());
+    third.net.dial_address(newcomer.address.clone());
+    let hello = third.notes.connected(2);
+    assert_eq!((hello.cluster_id, &hello.facts[..]), (Some(0xc1), &b"a member"[..]));
+}
+
+/// Round trips per second with so many requests under way, for docs/performance.md.
+fn round_trips(nodes: &[Node], under_way: u32, for_time: Duration) -> f64 {
+    let counters = nodes[0].net.counters();
+    let came = || counters[0].1.frames_in.get();
+    let (start, before) = (Instant::now(), came());
+    let mut sent = before;
+    while start.elapsed() < for_time {
+        let mut any = false;
+        while sent < came() + u64::from(under_way) {
+            nodes[0].net.send(NodeId(2), ECHO, &[&[0; 64]]).unwrap();
+            sent += 1;
+            any = true;
+        }
+        match any {
+            true => nodes[0].net.flush(),
+            false => std::thread::yield_now(),
+        }
+    }
+    (came() - before) as f64 / start.elapsed().as_secs_f64()
+}
+
+#[test]
+fn round_trips_are_counted() {
+    let nodes = cluster(2, options());
+    for under_way in [1, 64] {
+        let rate = round_trips(&nodes, under_way, Duration::from_millis(500));
+        println!("{under_way} under way: {rate:.0} round trips per second");
+        assert!(rate > 100.0);
+    }
+}
