@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use keyspace::{ShardId, Timestamp};
 use parking_lot::RwLock;
+use replication::HardState;
 use storage::engine::{DumpCursor, PieceLimits, cut_dump};
 use storage::log::Lsn;
 
@@ -31,6 +32,8 @@ pub struct Checkpoint {
     pub shard: ShardId,
     /// As of this applied index.
     pub index: u64,
+    /// The replica's hard state in it.
+    pub hard_state: HardState,
     /// The head of the file.
     pub meta: Vec<u8>,
     /// With this checkpoint, the shard needs the log from here on.
@@ -76,13 +79,26 @@ impl Checkpoint {
                 Rest::Block(block)
             }
         };
-        let (index, meta) =
-            (state.applied_index, encode_meta(&state, shard.replica(), shard.hard_state()));
+        let (index, hard_state) = (state.applied_index, shard.hard_state());
+        let meta = encode_meta(&state, shard.replica(), hard_state);
         drop(state);
         let log_from = shard.log_needed_from(written_end);
         let long = Default::default();
         let shard = shard.id();
-        Self { shard, index, meta, log_from, at, pinned, installed, block, view, rest, long }
+        Self {
+            shard,
+            index,
+            hard_state,
+            meta,
+            log_from,
+            at,
+            pinned,
+            installed,
+            block,
+            view,
+            rest,
+            long,
+        }
     }
 
     /// Whether a snapshot has taken the place of the state: there will be no more blocks, and those

@@ -24,7 +24,7 @@ use keyspace::{
     CatalogueError, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp,
 };
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, Message, Refused};
+use replication::{Boot, BootNanos, HardState, Message, Refused};
 use storage::log::{Group as Records, Lsn};
 use txn::Clock;
 
@@ -167,6 +167,9 @@ pub enum NotDone {
     },
     /// Another leader's entry has taken its place in the log.
     Replaced,
+    /// It was proposed here and may or may not have been done: a snapshot has jumped over its
+    /// place in the log.
+    Unknown,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }
@@ -353,6 +356,13 @@ impl Lane {
         self.shards.get(&shard).map(Shard::view)
     }
 
+    /// A checkpoint of a shard, with this hard state, is on disk.
+    pub fn covered(&mut self, shard: ShardId, hard_state: HardState) {
+        if let Some(shard) = self.shards.get_mut(&shard) {
+            shard.covered(hard_state);
+        }
+    }
+
     /// The shards of this lane, in the order of their ids.
     pub fn shards(&self) -> impl Iterator<Item = &Shard> {
         self.shards.values()
@@ -397,9 +407,11 @@ impl Lane {
             }
             Input::Install { head, state } => {
                 let now = self.now;
+                let mut answers = Vec::new();
                 if let Some(shard) = self.touch(state.descriptor.shard) {
-                    shard.install(*head, *state, now);
+                    shard.install(*head, *state, now, &mut answers);
                 }
+                self.pending.answers.append(&mut answers);
             }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {

@@ -375,8 +375,8 @@ fn refused(error: CatalogueError) -> ApiError {
 fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
     match (why, id) {
         (NotDone::DiskFull, _) => ApiError::DiskFull,
-        (NotDone::Dropped, Some(id)) => ApiError::Unknown { id },
-        (NotDone::NotLeader { .. } | NotDone::Replaced, _) => ApiError::Busy,
+        (NotDone::Dropped | NotDone::Unknown, Some(id)) => ApiError::Unknown { id },
+        (NotDone::NotLeader { .. } | NotDone::Replaced | NotDone::Unknown, _) => ApiError::Busy,
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {
             ApiError::NoKeyspace { name: "(dropped meanwhile)".into() }
         }

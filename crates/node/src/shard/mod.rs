@@ -90,6 +90,8 @@ pub struct Shard {
     confirm_asked: BootNanos,
     /// The term that it leads and whose first entry it has applied, or 0.
     opened_term: u64,
+    /// Whether its term or vote has changed since the newest checkpoint that is on disk.
+    vote_uncovered: bool,
     /// Bytes of entries since its commit index was last written down.
     unmarked_bytes: usize,
     outbox: Vec<Message>,
@@ -158,6 +160,7 @@ impl Shard {
             horizon_asked: Timestamp::ZERO,
             confirm_asked: 0,
             opened_term: 0,
+            vote_uncovered: true,
             unmarked_bytes: 0,
             outbox: Vec::new(),
             active: false,
@@ -177,6 +180,20 @@ impl Shard {
     /// Its hard state, for a checkpoint.
     pub fn hard_state(&self) -> HardState {
         self.group.hard_state()
+    }
+
+    /// Whether a checkpoint of this applied index, the newest on disk, says all that a new one would:
+    /// a replica's vote may have changed without an entry.
+    pub fn is_covered_by(&self, index: u64) -> bool {
+        self.applied_index() == index && !self.vote_uncovered
+    }
+
+    /// A checkpoint with this hard state is on disk.
+    pub(crate) fn covered(&mut self, hard_state: HardState) {
+        let now = self.hard_state();
+        if (now.term, now.vote) == (hard_state.term, hard_state.vote) {
+            self.vote_uncovered = false;
+        }
     }
 
     /// Where the log must be kept from, so that everything not applied yet is in it: the beginning
@@ -338,6 +355,7 @@ impl Shard {
             let payload = record::encode_hard_state(hard_state);
             push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
             needs_sync = true;
+            self.vote_uncovered = true;
         }
         self.replace(&work.entries, effects);
         self.mark_committed(&work.entries, effects);
@@ -405,6 +423,17 @@ impl Shard {
         }
     }
 
+    /// What is applied is of this term: nothing that was proposed here in an older one, and has not
+    /// been applied, ever will be.
+    fn outlive(&mut self, term: u64, answers: &mut Vec<Answer>) {
+        for in_flight in std::mem::take(&mut self.in_flight) {
+            match in_flight.term < term {
+                true => in_flight.asker.refuse(NotDone::Replaced, answers),
+                false => self.in_flight.push_back(in_flight),
+            }
+        }
+    }
+
     /// Lets go of what is applied and persisted.
     fn forget_appends(&mut self) {
         let applied = self.applied_index();
@@ -441,6 +470,9 @@ impl Shard {
             self.promise.applied(entry.index);
             let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index);
             let asker = if mine { self.in_flight.pop_front() } else { None };
+            if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term) {
+                self.outlive(entry.term, &mut effects.answers);
+            }
             match asker {
                 Some(lost) if lost.term != entry.term => {
                     lost.asker.refuse(NotDone::Replaced, &mut effects.answers);

@@ -15,7 +15,7 @@ use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
 use crate::entry::{Kind, operation};
-use crate::lane::{Effects, Envelope, NotDone};
+use crate::lane::{Answer, Effects, Envelope, NotDone};
 use crate::members::Step;
 use crate::recovery::encode_meta;
 use crate::state::ShardState;
@@ -80,12 +80,25 @@ impl Shard {
     }
 
     /// A snapshot's state is on disk, and takes the place of what is here.
-    pub(crate) fn install(&mut self, head: Message, state: ShardState, now: BootNanos) {
+    pub(crate) fn install(
+        &mut self,
+        head: Message,
+        state: ShardState,
+        now: BootNanos,
+        answers: &mut Vec<Answer>,
+    ) {
         if !self.group.wants(&head) {
             return;
         }
         let snapshot = head.snapshot();
         assert_eq!(snapshot, Some((state.applied_index, state.applied_term)), "its own head");
+        // What it had proposed up to there is lost in the state, if it is there at all. What it had
+        // proposed behind may yet come.
+        while let Some(lost) = self.in_flight.pop_front_if(|f| f.index <= state.applied_index) {
+            lost.asker.refuse(NotDone::Unknown, answers);
+        }
+        self.outlive(state.applied_term, answers);
+        self.promise.clear();
         {
             let mut view = self.state.write();
             let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());

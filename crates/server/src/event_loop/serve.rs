@@ -307,6 +307,9 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "UNKNOWN the keyspace was dropped while the command was under way; it may have been \
              done"
         }
+        NotDone::Unknown => {
+            "UNKNOWN another node leads this key's shard now; the command may have been done"
+        }
         NotDone::NotLeader { .. } | NotDone::Replaced => {
             "TRYAGAIN another node leads this key's shard now; nothing was done"
         }

@@ -76,8 +76,7 @@ impl Checkpoints {
         let written_end = hub.log.facts().written_end;
         let begun = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
             let shard = lane.shard(shard)?;
-            let index = shard.view().read().applied_index;
-            match last.filter(|last| last.applied_index == index) {
+            match last.filter(|last| shard.is_covered_by(last.applied_index)) {
                 Some(last) => Some(Err((*last, shard.log_needed_from(written_end)))),
                 None => Some(Ok(Checkpoint::begin(shard, written_end, BLOCK))),
             }
@@ -103,6 +102,8 @@ impl Checkpoints {
         // A checkpoint holds only entries that are fsynced in the log (SAFETY G16).
         hub.log.sync_now()?;
         writer.finish()?;
+        let hard_state = checkpoint.hard_state;
+        hub.lanes[hub.lane_of(shard)].with(hub, |lane| lane.covered(shard, hard_state));
         Ok(Some((CheckpointRef { shard, applied_index: index }, log_from)))
     }
 

@@ -73,6 +73,8 @@ pub struct Counts {
     pub cuts: u64,
     /// Entries compared between replicas.
     pub compared: u64,
+    /// Histories that were too long to judge.
+    pub unjudged: u64,
     /// Things that nodes did.
     pub node_steps: u64,
     /// Milliseconds of virtual time.
@@ -170,7 +172,8 @@ impl World {
         self.settle()?;
         self.counts.compared = self.agreement.compared;
         self.compare_states()?;
-        self.clients.search()
+        self.counts.unjudged = self.clients.search()?;
+        Ok(())
     }
 
     /// One node makes the cluster, the others join it, and its shards get their replicas.

@@ -133,8 +133,10 @@ impl Machine {
                     round.current = Some(current);
                 }
                 Phase::Finish => {
-                    let Checkpoint { shard, index, log_from, .. } = current.checkpoint;
+                    let Checkpoint { shard, index, log_from, hard_state, .. } = current.checkpoint;
                     current.writer.finish()?;
+                    let lane = self.lane_of(shard);
+                    self.lanes[lane].lane.covered(shard, hard_state);
                     round.names.insert(shard, CheckpointRef { shard, applied_index: index });
                     round.log_start = round.log_start.min(log_from);
                 }
@@ -155,7 +157,7 @@ impl Machine {
             Some(shard) => {
                 let index = shard.view().read().applied_index;
                 let last = round.names.get(&id);
-                if last.is_some_and(|last| last.applied_index == index) {
+                if last.is_some_and(|last| shard.is_covered_by(last.applied_index)) {
                     round.log_start = round.log_start.min(shard.log_needed_from(written_end));
                 } else {
                     let checkpoint = Checkpoint::begin(shard, written_end, self.limits.block);
