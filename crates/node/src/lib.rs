@@ -56,8 +56,8 @@
 //!
 //! They do not yet: a keyspace keeps the shards it was made with. A shard may have several replicas
 //! ([`shard`]): the simulator's clusters have them, the server's node has one for each shard.
-//! What is there for the rest: descriptors with generations, entries that name their term, ownership
-//! checked under the guard of every read.
+//! What is there for the rest: descriptors with generations, entries that name their term,
+//! ownership checked under the guard of every read.
 //!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No

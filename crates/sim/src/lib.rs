@@ -38,9 +38,11 @@
 //! repeats, delays and cuts, clocks that drift, processes that crash and stand still.
 //!
 //! # Planted bugs
-//! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY): replies made before the
-//! log decides, writes answered before they are durable, reads below the safe point, expiry seen
-//! beyond the horizon, checkpoints that end early. The cores have no switches for them.
+//! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY):
+//! replies made before the log decides, writes answered before they are durable, reads below the
+//! safe point, expiry seen beyond the horizon, checkpoints that end early; leases that outlive a
+//! pause or that nobody asks for, votes forgotten or not on disk, leaders that read too early.
+//! The cores have no switches for them.
 //!
 //! # Invariants
 //! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here asks a clock,

@@ -182,8 +182,8 @@ impl Shard {
         self.group.hard_state()
     }
 
-    /// Whether a checkpoint of this applied index, the newest on disk, says all that a new one would:
-    /// a replica's vote may have changed without an entry.
+    /// Whether a checkpoint of this applied index, the newest on disk, says all that a new one
+    /// would: a replica's vote may have changed without an entry.
     pub fn is_covered_by(&self, index: u64) -> bool {
         self.applied_index() == index && !self.vote_uncovered
     }

@@ -81,7 +81,8 @@ impl Group {
         let was_used = start.hard_state.term > 0;
         // Nobody else could have got a sole voter's vote. But a change of members may wait in the
         // log, which was in force before the start.
-        let is_alone = members.is_sole(replica) && start.entries.is_empty();
+        let waits = start.entries.iter().any(|entry| entry.is_change);
+        let is_alone = members.is_sole(replica) && !waits;
         let entries = Entries::new(start, members.clone());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let raw = RawNode::new(&config, entries, &logger)

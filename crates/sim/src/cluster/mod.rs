@@ -224,6 +224,10 @@ impl World {
         let others = self.seats.iter().skip(1).take(self.mood.replicas - 1).map(|seat| seat.node);
         let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
         let Some(machine) = self.seats[0].machine.as_mut() else { return };
+        // The node that is alone makes the shards of a keyspace; afterwards nobody would.
+        if machine.shard_ids().len() < 2 {
+            return;
+        }
         for shard in machine.shard_ids() {
             machine.submit(shard, Input::AddReplicas { shard, nodes: nodes.clone() });
         }
