@@ -153,7 +153,8 @@ impl World {
         };
         self.clients.free_at[client] = u64::MAX;
         // Mostly one of those who believe that they lead: there may be several.
-        let leaders = self.leaders_of(key);
+        let mut leaders = self.leaders_of(key);
+        leaders.retain(|at| self.is_awake(*at));
         let to_leader = !leaders.is_empty() && !self.rng.one_in(4);
         let at = if to_leader { *self.rng.pick(&leaders) } else { at };
         self.begin_op(client, at, key, command);
@@ -162,6 +163,22 @@ impl World {
     /// The last read of a key.
     pub(super) fn read_last(&mut self, at: usize, key: u64) {
         self.begin_op(0, at, key, Command::Get);
+    }
+
+    /// Someone reads every key at a node, at once: before its lanes do anything.
+    pub(super) fn look_at(&mut self, at: usize) {
+        let machine = self.seats[at].machine.as_ref();
+        if !machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE)) {
+            return;
+        }
+        for key in 0..self.mood.keys {
+            self.begin_op(0, at, key, Command::Get);
+            let number = self.clients.made;
+            if let Some(op) = self.clients.ops.get_mut(&number) {
+                op.given_up = true;
+            }
+            self.read(at, number);
+        }
     }
 
     fn begin_op(&mut self, client: usize, at: usize, key: u64, command: Command) {

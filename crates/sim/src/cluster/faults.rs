@@ -12,23 +12,70 @@ use crate::machine::open::{self, Start, Started};
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
 
+/// A plan: see [`World::plan_betrayal`].
+#[derive(Clone, Copy, Debug)]
+pub struct Betrayal {
+    leader: usize,
+    rival: usize,
+    at_ms: u64,
+}
+
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
+        self.betray();
         if !self.rng.one_in(self.mood.break_ms) {
             return Ok(());
         }
         let at = self.rng.below(self.seats.len() as u64) as usize;
-        match self.rng.weighted(&[6, 6, 1, 4, 4, 3, 5]) {
+        match self.rng.weighted(&[6, 6, 1, 6, 4, 3, 5, 3]) {
             0 => self.crash(at, true),
             1 => self.crash(at, false),
             2 => self.blackout(),
             3 => self.pause(at),
             4 => self.isolate(at),
             5 => self.cut_one_way(at),
+            6 => self.plan_betrayal(at),
             _ => self.mend(),
         }
         Ok(())
+    }
+
+    /// A leader and one of its followers do not hear each other; the other follower restarts in no
+    /// time, and must not have forgotten whom it has given its word (SAFETY G4).
+    fn plan_betrayal(&mut self, at: usize) {
+        let count = self.seats.len();
+        let others: Vec<usize> = (0..count).filter(|other| *other != at).collect();
+        let deaf = *self.rng.pick(&others);
+        let (leader, rival) = (self.seats[at].node, self.seats[deaf].node);
+        self.trace.event(format_args!("nodes {leader} and {rival} do not hear each other"));
+        self.counts.cuts += 1;
+        self.network.cut(leader, rival);
+        self.network.cut(rival, leader);
+        let at_ms = self.now_ms + self.rng.between(900, 1_800);
+        self.betrayal = Some(Betrayal { leader: at, rival: deaf, at_ms });
+    }
+
+    fn betray(&mut self) {
+        let Some(Betrayal { leader, rival, at_ms }) = self.betrayal else { return };
+        if self.now_ms == at_ms {
+            for at in (0..self.seats.len()).filter(|at| *at != leader && *at != rival) {
+                self.crash(at, false);
+                self.seats[at].awake_at = self.now_ms + 2;
+            }
+        }
+        if self.now_ms > at_ms && self.now_ms.is_multiple_of(10) && self.is_awake(leader) {
+            self.look_at(leader);
+        }
+        if self.now_ms > at_ms + 700 {
+            self.betrayal = None;
+        }
+    }
+
+    /// Whether a node runs and does not stand still.
+    pub(super) fn is_awake(&self, at: usize) -> bool {
+        let seat = &self.seats[at];
+        seat.machine.is_some() && self.now_ms >= seat.awake_at
     }
 
     /// A process ends; with the machine's power, what was not synced may be gone.

@@ -113,6 +113,7 @@ pub struct World {
     agreement: Agreement,
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
+    betrayal: Option<faults::Betrayal>,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -148,6 +149,7 @@ impl World {
             agreement: Agreement::default(),
             cluster: None,
             calm: true,
+            betrayal: None,
             counts: Counts::default(),
         }
     }
@@ -282,6 +284,9 @@ impl World {
             return self.start(at);
         }
         self.tell_time(at);
+        if self.now_ms == self.seats[at].awake_at && !self.calm {
+            self.look_at(at);
+        }
         let machine = self.seats[at].machine.as_mut().expect("it runs");
         if let Err(error) = machine.install_arrived(&mut self.trace) {
             return self.node_failed(at, &error);

@@ -207,7 +207,7 @@ impl Mood {
             },
             break_ms: rng.between(150, 900),
             checkpoints: rng.one_in(2),
-            think_ms: rng.between(40, 200),
+            think_ms: rng.between(20, 120),
         }
     }
 }
