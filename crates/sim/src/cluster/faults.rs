@@ -12,7 +12,7 @@ use crate::machine::open::{self, Start, Started};
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
 
-/// A plan: see [`World::plan_betrayal`].
+/// A plan: whom a follower that restarts may not betray, for whom, and when.
 #[derive(Clone, Copy, Debug)]
 pub struct Betrayal {
     leader: usize,
