@@ -78,6 +78,8 @@ pub struct Shard {
     serving: Arc<Serving>,
     state: Arc<RwLock<ShardState>>,
     promise: Promise,
+    /// The index up to where its state holds the log.
+    applied: u64,
     queue: VecDeque<Queued>,
     /// Proposed and not applied, in index order.
     in_flight: VecDeque<InFlight>,
@@ -134,6 +136,7 @@ impl Shard {
         let id = state.descriptor.shard;
         let promise = Promise::new(state.unsettled.clone());
         let serving = state.serving.clone();
+        let applied = state.applied_index;
         // What is not applied yet is still needed in the log.
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
@@ -153,6 +156,7 @@ impl Shard {
             serving,
             state: view,
             promise,
+            applied,
             queue: VecDeque::new(),
             in_flight: VecDeque::new(),
             appends: recovered.into_iter().collect(),
@@ -185,7 +189,7 @@ impl Shard {
     /// Whether a checkpoint of this applied index, the newest on disk, says all that a new one
     /// would: a replica's vote may have changed without an entry.
     pub fn is_covered_by(&self, index: u64) -> bool {
-        self.applied_index() == index && !self.vote_uncovered
+        self.applied == index && !self.vote_uncovered
     }
 
     /// A checkpoint with this hard state is on disk.
@@ -205,7 +209,7 @@ impl Shard {
 
     /// Stands for election if there is nobody else to vote.
     pub(crate) fn begin(&mut self) {
-        if self.is_sole() && self.group.last_index() == self.applied_index() {
+        if self.is_sole() && self.group.last_index() == self.applied {
             self.group.campaign();
         }
     }
@@ -436,15 +440,10 @@ impl Shard {
 
     /// Lets go of what is applied and persisted.
     fn forget_appends(&mut self) {
-        let applied = self.applied_index();
+        let applied = self.applied;
         while self.appends.front().is_some_and(|a| a.persisted && a.last_index <= applied) {
             self.appends.pop_front();
         }
-    }
-
-    fn applied_index(&self) -> u64 {
-        // Nobody but the lane changes it, so this waits for no reader.
-        self.state.read().applied_index
     }
 
     fn apply(&mut self, committed: Vec<Entry>, clock: &Clock, effects: &mut Effects) {
@@ -466,6 +465,7 @@ impl Shard {
                 }
                 outcome
             };
+            self.applied = entry.index;
             self.group.applied(entry.index);
             self.promise.applied(entry.index);
             let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index);

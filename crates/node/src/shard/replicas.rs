@@ -99,6 +99,7 @@ impl Shard {
         }
         self.outlive(state.applied_term, answers);
         self.promise.clear();
+        self.applied = state.applied_index;
         {
             let mut view = self.state.write();
             let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());
@@ -185,7 +186,7 @@ impl Shard {
             0
         } else if self.is_sole() {
             BootNanos::MAX
-        } else if self.applied_index() < self.group.committed() {
+        } else if self.applied < self.group.committed() {
             // SAFETY G11: its own log lags.
             0
         } else {

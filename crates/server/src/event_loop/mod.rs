@@ -46,7 +46,6 @@ use mio::{Events, Interest, Poll, Token};
 use node::entry::Batch;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
-use replication::BootNanos;
 use slab::Slab;
 
 use crate::config::Config;
@@ -145,8 +144,6 @@ pub struct EventLoop {
     buffer: Vec<u8>,
     /// The time of this turn's reads.
     now: Timestamp,
-    /// The boot clock when the newest bytes had come.
-    boot: BootNanos,
     next_loop: usize,
     accepting: bool,
     /// Whether it looks around for a while before it sleeps.
@@ -188,7 +185,6 @@ impl EventLoop {
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
-            boot: 0,
             next_loop: 0,
             accepting: true,
             lingers: false,
@@ -207,7 +203,7 @@ impl EventLoop {
         let mut swept = Instant::now();
         loop {
             self.wait(&mut events, deadline)?;
-            (self.now, self.boot) = (self.hub.now(), boot_nanos());
+            self.now = self.hub.now();
             for event in &events {
                 match event.token() {
                     WAKER => {}
@@ -234,9 +230,10 @@ impl EventLoop {
         }
     }
 
-    /// When the reads happen whose requests have come.
+    /// When the reads happen whose requests have come: asked once for each batch of them, since
+    /// reading the boot clock has its price.
     fn moment(&self) -> Now {
-        Now { time: self.now, boot: self.boot }
+        Now { time: self.now, boot: boot_nanos() }
     }
 
     /// Adds this turn's tally to the process's counters: once a turn, since all loops share them.

@@ -166,7 +166,7 @@ impl EventLoop {
                 self.write_each(at, connection, session, gather, &writes, muted)
             }
             Request::Keyspace(request) => {
-                let now = put_off_at.unwrap_or(self.moment());
+                let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.run_whole(at, connection, session, &request, now, muted)
             }
             Request::Select(name) => self.select(at, connection, session, name, muted),

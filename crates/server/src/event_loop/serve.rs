@@ -14,7 +14,6 @@ use super::{
     EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
 };
 use crate::gateway::native::Reason;
-use crate::hub::boot_nanos;
 
 /// The number of a waiter that is no reply but leave to go on.
 const GO: u32 = u32::MAX;
@@ -135,7 +134,6 @@ impl EventLoop {
         // Another loop may have told the time since this turn began: what it called expired must
         // not be alive here any more.
         self.now = self.now.max(self.hub.clock.now());
-        self.boot = boot_nanos();
     }
 
     /// Whether to read from the socket: not while earlier commands wait.
@@ -308,10 +306,11 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
              done"
         }
         NotDone::Unknown => {
-            "UNKNOWN another node leads this key's shard now; the command may have been done"
+            "UNKNOWN another node leads this key's shard now; the command may have been done. Read \
+             what it would have changed before you send it again"
         }
         NotDone::NotLeader { .. } | NotDone::Replaced => {
-            "TRYAGAIN another node leads this key's shard now; nothing was done"
+            "TRYAGAIN another node leads this key's shard now; nothing was done. Send it again"
         }
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
