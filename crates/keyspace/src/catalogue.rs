@@ -33,8 +33,8 @@
 //! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration |
 //! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
-//! | catalogue | version `u8` = 1, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name |
-//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each |
+//! | catalogue | version `u8` = 2, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name |
+//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each |
 //! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`) |
 
 mod codec;
@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::arc::Arc;
-use crate::ids::{KeyspaceId, ShardId};
+use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
@@ -119,6 +119,9 @@ pub struct Keyspace {
     pub options: KeyspaceOptions,
     /// The shards that tile its circle, in order from the origin.
     pub shards: Vec<ShardId>,
+    /// Where its shards began: the first replica of each on the first of these nodes, and so on.
+    /// Where they are now is in their descriptors.
+    pub nodes: Vec<NodeId>,
 }
 
 impl Keyspace {
@@ -349,7 +352,7 @@ impl Catalogue {
         self.next_keyspace = KeyspaceId(id.0 + 1);
         self.next_shard = ShardId(first + count);
         let shards = (first..first + count).map(ShardId).collect();
-        let keyspace = Keyspace { id, name: name.into(), options, shards };
+        let keyspace = Keyspace { id, name: name.into(), options, shards, nodes: Vec::new() };
         Ok(self.keyspaces.entry(name.into()).or_insert(keyspace))
     }
 
@@ -375,6 +378,22 @@ impl Catalogue {
         check_invariants(&options)?;
         keyspace.options = options;
         Ok(keyspace)
+    }
+
+    /// Says where a keyspace's shards begin, if there is one of that name: on as many of these
+    /// nodes as it is to have replicas, or fewer, but on an odd number. The keyspace.
+    pub fn place(&mut self, name: &str, nodes: &[NodeId]) -> Option<&Keyspace> {
+        let keyspace = self.keyspaces.get_mut(name)?;
+        let count = nodes.len().min(usize::from(keyspace.options.replicas));
+        // An even number outlives no more failures than one fewer.
+        let odd = count - usize::from(count > 0 && count.is_multiple_of(2));
+        keyspace.nodes = nodes[..odd].to_vec();
+        Some(keyspace)
+    }
+
+    /// Whether keyspaces of this id were made, whether or not there still is one.
+    pub fn has_passed(&self, id: KeyspaceId) -> bool {
+        id < self.next_keyspace
     }
 
     /// Removes a keyspace and answers what it was: the caller removes its shards.

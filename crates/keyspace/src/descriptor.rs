@@ -54,6 +54,11 @@ impl Descriptor {
         self.replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica)
     }
 
+    /// The node that a replica is on.
+    pub fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        self.replicas.iter().find(|(id, _)| *id == replica).map(|(_, node)| *node)
+    }
+
     /// The node to ask first: the leader's if known and still listed, else the first replica's.
     pub fn node_to_ask(&self) -> Option<NodeId> {
         let leader = self.replicas.iter().find(|(replica, _)| Some(*replica) == self.leader);

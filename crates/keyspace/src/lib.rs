@@ -37,6 +37,7 @@ pub mod descriptor;
 pub mod hash;
 pub mod ids;
 pub mod position;
+pub mod random;
 pub mod slot;
 pub mod timestamp;
 

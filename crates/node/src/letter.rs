@@ -70,6 +70,8 @@ pub enum Letter {
         number: u64,
         /// The index: `varint`.
         index: u64,
+        /// The leader's clock, in ms since 1970: `varint`.
+        now_ms: u64,
     },
     /// 6: what the catalogue said.
     CatalogueDone {
@@ -134,6 +136,25 @@ impl Letter {
         }
     }
 
+    /// What who asked is answered when there is no room for it in the log, if it needs any.
+    pub fn when_unable(&self) -> Option<Self> {
+        let shard = self.shard();
+        let what = self.asks()?;
+        Some(Letter::Unable { shard, what })
+    }
+
+    /// What it asks for, if it does.
+    pub(crate) fn asks(&self) -> Option<Asked> {
+        match self {
+            Letter::Write { id: BatchId { session, sequence, .. }, .. } => {
+                Some(Asked::Write { session: *session, sequence: *sequence })
+            }
+            Letter::Read { number, .. } => Some(Asked::Read { number: *number }),
+            Letter::Catalogue { number, .. } => Some(Asked::Catalogue { number: *number }),
+            _ => None,
+        }
+    }
+
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
@@ -159,10 +180,11 @@ impl Letter {
                 put_varint(*sequence, out);
                 put_verdict(verdict, out);
             }
-            Letter::ReadAt { shard, number, index } => {
+            Letter::ReadAt { shard, number, index, now_ms } => {
                 begin(5, *shard, out);
-                put_varint(*number, out);
-                put_varint(*index, out);
+                for word in [number, index, now_ms] {
+                    put_varint(*word, out);
+                }
             }
             Letter::CatalogueDone { number, index, result } => {
                 out.push(6);
@@ -213,9 +235,7 @@ impl Letter {
             _ => ShardId(reader.varint()?),
         };
         Ok(match tag {
-            2 => {
-                Letter::Read { shard, number: reader.varint()?, at: Timestamp(reader.u64()?) }
-            }
+            2 => Letter::Read { shard, number: reader.varint()?, at: Timestamp(reader.u64()?) },
             3 => Letter::Catalogue { number: reader.varint()?, op: reader.bytes()?.into() },
             4 => Letter::Written {
                 shard,
@@ -223,7 +243,12 @@ impl Letter {
                 sequence: reader.varint()?,
                 verdict: read_verdict(reader)?,
             },
-            5 => Letter::ReadAt { shard, number: reader.varint()?, index: reader.varint()? },
+            5 => Letter::ReadAt {
+                shard,
+                number: reader.varint()?,
+                index: reader.varint()?,
+                now_ms: reader.varint()?,
+            },
             6 => {
                 let (number, index) = (reader.varint()?, reader.varint()?);
                 let result = match reader.u8()? {
@@ -298,10 +323,7 @@ fn put_verdict(verdict: &Verdict, out: &mut Vec<u8>) {
         }
         Verdict::Known => out.push(3),
         Verdict::TooOld => out.push(4),
-        Verdict::Ahead { now_ms } => {
-            out.push(5);
-            put_varint(*now_ms, out);
-        }
+        Verdict::Ahead => out.push(5),
     }
 }
 
@@ -312,7 +334,7 @@ fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
         2 => Verdict::Gap { next: reader.varint()? },
         3 => Verdict::Known,
         4 => Verdict::TooOld,
-        5 => Verdict::Ahead { now_ms: reader.varint()? },
+        5 => Verdict::Ahead,
         found => return Err(DecodeError::Tag { what: "verdict", found }),
     })
 }

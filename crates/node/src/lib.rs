@@ -76,6 +76,7 @@
 //! # Where to start
 //! [`command`], [`entry`], then [`lane`] and [`shard`]; [`state`] and [`read`] for the other side.
 
+pub mod birth;
 pub mod catalogue;
 pub mod checkpoint;
 pub mod command;

@@ -95,11 +95,8 @@ pub enum Verdict {
     Known,
     /// It was not applied, unless it was before: that is forgotten.
     TooOld,
-    /// It was not applied: the sender's clock is too far ahead of the shard's.
-    Ahead {
-        /// The shard's, in ms since 1970.
-        now_ms: u64,
-    },
+    /// It was not applied: its time is too far ahead of the shard's. A copy of it may be, later.
+    Ahead,
 }
 
 /// The sessions of one shard.
@@ -144,7 +141,7 @@ impl Sessions {
             return Some(Verdict::TooOld);
         }
         if id.sent_ms > now_ms.saturating_add(AHEAD_MS_MAX) {
-            return Some(Verdict::Ahead { now_ms });
+            return Some(Verdict::Ahead);
         }
         let Some(session) = self.sessions.get_mut(&id.session) else {
             return (id.sequence != 1).then_some(Verdict::Gap { next: 1 });
@@ -173,7 +170,8 @@ impl Sessions {
         let mut bytes = Vec::new();
         reply::encode_all(replies, &mut bytes);
         let bytes = bytes.into_boxed_slice();
-        let fits = bytes.len() <= ANSWER_BYTES_MAX.min(KEPT_BYTES_MAX.saturating_sub(self.kept_bytes));
+        let fits =
+            bytes.len() <= ANSWER_BYTES_MAX.min(KEPT_BYTES_MAX.saturating_sub(self.kept_bytes));
         let kept = fits.then(|| bytes.clone());
         self.kept_bytes += bytes_of(&kept);
         let new = || Session { next: 1, floor: 0, newest_ms: 0, answers: BTreeMap::new() };
@@ -282,7 +280,7 @@ mod tests {
         assert!(sessions.is_empty());
         assert_eq!(apply(&mut sessions, id(2, 1, late), late, 9), Verdict::Gap { next: 1 });
         let ahead = id(1, 1, late + AHEAD_MS_MAX + 1);
-        assert_eq!(apply(&mut sessions, ahead, late, 9), Verdict::Ahead { now_ms: late });
+        assert_eq!(apply(&mut sessions, ahead, late, 9), Verdict::Ahead);
     }
 
     #[test]

@@ -201,7 +201,11 @@ impl ShardState {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
             }
-            (Kind::Catalogue, Content::System(system)) => Outcome::Catalogue(system.apply(body)),
+            (Kind::Catalogue, Content::System(system)) => {
+                let voters = self.members.voters.iter();
+                let places = voters.filter_map(|replica| self.descriptor.node_of(*replica));
+                Outcome::Catalogue(system.apply(body, &places.collect::<Vec<_>>()))
+            }
             (Kind::KeyspaceSafePoint, Content::System(system)) => {
                 let (id, to) = body.split_at(4);
                 let id = KeyspaceId(u32::from_le_bytes(id.try_into().expect("split at 4")));

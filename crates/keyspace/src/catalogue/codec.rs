@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, KEYSPACES_MAX, Keyspace,
-    KeyspaceOptions, check_invariants, check_name,
+    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, KEYSPACE_REPLICAS_MAX,
+    KEYSPACES_MAX, Keyspace, KeyspaceOptions, check_invariants, check_name,
 };
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
-use crate::ids::{KeyspaceId, ShardId};
+use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CREATE: u8 = 1;
 const ALTER: u8 = 2;
 const DROP: u8 = 3;
@@ -133,6 +133,8 @@ impl Keyspace {
         put_options(&self.options, out);
         put_varint(self.shards.len() as u64, out);
         self.shards.iter().for_each(|shard| put_varint(shard.0, out));
+        out.push(self.nodes.len() as u8);
+        self.nodes.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
     }
 
     /// Reads one from the front of what is left.
@@ -157,7 +159,12 @@ impl Keyspace {
             return Err(DecodeError::Field { what: "shard count" });
         }
         let shards = (0..count).map(|_| reader.varint().map(ShardId)).collect::<Result<_, _>>()?;
-        Ok(Self { id, name: name.into(), options, shards })
+        let count = reader.u8()?;
+        if count > KEYSPACE_REPLICAS_MAX {
+            return Err(DecodeError::Field { what: "count of nodes" });
+        }
+        let nodes = (0..count).map(|_| reader.u64().map(NodeId)).collect::<Result<_, _>>()?;
+        Ok(Self { id, name: name.into(), options, shards, nodes })
     }
 }
 

@@ -7,6 +7,9 @@
 //!   readers:  one question for all that have come ──► an index ──(applied here)──► let go
 //! ```
 //!
+//! A batch's time is the leader's, as far as it is known here: one question goes before the first
+//! batch of a session. It never changes: copies of a batch may arrive at any time.
+//!
 //! Reads stay here: the leader only says which index holds all that was committed, with nothing
 //! under way below the time of the question. What is applied here from that index on is fit for
 //! every read that came before the question was asked (Raft dissertation, 6.4, with followers).
@@ -52,11 +55,15 @@ pub(super) struct Forward {
     held_bytes: usize,
     /// To whom.
     sent_to: Option<NodeId>,
+    /// The replica here leads, and has all of it.
+    led: bool,
     resend_at: BootNanos,
     /// Nothing is sent before.
     pause_until: BootNanos,
     readers: Vec<Reader>,
     asks: VecDeque<Ask>,
+    /// What a leader has said its clock is, in ms, and when.
+    leader_ms: Option<(u64, BootNanos)>,
     operations: Vec<Operation>,
     next_number: u64,
 }
@@ -162,12 +169,14 @@ impl Forward {
 
     /// Sends what is due.
     pub fn send(&mut self, post: &Post<'_>, effects: &mut Effects) {
+        self.led = false;
         if self.is_idle() {
             return;
         }
         let Some(leader) = post.leader else { return };
         if self.sent_to != Some(leader) {
             self.sent_to = Some(leader);
+            self.leader_ms = None;
             self.send_again();
         } else if !self.sent.is_empty() && post.now >= self.resend_at {
             self.send_again();
@@ -183,15 +192,18 @@ impl Forward {
     fn send_writes(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
         if self.sent.is_empty() && post.now >= self.used_at + SESSION_IDLE_NANOS {
             self.session = 0;
+            self.leader_ms = None;
         }
         while self.sent.len() < SENT_MAX {
+            let Some((leader_ms, at)) = self.leader_ms else { break };
             let Some(held) = self.waiting.pop_front() else { break };
             if self.session == 0 {
                 self.session = draw_session(post);
                 self.next_sequence = 1;
             }
             self.used_at = post.now;
-            let (sequence, sent_ms) = (self.next_sequence, post.clock.now().millis());
+            let sent_ms = leader_ms + post.now.saturating_sub(at) / 1_000_000;
+            let sequence = self.next_sequence;
             self.next_sequence += 1;
             let (times, due, told, answered) = (0, true, false, false);
             self.sent.push_back(Sent { held, sequence, sent_ms, times, due, told, answered });
@@ -219,7 +231,12 @@ impl Forward {
         self.asks.retain(|ask| !stale(ask));
         let covered = self.asks.back().map_or(0, |ask| ask.asked_at);
         let newest = self.readers.iter().map(|reader| reader.since).max();
-        if newest.is_none_or(|newest| newest <= covered) || self.asks.len() >= ASKS_MAX {
+        let is_first = self.leader_ms.is_none() && !self.waiting.is_empty();
+        let is_due = match self.asks.is_empty() {
+            true => is_first || newest.is_some(),
+            false => newest.is_some_and(|newest| newest > covered),
+        };
+        if !is_due || self.asks.len() >= ASKS_MAX {
             return;
         }
         let number = self.draw_number();
@@ -272,13 +289,8 @@ impl Forward {
             Verdict::Gap { next } => {
                 self.sent.iter_mut().filter(|s| s.sequence >= next).for_each(|s| s.due = true);
             }
-            Verdict::TooOld => self.close_session(NotDone::Unknown, 0, effects),
-            Verdict::Ahead { now_ms } => {
-                for sent in self.sent.iter_mut().filter(|sent| sent.sequence >= sequence) {
-                    sent.sent_ms = sent.sent_ms.min(now_ms);
-                    sent.due = true;
-                }
-            }
+            // Copies of it may be applied later.
+            Verdict::TooOld | Verdict::Ahead => self.close_session(NotDone::Unknown, 0, effects),
         }
     }
 
@@ -353,7 +365,8 @@ impl Forward {
     }
 
     /// A question of readers has its answer.
-    pub fn read_at(&mut self, number: u64, index: u64) {
+    pub fn read_at(&mut self, number: u64, index: u64, leader_ms: u64, now: BootNanos) {
+        self.leader_ms = Some((leader_ms, now));
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
         }
@@ -429,7 +442,8 @@ impl Forward {
     /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
     /// [`Self::written`] what became of it; the rest is as new.
     pub fn lead(&mut self) -> (Vec<Own>, Vec<(Origin, Batch)>) {
-        let own = |sent: &mut Sent| Own {
+        let is_first = !std::mem::replace(&mut self.led, true);
+        let own = |sent: &Sent| Own {
             id: BatchId {
                 session: self.session,
                 sequence: sent.sequence,
@@ -439,7 +453,7 @@ impl Forward {
             count: sent.held.waiters.len() as u32,
             commands: sent.held.bytes[HEADER_BYTES..].to_vec(),
         };
-        let sent = self.sent.iter_mut().filter(|sent| !sent.answered).map(own).collect();
+        let sent = self.sent.iter().filter(|sent| is_first && !sent.answered).map(own).collect();
         self.sent_to = None;
         self.asks.clear();
         let waiting = self.waiting.drain(..).map(|held| {
@@ -461,10 +475,10 @@ impl Forward {
         unsent.map(|op| (op.op, (op.origin, op.waiter))).collect()
     }
 
-    /// Whether a waiter's write is held here.
-    pub fn holds(&self, waiter: Waiter) -> bool {
-        let sent = self.sent.iter().map(|sent| &sent.held);
-        self.waiting.iter().chain(sent).any(|held| held.waiters.contains(&waiter))
+    /// Session and sequence of the batch that was sent with a waiter's write.
+    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter))?;
+        Some((self.session, sent.sequence))
     }
 }
 

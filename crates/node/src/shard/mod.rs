@@ -24,6 +24,7 @@ use replication::{Boot, BootNanos, Entry, Group, HardState, Message, Start, Work
 use storage::log::Lsn;
 use txn::{Clock, Promise};
 
+use crate::birth;
 use crate::entry::{Batch, Header, Kind, Spent, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn, push, report};
 use crate::record;
@@ -38,6 +39,7 @@ mod replicas;
 
 use forward::Forward;
 pub use forward::{HELD_BYTES_MAX, SENT_MAX};
+pub(crate) use post::not_here;
 use readers::Reader;
 
 /// What a shard begins with: newly made, or recovered from disk.
@@ -55,17 +57,10 @@ pub struct ShardStart {
 }
 
 impl ShardStart {
-    /// One of the replicas with which a new shard begins. `is_fresh`: it has never been before, so
-    /// that it need not keep still for what it may have promised (SAFETY G4).
-    pub fn born(
-        state: ShardState,
-        replica: ReplicaId,
-        durability: Durability,
-        is_fresh: bool,
-    ) -> Self {
+    /// One of the replicas with which a new shard begins.
+    pub fn born(state: ShardState, replica: ReplicaId, durability: Durability) -> Self {
         let hard_state = HardState { term: BORN.1, vote: 0, commit: BORN.0 };
-        let (before, applied) = (BORN, BORN.0);
-        let log = Start { hard_state, before, entries: Vec::new(), applied, is_fresh };
+        let log = Start { hard_state, before: BORN, entries: Vec::new(), applied: BORN.0 };
         let view = Arc::new(RwLock::new(state));
         Self { view, durability, replica, log, log_from: None }
     }
@@ -120,10 +115,22 @@ pub struct Shard {
 }
 
 enum Queued {
-    Batch { origin: Origin, batch: Batch },
-    Operation { kind: Kind, bytes: Vec<u8>, asker: Asker },
+    Batch {
+        origin: Origin,
+        batch: Batch,
+    },
+    Operation {
+        kind: Kind,
+        bytes: Vec<u8>,
+        asker: Asker,
+    },
     /// Commands with a number: another node's, or (`None`) of `forward`.
-    Once { from: Option<NodeId>, id: BatchId, count: u32, bytes: Vec<u8> },
+    Once {
+        from: Option<NodeId>,
+        id: BatchId,
+        count: u32,
+        bytes: Vec<u8>,
+    },
 }
 
 struct InFlight {
@@ -135,12 +142,25 @@ struct InFlight {
 
 enum Asker {
     Nobody,
-    Batch { origin: Origin, waiters: Vec<Waiter> },
-    Operation { origin: Origin, waiter: Waiter },
+    Batch {
+        origin: Origin,
+        waiters: Vec<Waiter>,
+    },
+    Operation {
+        origin: Origin,
+        waiter: Waiter,
+    },
     /// Another node, of the catalogue.
-    RemoteOperation { node: NodeId, number: u64 },
+    RemoteOperation {
+        node: NodeId,
+        number: u64,
+    },
     /// Another node, or (`None`) `forward`.
-    Once { from: Option<NodeId>, session: u64, sequence: u64 },
+    Once {
+        from: Option<NodeId>,
+        session: u64,
+        sequence: u64,
+    },
 }
 
 struct Append {
@@ -235,11 +255,19 @@ impl Shard {
         oldest.map_or(written_end, |lsn| lsn.min(written_end))
     }
 
-    /// Stands for election if there is nobody else to vote.
+    /// Stands for election if there is nobody else to vote, or if it is the first to stand in a
+    /// shard that was just born.
     pub(crate) fn begin(&mut self) {
-        if self.is_sole() && self.group.last_index() == self.applied {
+        let is_first = || birth::stands_first(&self.state.read().descriptor, self.replica);
+        let is_alone = self.is_sole() && self.group.last_index() == self.applied;
+        if is_alone || (self.is_newborn() && is_first()) {
             self.group.campaign();
         }
+    }
+
+    /// Whether its group has done nothing yet, as far as it knows.
+    fn is_newborn(&self) -> bool {
+        (self.group.last_index(), self.group.term()) == BORN
     }
 
     /// Whether it has to look for its leader, or to be heard by others.
@@ -256,9 +284,8 @@ impl Shard {
     }
 
     pub(crate) fn operate(&mut self, kind: Kind, bytes: Vec<u8>, asker: Option<(Origin, Waiter)>) {
-        let asker = asker.map_or(Asker::Nobody, |(origin, waiter)| {
-            Asker::Operation { origin, waiter }
-        });
+        let asker =
+            asker.map_or(Asker::Nobody, |(origin, waiter)| Asker::Operation { origin, waiter });
         self.queue.push_back(Queued::Operation { kind, bytes, asker });
     }
 
@@ -355,9 +382,7 @@ impl Shard {
                     let count = waiters.len() as u32;
                     (Kind::Commands, bytes, count, Asker::Batch { origin, waiters })
                 }
-                Queued::Operation { kind, bytes, asker } => {
-                    (kind, bytes, 1, asker)
-                }
+                Queued::Operation { kind, bytes, asker } => (kind, bytes, 1, asker),
                 Queued::Once { from, id, count, bytes } => {
                     let BatchId { session, sequence, .. } = id;
                     (Kind::Once, bytes, count, Asker::Once { from, session, sequence })
@@ -567,6 +592,8 @@ impl Shard {
             Asker::Batch { origin, waiters } => (origin, waiters),
             Asker::Operation { origin, waiter } => (origin, vec![waiter]),
             Asker::Nobody => return,
+            // It will ask nobody else, and hear nothing.
+            Asker::RemoteOperation { .. } if why == NotDone::Unknown => return,
             asker => return self.send_elsewhere(asker, effects),
         };
         effects.answers.push(Answer::NotDone { origin, waiters, why });

@@ -48,7 +48,9 @@ impl Shard {
             Letter::Written { session, sequence, verdict, .. } => {
                 self.forward.written(session, sequence, verdict, effects);
             }
-            Letter::ReadAt { number, index, .. } => self.forward.read_at(number, index),
+            Letter::ReadAt { number, index, now_ms, .. } => {
+                self.forward.read_at(number, index, now_ms, now);
+            }
             Letter::CatalogueDone { number, index, result } => {
                 self.forward.catalogue_done(number, index, result);
             }
@@ -88,9 +90,10 @@ impl Shard {
         self.forward.link_lost(node);
     }
 
-    /// Whether a waiter's write is held for a leader elsewhere, or was sent there.
-    pub fn is_forwarding(&self, waiter: Waiter) -> bool {
-        self.forward.holds(waiter)
+    /// Session and sequence of the batch with a waiter's write, if it was sent to a leader
+    /// elsewhere and it is not known what became of it.
+    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        self.forward.batch_of(waiter)
     }
 
     /// Has the leader elsewhere do what is asked of this one.
@@ -229,14 +232,7 @@ impl Shard {
 
 /// What a node without the shard says to a letter.
 pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
-    let what = match letter {
-        Letter::Write { id: BatchId { session, sequence, .. }, .. } => {
-            Asked::Write { session: *session, sequence: *sequence }
-        }
-        Letter::Read { number, .. } => Asked::Read { number: *number },
-        Letter::Catalogue { number, .. } => Asked::Catalogue { number: *number },
-        _ => return None,
-    };
+    let what = letter.asks()?;
     Some(Letter::NotLed { shard, what, leader: None })
 }
 

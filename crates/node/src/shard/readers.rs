@@ -87,7 +87,8 @@ impl Shard {
                         effects.answers.push(Answer::Go { origin, waiter });
                     }
                     Asker::Remote { node, number } => {
-                        let letter = Letter::ReadAt { shard: self.id, number, index: applied };
+                        let (shard, now_ms) = (self.id, clock.now().millis());
+                        let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
                         effects.letters.push((node, letter));
                     }
                 }

@@ -18,7 +18,7 @@ use crate::entry::{Kind, operation};
 use crate::lane::{Effects, Envelope, NotDone, Turn};
 use crate::members::Step;
 use crate::recovery::encode_meta;
-use crate::state::ShardState;
+use crate::state::{BORN, ShardState};
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
@@ -208,6 +208,8 @@ impl Shard {
             true => {
                 self.group.progress().iter().filter(|(_, i)| *i == 0).map(|(r, _)| *r).collect()
             }
+            // Those who are to vote may not have heard of the shard yet.
+            false if self.group.last_index() == BORN.0 => state.members.all(),
             false => Vec::new(),
         };
         for message in self.outbox.drain(..) {

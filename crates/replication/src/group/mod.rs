@@ -91,7 +91,7 @@ impl Group {
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
         // such promises have run out.
         if was_used && !is_alone {
-            word.silent_until = clock.now + limits.still_nanos();
+            word.silent_until = clock.started + limits.still_nanos();
         }
         let mut group = Self {
             id: replica,

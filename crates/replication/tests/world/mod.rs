@@ -113,7 +113,7 @@ impl World {
     }
 
     pub fn start(&mut self, id: ReplicaId) {
-        let boot = Boot { now: self.now, seed: 7 };
+        let boot = Boot { now: self.now, started: self.now, seed: 7 };
         let replica = self.replicas.get_mut(&id).unwrap();
         let (start, members) = (replica.disk.start(), replica.disk.members.clone());
         replica.group = Some(Group::new(id, &members, start, &self.limits, boot));
