@@ -352,10 +352,12 @@ impl Recovering {
         let (applied, term) = (state.applied_index, state.applied_term);
         let last = pending.back().map_or(applied, |entry| entry.index);
         let log_from = pending_from.filter(|_| !pending.is_empty());
+        let newest = hard_state.term.max(pending.back().map_or(term, |entry| entry.term));
         let hard_state = HardState {
-            term: hard_state.term.max(pending.back().map_or(term, |entry| entry.term)),
+            term: newest,
+            // A vote belongs to its term.
+            vote: if newest == hard_state.term { hard_state.vote } else { 0 },
             commit: hard_state.commit.clamp(applied, last),
-            ..hard_state
         };
         let log = Start { hard_state, before: (applied, term), entries: pending.into(), applied };
         ShardStart { view: Arc::new(RwLock::new(state)), durability, replica, log, log_from }
@@ -390,4 +392,44 @@ pub(crate) fn encode_meta(
 
 fn unreadable(shard: ShardId, what: &'static str, source: DecodeError) -> RecoverError {
     RecoverError::Unreadable { shard, what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+
+    /// What a replica starts with that voted in term 2, and whose newest entry is of `term`.
+    fn after_a_vote(term: u64) -> HardState {
+        let hasher = KeyHasher::new([7; 16]);
+        let shard = ShardId(9);
+        let descriptor = Descriptor {
+            shard,
+            arc: RingArc::whole(KeyspaceId(1)),
+            replicas: vec![(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(2))],
+            generation: Generation(1),
+            leader: None,
+        };
+        let engine = Engine::new(Layout::Ordered, hasher);
+        let birth = ShardState::new(descriptor, Content::Keys(Box::new(engine))).birth_record();
+        let mut recovering = Recovering::born(shard, &birth, hasher).expect("its own birth");
+        let voted = HardState { term: 2, vote: 2, commit: 0 };
+        let mut record = |kind, payload: &[u8]| {
+            recovering.record(Lsn::NEW, kind, payload).expect("its own record");
+        };
+        record(record::HARD_STATE, &record::encode_hard_state(voted));
+        // The log begins behind index 1.
+        record(record::ENTRY, &record::entry_prefix(2, term));
+        recovering.finish(Durability::Sync).log.hard_state
+    }
+
+    #[test]
+    fn a_vote_belongs_to_its_term() {
+        for (term, expected) in [(1, (2, 2)), (2, (2, 2)), (3, (3, 0))] {
+            let HardState { term, vote, .. } = after_a_vote(term);
+            assert_eq!((term, vote), expected);
+        }
+    }
 }
