@@ -25,6 +25,8 @@ pub struct Agreement {
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
     /// Entries compared with what another replica applied.
     pub compared: u64,
+    /// Batches of a session that were applied.
+    pub forwarded: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,7 +93,8 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        let Agreement { applied, leaders, batches, nodes, compared } = &mut *self.agreement;
+        let Agreement { applied, leaders, batches, nodes, compared, forwarded } =
+            &mut *self.agreement;
         if shard.is_elected() {
             let (term, _) = shard.term_and_commit();
             let first = *leaders.entry((id, term)).or_insert(self.node);
@@ -122,6 +125,7 @@ impl Witness for OfNode<'_> {
                     if let Some((session, sequence)) = batch_of(&entry.data) {
                         let applied = batches.entry((id, session)).or_default();
                         *applied += u64::from(sequence == *applied + 1);
+                        *forwarded += u64::from(sequence == *applied);
                     }
                 }
                 Some(first) if first == entry => *compared += 1,

@@ -73,6 +73,8 @@ pub struct Counts {
     pub cuts: u64,
     /// Entries compared between replicas.
     pub compared: u64,
+    /// Writes that were forwarded to a leader, and applied.
+    pub forwarded: u64,
     /// Histories that were too long to judge.
     pub unjudged: u64,
     /// Things that nodes did.
@@ -173,6 +175,7 @@ impl World {
         self.heal()?;
         self.settle()?;
         self.counts.compared = self.agreement.compared;
+        self.counts.forwarded = self.agreement.forwarded;
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
         Ok(())
@@ -443,6 +446,10 @@ impl World {
                 }
                 done = self.counts.answered > answered;
             }
+        }
+        // What was forwarded may have been sent once more meanwhile.
+        while self.now_ms < deadline && !self.is_settled() {
+            self.millisecond()?;
         }
         Ok(())
     }
