@@ -130,15 +130,18 @@ pub fn dev(args: &DevArgs) -> Exit {
 }
 
 fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
-    let used = place::used(&args.dir);
+    // Absolute, so that the command lines hold from any directory.
+    let dir = std::path::absolute(&args.dir);
+    let dir = dir.map_err(|source| DevError::Directory { path: args.dir.clone(), source })?;
+    let used = place::used(&dir);
     let there = used.last().copied();
     let nodes = args.nodes.map(usize::from).or(there).unwrap_or(NODES_DEFAULT);
     if let Some(there) = there.filter(|there| *there > nodes) {
-        return Err(DevError::TooFew { dir: args.dir.clone(), there, wanted: nodes });
+        return Err(DevError::TooFew { dir, there, wanted: nodes });
     }
     let wish = Wish {
         nodes,
-        dir: args.dir.clone(),
+        dir,
         base_port: args.base_port,
         flags: args.flags.clone(),
         memory_is_set: std::env::var_os("CARILLON_MEMORY_MAX").is_some(),
