@@ -45,11 +45,6 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// So many nodes that know each other, not started yet.
-    pub fn new(nodes: usize) -> Self {
-        Self::made(nodes, true)
-    }
-
     /// So many nodes that do not know each other, not started yet.
     pub fn strangers(nodes: usize) -> Self {
         Self::made(nodes, false)

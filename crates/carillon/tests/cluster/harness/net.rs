@@ -35,7 +35,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 /// Where `ip netns` keeps its names.
-const NAMES: &str = "/run/netns";
+pub const NAMES: &str = "/run/netns";
 /// All our names begin so.
 const PREFIX: &str = "carillon-";
 /// The clients' number, beyond all nodes.
@@ -104,13 +104,14 @@ impl Net {
         }
         sweep();
         let prefix = format!("{PREFIX}{}-{number}-", std::process::id());
+        let bridge = format!("{prefix}bridge");
+        // It owns what is made from here on, should the rest fail.
         let mut net = Self {
             nodes: Vec::new(),
-            clients: loopback_site(0, 0),
-            bridge: Some(format!("{prefix}bridge")),
+            clients: loopback_site(number, CLIENTS),
+            bridge: Some(bridge.clone()),
             cuts: BTreeSet::new(),
         };
-        let bridge = format!("{prefix}bridge");
         ip(&format!("netns add {bridge}"));
         ip(&format!("-n {bridge} link add br0 type bridge forward_delay 0 stp_state 0"));
         ip(&format!("-n {bridge} link set br0 up"));
@@ -146,6 +147,13 @@ impl Net {
         &self.clients
     }
 
+    /// The namespaces, by name.
+    pub fn names(&self) -> Vec<String> {
+        let sites = self.nodes.iter().chain([&self.clients]).map(|site| &site.name);
+        let names = sites.chain(&self.bridge).filter(|name| !name.is_empty());
+        names.cloned().collect()
+    }
+
     /// Pulls a node's cable.
     pub fn unplug(&mut self, node: usize) {
         self.cut(Cut::Unplugged(node));
@@ -172,6 +180,12 @@ impl Net {
     pub fn heal(&mut self) {
         for cut in std::mem::take(&mut self.cuts) {
             self.apply(cut, false);
+        }
+        if self.bridge.is_some() {
+            // Whoever has asked for a hardware address in vain would ask again in a second only.
+            for site in self.nodes.iter().chain([&self.clients]) {
+                ip(&format!("-n {} neigh flush dev eth0", site.name));
+            }
         }
     }
 
@@ -203,10 +217,7 @@ impl Net {
 
 impl Drop for Net {
     fn drop(&mut self) {
-        if let Some(bridge) = &self.bridge {
-            let all = self.nodes.iter().chain([&self.clients]).map(|site| &site.name);
-            all.chain([bridge]).filter(|name| !name.is_empty()).for_each(|name| remove(name));
-        }
+        self.names().iter().for_each(|name| remove(name));
     }
 }
 

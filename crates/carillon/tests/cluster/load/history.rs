@@ -90,6 +90,16 @@ impl Record {
     }
 }
 
+impl std::fmt::Display for Record {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { client, node, call, back, asked, outcome, .. } = self;
+        write!(
+            f,
+            "client {client} at node {node}, {call:.4?} to {back:.4?}: {asked:?}, {outcome:?}"
+        )
+    }
+}
+
 /// Everything that was asked, in the order of calls.
 #[derive(Debug, Default)]
 pub struct History(Vec<Record>);
@@ -236,7 +246,7 @@ fn check_counter(records: &[&Record]) -> Result<(), String> {
     let mut made = BTreeSet::new();
     for (place, record) in answered.iter().filter(|(place, _)| place % 2 == 0) {
         if *place == 0 || !made.insert(place / 2) {
-            return Err(format!("two increments were answered {}: {record:?}", place / 2));
+            return Err(format!("two increments were answered {}: {record}", place / 2));
         }
     }
 
@@ -251,7 +261,7 @@ fn check_counter(records: &[&Record]) -> Result<(), String> {
             }
         }
         if let Some((_, earlier)) = furthest.filter(|(furthest, _)| furthest > place) {
-            return Err(format!("went back: {earlier:?}, and later {record:?}"));
+            return Err(format!("went back: {earlier}; and later {record}"));
         }
     }
 

@@ -118,7 +118,8 @@ impl Client {
         let mut place = usize::from(self.number) * 7;
         while !self.shared.stop.load(Ordering::Relaxed) {
             let key = all[place * 3 % all.len()];
-            let asked = match (key, place / all.len() % 2 == 0) {
+            // Half of them read, and each of a key's turns differs from the one before.
+            let asked = match (key, (place + place / all.len()).is_multiple_of(2)) {
                 (_, true) => Asked::Read,
                 (Key::Counter(_), false) => Asked::Increment,
                 (Key::Register(_), false) => {
