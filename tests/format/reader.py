@@ -69,13 +69,15 @@ class Manifest:
     def __init__(self, data):
         check(data[:8] == b"CARIMANI", "magic of the manifest")
         version, self_crc, size, count = struct.unpack_from("<4I", data, 8)
-        check(version == 1 and size == len(data), "manifest")
+        check(version == 2 and size == len(data), "manifest")
         check(self_crc == crc(0, data[:12] + data[16:]), "checksum of the manifest")
         self.cluster, self.node = struct.unpack_from("<2Q", data, 24)
         self.log_start, self.salt = struct.unpack_from("<2Q", data, 56)
-        pairs = [struct.unpack_from("<2Q", data, 72 + 16 * n) for n in range(count)]
+        self.joined_at, self.origin, reserved = struct.unpack_from("<Q2I", data, 72)
+        check(self.origin in (1, 2) and reserved == 0, "origin of the node")
+        pairs = [struct.unpack_from("<2Q", data, 88 + 16 * n) for n in range(count)]
         self.checkpoints = dict(pairs)
-        check(len(data) == 72 + 16 * count, "size of the manifest")
+        check(len(data) == 88 + 16 * count, "size of the manifest")
 
 
 def read_log(directory, manifest):

@@ -23,7 +23,8 @@ Exit codes:
   1  not found, refused or failed; nothing was changed
   2  the command line or the configuration makes no sense
   3  no node could be reached; nothing was changed
-  4  unknown outcome: it may have been done";
+  4  unknown outcome: it may have been done
+  5  the node's directory is of another cluster than --join, or the node runs already";
 
 /// A transactional key-value store that Redis clients can talk to.
 #[derive(Debug, Parser)]

@@ -17,6 +17,8 @@ pub enum Exit {
     Unreachable,
     /// Nobody knows whether it was done.
     Unknown,
+    /// The node's directory is of another cluster, or the node runs already.
+    NotHere,
 }
 
 impl From<Exit> for ExitCode {
@@ -27,6 +29,7 @@ impl From<Exit> for ExitCode {
             Exit::Usage => 2,
             Exit::Unreachable => 3,
             Exit::Unknown => 4,
+            Exit::NotHere => 5,
         })
     }
 }

@@ -6,6 +6,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches, value_parser};
 use server::config::kind::Toml;
 use server::config::{self, SETTINGS, Setting};
+use server::run::StartError;
 
 use crate::exit::Exit;
 use crate::output;
@@ -21,6 +22,8 @@ Examples:
   carillon start --native off --log-format json
   carillon start --config /etc/carillon.toml
   carillon start --resp 0.0.0.0:6379 --insecure      for everybody who can reach this machine
+  carillon start --peer 127.0.0.1:7600 --peer-secret-file secret         the first of a cluster
+  carillon start --peer 127.0.0.1:7601 --peer-secret-file secret --join 127.0.0.1:7600
 
 SIGTERM and Ctrl-C stop it: requests under way are finished first. A second one ends it at once,
 which loses nothing that was acknowledged.";
@@ -45,7 +48,10 @@ pub fn start(args: &StartArgs) -> Exit {
         Ok(_stopped) => Exit::Done,
         Err(error) => {
             output::complain(&error.to_string());
-            Exit::Refused
+            match error {
+                StartError::Cluster(_) => Exit::NotHere,
+                _ => Exit::Refused,
+            }
         }
     }
 }
@@ -76,8 +82,11 @@ fn flag(setting: &'static Setting) -> Arg {
 fn value_name(setting: &Setting) -> &'static str {
     match setting.name {
         "dir" => "DIR",
-        "resp" | "native" | "http" => "ADDRESS",
-        "advertise" => "HOST",
+        "resp" | "native" | "http" | "peer" => "ADDRESS",
+        "advertise" => "HOST[:PORT]",
+        "join" => "HOST:PORT,…",
+        "peer_secret_file" => "FILE",
+        "replicas" => "N",
         "name" => "NAME",
         name if name.ends_with("_ms") => "TIME",
         name if name.ends_with("_bytes") || name.contains("_bytes_") => "SIZE",
@@ -137,14 +146,20 @@ mod tests {
     fn every_setting_is_a_flag() {
         let mut line = vec!["start".to_owned()];
         for setting in SETTINGS {
-            let value = if setting.default.is_empty() { "x" } else { setting.default };
+            let value = match (setting.name, setting.default) {
+                ("peer", _) => "127.0.0.1:7600",
+                ("join", _) => "127.0.0.1:7601",
+                (_, "") => "x",
+                (_, default) => default,
+            };
             line.push(format!("--{}={value}", setting.flag()));
         }
         let line: Vec<&str> = line.iter().map(String::as_str).collect();
         let args = parse(&line).unwrap();
         assert_eq!(args.flags.len(), SETTINGS.len());
         let config = config::load(None, &args.flags, []).unwrap();
-        assert_eq!(config.advertise, "x");
+        assert_eq!(config.advertise.expect("given").host, "x");
+        assert_eq!(config.join, ["127.0.0.1:7601"]);
     }
 
     #[test]

@@ -208,7 +208,7 @@ mod tests {
     use storage::checkpoint::CheckpointWriter;
     use storage::faulty::FaultyDisk;
     use storage::log::Group;
-    use storage::manifest::{CheckpointRef, Manifest};
+    use storage::manifest::{CheckpointRef, Manifest, Origin};
 
     /// A directory with a log of three records and one checkpoint, made on a virtual disk and then
     /// copied to real files.
@@ -238,6 +238,8 @@ mod tests {
             node: NodeId(8),
             hash_seed: [0; 16],
             log_salt: 9,
+            origin: Origin::Founder,
+            joined_at: 10,
             log_start,
             checkpoints,
         };

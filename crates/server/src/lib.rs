@@ -77,6 +77,7 @@
 
 pub mod api;
 pub mod check;
+pub mod cluster;
 pub mod config;
 pub mod counters;
 pub mod event_loop;

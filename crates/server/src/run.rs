@@ -11,6 +11,8 @@ use mio::net::TcpListener;
 use mio::{Poll, Waker};
 use parking_lot::{Condvar, Mutex};
 
+use crate::cluster::secret::{self, SecretError};
+use crate::cluster::{self, Cluster, ClusterError, Identity};
 use crate::config::{Config, Listen};
 use crate::event_loop::{Clients, EventLoop, Listeners, Texts, WAKER};
 use crate::http;
@@ -18,9 +20,10 @@ use crate::hub::Hub;
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
 use crate::hub::mail::Mailbox;
-use crate::hub::open::{self, OpenError, Opened};
+use crate::hub::open::{self, Held, OpenError, Opened};
 use crate::logging::Banner;
 use crate::side_door::{NodeApi, NodeFacts};
+use crate::signals;
 
 /// Connections that the kernel keeps for a listener until they are accepted.
 const BACKLOG: i32 = 4096;
@@ -51,6 +54,12 @@ pub enum StartError {
         /// Why not.
         source: io::Error,
     },
+    /// Its cluster's secret cannot be had.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
+    /// It is not to be where it was told to be. It may have served for a moment.
+    #[error(transparent)]
+    Cluster(ClusterError),
     /// The system refused threads, polls or signals.
     #[error("cannot start: {source}")]
     System {
@@ -73,6 +82,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let resp = bind("resp", &mut config.resp)?;
     let native = bind("native", &mut config.native)?;
     let http = bind("http", &mut config.http)?;
+    let peer = bind("peer", &mut config.peer)?;
     let config = Arc::new(config);
 
     let threads = config.threads_count();
@@ -81,12 +91,29 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
         .iter()
         .map(|poll| Waker::new(poll.registry(), WAKER).map(Mailbox::new))
         .collect::<io::Result<Vec<_>>>()?;
-    let Opened { hub, disk, found, manifest } = open::open(&config, mailboxes)?;
 
     let stop = Arc::new(Stop::default());
-    let _signals = {
-        let stop = stop.clone();
-        crate::signals::listen(move |_| stop.ask())?
+    let mut signals = None;
+    let mut held = open::hold(&config)?;
+    let cluster = match peer {
+        None => None,
+        Some(listener) => {
+            let waits = held.manifest.is_none() && !config.join.is_empty();
+            if waits {
+                signals = Some(stop.listen()?);
+            }
+            match enter(&config, &mut held, listener, &stop)? {
+                Some(cluster) => Some(cluster),
+                None => return Ok(ExitReason::Stopped),
+            }
+        }
+    };
+    held.load_or_begin(&config, None)?;
+    let Opened { hub, disk, found, manifest } = open::open(&config, held, mailboxes)?;
+    // Until here a signal has ended the process at once, unless it waited for others.
+    let _signals = match signals {
+        Some(signals) => signals,
+        None => stop.listen()?,
     };
     let log_thread = spawn_log_thread(&hub)?;
     let maker = spawn_segment_maker(&hub)?;
@@ -99,7 +126,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
             .spawn(move || keeper::run(&hub, checkpoints, bytes, &stop))?
     };
 
-    let banner = banner(&config, &found, [("resp", &resp), ("native", &native)], http.as_ref());
+    let sockets = [("resp", &resp), ("native", &native), ("http", &http)];
+    let banner = banner(&config, &found, sockets, cluster.as_deref());
     let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), NodeFacts::from(&banner)));
     let options = http::Options::new(&config, hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
@@ -121,13 +149,49 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
         let drain = Duration::from_millis(config.shutdown_timeout_ms);
         server.stop(drain.saturating_sub(stopped.elapsed()));
     }
+    // Not before: what was under way may have needed other nodes.
+    if let Some(cluster) = &cluster {
+        cluster.stop();
+    }
     keeper_stop.stop();
     keeper.join().expect("the keeper does not panic");
     hub.log.stop();
     log_thread.join().expect("the log thread does not panic");
     maker.join().expect("the maker of segments does not panic");
     tracing::info!("stopped; everything acknowledged is on disk");
-    Ok(ExitReason::Stopped)
+    match cluster.as_ref().and_then(|cluster| cluster.fatal()) {
+        Some(error) => Err(StartError::Cluster(error.clone())),
+        None => Ok(ExitReason::Stopped),
+    }
+}
+
+/// Founds, joins or comes back to a cluster; the directory has a manifest afterwards. None if the
+/// node was asked to stop while it waited for others.
+fn enter(
+    config: &Config,
+    held: &mut Held,
+    listener: std::net::TcpListener,
+    stop: &Arc<Stop>,
+) -> Result<Option<Arc<Cluster>>, StartError> {
+    let file = config.peer_secret_file.as_deref();
+    let secret = secret::read(file.expect("checked with the configuration"))?;
+    let options = cluster::Options::new(config, listener.local_addr()?, secret);
+    let on_fatal = {
+        let stop = stop.clone();
+        move || stop.ask()
+    };
+    if held.manifest.is_none() && !config.join.is_empty() {
+        let cluster = Cluster::start(options, None, listener, on_fatal)?;
+        let Some(identity) = cluster.wait_for_identity(|| stop.is_asked()) else {
+            cluster.stop();
+            return Ok(None);
+        };
+        held.load_or_begin(config, Some(&identity))?;
+        cluster.begin();
+        return Ok(Some(cluster));
+    }
+    let identity = Identity::from(held.load_or_begin(config, None)?);
+    Ok(Some(Cluster::start(options, Some(identity), listener, on_fatal)?))
 }
 
 /// Has a panic on any thread end the process: a broken invariant may have left state half changed,
@@ -151,6 +215,12 @@ impl Stop {
     fn ask(&self) {
         *self.asked.lock() = true;
         self.wake.notify_all();
+    }
+
+    /// Has signals ask for it.
+    fn listen(self: &Arc<Self>) -> io::Result<signals::Listener> {
+        let stop = self.clone();
+        signals::listen(move |_| stop.ask())
     }
 
     fn is_asked(&self) -> bool {
@@ -262,8 +332,8 @@ fn wait_until_serving(hub: &Hub, stop: &Stop) -> bool {
 fn banner(
     config: &Config,
     found: &open::Found,
-    sockets: [(&'static str, &Option<std::net::TcpListener>); 2],
-    http: Option<&std::net::TcpListener>,
+    sockets: [(&'static str, &Option<std::net::TcpListener>); 3],
+    cluster: Option<&Cluster>,
 ) -> Banner {
     let mut warnings = Vec::new();
     if found.cut_bytes > 0 {
@@ -276,8 +346,8 @@ fn banner(
         warnings.push("insecure: whoever reaches the listeners may read and write all data".into());
     }
     let listeners = sockets.into_iter().map(|(name, socket)| (name, socket.as_ref()));
-    let listeners = listeners.chain([("http", http)]);
     let listeners = listeners.filter_map(|(name, socket)| Some((name, socket?.local_addr().ok()?)));
+    let listeners = listeners.chain(cluster.map(|cluster| ("peer", cluster.address())));
     Banner {
         name: config.name.clone(),
         version: env!("CARGO_PKG_VERSION").into(),

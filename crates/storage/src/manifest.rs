@@ -32,12 +32,12 @@ pub const MANIFEST_NAME: &str = "MANIFEST";
 const TEMPORARY_NAME: &str = "MANIFEST.tmp";
 /// The first eight bytes.
 pub const MANIFEST_MAGIC: [u8; 8] = *b"CARIMANI";
-/// The only version so far.
-pub const MANIFEST_VERSION: u32 = 1;
+/// The only version that is read.
+pub const MANIFEST_VERSION: u32 = 2;
 /// The largest manifest; bounds what a reader allocates. Room for a million shards.
 pub const MANIFEST_BYTES_MAX: usize = 16 << 20;
 
-const FIXED_BYTES: usize = 72;
+const FIXED_BYTES: usize = 88;
 const ENTRY_BYTES: usize = 16;
 
 mod at {
@@ -51,6 +51,9 @@ mod at {
     pub const HASH_SEED: usize = 40;
     pub const LOG_START: usize = 56;
     pub const LOG_SALT: usize = 64;
+    pub const JOINED_AT: usize = 72;
+    pub const ORIGIN: usize = 80;
+    pub const RESERVED: usize = 84;
 }
 
 // docs/format.md states these numbers; a change here is a new version there.
@@ -58,7 +61,8 @@ const _: () = {
     assert!(at::MAGIC == 0 && at::VERSION == 8 && at::CRC == 12 && at::FILE_BYTES == 16);
     assert!(at::CHECKPOINTS == 20 && at::CLUSTER == 24 && at::NODE == 32);
     assert!(at::HASH_SEED == 40 && at::LOG_START == 56 && at::LOG_SALT == 64);
-    assert!(at::LOG_SALT + 8 == FIXED_BYTES && ENTRY_BYTES == 16);
+    assert!(at::JOINED_AT == 72 && at::ORIGIN == 80 && at::RESERVED == 84);
+    assert!(at::RESERVED + 4 == FIXED_BYTES && ENTRY_BYTES == 16);
 };
 
 /// The checkpoint that counts for a shard.
@@ -77,6 +81,28 @@ impl CheckpointRef {
     }
 }
 
+/// How a node came to be in its cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// It began the cluster, alone, and made its first shard.
+    Founder,
+    /// It joined a cluster that was there. It makes no shard that others do not ask for.
+    Joined,
+}
+
+impl Origin {
+    fn code(self) -> u32 {
+        match self {
+            Origin::Founder => 1,
+            Origin::Joined => 2,
+        }
+    }
+
+    fn of(code: u32) -> Option<Self> {
+        [Origin::Founder, Origin::Joined].into_iter().find(|origin| origin.code() == code)
+    }
+}
+
 /// What a directory holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
@@ -88,6 +114,11 @@ pub struct Manifest {
     pub hash_seed: [u8; 16],
     /// The secret this directory's log checksums begin from ([`crate::log::LogOptions::salt`]).
     pub log_salt: u64,
+    /// How the node came to be in the cluster.
+    pub origin: Origin,
+    /// When that was, in milliseconds since 1970 by its own clock, but after all members that it
+    /// then knew: the order of joining.
+    pub joined_at: u64,
     /// Where replay begins; [`Lsn::NEW`] until the log is made.
     pub log_start: Lsn,
     /// One per shard that has one, by rising shard.
@@ -187,6 +218,8 @@ fn encode(manifest: &Manifest) -> Result<Vec<u8>, Error> {
     put(&mut out, at::HASH_SEED, &manifest.hash_seed);
     put(&mut out, at::LOG_START, &manifest.log_start.0.to_le_bytes());
     put(&mut out, at::LOG_SALT, &manifest.log_salt.to_le_bytes());
+    put(&mut out, at::JOINED_AT, &manifest.joined_at.to_le_bytes());
+    put(&mut out, at::ORIGIN, &manifest.origin.code().to_le_bytes());
     let mut entries = manifest.checkpoints.clone();
     entries.sort_unstable_by_key(|entry| entry.shard);
     for entry in entries {
@@ -205,7 +238,8 @@ fn manifest_crc(bytes: &[u8]) -> u32 {
 
 fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
     let rot = |offset: usize, what| Error::rot(MANIFEST_NAME, offset as u64, what);
-    if bytes.len() < FIXED_BYTES {
+    // All versions so far agree up to here.
+    if bytes.len() < at::CLUSTER {
         return Err(rot(bytes.len(), "the file is cut short"));
     }
     if bytes[..8] != MANIFEST_MAGIC || u32_at(bytes, at::CRC) != manifest_crc(bytes) {
@@ -216,6 +250,12 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
         let (file, supported) = (MANIFEST_NAME.to_owned(), MANIFEST_VERSION);
         return Err(Error::Version { file, found, supported });
     }
+    if bytes.len() < FIXED_BYTES {
+        return Err(rot(bytes.len(), "the file is too short for its version"));
+    }
+    let origin = Origin::of(u32_at(bytes, at::ORIGIN));
+    let origin =
+        origin.ok_or_else(|| rot(at::ORIGIN, "the node's origin is none that there is"))?;
     let entries = &bytes[FIXED_BYTES..];
     if u32_at(bytes, at::FILE_BYTES) as usize != bytes.len()
         || u32_at(bytes, at::CHECKPOINTS) as usize * ENTRY_BYTES != entries.len()
@@ -231,6 +271,8 @@ fn decode(bytes: &[u8]) -> Result<Manifest, Error> {
         node: NodeId(u64_at(bytes, at::NODE)),
         hash_seed: bytes[at::HASH_SEED..at::LOG_START].try_into().expect("sixteen bytes"),
         log_salt: u64_at(bytes, at::LOG_SALT),
+        origin,
+        joined_at: u64_at(bytes, at::JOINED_AT),
         log_start: Lsn(u64_at(bytes, at::LOG_START)),
         checkpoints: checkpoints.collect(),
     })

@@ -12,7 +12,7 @@ use storage::checkpoint::{
 };
 use storage::faulty::{Crash, FaultyDisk};
 use storage::log::Lsn;
-use storage::manifest::{self, CheckpointRef, MANIFEST_NAME, Manifest};
+use storage::manifest::{self, CheckpointRef, MANIFEST_NAME, Manifest, Origin};
 
 const CLUSTER: u64 = 7;
 const SHARD: ShardId = ShardId(0xabc);
@@ -147,6 +147,8 @@ fn manifest(dice: &mut Dice) -> Manifest {
         node: NodeId(dice.next()),
         hash_seed: [dice.next() as u8; 16],
         log_salt: dice.next(),
+        origin: [Origin::Founder, Origin::Joined][dice.below(2) as usize],
+        joined_at: dice.next(),
         log_start: Lsn(dice.next()),
         checkpoints: (0..dice.below(40)).map(checkpoint).collect(),
     }
@@ -198,6 +200,22 @@ fn every_flipped_bit_of_a_manifest_is_found() {
         file.truncate(bytes).expect("cut");
         assert!(matches!(manifest::load(&disk), Err(Error::Rot { .. })), "cut at {bytes} unseen");
     }
+}
+
+#[test]
+fn a_manifest_of_another_version_is_refused_by_name() {
+    let disk = FaultyDisk::new(1);
+    // As version 1 wrote it, of a node without checkpoints.
+    let mut bytes = vec![0; 72];
+    bytes[..8].copy_from_slice(b"CARIMANI");
+    bytes[8] = 1;
+    bytes[16] = 72;
+    let crc = crc32fast::hash(&[&bytes[..12], &bytes[16..]].concat());
+    bytes[12..16].copy_from_slice(&crc.to_le_bytes());
+    let file = storage::disk::Disk::create(&disk, MANIFEST_NAME).expect("made");
+    file.write_at(&bytes, 0).expect("written");
+    let found = manifest::load(&disk);
+    assert!(matches!(found, Err(Error::Version { found: 1, supported: 2, .. })), "{found:?}");
 }
 
 #[test]

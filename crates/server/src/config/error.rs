@@ -94,6 +94,49 @@ pub enum ConfigError {
         /// Its address.
         address: SocketAddr,
     },
+    /// A listener for nodes that others could reach.
+    #[error(
+        "peer = {address} could be reached from other machines. Nodes prove to each other that \
+         they know the secret, but what they send then is not encrypted: whoever is on the way \
+         could read and change it. Listen on a loopback address such as 127.0.0.1:{}, or add \
+         --insecure (CARILLON_INSECURE=true, insecure = true) if the network itself keeps \
+         strangers out", address.port()
+    )]
+    ExposedPeer {
+        /// Its address.
+        address: SocketAddr,
+    },
+    /// Members are to be asked, but not spoken with.
+    #[error(
+        "join is set, but peer is off: nodes of a cluster need a listener for each other. Add \
+         --peer, such as --peer 127.0.0.1:7600"
+    )]
+    JoinWithoutPeer,
+    /// Replicas without nodes that could hold them.
+    #[error(
+        "replicas = {replicas} needs other nodes, but peer is off. Add --peer, such as --peer \
+         127.0.0.1:7600, or leave replicas out"
+    )]
+    Alone {
+        /// How many are wanted.
+        replicas: u8,
+    },
+    /// Nodes would have nothing to know each other by.
+    #[error(
+        "peer is on, but peer_secret_file is not set: nodes know each other by a secret that all \
+         of them share. Make one with `(umask 077; head -c 32 /dev/urandom | base64 > FILE)`, \
+         copy it to every node, and add --peer-secret-file FILE"
+    )]
+    NoSecret,
+    /// "Any address" is no place that others could go to.
+    #[error(
+        "peer = {address} listens on every address of this machine, and none of them can be told \
+         to others: say which with --advertise, such as --advertise 10.0.0.1"
+    )]
+    NothingToAdvertise {
+        /// The listener's address.
+        address: SocketAddr,
+    },
     /// Two listeners at one address.
     #[error("{first} and {second} both listen on {address}: give one of them another port, or off")]
     SameAddress {

@@ -33,20 +33,20 @@ pub trait Kind {
     fn accepts(&self) -> String;
 }
 
-/// Any text on one line of at most 255 bytes.
-pub struct Text;
+/// Any text on one line of at most so many bytes.
+pub struct Text(pub usize);
 
 impl Kind for Text {
     type Value = String;
     const TOML: Toml = Toml::Text;
 
     fn parse(&self, text: &str) -> Result<String, String> {
-        let fits = text.len() <= 255 && !text.chars().any(char::is_control);
+        let fits = text.len() <= self.0 && !text.chars().any(char::is_control);
         if fits { Ok(text.to_owned()) } else { Err(self.accepts()) }
     }
 
     fn accepts(&self) -> String {
-        "text on one line, at most 255 bytes".into()
+        format!("text on one line, at most {} bytes", self.0)
     }
 }
 

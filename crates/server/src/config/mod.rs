@@ -20,6 +20,7 @@
 mod error;
 pub mod kind;
 pub mod memory;
+pub mod names;
 mod nearest;
 mod settings;
 #[cfg(test)]
@@ -191,8 +192,32 @@ fn shown(value: &str) -> String {
 
 impl Config {
     /// The listeners, by the names of their settings.
-    pub fn listeners(&self) -> [(&'static str, Listen); 3] {
-        [("resp", self.resp), ("native", self.native), ("http", self.http)]
+    pub fn listeners(&self) -> [(&'static str, Listen); 4] {
+        let clients = [("resp", self.resp), ("native", self.native), ("http", self.http)];
+        [clients[0], clients[1], clients[2], ("peer", self.peer)]
+    }
+
+    /// Whether other nodes are spoken with.
+    pub fn has_peers(&self) -> bool {
+        self.peer != Listen::Off
+    }
+
+    /// Replicas of keyspaces that do not say how many.
+    pub fn replicas_count(&self) -> u8 {
+        let default = if self.has_peers() { 3 } else { 1 };
+        self.replicas.unwrap_or(default)
+    }
+
+    /// What other nodes and clients are told, if the peer listener is at `address`: a host, and
+    /// where on it other nodes connect. None if all are told to listen is "any address".
+    pub fn advertised(&self, address: SocketAddr) -> Option<(String, String)> {
+        let (host, port) = match &self.advertise {
+            Some(said) => (said.host.clone(), said.port),
+            None if address.ip().is_unspecified() => return None,
+            None => (address.ip().to_string(), None),
+        };
+        let peer = names::host_and_port(&host, port.unwrap_or(address.port()));
+        Some((host, peer))
     }
 
     /// Event loops: `threads`, or if that is 0 one for each core but one, which fsyncs and the
@@ -219,12 +244,13 @@ impl Config {
     }
 
     /// Whether the settings fit each other: only loopback without `insecure`, no two listeners at
-    /// one address, buffers that hold the longest key and value.
+    /// one address, all that a node with peers needs, buffers that hold the longest key and value.
     ///
     /// # Errors
     /// The first that does not fit, with its remedy.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
+        self.check_peers()?;
         let bytes_min = self.key_bytes_max + self.value_bytes_max + FRAME_BYTES;
         let buffers = [
             ("input_bytes_max", self.input_bytes_max),
@@ -243,7 +269,10 @@ impl Config {
         let on: Vec<(&'static str, SocketAddr)> = on.into_iter().flatten().collect();
         for (place, &(setting, address)) in on.iter().enumerate() {
             if !self.insecure && !is_loopback(address.ip()) {
-                return Err(ConfigError::Exposed { setting, address });
+                return Err(match setting {
+                    "peer" => ConfigError::ExposedPeer { address },
+                    _ => ConfigError::Exposed { setting, address },
+                });
             }
             let earlier = on[..place].iter().find(|(_, other)| *other == address);
             if let Some((first, _)) = earlier
@@ -253,6 +282,23 @@ impl Config {
             }
         }
         Ok(())
+    }
+
+    fn check_peers(&self) -> Result<(), ConfigError> {
+        let Some(address) = self.peer.address() else {
+            return match self.replicas {
+                _ if !self.join.is_empty() => Err(ConfigError::JoinWithoutPeer),
+                Some(replicas) if replicas > 1 => Err(ConfigError::Alone { replicas }),
+                _ => Ok(()),
+            };
+        };
+        if self.peer_secret_file.is_none() {
+            return Err(ConfigError::NoSecret);
+        }
+        match self.advertised(address) {
+            Some(_) => Ok(()),
+            None => Err(ConfigError::NothingToAdvertise { address }),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use super::kind::{
     Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size, Switch, Text, Toml,
 };
+use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
 use crate::api::Durability;
 use crate::logging::{Format, Level};
 
@@ -85,16 +86,31 @@ settings! {
     /// Directory that holds the node's data. Made if it is not there; locked while the node runs.
     dir: PathBuf = "carillon-data", Path, Path;
     /// Name of the node, for people: in status, logs and metrics.
-    name: String = "carillon", Text, Text;
+    name: String = "carillon", Text(64), Text;
     /// Where Redis clients connect (RESP2 and RESP3), or off.
     resp: Listen = "127.0.0.1:6379", Address, Address;
     /// Where clients of the native frames connect, or off.
     native: Listen = "127.0.0.1:7400", Address, Address;
     /// Where HTTP and the command line connect, or off.
     http: Listen = "127.0.0.1:7480", Address, Address;
-    /// Host name or address under which clients reach this node, if not the one it listens on.
-    advertise: String = "", Text, Text;
-    /// Allow listeners that other machines can reach, although nobody is asked for a password.
+    /// Where the other nodes of a cluster connect, or off: a node alone.
+    peer: Listen = "off", Address, Address;
+    /// Peer addresses of members of the cluster to join. On an empty directory the node waits until
+    /// one of them answers, and never makes a cluster of its own; later they are only asked if
+    /// nobody else is known.
+    join: Vec<String> = "", Seeds, Seeds;
+    /// Host under which other nodes and clients reach this node, and the port for other nodes, if
+    /// not those of the peer listener.
+    advertise: Option<Advertised> = "", Advertise, Advertise;
+    /// File with the secret that all nodes of a cluster share; needed with a peer listener.
+    peer_secret_file: Option<PathBuf> = "", MaybePath, MaybePath;
+    /// What this node shares a fate with: a rack, a room. Replicas of a key avoid sharing one.
+    domain: String = "", Text(128), Text;
+    /// Replicas of the keyspaces that are made by this cluster, unless they say otherwise;
+    /// auto = 3 with a peer listener, 1 without.
+    replicas: Option<u8> = "auto", Replicas, Replicas;
+    /// Allow listeners that other machines can reach, although clients are not asked for a password
+    /// and nothing is encrypted.
     insecure: bool = "false", Switch, Switch;
     /// Event loops, each with its own thread; 0 = as many as there are cores, less one.
     threads: u64 = "0", Number(0..=1024), Number;
@@ -110,8 +126,8 @@ settings! {
     http_connections_max: u64 = "1024", Number(1..=100_000), Number;
     /// Close a Redis or native connection that was silent for this long; 0 = never.
     idle_timeout_ms: u64 = "0", Millis(0..=365 * DAY_MS), Millis;
-    /// How long an HTTP request may take, from its last byte to its answer.
-    request_timeout_ms: u64 = "10s", Millis(100..=3_600_000), Millis;
+    /// How long a request may take, from its last byte to its answer.
+    request_timeout_ms: u64 = "5s", Millis(100..=3_600_000), Millis;
     /// Bytes of requests that one connection may hold before they are done.
     input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Bytes of replies that one connection may leave unread; beyond, its further commands wait,

@@ -14,13 +14,23 @@ fn from(
     environment: &[(&str, &str)],
     flags: &[(&str, &str)],
 ) -> Result<Config, ConfigError> {
+    let config = unchecked(text, environment, flags)?;
+    config.check()?;
+    Ok(config)
+}
+
+/// As [`from`], but whether settings fit each other is not looked at.
+fn unchecked(
+    text: &str,
+    environment: &[(&str, &str)],
+    flags: &[(&str, &str)],
+) -> Result<Config, ConfigError> {
     let mut config = Config::default();
     apply_file(&mut config, Path::new("c.toml"), text)?;
     let owned = environment.iter().map(|(name, value)| (name.into(), value.into()));
     apply_environment(&mut config, &ours(owned))?;
     let flags: Vec<_> = flags.iter().map(|(n, v)| (n.to_string(), v.to_string())).collect();
     apply_flags(&mut config, &flags)?;
-    config.check()?;
     Ok(config)
 }
 
@@ -53,7 +63,12 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "dir" => "/elsewhere",
         "name" => "ferdinand",
         "resp" | "native" | "http" => "127.0.0.1:0",
-        "advertise" => "db.example",
+        "peer" => "127.0.0.1:0",
+        "join" => "db1.example:7600,[::1]:7600",
+        "advertise" => "db.example:7601",
+        "peer_secret_file" => "/etc/secret",
+        "domain" => "rack 7",
+        "replicas" => "5",
         "insecure" => "true",
         "native_error_reason" => "true",
         "threads" => "3",
@@ -78,9 +93,9 @@ fn other(setting: &Setting) -> (&'static str, String) {
 fn every_setting_has_three_forms_that_mean_the_same() {
     for setting in SETTINGS {
         let (value, toml) = other(setting);
-        let by_file = from(&toml, &[], &[]).unwrap();
-        let by_environment = from("", &[(&setting.variable(), value)], &[]).unwrap();
-        let by_flag = from("", &[], &[(&setting.flag(), value)]).unwrap();
+        let by_file = unchecked(&toml, &[], &[]).unwrap();
+        let by_environment = unchecked("", &[(&setting.variable(), value)], &[]).unwrap();
+        let by_flag = unchecked("", &[], &[(&setting.flag(), value)]).unwrap();
         assert_ne!(by_file, Config::default(), "{}", setting.name);
         assert_eq!(by_file, by_environment, "{}", setting.name);
         assert_eq!(by_file, by_flag, "{}", setting.name);
@@ -191,6 +206,46 @@ fn strangers_are_kept_out_unless_told_otherwise() {
     for closed in ["127.9.9.9:1", "[::1]:1", "localhost:1", "[::ffff:127.0.0.1]:1", "off"] {
         assert!(from("", &[], &[("http", closed)]).is_ok(), "{closed}");
     }
+}
+
+/// Flags of a node with peers, and more.
+fn with_peers(more: &[(&str, &str)]) -> Result<Config, ConfigError> {
+    let flags = [("peer", "127.0.0.1:7600"), ("peer-secret-file", "s")];
+    from("", &[], &[&flags, more].concat())
+}
+
+#[test]
+fn a_node_with_peers_is_told_what_it_needs() {
+    let alone = error("", &[], &[("join", "10.0.0.1:7600")]);
+    assert!(alone.contains("peer is off") && alone.contains("--peer 127.0.0.1:7600"), "{alone}");
+    let alone = error("", &[], &[("replicas", "3")]);
+    assert!(alone.contains("needs other nodes"), "{alone}");
+    let bare = error("", &[], &[("peer", "127.0.0.1:7600")]);
+    assert!(bare.contains("/dev/urandom") && bare.contains("--peer-secret-file"), "{bare}");
+    let even = with_peers(&[("replicas", "4")]).unwrap_err().to_string();
+    assert!(even.contains("survives no more failures than one fewer"), "{even}");
+    assert_eq!(with_peers(&[]).unwrap().replicas_count(), 3);
+    assert_eq!(with_peers(&[("replicas", "7")]).unwrap().replicas_count(), 7);
+    assert_eq!(Config::default().replicas_count(), 1);
+}
+
+#[test]
+fn a_peer_listener_is_open_only_if_told_so_and_says_where_it_is() {
+    let open = [("peer", "0.0.0.0:7600")];
+    let error = with_peers(&open).unwrap_err().to_string();
+    assert!(error.contains("not encrypted") && error.contains("--insecure"), "{error}");
+    let open = [open[0], ("insecure", "true")];
+    let error = with_peers(&open).unwrap_err().to_string();
+    assert!(error.contains("--advertise 10.0.0.1"), "{error}");
+    let config = with_peers(&[open[0], open[1], ("advertise", "db1")]).unwrap();
+    let told = |config: &Config| config.advertised(config.peer.address().unwrap()).unwrap();
+    assert_eq!(told(&config), ("db1".into(), "db1:7600".into()));
+    let config = with_peers(&[("peer", "[::1]:7600")]).unwrap();
+    assert_eq!(told(&config), ("::1".into(), "[::1]:7600".into()));
+    let config = with_peers(&[("advertise", "db1:7")]).unwrap();
+    assert_eq!(told(&config), ("db1".into(), "db1:7".into()));
+    let same = with_peers(&[("http", "127.0.0.1:7600")]).unwrap_err().to_string();
+    assert!(same.starts_with("http and peer both listen on 127.0.0.1:7600"), "{same}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
-use storage::manifest::{self, Manifest};
+use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
 use super::growth::Growth;
@@ -30,9 +30,11 @@ use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
 use super::routes::{Routes, new_descriptor};
 use super::{Hub, NOBODY, wall_millis};
+use crate::cluster::Identity;
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::medium::Directory;
+use crate::peer::Cluster;
 
 /// The keyspace that every node has from its beginning: clients begin there.
 const FIRST_KEYSPACE: &str = "0";
@@ -88,20 +90,59 @@ pub struct Opened {
     pub manifest: Manifest,
 }
 
-/// Opens the node's directory, recovers its shards, or begins a new cluster in an empty one.
+/// A directory that nobody else uses, and whose it is.
+pub struct Held {
+    disk: Arc<dyn Disk>,
+    /// None if the directory is empty.
+    pub manifest: Option<Manifest>,
+    is_new: bool,
+}
+
+/// Locks the node's directory and reads its manifest.
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenError> {
+pub fn hold(config: &Config) -> Result<Held, OpenError> {
     let dir = config.dir.clone();
     let disk: Arc<dyn Disk> =
         Arc::new(Directory::open(&dir).map_err(|source| match source.kind() {
             std::io::ErrorKind::WouldBlock => OpenError::InUse { dir: dir.clone() },
             _ => OpenError::Directory { dir: dir.clone(), source },
         })?);
+    let loaded = manifest::load(&*disk);
+    let manifest = loaded.map_err(|e| OpenError::Recover { dir, source: e.into() })?;
+    Ok(Held { disk, manifest, is_new: false })
+}
+
+impl Held {
+    /// The manifest; in an empty directory a first one is stored, of a node that has joined a
+    /// cluster, or with no `joined` of one that founds its own.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn load_or_begin(
+        &mut self,
+        config: &Config,
+        joined: Option<&Identity>,
+    ) -> Result<&Manifest, OpenError> {
+        if self.manifest.is_none() {
+            self.is_new = true;
+            self.manifest = Some(begin(&*self.disk, &config.dir, joined)?);
+        }
+        Ok(self.manifest.as_ref().expect("there now"))
+    }
+}
+
+/// Recovers the shards of a directory whose manifest is there.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open(config: &Config, held: Held, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenError> {
+    let Held { disk, manifest, is_new } = held;
+    let mut manifest = manifest.expect("a directory is opened when it has its manifest");
+    let dir = config.dir.clone();
     let recover = |source| OpenError::Recover { dir: dir.clone(), source };
     let begun = Instant::now();
-    let (mut manifest, is_new) = load_or_begin(&*disk, &dir)?;
     // A rename whose directory was not synced may be known to memory only: say it again before
     // anything that an older manifest would need is removed.
     match manifest::store(&*disk, &manifest) {
@@ -123,9 +164,10 @@ pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenErro
         .filter_map(|s| s.state().keys())
         .map(|e| e.len(Timestamp::ZERO))
         .sum();
-    let text = match is_new {
-        true => "a new cluster".to_owned(),
-        false => format!(
+    let text = match (is_new, manifest.origin) {
+        (true, Origin::Founder) => "a new cluster".to_owned(),
+        (true, Origin::Joined) => format!("joined cluster {:016x}", manifest.cluster),
+        (false, _) => format!(
             "{keys} keys, {} log records, in {:.1} s",
             replay.records,
             begun.elapsed().as_secs_f64()
@@ -137,27 +179,31 @@ pub fn open(config: &Config, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenErro
     Ok(Opened { hub, disk, found, manifest })
 }
 
-fn load_or_begin(disk: &dyn Disk, dir: &Path) -> Result<(Manifest, bool), OpenError> {
-    let recover =
-        |source: storage::Error| OpenError::Recover { dir: dir.to_owned(), source: source.into() };
-    if let Some(manifest) = manifest::load(disk).map_err(recover)? {
-        return Ok((manifest, false));
-    }
+fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manifest, OpenError> {
     let mut random = [0u8; 40];
     std::fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut random))
         .map_err(|source| OpenError::Directory { dir: dir.to_owned(), source })?;
     let word = |at: usize| u64::from_le_bytes(random[at..at + 8].try_into().expect("8 bytes"));
-    let manifest = Manifest {
-        cluster: word(0),
+    let founder = Identity {
         node: NodeId(word(8)),
-        hash_seed: random[16..32].try_into().expect("16 bytes"),
+        cluster: Cluster { id: word(0), hash_seed: random[16..32].try_into().expect("16 bytes") },
+        joined_at: wall_millis(),
+    };
+    let Identity { node, cluster, joined_at } = *joined.unwrap_or(&founder);
+    let manifest = Manifest {
+        cluster: cluster.id,
+        node,
+        hash_seed: cluster.hash_seed,
         log_salt: word(32),
+        origin: if joined.is_some() { Origin::Joined } else { Origin::Founder },
+        joined_at,
         log_start: Lsn::NEW,
         checkpoints: Vec::new(),
     };
-    manifest::store(disk, &manifest).map_err(recover)?;
-    Ok((manifest, true))
+    manifest::store(disk, &manifest)
+        .map_err(|e| OpenError::Recover { dir: dir.to_owned(), source: e.into() })?;
+    Ok(manifest)
 }
 
 struct Replay {

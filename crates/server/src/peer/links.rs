@@ -57,6 +57,8 @@ pub trait PeerHandler: Send + Sync {
     /// An attempt to link with the node at an address was refused, by it or by this one. It is
     /// tried again, unless the address is this node's own.
     fn refused(&self, _address: &str, _refusal: &Refusal) {}
+    /// Nobody could be spoken with at an address. It is tried again.
+    fn unreachable(&self, _address: &str, _why: &str) {}
 }
 
 /// Why a frame was not taken. Nothing of it has left.

@@ -14,7 +14,7 @@ use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::engine::Settings;
 use storage::log::{Log, LogOptions, Lsn};
-use storage::manifest::{self, Manifest};
+use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
 use super::{Limits, LogRoom, Machine, Seat};
@@ -103,6 +103,8 @@ fn begin(disk: &dyn Disk, join: Option<Cluster>, rng: &mut Rng) -> Result<Manife
         node: NodeId(rng.bits()),
         hash_seed: join.map_or(hash_seed, |cluster| cluster.hash_seed),
         log_salt: rng.bits(),
+        origin: if join.is_some() { Origin::Joined } else { Origin::Founder },
+        joined_at: 0,
         log_start: Lsn::NEW,
         checkpoints: Vec::new(),
     };

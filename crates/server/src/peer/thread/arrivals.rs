@@ -68,10 +68,10 @@ impl PeerThread {
         true
     }
 
-    pub(super) fn dial_due(&mut self) {
+    pub(super) fn dial_due(&mut self, handler: &dyn PeerHandler) {
         while let Some((target, address, failures)) = self.targets.take_due(self.now) {
             match resolve::numeric(&address) {
-                Some(socket) => self.dial(target, address, socket),
+                Some(socket) => self.dial(target, address, socket, handler),
                 None => {
                     let number = self.next_look_up;
                     self.next_look_up += 1;
@@ -82,7 +82,13 @@ impl PeerThread {
         }
     }
 
-    fn dial(&mut self, target: Target, address: String, socket: SocketAddr) {
+    fn dial(
+        &mut self,
+        target: Target,
+        address: String,
+        socket: SocketAddr,
+        handler: &dyn PeerHandler,
+    ) {
         if let Target::Peer(node) = target
             && self.linked.contains_key(&node)
         {
@@ -101,7 +107,7 @@ impl PeerThread {
             Shaking::dial(local, target, expected, socket, address, nonce, self.now)
         });
         let watched = dialled.map(|shaking| self.add(shaking)).unwrap_or_else(|error| {
-            self.complain(&address, &error.to_string());
+            self.unreachable(&address, &error.to_string(), handler);
             false
         });
         if !watched {
@@ -121,23 +127,28 @@ impl PeerThread {
                     self.targets.set_peers(peers, self.now, linked);
                 }
                 Ask::Seed(address) => self.targets.add_seed(address, self.now),
-                Ask::Resolved { ask, found } => self.resolved(ask, found),
+                Ask::Resolved { ask, found } => self.resolved(ask, found, handler),
             }
         }
-        self.dial_due();
+        self.dial_due(handler);
         self.read_queued(handler);
     }
 
-    fn resolved(&mut self, ask: u64, found: io::Result<Vec<SocketAddr>>) {
+    fn resolved(
+        &mut self,
+        ask: u64,
+        found: io::Result<Vec<SocketAddr>>,
+        handler: &dyn PeerHandler,
+    ) {
         let Some(LookUp { target, address, failures }) = self.look_ups.remove(&ask) else { return };
         match found {
             // Each attempt takes the next of a name's addresses.
             Ok(all) if !all.is_empty() => {
-                self.dial(target, address, all[failures as usize % all.len()]);
+                self.dial(target, address, all[failures as usize % all.len()], handler);
             }
             found => {
                 let why = found.err().map_or_else(|| "no address".into(), |e| e.to_string());
-                self.complain(&address, &format!("cannot look up {address}: {why}"));
+                self.unreachable(&address, &format!("cannot look up {address}: {why}"), handler);
                 self.failed(&target);
             }
         }
@@ -149,6 +160,11 @@ impl PeerThread {
         if let Target::Peer(node) = target {
             self.shared.counters(*node).dials_failed.add(1);
         }
+    }
+
+    pub(super) fn unreachable(&mut self, address: &str, why: &str, handler: &dyn PeerHandler) {
+        self.complain(address, why);
+        handler.unreachable(address, why);
     }
 
     /// Logs why an address cannot be linked, unless that was said last.

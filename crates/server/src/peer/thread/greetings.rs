@@ -161,9 +161,12 @@ impl PeerThread {
         if let (Target::Seed(_), Some(Refusal::Linked)) = (&target, refusal) {
             return self.targets.done(&target);
         }
-        self.complain(&shaking.address, &ending.to_string());
-        if let Some(refusal) = refusal {
-            handler.refused(&shaking.address, refusal);
+        match refusal {
+            Some(refusal) => {
+                self.complain(&shaking.address, &ending.to_string());
+                handler.refused(&shaking.address, refusal);
+            }
+            None => self.unreachable(&shaking.address, &ending.to_string(), handler),
         }
         match (&target, refusal) {
             (Target::Seed(_), Some(Refusal::Oneself { .. })) => self.targets.done(&target),

@@ -261,7 +261,7 @@ impl PeerThread {
         for at in dead {
             self.close(at, &format!("silent for {}", shown(options.dead)), handler);
         }
-        self.dial_due();
+        self.dial_due(handler);
     }
 
     fn begin_to_stop(&mut self) -> Instant {

@@ -1,0 +1,225 @@
+//! What lies under the cluster's one lock: membership, the links' introductions, this node's own
+//! identity, and what others have still to be told of it all.
+//!
+//! Nothing here waits, sends or knows a clock: effects are gathered for whoever holds the lock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+use bytes::Bytes;
+use keyspace::{DecodeError, NodeId};
+use membership::{Effect, FrameError, Load, Membership, News, State};
+
+use super::doors::Doors;
+use super::members::MemberInfo;
+use super::{Identity, Options, wall_millis};
+use crate::peer::{PeerHello, Refusal};
+
+/// See the front page.
+pub struct Desk {
+    pub membership: Membership,
+    /// Yet to be done.
+    pub effects: Vec<Effect>,
+    /// Who is linked, and what it said of itself; none if it is no member of this cluster (yet).
+    links: BTreeMap<NodeId, Option<Bytes>>,
+    /// None until the node has joined.
+    pub identity: Option<Identity>,
+    /// The identity is durable: this node speaks of itself.
+    pub begun: bool,
+    pub doors: Doors,
+    seeds: Vec<String>,
+    /// Whom the net was told to dial.
+    pub peers: BTreeMap<NodeId, String>,
+    /// The list of members is out of date.
+    pub stale: bool,
+    /// The list of members is new, and nobody was told.
+    pub untold: bool,
+    /// When the thread of members means to look again, in nanoseconds.
+    pub planned: u64,
+    pub stopping: bool,
+    pub rebirths: u64,
+    pub bad_frames: u64,
+}
+
+impl Desk {
+    /// A desk of a node that knows nobody; `random` feeds every choice.
+    pub fn new(
+        options: &Options,
+        node: NodeId,
+        identity: Option<Identity>,
+        random: u64,
+    ) -> Result<Self, DecodeError> {
+        let joined_at = identity.map_or(0, |identity| identity.joined_at);
+        let facts = options.facts(joined_at);
+        let membership = Membership::new(node, wall_millis(), facts, 0, random)?;
+        Ok(Self {
+            membership,
+            effects: Vec::new(),
+            links: BTreeMap::new(),
+            identity,
+            begun: false,
+            doors: Doors::new(&options.seeds),
+            seeds: options.seeds.clone(),
+            peers: BTreeMap::new(),
+            stale: true,
+            untold: false,
+            planned: u64::MAX,
+            stopping: false,
+            rebirths: 0,
+            bad_frames: 0,
+        })
+    }
+
+    /// A link is there.
+    pub fn linked(&mut self, now: u64, node: NodeId, hello: &PeerHello) {
+        let other = hello
+            .cluster_id
+            .filter(|there| self.identity.is_some_and(|identity| identity.cluster.id != *there));
+        if let Some(there) = other {
+            // While this node had no cluster it asked several seeds at once.
+            tracing::error!(
+                "--join names members of several clusters; {there:016x} is passed over"
+            );
+        }
+        self.doors.linked();
+        let introduction = match (other, hello.cluster_id) {
+            (None, Some(_)) => Some(hello.facts.clone()),
+            _ => None,
+        };
+        self.links.insert(node, introduction.clone());
+        if let Some(introduction) = introduction {
+            self.introduce(now, node, &introduction);
+        }
+        if let (None, Some(cluster)) = (self.identity, hello.join) {
+            // After all that are known, whatever this machine's clock says.
+            let latest = self.membership.members().map(|member| member.facts.joined_at).max();
+            let joined_at = wall_millis().max(latest.unwrap_or(0) + 1);
+            self.identity = Some(Identity { node: self.membership.node(), cluster, joined_at });
+            self.change_facts(now, |facts| facts.joined_at = joined_at);
+        }
+    }
+
+    /// A link is gone.
+    pub fn unlinked(&mut self, node: NodeId) {
+        self.links.remove(&node);
+    }
+
+    /// The identity is durable: those who are linked hear of this node as a member.
+    pub fn begin(&mut self, now: u64) {
+        assert!(self.identity.is_some(), "a node begins when it knows its cluster");
+        if std::mem::replace(&mut self.begun, true) {
+            return;
+        }
+        for (node, introduction) in self.links.clone() {
+            if let Some(introduction) = introduction {
+                self.introduce(now, node, &introduction);
+            }
+        }
+        self.membership.join(now, self.seeds.clone(), &mut self.effects);
+    }
+
+    fn introduce(&mut self, now: u64, node: NodeId, introduction: &[u8]) {
+        let heard = self.membership.connected(now, node, introduction, &mut self.effects);
+        self.count(heard);
+    }
+
+    /// A frame about members has come.
+    pub fn frame(&mut self, now: u64, from: NodeId, frame: &[u8]) {
+        if self.begun {
+            let heard = self.membership.step(now, from, frame, &mut self.effects);
+            self.count(heard);
+        }
+    }
+
+    fn count(&mut self, heard: Result<(), FrameError>) {
+        if let Err(error) = heard {
+            self.bad_frames += 1;
+            tracing::warn!("passed over what a peer said of members: {error}");
+        }
+    }
+
+    /// Time has come to `now`.
+    pub fn tick(&mut self, now: u64) {
+        if self.begun && self.membership.next_deadline().is_some_and(|at| at <= now) {
+            self.membership.tick(now, &mut self.effects);
+        }
+    }
+
+    /// When the next tick is due.
+    pub fn deadline(&self) -> u64 {
+        match self.begun {
+            true => self.membership.next_deadline().unwrap_or(u64::MAX),
+            false => u64::MAX,
+        }
+    }
+
+    /// Whether this node has left and said so.
+    pub fn is_gone(&self) -> bool {
+        self.membership.next_deadline().is_none()
+    }
+
+    /// What this node carries.
+    pub fn set_load(&mut self, now: u64, load: Load) {
+        self.change_facts(now, |facts| facts.load = load);
+    }
+
+    fn change_facts(&mut self, now: u64, change: impl FnOnce(&mut membership::Facts)) {
+        let own = self.membership.member(self.membership.node()).expect("we know ourselves");
+        let mut facts = own.facts.clone();
+        change(&mut facts);
+        let taken = self.membership.update_facts(now, facts, &mut self.effects);
+        taken.expect("numbers break no limit");
+        self.stale = true;
+    }
+
+    /// An address has refused this node.
+    pub fn refused(&mut self, address: &str, refusal: &Refusal) -> Option<super::ClusterError> {
+        self.doors.refused(address, refusal, self.identity.as_ref(), Instant::now())
+    }
+
+    /// Something has happened to a member. Logs it.
+    pub fn news(&mut self, news: News) {
+        self.stale = true;
+        let name = |node| match self.membership.member(node) {
+            Some(member) => format!("{} at {}", member.facts.name, member.facts.peer),
+            None => "of no name".to_owned(),
+        };
+        let id = |node: NodeId| format!("{:016x}", node.0);
+        match news {
+            News::Up(node) => tracing::info!(node = id(node), "member {} is up", name(node)),
+            News::Suspect(node) => {
+                tracing::debug!(node = id(node), "member {} does not answer", name(node));
+            }
+            News::Down(node) => tracing::warn!(node = id(node), "member {} is down", name(node)),
+            News::Left(node) => tracing::info!(node = id(node), "member {} has left", name(node)),
+            News::Facts(_) => {}
+            News::Forgotten(node) => tracing::info!(node = id(node), "a member is forgotten"),
+            News::Reborn(_) => {
+                self.rebirths += 1;
+                tracing::warn!(
+                    "other nodes took this one for down: it was paused, overloaded or cut off"
+                );
+            }
+        }
+    }
+
+    /// All members in the order of joining, ourselves among them.
+    pub fn members(&self, began: Instant) -> Vec<MemberInfo> {
+        let members = self.membership.by_joining();
+        members.iter().map(|member| MemberInfo::of(member, began)).collect()
+    }
+
+    /// Whom to keep links with: all who have not left. Of several who give one address only
+    /// who is up is there: a node that lost its disk comes back under another id.
+    pub fn wanted_peers(&self) -> BTreeMap<NodeId, String> {
+        let me = self.membership.node();
+        let is_up = |state| matches!(state, State::Alive | State::Suspect);
+        let up = self.membership.members().filter(|member| is_up(member.state));
+        let taken: BTreeSet<&str> = up.map(|member| member.facts.peer.as_str()).collect();
+        let wanted = self.membership.members().filter(|member| {
+            let free = member.state == State::Down && !taken.contains(member.facts.peer.as_str());
+            member.node != me && (is_up(member.state) || free) && !member.facts.peer.is_empty()
+        });
+        wanted.map(|member| (member.node, member.facts.peer.clone())).collect()
+    }
+}

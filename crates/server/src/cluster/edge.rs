@@ -1,0 +1,422 @@
+//! Links and membership, put together; and the thread that lets time pass for the latter.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use keyspace::NodeId;
+use membership::{Effect, Load};
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use super::desk::Desk;
+use super::members::MemberInfo;
+use super::{ClusterError, Frames, Identity, KIND_MEMBERSHIP, Options};
+use crate::peer::{
+    Local, PeerCounters, PeerHandler, PeerHello, PeerNet, Refusal, SendError, VERSIONS, draw,
+};
+
+/// How often a node that waits for a cluster says so.
+const REPORT_PAUSE: Duration = Duration::from_secs(5);
+/// How often it looks whether it was asked to stop.
+const STOP_PAUSE: Duration = Duration::from_millis(50);
+/// How long a leaving node tries to say so.
+const LEAVE_MAX: Duration = Duration::from_secs(2);
+
+/// What was counted since the start.
+#[derive(Clone, Debug)]
+pub struct ClusterCounters {
+    /// Frames about members that made no sense.
+    pub bad_frames: u64,
+    /// Frames of other kinds that came before anybody was attached.
+    pub early_frames: u64,
+    /// How often others took this node for dead while it lived.
+    pub rebirths: u64,
+    /// Inner errors of the failure detector; should be 0.
+    pub complaints: u64,
+    /// Of each node ever linked.
+    pub peers: Vec<(NodeId, Arc<PeerCounters>)>,
+}
+
+/// This node's edge towards the others. See the module's front page.
+pub struct Cluster {
+    node: NodeId,
+    net: PeerNet,
+    desk: Mutex<Desk>,
+    /// The thread of members has to look sooner than it meant.
+    sooner: Condvar,
+    /// An identity was found, or the node is gone, or it must end.
+    settled: Condvar,
+    members: ArcSwap<Vec<MemberInfo>>,
+    frames: OnceLock<Arc<dyn Frames>>,
+    /// Links that were told up, and not down; held while they are told.
+    told: Mutex<BTreeSet<NodeId>>,
+    /// Something was told to the attached in this turn of the peer thread.
+    turned: AtomicBool,
+    early_frames: AtomicU64,
+    fatal: OnceLock<ClusterError>,
+    on_fatal: Box<dyn Fn() + Send + Sync>,
+    began: Instant,
+    running: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Cluster {
+    /// Accepts and dials from now on. With an `identity` that is in the node's directory it is a
+    /// member at once; without, it asks the seeds, and [`begins`](Self::begin) later.
+    /// `on_fatal` is called, from the peer thread, when [`fatal`](Self::fatal) has something.
+    ///
+    /// # Errors
+    /// If the system refuses threads or polls, or the options break a limit; nothing runs then.
+    pub fn start(
+        options: Options,
+        identity: Option<Identity>,
+        listener: TcpListener,
+        on_fatal: impl Fn() + Send + Sync + 'static,
+    ) -> io::Result<Arc<Self>> {
+        let drawn = NodeId(u64::from_le_bytes(draw()?));
+        let node = identity.map_or(drawn, |identity| identity.node);
+        let desk = Desk::new(&options, node, identity, u64::from_le_bytes(draw()?))
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error.to_string()))?;
+        let local = Local {
+            versions: VERSIONS,
+            node,
+            process: u64::from_le_bytes(draw()?),
+            incarnation: desk.membership.incarnation(),
+            software: Options::software(),
+            cluster: identity.map(|identity| identity.cluster),
+            facts: desk.membership.introduction().into(),
+            secret: options.secret,
+        };
+        let net = PeerNet::new(local, Some(listener), options.net)?;
+        let began = Instant::now();
+        let this = Arc::new(Self {
+            node,
+            net,
+            members: ArcSwap::from_pointee(desk.members(began)),
+            desk: Mutex::new(desk),
+            sooner: Condvar::new(),
+            settled: Condvar::new(),
+            frames: OnceLock::new(),
+            told: Mutex::default(),
+            turned: AtomicBool::new(false),
+            early_frames: AtomicU64::new(0),
+            fatal: OnceLock::new(),
+            on_fatal: Box::new(on_fatal),
+            began,
+            running: Mutex::default(),
+        });
+        this.net.start(this.clone())?;
+        let thread = {
+            let this = this.clone();
+            thread::Builder::new().name("members".into()).spawn(move || this.run())
+        };
+        match thread {
+            Ok(thread) => *this.running.lock() = Some(thread),
+            Err(error) => {
+                this.net.stop();
+                return Err(error);
+            }
+        }
+        match identity {
+            Some(_) => this.begin(),
+            None => options.seeds.into_iter().for_each(|seed| this.net.dial_address(seed)),
+        }
+        Ok(this)
+    }
+
+    // ---- for whoever starts a node ----
+
+    /// Waits until a member has told this node its cluster, and says what it waits for. `None` if
+    /// it was asked to stop; it never gives up by itself. What it returns is to be written into
+    /// the node's directory, then [`begin`](Self::begin) called.
+    pub fn wait_for_identity(&self, stop: impl Fn() -> bool) -> Option<Identity> {
+        let mut desk = self.desk.lock();
+        if desk.identity.is_none() {
+            tracing::info!(
+                "waiting to join a cluster: with --join and an empty directory a node never makes \
+                 one of its own. Seeds: {}",
+                desk.doors.shown()
+            );
+        }
+        let mut report = Instant::now() + REPORT_PAUSE;
+        while desk.identity.is_none() && !stop() {
+            self.settled.wait_for(&mut desk, STOP_PAUSE);
+            if desk.identity.is_none() && Instant::now() >= report {
+                report += REPORT_PAUSE;
+                tracing::warn!("still waiting to join a cluster. {}", desk.doors.shown());
+            }
+        }
+        desk.identity
+    }
+
+    /// What became of the seeds, in words: who did not answer, who refused and why.
+    pub fn seeds_shown(&self) -> String {
+        self.desk.lock().doors.shown()
+    }
+
+    /// The identity is durable in the directory: from now on this node is a member.
+    pub fn begin(&self) {
+        let mut desk = self.desk.lock();
+        desk.begin(self.now());
+        self.settle(&mut desk);
+        self.hand_over(desk);
+    }
+
+    /// From now on `frames` hears of links, frames of other kinds and members; of links and
+    /// members that are there, at once. Once in a life.
+    pub fn attach(&self, frames: Arc<dyn Frames>) {
+        let told = self.told.lock();
+        told.iter().for_each(|node| frames.link_up(*node));
+        assert!(self.frames.set(frames.clone()).is_ok(), "attached once");
+        drop(told);
+        frames.members_changed();
+        frames.turn_ended();
+        self.net.flush();
+    }
+
+    /// Why this node must end, if it must.
+    pub fn fatal(&self) -> Option<&ClusterError> {
+        self.fatal.get()
+    }
+
+    /// Tells the others that this node leaves for good; returns when that is said, after about a
+    /// second. It is no member then; [`stop`](Self::stop) comes next.
+    pub fn leave(&self) {
+        let mut desk = self.desk.lock();
+        let now = self.now();
+        let Desk { membership, effects, .. } = &mut *desk;
+        membership.leave(now, effects);
+        desk.stale = true;
+        self.settle(&mut desk);
+        self.sooner.notify_one();
+        let until = Instant::now() + LEAVE_MAX;
+        while !desk.is_gone() && !self.settled.wait_until(&mut desk, until).timed_out() {}
+        drop(desk);
+        self.net.flush();
+    }
+
+    /// Ends: links are closed, threads have ended when it returns. Others will find this node
+    /// down, and up again when it comes back.
+    pub fn stop(&self) {
+        self.desk.lock().stopping = true;
+        self.sooner.notify_one();
+        let running = self.running.lock().take();
+        if let Some(running) = running {
+            running.join().expect("the thread of members does not panic");
+        }
+        self.net.stop();
+    }
+
+    // ---- for everybody ----
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.net.address().expect("it was given a listener")
+    }
+
+    /// All members in the order of joining, this node among them; down and gone ones too.
+    pub fn members(&self) -> Arc<Vec<MemberInfo>> {
+        self.members.load_full()
+    }
+
+    /// Appends a frame to what is on its way to a node; it leaves with the next
+    /// [`flush`](Self::flush) by any thread. See [`PeerNet::send`].
+    ///
+    /// # Errors
+    /// [`SendError`]: nothing of it has left. `Ok` does not mean that it will arrive.
+    pub fn send(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
+        assert!(kind != KIND_MEMBERSHIP, "kind {kind} is the cluster's own");
+        self.net.send(to, kind, parts)
+    }
+
+    /// Writes what was sent; never waits. At the end of a turn of [`Frames`] it is done anyway.
+    pub fn flush(&self) {
+        self.net.flush();
+    }
+
+    /// Whether there is a link to a node.
+    pub fn is_connected(&self, node: NodeId) -> bool {
+        self.net.is_connected(node)
+    }
+
+    /// Tells the others, in the next second or so, what this node carries.
+    pub fn set_load(&self, load: Load) {
+        let mut desk = self.desk.lock();
+        desk.set_load(self.now(), load);
+        self.settle(&mut desk);
+        self.hand_over(desk);
+    }
+
+    /// What was counted.
+    pub fn counters(&self) -> ClusterCounters {
+        let desk = self.desk.lock();
+        ClusterCounters {
+            bad_frames: desk.bad_frames,
+            early_frames: self.early_frames.load(Ordering::Relaxed),
+            rebirths: desk.rebirths,
+            complaints: desk.membership.complaints(),
+            peers: self.net.counters(),
+        }
+    }
+
+    // ---- within ----
+
+    /// Nanoseconds of membership.
+    fn now(&self) -> u64 {
+        self.began.elapsed().as_nanos() as u64
+    }
+
+    /// Does what the desk has gathered, and brings the list of members up to date.
+    fn settle(&self, desk: &mut Desk) {
+        for effect in std::mem::take(&mut desk.effects) {
+            match effect {
+                // Gossip may be lost: to whom there is no link, one is being made.
+                Effect::Send { to, bytes } if desk.begun => {
+                    let _lost = self.net.send(to, KIND_MEMBERSHIP, &[&bytes]);
+                }
+                Effect::Send { .. } => {}
+                Effect::Dial { address } => self.net.dial_address(address),
+                Effect::News(news) => desk.news(news),
+            }
+        }
+        if std::mem::take(&mut desk.stale) {
+            self.net.set_facts(desk.membership.introduction().into());
+            self.members.store(Arc::new(desk.members(self.began)));
+            let peers = desk.wanted_peers();
+            if peers != desk.peers {
+                desk.peers.clone_from(&peers);
+                self.net.set_peers(peers);
+            }
+            desk.untold = true;
+        }
+    }
+
+    /// Leaves the rest to the thread of members.
+    fn hand_over(&self, desk: MutexGuard<'_, Desk>) {
+        drop(desk);
+        self.sooner.notify_one();
+    }
+
+    /// On the peer thread: does what is gathered, tells of it, and has the other thread look if it
+    /// has to sooner than it meant.
+    fn take_in(&self, mut desk: MutexGuard<'_, Desk>) {
+        self.settle(&mut desk);
+        let sooner = desk.deadline() < desk.planned;
+        let untold = std::mem::take(&mut desk.untold);
+        drop(desk);
+        if sooner {
+            self.sooner.notify_one();
+        }
+        self.tell_members(untold);
+    }
+
+    fn tell_members(&self, untold: bool) {
+        if let (true, Some(frames)) = (untold, self.frames.get()) {
+            frames.members_changed();
+        }
+    }
+
+    /// The thread of members: lets time pass for them.
+    fn run(&self) {
+        let mut desk = self.desk.lock();
+        while !desk.stopping {
+            desk.tick(self.now());
+            self.settle(&mut desk);
+            if desk.is_gone() {
+                self.settled.notify_all();
+            }
+            let untold = std::mem::take(&mut desk.untold);
+            drop(desk);
+            self.net.flush();
+            self.tell_members(untold);
+            desk = self.desk.lock();
+            desk.planned = desk.deadline();
+            if !desk.untold && !desk.stopping && desk.planned > self.now() {
+                match desk.planned {
+                    u64::MAX => self.sooner.wait(&mut desk),
+                    at => {
+                        let at = self.began + Duration::from_nanos(at);
+                        self.sooner.wait_until(&mut desk, at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl PeerHandler for Cluster {
+    fn connected(&self, node: NodeId, hello: &PeerHello) {
+        let mut desk = self.desk.lock();
+        let had = desk.identity;
+        desk.linked(self.now(), node, hello);
+        if let (None, Some(identity)) = (had, desk.identity) {
+            self.net.set_cluster(identity.cluster);
+            self.settled.notify_all();
+        }
+        self.take_in(desk);
+        let mut told = self.told.lock();
+        told.insert(node);
+        if let Some(frames) = self.frames.get() {
+            self.turned.store(true, Ordering::Relaxed);
+            frames.link_up(node);
+        }
+    }
+
+    fn disconnected(&self, node: NodeId) {
+        self.desk.lock().unlinked(node);
+        let mut told = self.told.lock();
+        told.remove(&node);
+        if let Some(frames) = self.frames.get() {
+            self.turned.store(true, Ordering::Relaxed);
+            frames.link_down(node);
+        }
+    }
+
+    fn frame(&self, from: NodeId, kind: u8, body: Bytes) {
+        if kind == KIND_MEMBERSHIP {
+            let mut desk = self.desk.lock();
+            desk.frame(self.now(), from, &body);
+            return self.take_in(desk);
+        }
+        match self.frames.get() {
+            Some(frames) => {
+                self.turned.store(true, Ordering::Relaxed);
+                frames.frame(from, kind, body);
+            }
+            None => drop(self.early_frames.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    fn turn_ended(&self) {
+        // Only this thread sets it.
+        if self.turned.swap(false, Ordering::Relaxed)
+            && let Some(frames) = self.frames.get()
+        {
+            frames.turn_ended();
+        }
+    }
+
+    fn refused(&self, address: &str, refusal: &Refusal) {
+        let fatal = self.desk.lock().refused(address, refusal);
+        if let Some(fatal) = fatal
+            && self.fatal.set(fatal.clone()).is_ok()
+        {
+            tracing::error!("{fatal}");
+            (self.on_fatal)();
+        }
+    }
+
+    fn unreachable(&self, address: &str, why: &str) {
+        self.desk.lock().doors.unreachable(address, why);
+    }
+}

@@ -1,0 +1,83 @@
+//! What is told of each member?
+
+use std::time::{Duration, Instant};
+
+use keyspace::NodeId;
+use membership::{Load, Member, State};
+
+/// Whether a member is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// It answers, or its silence is too short to say.
+    Up,
+    /// It is dead, paused or cut off, and may come back.
+    Down,
+    /// It has left on purpose.
+    Left,
+}
+
+/// A member as this node knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberInfo {
+    /// Its id, for ever.
+    pub node: NodeId,
+    /// Its name, for people; not unique.
+    pub name: String,
+    /// `HOST:PORT` where other nodes reach it.
+    pub peer: String,
+    /// The host that clients are told.
+    pub host: String,
+    /// Its port of RESP, if it listens.
+    pub resp: Option<u16>,
+    /// Its port of the native protocol, if it listens.
+    pub native: Option<u16>,
+    /// Its port of HTTP, if it listens.
+    pub http: Option<u16>,
+    /// What it shares a fate with; empty: unknown.
+    pub domain: String,
+    /// The program it runs.
+    pub software: String,
+    /// Whether it is there.
+    pub state: MemberState,
+    /// It did not answer lately: treat it as up, but do not wait for it.
+    pub suspected: bool,
+    /// Since when it is in this state, as seen from here.
+    pub since: Instant,
+    /// What it carries, as it last told.
+    pub load: Load,
+    /// When it joined, in milliseconds since 1970: members are in this order.
+    pub joined_at: u64,
+}
+
+impl MemberInfo {
+    /// Whether it can be expected to answer.
+    pub fn is_up(&self) -> bool {
+        self.state == MemberState::Up
+    }
+
+    /// `began` is when the nanoseconds of membership began.
+    pub(super) fn of(member: &Member<'_>, began: Instant) -> Self {
+        let facts = member.facts;
+        let state = match member.state {
+            State::Alive | State::Suspect => MemberState::Up,
+            State::Down => MemberState::Down,
+            State::Left => MemberState::Left,
+        };
+        Self {
+            node: member.node,
+            name: facts.name.clone(),
+            peer: facts.peer.clone(),
+            host: facts.advertised.clone(),
+            resp: facts.resp,
+            native: facts.native,
+            http: facts.http,
+            domain: facts.domain.clone(),
+            software: facts.software.clone(),
+            state,
+            suspected: member.state == State::Suspect,
+            since: began + Duration::from_nanos(member.since),
+            load: facts.load,
+            joined_at: facts.joined_at,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Which nodes make up this node's cluster, and how does it speak with them?
+//!
+//! [`Cluster`] puts two things together: links between nodes ([`crate::peer`]) and the membership
+//! of those nodes (crate `membership`). Frames about membership stay here; all others are for
+//! whoever was [attached](Cluster::attach).
+//!
+//! ```text
+//!   peer thread ──► frame ──┬─ kind 1 ──► desk (one lock): membership ──► frames, dials, news
+//!        ▲                  └─ others ──► Frames (the hub)      ▲            │
+//!        │                                                      │            ▼
+//!        └──────────────── send, flush ◄── any thread     "members" thread   list of members
+//!                                                         ticks when due
+//! ```
+//!
+//! # How a node comes to its cluster
+//! | directory | `join` | what happens |
+//! |---|---|---|
+//! | empty | none | it founds a cluster: ids and hash seed are drawn, nobody is asked |
+//! | empty | given | [`Cluster::wait_for_identity`] waits, for ever, for a member's word; never founds |
+//! | used | none | it has its identity; others find it, or it waits to be found |
+//! | used | given | the same, and the addresses are dialled while nobody else is known |
+//!
+//! A node that joins draws its id, links with a member, and hears the cluster's id and hash seed in
+//! the handshake. It writes them into its directory, and only then [`begins`](Cluster::begin) to
+//! be a member: until then nobody lists it, so that a crash in between leaves no ghost.
+//!
+//! # Invariants
+//! 1. Nothing of membership is said before the node's identity is durable in its directory.
+//! 2. The founder is first in the order of joining, and nobody comes before the member through
+//!    whom he joined, whatever the clocks say.
+//! 3. [`Frames`] hears of each link in turn up and down; of frames only while it is up. No lock of
+//!    this module is held when it is called, but the one that keeps this order.
+//! 4. `send`, `flush`, `members` and `is_connected` never wait.
+//!
+//! # What it does not know
+//! What frames of other kinds mean, shards, who should hold what. It judges nobody: a wrong view of
+//! who is alive costs time, never safety.
+//!
+//! # Caveats
+//! - A second process on a copy of a directory is refused by those who are linked with the first.
+//!   If none is, both are taken for the node, in turn: copies of directories are not to be started.
+//! - Refusals are not authenticated; the two that end a start ([`ClusterError`]) could be forged by
+//!   whoever answers at a seed's address, who could also just not answer.
+
+mod desk;
+mod doors;
+mod edge;
+mod members;
+mod options;
+pub mod secret;
+
+use bytes::Bytes;
+use keyspace::NodeId;
+use storage::manifest::Manifest;
+
+pub use edge::{Cluster, ClusterCounters};
+pub use members::{MemberInfo, MemberState};
+pub use membership::Load;
+pub use options::Options;
+
+use crate::peer;
+
+/// The kind of frames that carry membership.
+pub const KIND_MEMBERSHIP: u8 = 1;
+
+/// Who interprets frames of other kinds, and is told of links and members. Calls come from the
+/// peer thread, [`members_changed`](Self::members_changed) also from another; they must be short.
+pub trait Frames: Send + Sync {
+    /// A frame has come; those of one link come in the order in which they were sent.
+    fn frame(&self, from: NodeId, kind: u8, body: Bytes);
+    /// The end of a turn in which frames came or links changed. What it sends is flushed after.
+    fn turn_ended(&self);
+    /// There is a link to a node. It may be none of the members, or not yet.
+    fn link_up(&self, node: NodeId);
+    /// The link to a node is gone; what was on its way may have arrived or not.
+    fn link_down(&self, node: NodeId);
+    /// [`Cluster::members`] tells something new.
+    fn members_changed(&self);
+}
+
+/// Which node of which cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The node.
+    pub node: NodeId,
+    /// Its cluster.
+    pub cluster: peer::Cluster,
+    /// When it founded or joined it, in milliseconds since 1970: the order of joining.
+    pub joined_at: u64,
+}
+
+impl From<&Manifest> for Identity {
+    fn from(manifest: &Manifest) -> Self {
+        let cluster = peer::Cluster { id: manifest.cluster, hash_seed: manifest.hash_seed };
+        Self { node: manifest.node, cluster, joined_at: manifest.joined_at }
+    }
+}
+
+/// Why this node cannot be where it was told to be: it must end.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ClusterError {
+    /// The directory is that of another cluster than the seed.
+    #[error(
+        "the data directory belongs to cluster {here:016x}, but {address} of --join to cluster \
+         {there:016x}: give the right address, or an empty directory to join that cluster"
+    )]
+    WrongCluster {
+        /// The seed.
+        address: String,
+        /// The directory's cluster.
+        here: u64,
+        /// The seed's cluster.
+        there: u64,
+    },
+    /// Another process is this node.
+    #[error(
+        "node {:016x} of this data directory is in the cluster already, says {address}, as another \
+         process: stop that one. If this directory is a copy, do not start it; start an empty one \
+         with --join to add a node", node.0
+    )]
+    SameNodeTwice {
+        /// Who says so.
+        address: String,
+        /// This node.
+        node: NodeId,
+    },
+}
+
+fn wall_millis() -> u64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}

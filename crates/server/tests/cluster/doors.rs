@@ -1,0 +1,85 @@
+//! Who is not let in, and what is said of it.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use server::cluster::{ClusterError, Options};
+use server::peer::Secret;
+
+use crate::common::{
+    Node, PATIENCE, all_know_all, eventually, founder, join, options, start, start_on,
+};
+
+/// Waits until a node says these words of its seeds.
+fn says(node: &Node, words: &str) {
+    eventually(words, || node.cluster.seeds_shown().contains(words));
+}
+
+#[test]
+fn a_wrong_secret_is_said_and_tried_again() {
+    let first = start("first", &[], founder(7, 1));
+    let strange =
+        Options { secret: Secret::new(b"another"), ..options("second", &[&first.address]) };
+    let second = start_on(0, strange, None);
+    says(&second, "wrong secret");
+    says(&second, "--peer-secret-file");
+    let asked = Instant::now();
+    let asked_long_enough = || asked.elapsed() > Duration::from_millis(300);
+    assert_eq!(second.cluster.wait_for_identity(asked_long_enough), None);
+    assert!(!second.ended.load(Ordering::Acquire) && second.cluster.fatal().is_none());
+    assert_eq!(first.up(), [first.id()]);
+    assert_eq!(first.cluster.members().len(), 1, "a stranger is no member");
+}
+
+#[test]
+fn a_directory_of_another_cluster_ends_the_start() {
+    let first = start("first", &[], founder(7, 1));
+    let second = start("second", &[&first.address], founder(8, 2));
+    eventually("an end", || second.ended.load(Ordering::Acquire));
+    let (address, here, there) = (first.address.clone(), 8, 7);
+    let error = ClusterError::WrongCluster { address, here, there };
+    assert_eq!(second.cluster.fatal(), Some(&error));
+    assert!(error.to_string().contains("empty directory"));
+    assert_eq!(first.cluster.members().len(), 1);
+}
+
+#[test]
+fn nobody_there_is_said_and_waited_for() {
+    // A port that was free a moment ago.
+    let (port, nowhere) = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        (address.port(), address.to_string())
+    };
+    let second = start_on(0, options("second", &[&nowhere, "no-such-host.invalid:7600"]), None);
+    says(&second, &format!("{nowhere}: nobody answers (Connection refused"));
+    says(&second, "no-such-host.invalid:7600: nobody answers (cannot look up");
+    let first = start_on(port, options("first", &[]), Some(founder(7, 1)));
+    let until = Instant::now() + PATIENCE;
+    let identity = second.cluster.wait_for_identity(|| Instant::now() > until).expect("joined");
+    assert_eq!(identity.cluster, founder(7, 1).cluster);
+    second.cluster.begin();
+    all_know_all(&[&first, &second]);
+}
+
+#[test]
+fn two_that_wait_for_each_other_are_told_so() {
+    let one = start_on(0, options("one", &["127.0.0.1:1"]), None);
+    let two = start_on(0, options("two", &[&one.address]), None);
+    says(&two, "neither node belongs to a cluster");
+}
+
+#[test]
+fn a_second_process_of_a_node_ends_and_the_first_goes_on() {
+    let first = start("first", &[], founder(7, 1));
+    let (second, identity) = join("second", &[&first.address]);
+    all_know_all(&[&first, &second]);
+    let copy = start("copy", &[&first.address], identity);
+    says(&copy, "does a second one run on the same directory");
+    assert!(!copy.ended.load(Ordering::Acquire), "the other may have died a moment ago");
+    eventually("an end", || copy.ended.load(Ordering::Acquire));
+    let error = copy.cluster.fatal().unwrap();
+    assert!(matches!(error, ClusterError::SameNodeTwice { node, .. } if *node == identity.node));
+    all_know_all(&[&first, &second]);
+    assert_eq!(second.cluster.counters().rebirths, 0);
+}

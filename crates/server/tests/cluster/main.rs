@@ -1,0 +1,6 @@
+//! Do nodes find each other through one seed, and know who is there, over real sockets?
+
+mod attached;
+mod common;
+mod doors;
+mod finding;
