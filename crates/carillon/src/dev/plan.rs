@@ -16,8 +16,6 @@ use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use server::config::SETTINGS;
-
 /// Most nodes of one cluster on one machine.
 pub const NODES_MAX: usize = 9;
 /// Port of the first node's Redis listener unless another is named; all others stand in the same
@@ -157,7 +155,6 @@ fn cluster_flags(wish: &Wish, node: &NodePlan, others: &[String]) -> Vec<(&'stat
     if !founds && !others.is_empty() {
         flags.push(("join", others.join(",").into()));
     }
-    flags.retain(|(name, _)| SETTINGS.iter().any(|setting| setting.flag() == *name));
     flags
 }
 
@@ -219,6 +216,21 @@ mod tests {
     #[test]
     fn replicas_are_odd_and_at_most_three() {
         assert_eq!([1, 2, 3, 4, 5, 9].map(replicas), [1, 1, 3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn the_first_founds_and_the_others_join() {
+        let wish = wish(3);
+        let first = line(&wish, 1);
+        let own = "--peer 127.0.0.1:7600 --peer-secret-file d/secret --replicas 3";
+        assert!(first.ends_with(own), "{first}");
+        let last = line(&wish, 3);
+        assert!(last.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601"), "{last}");
+        assert!(!line(&Wish { nodes: 1, ..wish.clone() }, 1).contains("--join"));
+        // Its data is gone, and the others have theirs.
+        let wiped = line(&Wish { used: vec![2, 3], ..wish.clone() }, 1);
+        assert!(wiped.ends_with("--join 127.0.0.1:7601,127.0.0.1:7602"), "{wiped}");
+        assert!(!line(&Wish { used: vec![1, 2, 3], ..wish }, 1).contains("--join"));
     }
 
     #[test]

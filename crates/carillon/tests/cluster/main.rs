@@ -4,6 +4,7 @@
 //!   harness   real processes, each in a network namespace; cuts; kills; small disks
 //!   load      Redis clients that write down what they saw, and whether it can be true
 //!   tools     do the scissors cut, does the checker see?
+//!   members   who is there, who is not
 //! ```
 //!
 //! `cargo test --release -p carillon --test cluster -- --nocapture` also prints what was measured.
@@ -11,4 +12,5 @@
 
 mod harness;
 mod load;
+mod members;
 mod tools;

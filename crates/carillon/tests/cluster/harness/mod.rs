@@ -13,9 +13,10 @@ pub mod net;
 pub mod node;
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -45,6 +46,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// So many nodes that know each other, not started yet.
+    pub fn new(nodes: usize) -> Self {
+        Self::made(nodes, true)
+    }
+
     /// So many nodes that do not know each other, not started yet.
     pub fn strangers(nodes: usize) -> Self {
         Self::made(nodes, false)
@@ -58,7 +64,7 @@ impl Cluster {
         let name = format!("carillon-cluster-{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         fs::create_dir_all(&dir).expect("a directory can be made");
-        fs::write(dir.join("secret"), secret()).expect("a file can be written");
+        write_secret(&dir.join("secret"));
         let net = Net::new(count);
         let nodes = (1..=count).map(|number| {
             let (site, own) = (net.node(number).clone(), dir.join(format!("node-{number}")));
@@ -155,9 +161,13 @@ impl Drop for Cluster {
     }
 }
 
-fn secret() -> String {
+/// What the nodes know each other by; a node refuses one that others can read.
+fn write_secret(path: &Path) {
     let mut random = [0; 32];
-    let mut file = fs::File::open("/dev/urandom").expect("/dev/urandom");
-    file.read_exact(&mut random).expect("random bytes");
-    random.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut urandom = fs::File::open("/dev/urandom").expect("/dev/urandom");
+    urandom.read_exact(&mut random).expect("random bytes");
+    let text: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let options = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).to_owned();
+    let mut file = options.open(path).expect("a file can be made");
+    file.write_all(text.as_bytes()).expect("it can be written");
 }

@@ -94,9 +94,24 @@ impl Node {
         }
     }
 
+    /// Everything it has said, in all its lives.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until it has said something so many times.
+    pub fn wait_until_said(&self, words: &str, times: usize) {
+        let begun = Instant::now();
+        while self.said().matches(words).count() < times {
+            let late = begun.elapsed() > super::PATIENCE;
+            assert!(!late, "node {} has not said {words:?} {times} times", self.number);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     /// The end of its log.
     pub fn last_words(&self) -> String {
-        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
+        let text = self.said();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(20)..].join("\n")
     }
