@@ -18,8 +18,9 @@
 //!   │ keeper: memory, old      ├─────────────────────────┘   ┌──────┴──────┐          │
 //!   │ versions, checkpoints    │                             │ log: fsync  │◄─ wanted ┤
 //!   └──────────────────────────┘                             ├─────────────┤          │
-//!                                                            │ segments    │◄─ needed ┘
-//!                                                            └─────────────┘
+//!   ┌──────────────────────────┐   frames about              │ segments    │◄─ needed ┘
+//!   │ peers: accept, dial, read├──► members: lets time pass  └─────────────┘
+//!   └──────────────────────────┘   those who are there
 //! ```
 //!
 //! | queue | bound | when full |
@@ -33,6 +34,7 @@
 //! | news of catalogue and safe points | one for each change under way | cannot be |
 //! | connections | `connections_max` | refused with an error |
 //! | connections of HTTP | `http_connections_max` | not accepted until one ends |
+//! | on its way to a peer | [`OUTBOX_BYTES_MAX`](peer::OUTBOX_BYTES_MAX) | not taken; see [`peer`] |
 //! | bodies of HTTP requests | four of the longest values | the request waits, then 503 |
 //!
 //! (1) A single longer request is a protocol error. (2) A single longer reply becomes an error.
@@ -73,7 +75,8 @@
 //! What the log's records mean, how a shard agrees, how values lie in memory.
 //!
 //! # Where to start
-//! [`run`], then [`event_loop`], then [`hub`] and its `lanes` and `log`.
+//! [`run`], then [`event_loop`], then [`hub`] and its `lanes` and `log`. Other nodes: [`cluster`],
+//! then [`peer`].
 
 pub mod api;
 pub mod check;

@@ -22,6 +22,7 @@ use crate::hub::keeper::{self, KeeperStop};
 use crate::hub::mail::Mailbox;
 use crate::hub::open::{self, Held, OpenError, Opened};
 use crate::logging::Banner;
+use crate::peer::Secret;
 use crate::side_door::{NodeApi, NodeFacts};
 use crate::signals;
 
@@ -82,7 +83,11 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let resp = bind("resp", &mut config.resp)?;
     let native = bind("native", &mut config.native)?;
     let http = bind("http", &mut config.http)?;
-    let peer = bind("peer", &mut config.peer)?;
+    let peer = match (bind("peer", &mut config.peer)?, &config.peer_secret_file) {
+        (Some(listener), Some(file)) => Some((listener, secret::read(file)?)),
+        (Some(_), None) => unreachable!("refused with the configuration"),
+        (None, _) => None,
+    };
     let config = Arc::new(config);
 
     let threads = config.threads_count();
@@ -97,12 +102,12 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let mut held = open::hold(&config)?;
     let cluster = match peer {
         None => None,
-        Some(listener) => {
+        Some((listener, secret)) => {
             let waits = held.manifest.is_none() && !config.join.is_empty();
             if waits {
                 signals = Some(stop.listen()?);
             }
-            match enter(&config, &mut held, listener, &stop)? {
+            match enter(&config, secret, &mut held, listener, &stop)? {
                 Some(cluster) => Some(cluster),
                 None => return Ok(ExitReason::Stopped),
             }
@@ -169,12 +174,11 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
 /// node was asked to stop while it waited for others.
 fn enter(
     config: &Config,
+    secret: Secret,
     held: &mut Held,
     listener: std::net::TcpListener,
     stop: &Arc<Stop>,
 ) -> Result<Option<Arc<Cluster>>, StartError> {
-    let file = config.peer_secret_file.as_deref();
-    let secret = secret::read(file.expect("checked with the configuration"))?;
     let options = cluster::Options::new(config, listener.local_addr()?, secret);
     let on_fatal = {
         let stop = stop.clone();

@@ -32,7 +32,8 @@ pub enum SecretError {
     /// Others may read or change the file.
     #[error(
         "the secret of the cluster in {} is open to other users of this machine (mode {mode:03o}): \
-         `chmod 600 {}`, and make a new one if they may have read it", path.display(), path.display()
+         `chmod 600 {}`, and make a new one if they may have read it",
+        path.display(), path.display()
     )]
     Exposed {
         /// The file.
@@ -48,7 +49,8 @@ pub enum SecretError {
     },
     /// The file is something else.
     #[error(
-        "{} is longer than {SECRET_BYTES_MAX} bytes, which no secret of a cluster is", path.display()
+        "{} is longer than {SECRET_BYTES_MAX} bytes, which no secret of a cluster is",
+        path.display()
     )]
     TooLong {
         /// The file.

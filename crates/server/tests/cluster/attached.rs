@@ -70,7 +70,7 @@ fn frames_links_and_members_are_told_to_who_is_attached() {
 
     let (gone, changes) = (last.id(), notes.changes.load(Ordering::Relaxed));
     drop(last);
-    eventually("the end of a link", || notes.links.lock()[&gone] == false);
+    eventually("the end of a link", || !notes.links.lock()[&gone]);
     assert_eq!(two.cluster.send(gone, 2, &[b"x"]), Err(SendError::NotConnected));
     eventually("news", || notes.changes.load(Ordering::Relaxed) > changes);
     let (third, _) = join("third", &[&one.address]);
