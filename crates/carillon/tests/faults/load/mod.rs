@@ -1,7 +1,7 @@
 //! Redis clients that ask one thing after the other, and write down what they saw.
 //!
-//! Each keeps to a node of its own and goes to the next one only when it cannot connect, or when
-//! an answer did not come. An answer that does not come in [`ANSWER_MAX`] is an unknown outcome;
+//! Each keeps to a node of its own, goes to the next one for a while when it cannot connect or when
+//! an answer did not come, and then comes back: so the nodes always share the clients. An answer that does not come in [`ANSWER_MAX`] is an unknown outcome;
 //! so is everything that breaks after the first byte has left. They ask slowly: a history is
 //! searched for an order, and the search has a window.
 
@@ -23,6 +23,8 @@ use resp::{Connection, Reply};
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
 /// How long a connection may take: within one network that is long.
 const CONNECT_MAX: Duration = Duration::from_millis(300);
+/// How long a client stays with another node than its own.
+const AWAY: Duration = Duration::from_secs(1);
 /// Clients for each node.
 const CLIENTS_EACH: usize = 3;
 /// What each waits before it asks again.
@@ -101,6 +103,8 @@ struct Client {
     number: u16,
     shared: Arc<Shared>,
     node: usize,
+    /// Since when it is not with its own node.
+    away: Option<Instant>,
     connection: Option<Connection>,
     records: Vec<Record>,
 }
@@ -109,7 +113,7 @@ impl Client {
     fn new(number: u16, shared: Arc<Shared>) -> Self {
         shared.site.enter().expect("a namespace can be entered");
         let node = usize::from(number) % shared.nodes.len();
-        Self { number, shared, node, connection: None, records: Vec::new() }
+        Self { number, shared, node, away: None, connection: None, records: Vec::new() }
     }
 
     fn run(mut self) -> Vec<Record> {
@@ -135,7 +139,7 @@ impl Client {
 
     fn read_all(mut self) -> Vec<Record> {
         for node in 0..self.shared.nodes.len() {
-            (self.node, self.connection) = (node, None);
+            (self.node, self.away, self.connection) = (node, None, None);
             for key in keys() {
                 self.ask(key, Asked::Read);
             }
@@ -163,6 +167,10 @@ impl Client {
     }
 
     fn connected(&mut self) -> Option<&mut Connection> {
+        if self.away.is_some_and(|since| since.elapsed() > AWAY) {
+            (self.away, self.connection) = (None, None);
+            self.node = usize::from(self.number) % self.shared.nodes.len();
+        }
         if self.connection.is_none() {
             let address = self.shared.nodes[self.node];
             match Connection::open(address, CONNECT_MAX, ANSWER_MAX) {
@@ -178,6 +186,7 @@ impl Client {
 
     fn go_elsewhere(&mut self) {
         self.connection = None;
+        self.away.get_or_insert_with(Instant::now);
         self.node = (self.node + 1) % self.shared.nodes.len();
     }
 }

@@ -61,7 +61,7 @@ impl Cluster {
         // Whoever failed while it had its turn has cleaned up.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("carillon-cluster-{}-{number}", std::process::id());
+        let name = format!("carillon-faults-{}-{number}", std::process::id());
         let dir = std::env::temp_dir().join(name);
         fs::create_dir_all(&dir).expect("a directory can be made");
         write_secret(&dir.join("secret"));

@@ -138,18 +138,24 @@ impl History {
         all
     }
 
-    /// How long after `event` every key had served again somebody who asked after `event`. None if
-    /// a key never did.
-    pub fn back_after(&self, event: Duration) -> Option<Duration> {
-        let mut first: BTreeMap<Key, Option<Duration>> = BTreeMap::new();
+    /// The longest time between `from` and `until` in which some key was not read, or not written,
+    /// by anybody, though somebody always tries.
+    pub fn longest_silence(&self, from: Duration, until: Duration) -> Duration {
+        let mut backs: BTreeMap<(Key, bool), Vec<Duration>> = BTreeMap::new();
         for record in &self.0 {
-            let first = first.entry(record.key).or_default();
-            if record.call >= event && record.is_answered() {
-                *first = Some(first.map_or(record.back, |back| back.min(record.back)));
+            let backs = backs.entry((record.key, record.asked == Asked::Read)).or_default();
+            if record.is_answered() && (from..until).contains(&record.back) {
+                backs.push(record.back);
             }
         }
-        let worst = first.into_values().collect::<Option<Vec<_>>>()?.into_iter().max()?;
-        Some(worst - event)
+        let longest = backs.into_values().map(|mut backs| {
+            backs.push(until);
+            backs.sort_unstable();
+            let befores = [from].into_iter().chain(backs.iter().copied());
+            let gaps = backs.iter().zip(befores).map(|(back, before)| *back - before);
+            gaps.max().unwrap_or_default()
+        });
+        longest.max().unwrap_or(until - from)
     }
 
     /// Whether all answers can be true.
@@ -358,23 +364,25 @@ mod tests {
     }
 
     #[test]
-    fn service_is_back_when_every_key_is() {
-        let of = |call, back, number, outcome| {
-            record(call, back, Key::Register(number), Asked::Read, outcome)
+    fn silence_is_counted_for_each_key_and_for_reads_and_writes_apart() {
+        let of = |back, number, asked, outcome| {
+            record(back - 1, back, Key::Register(number), asked, outcome)
         };
         let nil = || Outcome::Value(None);
         let history = History::new(vec![
-            of(0, 1, 0, nil()),
-            of(0, 900, 1, nil()),
-            of(110, 120, 0, nil()),
-            of(110, 200, 1, Outcome::NotDone("no leader".into())),
-            of(300, 400, 1, nil()),
+            of(100, 0, Asked::Read, nil()),
+            of(150, 0, Asked::Set(1), Outcome::Done),
+            of(200, 0, Asked::Read, nil()),
+            of(400, 0, Asked::Read, nil()),
+            of(450, 0, Asked::Set(2), Outcome::NotDone("no leader".into())),
+            of(500, 0, Asked::Set(3), Outcome::Done),
         ]);
-        assert_eq!(
-            history.back_after(Duration::from_millis(100)),
-            Some(Duration::from_millis(300))
-        );
-        assert_eq!(history.back_after(Duration::from_millis(301)), None);
-        assert_eq!(history.counts(), (4, 1, 0));
+        let silence = |from, until| {
+            history.longest_silence(Duration::from_millis(from), Duration::from_millis(until))
+        };
+        assert_eq!(silence(100, 600), Duration::from_millis(350), "of writes");
+        assert_eq!(silence(100, 900), Duration::from_millis(500), "of reads, at the end");
+        assert_eq!(silence(160, 190), Duration::from_millis(30));
+        assert_eq!(history.counts(), (5, 1, 0));
     }
 }

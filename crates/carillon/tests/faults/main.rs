@@ -7,7 +7,7 @@
 //!   members   who is there, who is not
 //! ```
 //!
-//! `cargo test --release -p carillon --test cluster -- --nocapture` also prints what was measured.
+//! `cargo test --release -p carillon --test faults -- --nocapture` also prints what was measured.
 //! As root; without, the tests that cut say so and do nothing.
 
 mod harness;

@@ -18,8 +18,8 @@
 //!
 //! The last two work in one direction only; the other stays whole, though TCP needs both.
 //!
-//! Without root there are no namespaces. Then each node has an address of its own within 127/8,
-//! nothing can be cut, and a line on standard error says so.
+//! Without root there are no namespaces. Then each node has an address of its own within 127/8 and
+//! nothing can be cut: tests that want to ask [`can_cut`] first, which says so.
 //!
 //! Names hold the id of the test's process, so that what a killed run has left is known, and
 //! removed by the next one.
@@ -97,9 +97,7 @@ impl Net {
     pub fn new(nodes: usize) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: geteuid takes nothing and cannot fail.
-        if unsafe { libc::geteuid() } != 0 {
-            eprintln!("without root there are no network namespaces: nothing will be cut");
+        if !is_root() {
             return Self::loopback(nodes, number);
         }
         sweep();
@@ -127,14 +125,6 @@ impl Net {
         let nodes = (1..=nodes).map(|node| loopback_site(number, node)).collect();
         let clients = loopback_site(number, CLIENTS);
         Self { nodes, clients, bridge: None, cuts: BTreeSet::new() }
-    }
-
-    /// Whether anything can be cut. If not, that is said.
-    pub fn can_cut(&self) -> bool {
-        if self.bridge.is_none() {
-            eprintln!("skipped: cuts need root");
-        }
-        self.bridge.is_some()
     }
 
     /// Where a node is, counted from 1.
@@ -219,6 +209,19 @@ impl Drop for Net {
     fn drop(&mut self) {
         self.names().iter().for_each(|name| remove(name));
     }
+}
+
+/// Whether networks can be cut. If not, that is said.
+pub fn can_cut() -> bool {
+    if !is_root() {
+        eprintln!("skipped: without root there are no network namespaces, and nothing can be cut");
+    }
+    is_root()
+}
+
+fn is_root() -> bool {
+    // SAFETY: geteuid takes nothing and cannot fail.
+    unsafe { libc::geteuid() == 0 }
 }
 
 fn loopback_site(net: u32, node: usize) -> Site {
