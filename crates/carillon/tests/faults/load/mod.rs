@@ -1,9 +1,10 @@
 //! Redis clients that ask one thing after the other, and write down what they saw.
 //!
 //! Each keeps to a node of its own, goes to the next one for a while when it cannot connect or when
-//! an answer did not come, and then comes back: so the nodes always share the clients. An answer that does not come in [`ANSWER_MAX`] is an unknown outcome;
-//! so is everything that breaks after the first byte has left. They ask slowly: a history is
-//! searched for an order, and the search has a window.
+//! an answer did not come, and then comes back: so the nodes always share the clients. An answer
+//! that does not come in [`ANSWER_MAX`] is an unknown outcome; so is everything that breaks after
+//! the first byte has left. They ask slowly: a history is searched for an order, and the search
+//! has a window.
 
 pub mod history;
 pub mod resp;
