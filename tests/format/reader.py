@@ -188,10 +188,12 @@ class Catalogue:
             flags = reader.number("B")
             durability = reader.number("B") if flags & 1 else None
             retention = reader.varint() if flags & 2 else None
+            replicas = reader.number("B") if flags & 4 else None
             if name in self.keyspaces:
                 options = self.keyspaces[name][1]
                 options[1] = options[1] if durability is None else durability
                 options[2] = options[2] if retention is None else retention
+                options[3] = options[3] if replicas is None else replicas
         else:
             check(op == 3, "catalogue operation")
             self.keyspaces.pop(name, None)

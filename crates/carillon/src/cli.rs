@@ -178,7 +178,8 @@ pub enum KeyspaceCommand {
 Examples:
   carillon keyspace create orders
   carillon keyspace create events --placement ordered --retention 7d
-  carillon keyspace create cache --durability memory")]
+  carillon keyspace create cache --durability memory
+  carillon keyspace create ledger --replicas 5")]
     Create {
         /// Its name.
         name: String,
@@ -194,7 +195,7 @@ Examples:
     List(NodeArgs),
     /// Change a keyspace.
     #[command(group(ArgGroup::new("change").required(true).multiple(true)
-        .args(["durability", "retention"])))]
+        .args(["durability", "retention", "replicas"])))]
     Alter {
         /// Its name.
         name: String,
@@ -221,6 +222,10 @@ pub struct KeyspaceSettings {
     /// How long replaced versions stay readable: 1500 (milliseconds), 60s, 30m, 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = millis)]
     pub retention: Option<u64>,
+    /// How many nodes hold each key: 1, 3, 5, 7 or 9. Above 1 only with durability sync; it can be
+    /// raised later, not lowered.
+    #[arg(long, value_name = "N")]
+    pub replicas: Option<u8>,
 }
 
 /// Where keys live.

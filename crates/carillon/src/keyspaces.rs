@@ -16,6 +16,7 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 placement: Some(word(*placement)),
                 durability: settings.durability.map(word),
                 retention_ms: settings.retention,
+                replicas: settings.replicas,
             };
             with_node(node, |client| Ok(one(node, &client.keyspace_create(&spec)?)))
         }
@@ -30,6 +31,7 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
             let change = KeyspaceChange {
                 durability: settings.durability.map(word),
                 retention_ms: settings.retention,
+                replicas: settings.replicas,
             };
             with_node(node, |client| Ok(one(node, &client.keyspace_alter(name, &change)?)))
         }
@@ -51,13 +53,14 @@ fn one(node: &NodeArgs, info: &KeyspaceInfo) -> Exit {
 }
 
 fn show(all: &[KeyspaceInfo]) -> String {
-    let headings = ["NAME", "PLACEMENT", "DURABILITY", "RETENTION", "SHARDS", "KEYS"];
+    let headings = ["NAME", "PLACEMENT", "DURABILITY", "RETENTION", "REPLICAS", "SHARDS", "KEYS"];
     let rows = all.iter().map(|info| {
         vec![
             info.name.clone(),
             info.placement.clone(),
             info.durability.clone(),
             time(info.retention_ms),
+            info.replicas.to_string(),
             info.shards.to_string(),
             info.keys.to_string(),
         ]

@@ -157,13 +157,15 @@ fn exit_codes_tell_the_kinds_of_failure_apart() {
 fn keyspaces_are_made_listed_changed_and_dropped() {
     let node = Node::new();
     let made = node.run("keyspace create events --placement ordered --retention 7d");
-    let expected = "NAME    PLACEMENT  DURABILITY  RETENTION  SHARDS  KEYS\n\
-                    events  ordered    sync        7d              8     0\n";
+    let expected = "NAME    PLACEMENT  DURABILITY  RETENTION  REPLICAS  SHARDS  KEYS\n\
+                    events  ordered    sync        7d                1       8     0\n";
     assert_eq!((made.code, made.text()), (0, expected), "{}", made.err);
     assert_eq!(node.run("keyspace create events").code, 1);
     assert_eq!(node.run("put k v --keyspace events").code, 0);
     assert_eq!(node.run("get k").code, 1, "another keyspace");
     assert!(node.run("keyspace alter events --durability memory").text().contains("memory"));
+    let raised = node.run("keyspace alter events --replicas 3 --json");
+    assert!(raised.text().contains("\"replicas\":3,"), "{}", raised.text());
     assert_eq!(node.run("keyspace alter events").code, 2, "nothing to change");
     assert_eq!(node.run("keyspace list").text().lines().count(), 3);
     let list = node.run("keyspace list --json");

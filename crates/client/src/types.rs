@@ -69,6 +69,9 @@ pub struct KeyspaceSpec {
     /// How long replaced versions stay readable; the node's default if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
+    /// How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
 }
 
 /// What to change of a keyspace.
@@ -80,6 +83,9 @@ pub struct KeyspaceChange {
     /// How long replaced versions stay readable.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
+    /// How many nodes hold each of its keys: not fewer than now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
 }
 
 /// A keyspace as it is.
@@ -95,6 +101,8 @@ pub struct KeyspaceInfo {
     pub durability: String,
     /// How long replaced versions stay readable.
     pub retention_ms: u64,
+    /// How many nodes are to hold each of its keys.
+    pub replicas: u8,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

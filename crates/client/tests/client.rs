@@ -124,7 +124,8 @@ fn a_silent_peer_is_not_waited_for() {
 fn the_catalogue_is_json() {
     let (client, read) = peer(
         b"HTTP/1.1 201 Created\r\n\r\n{\"id\":7,\"name\":\"n\",\"placement\":\"ordered\",\
-          \"durability\":\"sync\",\"retention_ms\":1,\"shards\":8,\"keys\":0,\"new\":true}",
+          \"durability\":\"sync\",\"retention_ms\":1,\"replicas\":1,\"shards\":8,\"keys\":0,\
+          \"new\":true}",
     );
     let spec =
         KeyspaceSpec { name: "n".into(), placement: Some("ordered".into()), ..Default::default() };

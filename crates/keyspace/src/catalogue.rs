@@ -21,6 +21,9 @@
 //! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; an ordered one has one.
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
 //!
+//! How many replicas a keyspace has is odd where it is chosen: four survive the loss of one, as
+//! three do. Catalogues with even numbers can still be read. The number can be raised only.
+//!
 //! # Bytes
 //!
 //! Numbers and counted bytes as in [`codec`](crate::codec).
@@ -29,9 +32,10 @@
 //! |---|---|
 //! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration |
 //! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
-//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows; then those, as in options |
-//! | catalogue | version `u8` = 1, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name |
-//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each |
+//! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
+//! | catalogue | version `u8` = 2, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name |
+//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`) |
 
 mod codec;
 
@@ -40,7 +44,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use crate::arc::Arc;
-use crate::ids::{KeyspaceId, ShardId};
+use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
@@ -78,7 +82,7 @@ pub struct KeyspaceOptions {
     pub durability: Durability,
     /// How long old versions can still be read, in milliseconds.
     pub retention_ms: u64,
-    /// How many replicas each of its shards has: 1 to [`KEYSPACE_REPLICAS_MAX`].
+    /// How many replicas each of its shards has: 1, 3, 5, 7 or [`KEYSPACE_REPLICAS_MAX`].
     pub replicas: u8,
 }
 
@@ -100,6 +104,8 @@ pub struct Alteration {
     pub durability: Option<Durability>,
     /// The new retention, in milliseconds.
     pub retention_ms: Option<u64>,
+    /// The new number of replicas: not below the one there is.
+    pub replicas: Option<u8>,
 }
 
 /// A named set of keys.
@@ -113,6 +119,9 @@ pub struct Keyspace {
     pub options: KeyspaceOptions,
     /// The shards that tile its circle, in order from the origin.
     pub shards: Vec<ShardId>,
+    /// Where its shards began: the first replica of each on the first of these nodes, and so on.
+    /// Where they are now is in their descriptors.
+    pub nodes: Vec<NodeId>,
 }
 
 impl Keyspace {
@@ -204,17 +213,32 @@ pub enum CatalogueError {
         /// What was asked for.
         retention_ms: u64,
     },
-    /// The number of replicas is 0 or too large.
-    #[error("{replicas} replicas: must be 1 to {KEYSPACE_REPLICAS_MAX}")]
+    /// The number of replicas is 0, even or too large.
+    #[error(
+        "{replicas} replicas: must be 1, 3, 5, 7 or {KEYSPACE_REPLICAS_MAX}. An even number \
+         survives no more failures than one fewer"
+    )]
     BadReplicas {
         /// What was asked for.
         replicas: u8,
     },
     /// More than one replica needs durability `sync` (SAFETY G9).
-    #[error("{replicas} replicas need durability sync")]
+    #[error(
+        "{replicas} replicas need durability sync: only a keyspace of one replica may have less"
+    )]
     NeedsSync {
         /// How many replicas.
         replicas: u8,
+    },
+    /// The number of replicas was to become smaller.
+    #[error(
+        "{from} replicas cannot become {to}: the number can be raised, lowering it comes later"
+    )]
+    FewerReplicas {
+        /// How many there are.
+        from: u8,
+        /// What was asked for.
+        to: u8,
     },
 }
 
@@ -328,23 +352,48 @@ impl Catalogue {
         self.next_keyspace = KeyspaceId(id.0 + 1);
         self.next_shard = ShardId(first + count);
         let shards = (first..first + count).map(ShardId).collect();
-        let keyspace = Keyspace { id, name: name.into(), options, shards };
+        let keyspace = Keyspace { id, name: name.into(), options, shards, nodes: Vec::new() };
         Ok(self.keyspaces.entry(name.into()).or_insert(keyspace))
     }
 
     /// Changes a keyspace.
     ///
     /// # Errors
-    /// `NotFound`, `RetentionTooLong`, `NeedsSync`.
+    /// `NotFound`, `BadReplicas`, `FewerReplicas`, `RetentionTooLong`, `NeedsSync`.
     pub fn alter(&mut self, name: &str, change: Alteration) -> Result<&Keyspace, CatalogueError> {
         let found = self.keyspaces.get_mut(name);
         let keyspace = found.ok_or_else(|| CatalogueError::NotFound { name: name.into() })?;
         let mut options = keyspace.options;
         options.durability = change.durability.unwrap_or(options.durability);
         options.retention_ms = change.retention_ms.unwrap_or(options.retention_ms);
-        check_options(&options)?;
+        let from = options.replicas;
+        // A number that stays is not judged: it may be an even one of old.
+        if let Some(to) = change.replicas.filter(|to| *to != from) {
+            check_replicas(to)?;
+            if to < from {
+                return Err(CatalogueError::FewerReplicas { from, to });
+            }
+            options.replicas = to;
+        }
+        check_invariants(&options)?;
         keyspace.options = options;
         Ok(keyspace)
+    }
+
+    /// Says where a keyspace's shards begin, if there is one of that name: on as many of these
+    /// nodes as it is to have replicas, or fewer, but on an odd number. The keyspace.
+    pub fn place(&mut self, name: &str, nodes: &[NodeId]) -> Option<&Keyspace> {
+        let keyspace = self.keyspaces.get_mut(name)?;
+        let count = nodes.len().min(usize::from(keyspace.options.replicas));
+        // An even number outlives no more failures than one fewer.
+        let odd = count - usize::from(count > 0 && count.is_multiple_of(2));
+        keyspace.nodes = nodes[..odd].to_vec();
+        Some(keyspace)
+    }
+
+    /// Whether keyspaces of this id were made, whether or not there still is one.
+    pub fn has_passed(&self, id: KeyspaceId) -> bool {
+        id < self.next_keyspace
     }
 
     /// Removes a keyspace and answers what it was: the caller removes its shards.
@@ -384,11 +433,24 @@ pub fn is_made_on_use(name: &str) -> bool {
     name.parse::<u8>().is_ok_and(|number| number < 16 && name == number.to_string())
 }
 
-/// Whether a keyspace may be so.
+/// Whether a new keyspace may be so.
 ///
 /// # Errors
 /// `RetentionTooLong`, `BadReplicas`, `NeedsSync`.
 pub fn check_options(options: &KeyspaceOptions) -> Result<(), CatalogueError> {
+    check_replicas(options.replicas)?;
+    check_invariants(options)
+}
+
+/// Whether so many replicas may be chosen.
+fn check_replicas(replicas: u8) -> Result<(), CatalogueError> {
+    let good = replicas <= KEYSPACE_REPLICAS_MAX && replicas % 2 == 1;
+    if good { Ok(()) } else { Err(CatalogueError::BadReplicas { replicas }) }
+}
+
+/// Whether a keyspace that is there may be so: other than what can be chosen, its number of
+/// replicas may be even.
+fn check_invariants(options: &KeyspaceOptions) -> Result<(), CatalogueError> {
     let &KeyspaceOptions { retention_ms, replicas, durability, .. } = options;
     if retention_ms > RETENTION_MS_MAX {
         return Err(CatalogueError::RetentionTooLong { retention_ms });

@@ -49,6 +49,16 @@ impl Descriptor {
         self.arc.keyspace()
     }
 
+    /// The replica that a node has.
+    pub fn replica_on(&self, node: NodeId) -> Option<ReplicaId> {
+        self.replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica)
+    }
+
+    /// The node that a replica is on.
+    pub fn node_of(&self, replica: ReplicaId) -> Option<NodeId> {
+        self.replicas.iter().find(|(id, _)| *id == replica).map(|(_, node)| *node)
+    }
+
     /// The node to ask first: the leader's if known and still listed, else the first replica's.
     pub fn node_to_ask(&self) -> Option<NodeId> {
         let leader = self.replicas.iter().find(|(replica, _)| Some(*replica) == self.leader);

@@ -24,7 +24,8 @@
 //!
 //! # What this crate does not know
 //! How to reach an owner (lookups), what a shard agrees on (replication), what keys hold (storage).
-//! It has no clock, no I/O and no randomness: everything here is a pure function of its arguments.
+//! It has no clock, no I/O and no chance but what a seed decides ([`random`]): everything here is a
+//! pure function of its arguments.
 //!
 //! # Where to start
 //! [`position`], then [`arc`], then [`catalogue`]. Bytes on disk are in [`codec`], [`descriptor`]
@@ -37,6 +38,7 @@ pub mod descriptor;
 pub mod hash;
 pub mod ids;
 pub mod position;
+pub mod random;
 pub mod slot;
 pub mod timestamp;
 

@@ -2,31 +2,26 @@
 
 use std::convert::Infallible;
 
+use keyspace::random::Random;
 use rand_core::TryRng;
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seedable, good enough to choose peers.
+/// [`Random`] in a form that foca can draw from.
 #[derive(Clone, Debug)]
-pub(crate) struct Rng {
-    state: u64,
-}
+pub(crate) struct Rng(Random);
 
 impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self(Random::new(seed))
     }
 
     pub(crate) fn draw(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.bits()
     }
 
-    /// One of `0..end`, which must not be empty. Skewed by less than `end / 2^64`.
+    /// One of `0..end`, which must not be empty.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         assert!(end > 0, "a choice among nothing");
-        (self.draw() % end as u64) as usize
+        self.0.below(end as u64) as usize
     }
 
     /// Takes up to `count` of `items` at random, in the order drawn; the rest keep no order.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
-use keyspace::{Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, Timestamp};
+use keyspace::{Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, NodeId, Timestamp};
 
 /// What the system shard holds.
 #[derive(Clone, Debug, Default)]
@@ -37,19 +37,23 @@ impl Change {
 }
 
 impl System {
-    /// Applies a catalogue operation as it stands in the log.
+    /// Applies a catalogue operation as it stands in the log. New shards begin on `nodes`: those
+    /// that decide about the catalogue.
     ///
     /// # Errors
     /// What the catalogue says; it is then as it was.
     ///
     /// # Panics
     /// If the operation cannot be read: it was encoded by this node and checksummed.
-    pub fn apply(&mut self, body: &[u8]) -> Result<Change, CatalogueError> {
+    pub fn apply(&mut self, body: &[u8], nodes: &[NodeId]) -> Result<Change, CatalogueError> {
         let mut reader = Reader::new(body);
         let op = CatalogueOp::decode(&mut reader).expect("operations in the log are readable");
         let keyspace = self.catalogue.apply(&op)?;
         Ok(match op {
-            CatalogueOp::Create { .. } => Change::Created(keyspace),
+            CatalogueOp::Create { name, .. } => {
+                let placed = self.catalogue.place(name, nodes);
+                Change::Created(placed.cloned().unwrap_or(keyspace))
+            }
             CatalogueOp::Alter { .. } => Change::Altered(keyspace),
             CatalogueOp::Drop { .. } => {
                 self.safe_points.remove(&keyspace.id);

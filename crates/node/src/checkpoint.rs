@@ -45,6 +45,8 @@ pub struct Checkpoint {
     installed: u64,
     block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
+    /// The block that comes first, if it is still to come: sessions.
+    first: Vec<u8>,
     rest: Rest,
     /// What comes before `rest`: of a piece too long for one block what is left from here on.
     long: (Vec<u8>, usize),
@@ -66,6 +68,10 @@ impl Checkpoint {
         let mut state = view.write();
         let (at, installed) = (state.last, state.installed);
         let mut pinned = Timestamp::ZERO;
+        let mut first = Vec::new();
+        if state.keys().is_some() {
+            state.sessions.encode(&mut first);
+        }
         let rest = match &mut state.content {
             Content::Keys(engine) => {
                 // Nothing that this checkpoint promises to be readable may go meanwhile.
@@ -96,6 +102,7 @@ impl Checkpoint {
             installed,
             block,
             view,
+            first,
             rest,
             long,
         }
@@ -111,6 +118,10 @@ impl Checkpoint {
     /// [`Self::is_void`].
     pub fn next_block(&mut self, out: &mut Vec<u8>) -> bool {
         out.clear();
+        if !self.first.is_empty() {
+            std::mem::swap(out, &mut self.first);
+            return true;
+        }
         if self.next_of_long(out) {
             return true;
         }

@@ -14,6 +14,7 @@
 use keyspace::Timestamp;
 
 use crate::command::{Write, codec};
+use crate::session::{BATCH_ID_BYTES, BatchId};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 21;
@@ -37,6 +38,9 @@ pub enum Kind {
     KeyspaceSafePoint = 5,
     /// One step of a change of the shard's replicas ([`crate::members::Step`]).
     Members = 6,
+    /// A [`crate::session::BatchId`], then `count` commands: another node's, or this node's from
+    /// when another led. Applied once, however often it stands in the log (G10).
+    Once = 7,
 }
 
 impl Kind {
@@ -48,6 +52,7 @@ impl Kind {
             4 => Kind::Catalogue,
             5 => Kind::KeyspaceSafePoint,
             6 => Kind::Members,
+            7 => Kind::Once,
             _ => return None,
         })
     }
@@ -148,10 +153,24 @@ impl Batch {
         Self { bytes, waiters }
     }
 
+    /// A batch of what [`Self::into_parts`] gave.
+    pub(crate) fn from_parts(bytes: Vec<u8>, waiters: Vec<Waiter>) -> Self {
+        Self { bytes, waiters }
+    }
+
     /// Takes it apart: the bytes with room for the header, and the waiters.
     pub fn into_parts(self) -> (Vec<u8>, Vec<Waiter>) {
         (self.bytes, self.waiters)
     }
+}
+
+/// The bytes of an entry with commands that are applied once, with room for its header.
+pub fn once(id: BatchId, commands: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + BATCH_ID_BYTES + commands.len());
+    bytes.resize(HEADER_BYTES, 0);
+    bytes.extend_from_slice(&id.to_bytes());
+    bytes.extend_from_slice(commands);
+    bytes
 }
 
 /// The bytes of an entry with one operation, with room for its header.

@@ -31,8 +31,9 @@ use txn::Clock;
 use crate::catalogue::Change;
 use crate::command::Reply;
 use crate::entry::{Batch, Kind, Spent, Waiter, operation};
+use crate::letter::Letter;
 use crate::record;
-use crate::shard::{Shard, ShardStart};
+use crate::shard::{Shard, ShardStart, not_here};
 use crate::state::{Outcome, ShardState};
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
@@ -132,6 +133,18 @@ pub enum Input {
         /// The state.
         state: Box<ShardState>,
     },
+    /// Another node asks for something, or answers.
+    Letter {
+        /// Which.
+        from: NodeId,
+        /// What.
+        letter: Letter,
+    },
+    /// The link to a node is gone: letters that were on their way may not have arrived.
+    LinkLost {
+        /// Which.
+        node: NodeId,
+    },
     /// The state of a snapshot has not reached this replica.
     SnapshotLost {
         /// The shard.
@@ -160,16 +173,18 @@ pub enum NotDone {
     NoSuchShard,
     /// Everything of the shard that was under way when it was dropped may or may not be done.
     Dropped,
-    /// This replica does not lead: ask there.
+    /// Nobody is known to lead the shard, and the time for the request is over.
     NotLeader {
         /// The leader's node, if it is known.
         leader: Option<NodeId>,
     },
     /// Another leader's entry has taken its place in the log.
     Replaced,
-    /// It was proposed here and may or may not have been done: a snapshot has jumped over its
-    /// place in the log.
+    /// It may or may not have been done, or may still be: whoever was asked has not answered in
+    /// time, or a snapshot has jumped over its place in the log.
     Unknown,
+    /// Too much is held for the shard's leader already.
+    Busy,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }
@@ -264,6 +279,8 @@ pub struct Effects {
     pub answers: Vec<Answer>,
     /// To be sent to other nodes, in this order, after the lane's turn. Some may be lost.
     pub messages: Vec<Envelope>,
+    /// To be sent to these nodes, in this order, after the lane's turn. Some may be lost.
+    pub letters: Vec<(NodeId, Letter)>,
     /// Messages that made no sense, and why. [`Refused::LostLog`] means that the replica's disk
     /// has lost what it had promised: it must not go on under its id (SAFETY G9).
     pub refused: Vec<(ShardId, Refused)>,
@@ -280,6 +297,7 @@ impl Effects {
         self.sync = false;
         self.answers.clear();
         self.messages.clear();
+        self.letters.clear();
         self.refused.clear();
         self.changes.clear();
         self.safe_points.clear();
@@ -290,6 +308,7 @@ impl Effects {
         self.records.is_empty()
             && self.answers.is_empty()
             && self.messages.is_empty()
+            && self.letters.is_empty()
             && self.refused.is_empty()
             && self.changes.is_empty()
             && self.safe_points.is_empty()
@@ -301,12 +320,16 @@ pub struct Lane {
     clock: Arc<Clock>,
     /// Boot clock of the node, as the driver last told it.
     now: BootNanos,
+    /// … and as it told it first.
+    started: BootNanos,
     seed: u64,
     shards: BTreeMap<ShardId, Shard>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
     turn_bytes_max: u64,
+    /// How long who asks waits for who leads elsewhere, in nanoseconds.
+    patience: u64,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
 }
@@ -319,17 +342,28 @@ impl Lane {
         Self {
             clock,
             now: 0,
+            started: 0,
             seed,
             shards: BTreeMap::new(),
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
+            patience: PATIENCE_NANOS,
             pending: Effects::default(),
         }
     }
 
+    /// Who asks is told after so many nanoseconds that nobody leads, or that it is unknown what
+    /// became of it. Usually [`PATIENCE_NANOS`].
+    pub fn set_patience(&mut self, nanos: u64) {
+        self.patience = nanos;
+    }
+
     /// It is this late by the node's boot clock. Going back is ignored.
     pub fn observe(&mut self, now: BootNanos) {
+        if self.started == 0 {
+            self.started = now;
+        }
         self.now = self.now.max(now);
     }
 
@@ -348,7 +382,7 @@ impl Lane {
     fn start(&self, start: ShardStart) -> Shard {
         let shard = start.view.read().descriptor.shard;
         let seed = self.seed ^ shard.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Shard::new(start, Boot { now: self.now, seed })
+        Shard::new(start, Boot { now: self.now, started: self.started, seed })
     }
 
     /// The view of a shard, for readers.
@@ -395,9 +429,9 @@ impl Lane {
             Input::Tick => self.tick(),
             Input::Message { shard, message } => self.message(shard, *message),
             Input::AddReplicas { shard, nodes } => {
-                let clock = self.clock.clone();
+                let (now, clock) = (self.now, self.clock.clone());
                 if let Some(shard) = self.touch(shard) {
-                    shard.add_replicas(nodes, &clock);
+                    shard.add_replicas(nodes, now, &clock);
                 }
             }
             Input::Transfer { shard, to } => {
@@ -407,11 +441,19 @@ impl Lane {
             }
             Input::Install { head, state } => {
                 let now = self.now;
-                let mut answers = Vec::new();
+                let mut pending = std::mem::take(&mut self.pending);
                 if let Some(shard) = self.touch(state.descriptor.shard) {
-                    shard.install(*head, *state, now, &mut answers);
+                    shard.install(*head, *state, now, &mut pending);
                 }
-                self.pending.answers.append(&mut answers);
+                self.pending = pending;
+            }
+            Input::Letter { from, letter } => self.letter(from, letter),
+            Input::LinkLost { node } => {
+                for id in &self.active {
+                    if let Some(shard) = self.shards.get_mut(id) {
+                        shard.link_lost(node);
+                    }
+                }
             }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
@@ -459,15 +501,17 @@ impl Lane {
         effects.ticket = self.next_ticket;
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
+        effects.letters.append(&mut self.pending.letters);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let (shards, clock, bytes_max) = (&mut self.shards, &self.clock, self.turn_bytes_max);
-        let now = self.now;
+        let Self { now, seed, patience, turn_bytes_max: bytes_max, .. } = *self;
+        let (shards, clock) = (&mut self.shards, &*self.clock);
+        let turn = Turn { now, clock, bytes_max, patience, seed };
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
-            shard.turn(now, clock, bytes_max, effects);
+            shard.turn(&turn, effects);
             shard.active = !shard.is_idle();
             shard.active
         });
@@ -516,6 +560,16 @@ impl Lane {
         }
     }
 
+    fn letter(&mut self, from: NodeId, letter: Letter) {
+        let (id, now) = (letter.shard(), self.now);
+        let mut pending = std::mem::take(&mut self.pending);
+        match self.touch(id) {
+            Some(shard) => shard.letter(from, letter, now, &mut pending),
+            None => pending.letters.extend(not_here(id, &letter).map(|answer| (from, answer))),
+        }
+        self.pending = pending;
+    }
+
     fn create(&mut self, start: ShardStart) {
         let (id, birth, is_born) = {
             let state = start.view.read();
@@ -537,9 +591,26 @@ impl Lane {
     fn drop_shard(&mut self, id: ShardId) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
-        shard.abandon(&mut self.pending.answers);
+        shard.abandon(&mut self.pending);
     }
 }
+
+/// What a turn of a shard is told.
+pub(crate) struct Turn<'a> {
+    /// The node's boot clock.
+    pub now: BootNanos,
+    /// The node's clock.
+    pub clock: &'a Clock,
+    /// Bytes of commands to be proposed.
+    pub bytes_max: u64,
+    /// How long who asks waits, in nanoseconds.
+    pub patience: u64,
+    /// Drawn for the lane.
+    pub seed: u64,
+}
+
+/// How long who asks waits, if the driver does not say otherwise.
+pub const PATIENCE_NANOS: u64 = 5_000_000_000;
 
 /// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
 /// are one group of the log, and a group has its limit. Whoever chooses another stays above
@@ -557,7 +628,7 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 /// Turns what an applied entry led to into news.
 pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
     match outcome {
-        Outcome::Quiet | Outcome::Members(_) => {}
+        Outcome::Quiet | Outcome::Members(_) | Outcome::Once(_) => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {
             let result = result.map(|change| {

@@ -76,11 +76,13 @@
 //! # Where to start
 //! [`command`], [`entry`], then [`lane`] and [`shard`]; [`state`] and [`read`] for the other side.
 
+pub mod birth;
 pub mod catalogue;
 pub mod checkpoint;
 pub mod command;
 pub mod entry;
 pub mod lane;
+pub mod letter;
 pub mod limits;
 pub mod members;
 pub mod read;
@@ -88,6 +90,7 @@ pub mod record;
 pub mod recovery;
 pub mod route;
 pub mod serving;
+pub mod session;
 pub mod shard;
 pub mod state;
 pub mod whole;

@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Durability, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Entry, HardState, Start};
 use storage::engine::Settings;
@@ -28,9 +28,9 @@ use storage::log::{Lsn, Record};
 
 use crate::catalogue::System;
 use crate::entry::{Header, Kind};
-use crate::lane::FIRST_REPLICA;
 use crate::members;
 use crate::record;
+use crate::session::Sessions;
 use crate::shard::ShardStart;
 use crate::state::{Content, ShardState};
 
@@ -86,6 +86,7 @@ pub enum RecoverError {
 /// its end. Such records say nothing; but then its end must follow.
 pub struct Replay {
     settings: Settings,
+    node: NodeId,
     shards: BTreeMap<ShardId, Recovering>,
     /// Whose end was passed: ids are never used again.
     dropped: BTreeSet<ShardId>,
@@ -94,10 +95,14 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// With the shards that the manifest's checkpoints hold, each restored.
-    pub fn new(shards: BTreeMap<ShardId, Recovering>, settings: impl Into<Settings>) -> Self {
+    /// Of this node, with the shards that the manifest's checkpoints hold, each restored.
+    pub fn new(
+        node: NodeId,
+        shards: BTreeMap<ShardId, Recovering>,
+        settings: impl Into<Settings>,
+    ) -> Self {
         let settings = settings.into();
-        Self { settings, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
+        Self { settings, node, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
     }
 
     /// Takes the log's next record, which stands in the group at `lsn`.
@@ -116,7 +121,8 @@ impl Replay {
             Some(shard) => return shard.record(lsn, record.kind, record.payload),
             None if self.dropped.contains(&id) => {}
             None if record.kind == record::SHARD_CREATED => {
-                self.shards.insert(id, Recovering::born(id, record.payload, self.settings)?);
+                let shard = Recovering::born(id, self.node, record.payload, self.settings)?;
+                self.shards.insert(id, shard);
             }
             None if record.kind == record::REPLICA_CREATED => {
                 self.shards.insert(id, Recovering::awaiting(id, record.payload, self.settings)?);
@@ -146,24 +152,31 @@ pub struct Recovering {
     replica: ReplicaId,
     state: ShardState,
     hard_state: HardState,
+    /// Whether a checkpoint's first block is to come.
+    sessions_due: bool,
     /// Entries that may not be applied yet, and where the first of them stands.
     pending: VecDeque<Entry>,
     pending_from: Option<Lsn>,
 }
 
 impl Recovering {
-    /// From its record of birth.
+    /// From its record of birth: the replica that it had on this node.
     ///
     /// # Errors
     /// [`RecoverError::Unreadable`].
     pub fn born(
         shard: ShardId,
+        node: NodeId,
         payload: &[u8],
         settings: impl Into<Settings>,
     ) -> Result<Self, RecoverError> {
         let state = ShardState::born(payload, settings)
             .map_err(|source| unreadable(shard, "its record of birth", source))?;
-        Ok(Self::of(shard, FIRST_REPLICA, state, HardState::default()))
+        let replica = state.descriptor.replica_on(node).ok_or_else(|| {
+            let source = DecodeError::Field { what: "replicas: none is of this node" };
+            unreadable(shard, "its record of birth", source)
+        })?;
+        Ok(Self::of(shard, replica, state, HardState::default()))
     }
 
     /// A replica that was waiting for its first snapshot.
@@ -186,7 +199,15 @@ impl Recovering {
     }
 
     fn of(shard: ShardId, replica: ReplicaId, state: ShardState, hard_state: HardState) -> Self {
-        Self { shard, replica, state, hard_state, pending: VecDeque::new(), pending_from: None }
+        Self {
+            shard,
+            replica,
+            state,
+            hard_state,
+            sessions_due: false,
+            pending: VecDeque::new(),
+            pending_from: None,
+        }
     }
 
     /// From the head of a checkpoint; its blocks follow by [`Self::restore`].
@@ -219,7 +240,8 @@ impl Recovering {
         let replica = ReplicaId(reader.u64()?);
         state.members = members::decode(&mut reader)?;
         reader.end()?;
-        Ok(Self::of(shard, replica, state, hard_state))
+        let sessions_due = state.keys().is_some();
+        Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
     }
 
     /// Takes one block of the checkpoint.
@@ -229,6 +251,12 @@ impl Recovering {
     pub fn restore(&mut self, block: &[u8]) -> Result<(), RecoverError> {
         let what = "a block of its checkpoint";
         let shard = self.shard;
+        if std::mem::take(&mut self.sessions_due) {
+            let mut reader = Reader::new(block);
+            let sessions = Sessions::decode(&mut reader).and_then(|s| reader.end().map(|()| s));
+            self.state.sessions = sessions.map_err(|source| unreadable(shard, what, source))?;
+            return Ok(());
+        }
         match &mut self.state.content {
             Content::Keys(engine) => engine
                 .restore(block)
@@ -324,10 +352,12 @@ impl Recovering {
         let (applied, term) = (state.applied_index, state.applied_term);
         let last = pending.back().map_or(applied, |entry| entry.index);
         let log_from = pending_from.filter(|_| !pending.is_empty());
+        let newest = hard_state.term.max(pending.back().map_or(term, |entry| entry.term));
         let hard_state = HardState {
-            term: hard_state.term.max(pending.back().map_or(term, |entry| entry.term)),
+            term: newest,
+            // A vote belongs to its term.
+            vote: if newest == hard_state.term { hard_state.vote } else { 0 },
             commit: hard_state.commit.clamp(applied, last),
-            ..hard_state
         };
         let log = Start { hard_state, before: (applied, term), entries: pending.into(), applied };
         ShardStart { view: Arc::new(RwLock::new(state)), durability, replica, log, log_from }
@@ -362,4 +392,44 @@ pub(crate) fn encode_meta(
 
 fn unreadable(shard: ShardId, what: &'static str, source: DecodeError) -> RecoverError {
     RecoverError::Unreadable { shard, what, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Arc as RingArc, Descriptor, Generation, KeyHasher, KeyspaceId, NodeId};
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+
+    /// What a replica starts with that voted in term 2, and whose newest entry is of `term`.
+    fn after_a_vote(term: u64) -> HardState {
+        let hasher = KeyHasher::new([7; 16]);
+        let shard = ShardId(9);
+        let descriptor = Descriptor {
+            shard,
+            arc: RingArc::whole(KeyspaceId(1)),
+            replicas: vec![(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(2))],
+            generation: Generation(1),
+            leader: None,
+        };
+        let engine = Engine::new(Layout::Ordered, hasher);
+        let birth = ShardState::new(descriptor, Content::Keys(Box::new(engine))).birth_record();
+        let mut recovering = Recovering::born(shard, &birth, hasher).expect("its own birth");
+        let voted = HardState { term: 2, vote: 2, commit: 0 };
+        let mut record = |kind, payload: &[u8]| {
+            recovering.record(Lsn::NEW, kind, payload).expect("its own record");
+        };
+        record(record::HARD_STATE, &record::encode_hard_state(voted));
+        // The log begins behind index 1.
+        record(record::ENTRY, &record::entry_prefix(2, term));
+        recovering.finish(Durability::Sync).log.hard_state
+    }
+
+    #[test]
+    fn a_vote_belongs_to_its_term() {
+        for (term, expected) in [(1, (2, 2)), (2, (2, 2)), (3, (3, 0))] {
+            let HardState { term, vote, .. } = after_a_vote(term);
+            assert_eq!((term, vote), expected);
+        }
+    }
 }

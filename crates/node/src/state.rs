@@ -14,6 +14,7 @@ use crate::entry::{Header, Kind};
 use crate::limits;
 use crate::members::Step;
 use crate::serving::Serving;
+use crate::session::{BatchId, Sessions, Verdict};
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).
@@ -36,6 +37,8 @@ pub struct ShardState {
     pub horizon: Timestamp,
     /// The newest timestamp applied.
     pub last: Timestamp,
+    /// Which batches of other nodes were applied, and with which replies (G10).
+    pub sessions: Sessions,
     /// From when on entries under way may still change what is here.
     pub unsettled: Arc<Unsettled>,
 }
@@ -68,6 +71,8 @@ pub enum Outcome {
     SafePoint(KeyspaceId, Timestamp),
     /// A step of a change of replicas: the group must take it too.
     Members(Step),
+    /// What became of a batch that is applied once.
+    Once(Verdict),
 }
 
 impl ShardState {
@@ -85,6 +90,7 @@ impl ShardState {
             applied_term: BORN.1,
             horizon: Timestamp::ZERO,
             last: Timestamp::ZERO,
+            sessions: Sessions::default(),
             unsettled: Arc::default(),
         }
     }
@@ -175,6 +181,15 @@ impl ShardState {
                 apply_commands(engine, header, body, replies);
                 Outcome::Quiet
             }
+            (Kind::Once, Content::Keys(engine)) => {
+                let (id, commands) = BatchId::split(body).expect("entries in the log are readable");
+                let verdict = self.sessions.judge(id, header.timestamp.millis());
+                Outcome::Once(verdict.unwrap_or_else(|| {
+                    let mut replies = Vec::new();
+                    apply_commands(engine, header, commands, &mut replies);
+                    self.sessions.applied(id, &replies)
+                }))
+            }
             (Kind::Horizon, _) => {
                 self.horizon = self.horizon.max(read_timestamp(body));
                 Outcome::Quiet
@@ -186,7 +201,11 @@ impl ShardState {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
             }
-            (Kind::Catalogue, Content::System(system)) => Outcome::Catalogue(system.apply(body)),
+            (Kind::Catalogue, Content::System(system)) => {
+                let voters = self.members.voters.iter();
+                let places = voters.filter_map(|replica| self.descriptor.node_of(*replica));
+                Outcome::Catalogue(system.apply(body, &places.collect::<Vec<_>>()))
+            }
             (Kind::KeyspaceSafePoint, Content::System(system)) => {
                 let (id, to) = body.split_at(4);
                 let id = KeyspaceId(u32::from_le_bytes(id.try_into().expect("split at 4")));

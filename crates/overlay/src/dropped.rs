@@ -9,8 +9,7 @@ use std::collections::BTreeMap;
 
 use keyspace::KeyspaceId;
 use keyspace::catalogue::KEYSPACES_MAX;
-
-use crate::table::mix;
+use keyspace::random::mix;
 
 /// The most stretches of ids: one after each keyspace that may be alive, and one before.
 pub const STRETCHES_MAX: usize = KEYSPACES_MAX + 1;

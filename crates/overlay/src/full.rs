@@ -42,6 +42,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc as Shared;
 
+use keyspace::random::mix;
 use keyspace::{Generation, NodeId, ShardId};
 
 use crate::dropped::Dropped;
@@ -49,7 +50,7 @@ use crate::known::Known;
 use crate::lookup::{Learnt, Lookup, News, Outbox, Step};
 use crate::message::{Message, SUMMARY_VERSIONS_MAX, pieces};
 use crate::point::Point;
-use crate::table::{BUCKETS, Sums, Table, Version, mix};
+use crate::table::{BUCKETS, Sums, Table, Version};
 
 /// The most shards a full table holds.
 pub const FULL_ENTRIES_MAX: usize = 512 * 1024;

@@ -31,6 +31,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc as Shared;
 
+use keyspace::random::mix;
 use keyspace::{Arc, Generation, KeyspaceId, ShardId};
 
 use crate::dropped::Dropped;
@@ -65,15 +66,6 @@ impl Version {
     fn number(&self) -> u64 {
         mix(mix(mix(self.shard.0) ^ self.generation.0) ^ self.term)
     }
-}
-
-/// Spreads numbers over all 64 bits, each to another one (the finish of splitmix64, Steele, Lea,
-/// Flood, OOPSLA 2014).
-pub(crate) fn mix(value: u64) -> u64 {
-    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    value ^ (value >> 31)
 }
 
 /// The bucket of a shard.

@@ -119,7 +119,7 @@ fn lost_entries_are_noticed() {
             .collect(),
         applied: 5,
     };
-    let boot = Boot { now: world.now, seed: 7 };
+    let boot = Boot { now: world.now, started: world.now, seed: 7 };
     let mut forgetful = Group::new(*id, &disk.members, start, &world.limits, boot);
     let id = *id;
     let mut refused = None;

@@ -181,6 +181,9 @@ pub struct KeyspaceSpec {
     /// How long replaced versions stay readable; the node's default if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
+    /// How many nodes hold each of its keys: 1, 3, 5, 7 or 9; the node's default if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
 }
 
 /// What to change of a keyspace.
@@ -193,6 +196,9 @@ pub struct KeyspaceChange {
     /// How long replaced versions stay readable from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retention_ms: Option<u64>,
+    /// How many nodes hold each of its keys from now on: not fewer than now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u8>,
 }
 
 /// A keyspace as it is.
@@ -208,6 +214,8 @@ pub struct KeyspaceInfo {
     pub durability: Durability,
     /// How long replaced versions stay readable.
     pub retention_ms: u64,
+    /// How many nodes are to hold each of its keys.
+    pub replicas: u8,
     /// How many shards it has.
     pub shards: u64,
     /// How many keys it has.

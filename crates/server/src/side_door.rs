@@ -72,6 +72,7 @@ impl NodeApi {
             },
             durability: keyspace.options.durability.into(),
             retention_ms: keyspace.options.retention_ms,
+            replicas: keyspace.options.replicas,
             shards: keyspace.shards.len() as u64,
             keys: route.map_or(0, |route| node::whole::size(route, now)),
         }
@@ -143,7 +144,7 @@ impl Api for NodeApi {
             },
             durability: spec.durability.unwrap_or(self.config.durability).into(),
             retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
-            ..KeyspaceOptions::default()
+            replicas: spec.replicas.unwrap_or(KeyspaceOptions::default().replicas),
         };
         let name = spec.name;
         let op = CatalogueOp::Create { name: &name, options };
@@ -154,6 +155,7 @@ impl Api for NodeApi {
         let change = Alteration {
             durability: change.durability.map(Into::into),
             retention_ms: change.retention_ms,
+            replicas: change.replicas,
         };
         self.change(&CatalogueOp::Alter { name, change }, done);
     }
@@ -376,7 +378,9 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
     match (why, id) {
         (NotDone::DiskFull, _) => ApiError::DiskFull,
         (NotDone::Dropped | NotDone::Unknown, Some(id)) => ApiError::Unknown { id },
-        (NotDone::NotLeader { .. } | NotDone::Replaced | NotDone::Unknown, _) => ApiError::Busy,
+        (NotDone::NotLeader { .. } | NotDone::Replaced | NotDone::Unknown | NotDone::Busy, _) => {
+            ApiError::Busy
+        }
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {
             ApiError::NoKeyspace { name: "(dropped meanwhile)".into() }
         }

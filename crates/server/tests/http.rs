@@ -190,9 +190,12 @@ fn the_catalogue() {
     assert_eq!((again.status, again.problem().as_str()), (409, "keyspace-exists"));
     let one = ask(&server, "GET", "/v1/keyspaces/or%2Fders", b"");
     assert_eq!((one.status, one.body), (200, made.body));
-    let change = "{\"retention_ms\":5}";
+    let change = "{\"retention_ms\":5,\"replicas\":3}";
     let changed = ask_json(&server, "PATCH", "/v1/keyspaces/or%2Fders", change).text();
-    assert!(changed.contains("\"durability\":\"memory\",\"retention_ms\":5"), "{changed}");
+    assert!(
+        changed.contains("\"durability\":\"memory\",\"retention_ms\":5,\"replicas\":3"),
+        "{changed}"
+    );
     assert_eq!(ask(&server, "PUT", "/v1/kv/or%2Fders/k", b"v").status, 204);
     assert_eq!(ask(&server, "DELETE", "/v1/keyspaces/or%2Fders", b"").status, 204);
     for reply in [

@@ -1,29 +1,25 @@
 //! The dice of a run: everything that is chosen is chosen here, from one seed.
 
-/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014): small, seedable, good enough to choose steps.
+use keyspace::random::{Random, mix};
+
+/// [`Random`], with more ways to choose.
 #[derive(Clone, Debug)]
-pub struct Rng(u64);
+pub struct Rng(Random);
 
 impl Rng {
     /// Dice that fall as the seed says. Seeds that lie close together give unrelated rows.
     pub fn new(seed: u64) -> Self {
-        let mut rng = Self(seed);
-        rng.0 = rng.bits();
-        rng
+        Self(Random::new(mix(seed)))
     }
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.bits()
     }
 
     /// A number below `bound`, which is not 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        self.bits() % bound
+        self.0.below(bound)
     }
 
     /// A number from `low` to `high`, both included.
@@ -33,7 +29,7 @@ impl Rng {
 
     /// True once in `n` times.
     pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
+        self.0.one_in(n)
     }
 
     /// One of several.

@@ -19,15 +19,15 @@
 //! open, as on Unix.
 
 mod image;
-mod rng;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use keyspace::random::Random;
+
 use crate::disk::{Disk, File};
 use image::{Contents, Fate};
-use rng::Rng;
 
 /// What of the unsynced changes survives a power loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,7 @@ pub struct FaultyDisk {
 
 #[derive(Clone)]
 struct State {
-    rng: Rng,
+    rng: Random,
     files: BTreeMap<u64, Contents>,
     files_made: u64,
     names: BTreeMap<String, u64>,
@@ -82,7 +82,7 @@ impl FaultyDisk {
     /// An empty disk without bounds, whose faults are chosen by `seed`.
     pub fn new(seed: u64) -> Self {
         let state = State {
-            rng: Rng(seed),
+            rng: Random::new(seed),
             files: BTreeMap::new(),
             files_made: 0,
             names: BTreeMap::new(),
@@ -105,7 +105,7 @@ impl FaultyDisk {
     /// of this disk mean nothing to it.
     pub fn fork(&self, seed: u64) -> Self {
         let mut state = self.lock().clone();
-        state.rng = Rng(seed);
+        state.rng = Random::new(seed);
         state.handles.clear();
         state.life += 1;
         Self { state: Arc::new(Mutex::new(state)) }

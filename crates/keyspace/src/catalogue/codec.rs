@@ -1,22 +1,23 @@
-//! The catalogue and its ops as bytes; the table is on the parent's front page.
+//! The catalogue, its keyspaces, ops and errors as bytes; the table is on the parent's front page.
 
 use std::collections::BTreeSet;
 
 use super::{
-    Alteration, Catalogue, CatalogueOp, Durability, KEYSPACES_MAX, Keyspace, KeyspaceOptions,
-    check_name, check_options,
+    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, KEYSPACE_REPLICAS_MAX,
+    KEYSPACES_MAX, Keyspace, KeyspaceOptions, check_invariants, check_name,
 };
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
-use crate::ids::{KeyspaceId, ShardId};
+use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 const CREATE: u8 = 1;
 const ALTER: u8 = 2;
 const DROP: u8 = 3;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
+const ALTERS_REPLICAS: u8 = 4;
 
 impl<'a> CatalogueOp<'a> {
     /// Appends its bytes.
@@ -32,12 +33,14 @@ impl<'a> CatalogueOp<'a> {
                 put_bytes(name.as_bytes(), out);
                 let durability = change.durability.map_or(0, |_| ALTERS_DURABILITY);
                 let retention = change.retention_ms.map_or(0, |_| ALTERS_RETENTION);
-                out.push(durability | retention);
+                let replicas = change.replicas.map_or(0, |_| ALTERS_REPLICAS);
+                out.push(durability | retention | replicas);
                 out.extend(change.durability.map(durability_byte));
                 change
                     .retention_ms
                     .into_iter()
                     .for_each(|retention_ms| put_varint(retention_ms, out));
+                out.extend(change.replicas);
             }
             CatalogueOp::Drop { name } => {
                 out.push(DROP);
@@ -57,7 +60,7 @@ impl<'a> CatalogueOp<'a> {
             CREATE => Ok(CatalogueOp::Create { name, options: read_options(reader)? }),
             ALTER => {
                 let flags = reader.u8()?;
-                if flags & !(ALTERS_DURABILITY | ALTERS_RETENTION) != 0 {
+                if flags & !(ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS) != 0 {
                     return Err(DecodeError::Tag { what: "alteration", found: flags });
                 }
                 let mut change = Alteration::default();
@@ -66,6 +69,9 @@ impl<'a> CatalogueOp<'a> {
                 }
                 if flags & ALTERS_RETENTION != 0 {
                     change.retention_ms = Some(reader.varint()?);
+                }
+                if flags & ALTERS_REPLICAS != 0 {
+                    change.replicas = Some(reader.u8()?);
                 }
                 Ok(CatalogueOp::Alter { name, change })
             }
@@ -83,11 +89,7 @@ impl Catalogue {
         put_varint(self.next_shard.0, out);
         put_varint(self.keyspaces.len() as u64, out);
         for keyspace in self.keyspaces.values() {
-            put_bytes(keyspace.name.as_bytes(), out);
-            put_varint(u64::from(keyspace.id.0), out);
-            put_options(&keyspace.options, out);
-            put_varint(keyspace.shards.len() as u64, out);
-            keyspace.shards.iter().for_each(|shard| put_varint(shard.0, out));
+            keyspace.encode(out);
         }
     }
 
@@ -106,7 +108,7 @@ impl Catalogue {
         let mut catalogue = Self { keyspaces: Default::default(), next_keyspace, next_shard };
         let (mut ids, mut shards) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..count {
-            let keyspace = read_keyspace(reader)?;
+            let keyspace = Keyspace::decode(reader)?;
             let id_fits = (1..next_keyspace.0).contains(&keyspace.id.0) && ids.insert(keyspace.id);
             let fits =
                 |shard: &ShardId| (1..next_shard.0).contains(&shard.0) && shards.insert(*shard);
@@ -123,25 +125,104 @@ impl Catalogue {
     }
 }
 
-fn read_keyspace(reader: &mut Reader<'_>) -> Result<Keyspace, DecodeError> {
-    let name = read_name(reader)?;
-    let id = read_keyspace_id(reader)?;
-    let options = read_options(reader)?;
-    if check_name(name).is_err() || check_options(&options).is_err() {
-        return Err(DecodeError::Field { what: "keyspace: name or options" });
+impl Keyspace {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(self.name.as_bytes(), out);
+        put_varint(u64::from(self.id.0), out);
+        put_options(&self.options, out);
+        put_varint(self.shards.len() as u64, out);
+        self.shards.iter().for_each(|shard| put_varint(shard.0, out));
+        out.push(self.nodes.len() as u8);
+        self.nodes.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
     }
-    let count = reader.varint()?;
-    let tiles = match options.placement {
-        Placement::Hashed => {
-            (1..=u64::from(SLOTS)).contains(&count) && u64::from(SLOTS) % count == 0
+
+    /// Reads one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of a keyspace. A catalogue judges the ids.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let name = read_name(reader)?;
+        let id = read_keyspace_id(reader)?;
+        let options = read_options(reader)?;
+        if check_name(name).is_err() || check_invariants(&options).is_err() {
+            return Err(DecodeError::Field { what: "keyspace: name or options" });
         }
-        Placement::Ordered => count == 1,
-    };
-    if !tiles {
-        return Err(DecodeError::Field { what: "shard count" });
+        let count = reader.varint()?;
+        let tiles = match options.placement {
+            Placement::Hashed => {
+                (1..=u64::from(SLOTS)).contains(&count) && u64::from(SLOTS) % count == 0
+            }
+            Placement::Ordered => count == 1,
+        };
+        if !tiles {
+            return Err(DecodeError::Field { what: "shard count" });
+        }
+        let shards = (0..count).map(|_| reader.varint().map(ShardId)).collect::<Result<_, _>>()?;
+        let count = reader.u8()?;
+        if count > KEYSPACE_REPLICAS_MAX {
+            return Err(DecodeError::Field { what: "count of nodes" });
+        }
+        let nodes = (0..count).map(|_| reader.u64().map(NodeId)).collect::<Result<_, _>>()?;
+        Ok(Self { id, name: name.into(), options, shards, nodes })
     }
-    let shards = (0..count).map(|_| reader.varint().map(ShardId)).collect::<Result<_, _>>()?;
-    Ok(Keyspace { id, name: name.into(), options, shards })
+}
+
+const BAD_NAME: u8 = 1;
+const NUMBERED_NAME: u8 = 2;
+const EXISTS: u8 = 3;
+const NOT_FOUND: u8 = 4;
+const TOO_MANY: u8 = 5;
+const OUT_OF_IDS: u8 = 6;
+const RETENTION_TOO_LONG: u8 = 7;
+const BAD_REPLICAS: u8 = 8;
+const NEEDS_SYNC: u8 = 9;
+const FEWER_REPLICAS: u8 = 10;
+
+impl CatalogueError {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut named = |tag, name: &str| {
+            out.push(tag);
+            put_bytes(name.as_bytes(), out);
+        };
+        match self {
+            Self::BadName { name } => named(BAD_NAME, name),
+            Self::NumberedName { name } => named(NUMBERED_NAME, name),
+            Self::Exists { name } => named(EXISTS, name),
+            Self::NotFound { name } => named(NOT_FOUND, name),
+            Self::TooMany => out.push(TOO_MANY),
+            Self::OutOfIds => out.push(OUT_OF_IDS),
+            Self::RetentionTooLong { retention_ms } => {
+                out.push(RETENTION_TOO_LONG);
+                put_varint(*retention_ms, out);
+            }
+            Self::BadReplicas { replicas } => out.extend([BAD_REPLICAS, *replicas]),
+            Self::NeedsSync { replicas } => out.extend([NEEDS_SYNC, *replicas]),
+            Self::FewerReplicas { from, to } => out.extend([FEWER_REPLICAS, *from, *to]),
+        }
+    }
+
+    /// Reads one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are not those of an error.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let tag = reader.u8()?;
+        Ok(match tag {
+            BAD_NAME => Self::BadName { name: read_name(reader)?.into() },
+            NUMBERED_NAME => Self::NumberedName { name: read_name(reader)?.into() },
+            EXISTS => Self::Exists { name: read_name(reader)?.into() },
+            NOT_FOUND => Self::NotFound { name: read_name(reader)?.into() },
+            TOO_MANY => Self::TooMany,
+            OUT_OF_IDS => Self::OutOfIds,
+            RETENTION_TOO_LONG => Self::RetentionTooLong { retention_ms: reader.varint()? },
+            BAD_REPLICAS => Self::BadReplicas { replicas: reader.u8()? },
+            NEEDS_SYNC => Self::NeedsSync { replicas: reader.u8()? },
+            FEWER_REPLICAS => Self::FewerReplicas { from: reader.u8()?, to: reader.u8()? },
+            found => return Err(DecodeError::Tag { what: "catalogue error", found }),
+        })
+    }
 }
 
 fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {

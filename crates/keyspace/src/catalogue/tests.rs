@@ -69,18 +69,48 @@ fn refusals_change_nothing() {
         catalogue.create("b", KeyspaceOptions { retention_ms, ..options }),
         Err(too_long.clone())
     );
-    for replicas in [0, KEYSPACE_REPLICAS_MAX + 1] {
+    for replicas in [0, 2, 8, 10, 11, u8::MAX] {
         let asked = KeyspaceOptions { replicas, ..options };
         assert_eq!(catalogue.create("b", asked), Err(CatalogueError::BadReplicas { replicas }));
     }
     let memory = Alteration { durability: Some(Durability::Memory), ..Default::default() };
     assert_eq!(catalogue.alter("a", memory), Err(CatalogueError::NeedsSync { replicas: 3 }));
+    let replicas = |replicas| Alteration { replicas: Some(replicas), ..Default::default() };
+    let fewer = CatalogueError::FewerReplicas { from: 3, to: 1 };
+    assert_eq!(catalogue.alter("a", replicas(1)), Err(fewer));
+    for bad in [0, 2, 4, 11] {
+        let refused = Err(CatalogueError::BadReplicas { replicas: bad });
+        assert_eq!(catalogue.alter("a", replicas(bad)), refused);
+    }
     let long = Alteration { retention_ms: Some(retention_ms), ..Default::default() };
     assert_eq!(catalogue.alter("a", long), Err(too_long));
     let not_found = CatalogueError::NotFound { name: name("b") };
     assert_eq!(catalogue.alter("b", Alteration::default()), Err(not_found.clone()));
     assert_eq!(catalogue.drop("b"), Err(not_found));
     assert_eq!(catalogue, before);
+}
+
+#[test]
+fn replicas_are_raised_where_every_one_of_them_syncs() {
+    let mut catalogue = Catalogue::default();
+    catalogue.create("a", ORDERED).unwrap();
+    let three = Alteration { replicas: Some(3), ..Default::default() };
+    assert_eq!(catalogue.alter("a", three), Err(CatalogueError::NeedsSync { replicas: 3 }));
+    let both = Alteration { durability: Some(Durability::Sync), ..three };
+    assert_eq!(catalogue.alter("a", both).unwrap().options.replicas, 3);
+    assert_eq!(catalogue.alter("a", three).unwrap().options.replicas, 3, "as it is");
+    let nine = Alteration { replicas: Some(9), ..Default::default() };
+    assert_eq!(catalogue.alter("a", nine).unwrap().options.replicas, 9);
+}
+
+#[test]
+fn an_even_number_of_old_stays_until_it_is_raised() {
+    let bytes = b"\x01\x02\x02\x01\x02ab\x01\x01\x00\x00\x04\x01\x01";
+    let mut catalogue = Catalogue::decode(&mut Reader::new(bytes)).unwrap();
+    let same = Alteration { retention_ms: Some(5), replicas: Some(4), ..Default::default() };
+    assert_eq!(catalogue.alter("ab", same).unwrap().options.replicas, 4);
+    let five = Alteration { replicas: Some(5), ..Default::default() };
+    assert_eq!(catalogue.alter("ab", five).unwrap().options.replicas, 5);
 }
 
 #[test]
@@ -144,6 +174,28 @@ fn durability() -> impl Strategy<Value = Durability> {
     prop_oneof![Just(Durability::Sync), Just(Durability::Interval), Just(Durability::Memory)]
 }
 
+fn errors() -> impl Strategy<Value = CatalogueError> {
+    let named = (0..4u8, any::<String>()).prop_map(|(kind, name)| {
+        let name = name.into();
+        match kind {
+            0 => CatalogueError::BadName { name },
+            1 => CatalogueError::NumberedName { name },
+            2 => CatalogueError::Exists { name },
+            _ => CatalogueError::NotFound { name },
+        }
+    });
+    prop_oneof![
+        4 => named,
+        1 => Just(CatalogueError::TooMany),
+        1 => Just(CatalogueError::OutOfIds),
+        1 => any::<u64>()
+            .prop_map(|retention_ms| CatalogueError::RetentionTooLong { retention_ms }),
+        1 => any::<u8>().prop_map(|replicas| CatalogueError::BadReplicas { replicas }),
+        1 => any::<u8>().prop_map(|replicas| CatalogueError::NeedsSync { replicas }),
+        1 => any::<(u8, u8)>().prop_map(|(from, to)| CatalogueError::FewerReplicas { from, to }),
+    ]
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Create(String, KeyspaceOptions),
@@ -163,8 +215,14 @@ impl Op {
 
 fn ops() -> impl Strategy<Value = Op> {
     let name = || "[a-c/]{1,2}";
-    let change = (prop::option::of(durability()), prop::option::of(0..9u64))
-        .prop_map(|(durability, retention_ms)| Alteration { durability, retention_ms });
+    let change = (durability(), 0..9u64, 0..11u8);
+    let change =
+        (prop::option::of(change.0), prop::option::of(change.1), prop::option::of(change.2))
+            .prop_map(|(durability, retention_ms, replicas)| Alteration {
+                durability,
+                retention_ms,
+                replicas,
+            });
     prop_oneof![
         3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
@@ -197,6 +255,14 @@ proptest! {
             }
         }
         for keyspace in catalogue.iter() {
+            let mut bytes = Vec::new();
+            keyspace.encode(&mut bytes);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(Keyspace::decode(&mut reader), Ok(keyspace.clone()));
+            prop_assert_eq!(reader.end(), Ok(()));
+            let KeyspaceOptions { replicas, durability, .. } = keyspace.options;
+            prop_assert!([1, 3, 5, 7, 9].contains(&replicas));
+            prop_assert!(replicas == 1 || durability == Durability::Sync);
             prop_assert_eq!(catalogue.by_id(keyspace.id), Some(keyspace));
             let position = keyspace.options.placement.position(keyspace.id, &key);
             let owners: Vec<_> =
@@ -206,6 +272,23 @@ proptest! {
         }
         let bytes = encoded(&catalogue);
         prop_assert_eq!(Catalogue::decode(&mut Reader::new(&bytes)), Ok(catalogue));
+    }
+
+    #[test]
+    fn errors_come_back_from_bytes(error in errors(), at: prop::sample::Index, byte: u8) {
+        let mut bytes = Vec::new();
+        error.encode(&mut bytes);
+        let mut reader = Reader::new(&bytes);
+        prop_assert_eq!(CatalogueError::decode(&mut reader), Ok(error));
+        prop_assert_eq!(reader.end(), Ok(()));
+        let index = at.index(bytes.len());
+        bytes[index] = byte;
+        let mut reader = Reader::new(&bytes);
+        if let Ok(read) = CatalogueError::decode(&mut reader) {
+            let mut again = Vec::new();
+            read.encode(&mut again);
+            prop_assert_eq!(&again[..], &bytes[..bytes.len() - reader.rest().len()]);
+        }
     }
 
     #[test]

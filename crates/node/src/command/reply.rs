@@ -1,4 +1,7 @@
-//! Answers as values, and the door through which a gateway takes them.
+//! Answers as values, their bytes, and the door through which a gateway takes them.
+
+use keyspace::DecodeError;
+use keyspace::codec::{Reader, put_bytes, put_varint};
 
 /// Why a command was refused, with nothing changed. Gateways give it their own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,4 +86,112 @@ impl Reply {
             Reply::Refused(why) => sink.refused(*why),
         }
     }
+}
+
+/// Appends replies, one after the other.
+///
+/// A tag, then: 3 number i64 · 4 `bytes` · 5 status `u8` · 6 count `varint`, replies · 7 count
+/// `varint`, pairs of replies · 8 refusal `u8`; 1 is done, 2 nil.
+pub fn encode_all(replies: &[Reply], out: &mut Vec<u8>) {
+    for reply in replies {
+        reply.encode(out);
+    }
+}
+
+/// Reads replies until the bytes are used up.
+///
+/// # Errors
+/// [`DecodeError`] if they are not replies.
+pub fn decode_all(bytes: &[u8]) -> Result<Vec<Reply>, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let mut replies = Vec::new();
+    while !reader.rest().is_empty() {
+        replies.push(Reply::decode(&mut reader, NESTED_MAX)?);
+    }
+    Ok(replies)
+}
+
+/// How deep replies stand in replies, at most.
+const NESTED_MAX: usize = 4;
+
+/// Status words, by their number.
+const WORDS: [&str; 2] = ["string", "none"];
+
+const REFUSALS: [Refusal; 7] = [
+    Refusal::NotInteger,
+    Refusal::Overflow,
+    Refusal::NotFloat,
+    Refusal::NotFinite,
+    Refusal::TooLong,
+    Refusal::NoSuchKey,
+    Refusal::LcsTooLarge,
+];
+
+impl Reply {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Reply::Ok => out.push(1),
+            Reply::Nil => out.push(2),
+            Reply::Int(value) => {
+                out.push(3);
+                out.extend_from_slice(&value.to_le_bytes());
+            }
+            Reply::Bulk(bytes) => {
+                out.push(4);
+                put_bytes(bytes, out);
+            }
+            Reply::Status(word) => {
+                let number = WORDS.iter().position(|known| known == word);
+                out.extend([5, number.expect("every status word has its number") as u8]);
+            }
+            Reply::Array(items) => {
+                out.push(6);
+                put_varint(items.len() as u64, out);
+                encode_all(items, out);
+            }
+            Reply::Map(pairs) => {
+                out.push(7);
+                put_varint(pairs.len() as u64, out);
+                for (key, value) in pairs {
+                    key.encode(out);
+                    value.encode(out);
+                }
+            }
+            Reply::Refused(why) => {
+                let number = REFUSALS.iter().position(|known| known == why);
+                out.extend([8, number.expect("every refusal has its number") as u8]);
+            }
+        }
+    }
+
+    fn decode(reader: &mut Reader<'_>, nested_max: usize) -> Result<Self, DecodeError> {
+        let deeper = nested_max.checked_sub(1).ok_or(DecodeError::Field { what: "nested reply" });
+        Ok(match reader.u8()? {
+            1 => Reply::Ok,
+            2 => Reply::Nil,
+            3 => Reply::Int(reader.u64()? as i64),
+            4 => Reply::Bulk(reader.bytes()?.into()),
+            5 => Reply::Status(pick(&WORDS, reader.u8()?, "status word")?),
+            6 => {
+                let deeper = deeper?;
+                let count = reader.varint()?;
+                let items = (0..count).map(|_| Self::decode(reader, deeper));
+                Reply::Array(items.collect::<Result<_, _>>()?)
+            }
+            7 => {
+                let deeper = deeper?;
+                let mut pairs = Vec::new();
+                for _ in 0..reader.varint()? {
+                    pairs.push((Self::decode(reader, deeper)?, Self::decode(reader, deeper)?));
+                }
+                Reply::Map(pairs)
+            }
+            8 => Reply::Refused(pick(&REFUSALS, reader.u8()?, "refusal")?),
+            found => return Err(DecodeError::Tag { what: "reply", found }),
+        })
+    }
+}
+
+fn pick<T: Copy>(all: &[T], number: u8, what: &'static str) -> Result<T, DecodeError> {
+    all.get(usize::from(number)).copied().ok_or(DecodeError::Tag { what, found: number })
 }

@@ -8,29 +8,38 @@
 //! | this file | batches: queued, proposed, persisted, applied, answered |
 //! | [`readers`](self) | reads that wait for a horizon, an entry or the proof of leadership |
 //! | `replicas` | messages, time, changes of replicas, snapshots |
+//! | `forward` | what the leader elsewhere is asked to do |
+//! | `post` | what other nodes ask of this one, and answer |
 //!
-//! A replica that does not lead refuses what it is asked, naming who does. What it had proposed
-//! before it lost the lead stays on the list: its entry may yet be applied, and is answered then;
-//! or another takes its place in the log, and it is done for good.
+//! A replica that does not lead has who does do what it is asked. What it had proposed before it
+//! lost the lead stays on the list: its entry may yet be applied, and is answered then; or another
+//! takes its place in the log, and it is done for good.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use keyspace::{Durability, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, Entry, Group, HardState, Message, Start, Work};
 use storage::log::Lsn;
 use txn::{Clock, Promise};
 
+use crate::birth;
 use crate::entry::{Batch, Header, Kind, Spent, Waiter};
-use crate::lane::{Answer, Effects, NotDone, Origin, push, report};
+use crate::lane::{Answer, Effects, NotDone, Origin, Turn, push, report};
 use crate::record;
 use crate::serving::Serving;
+use crate::session::BatchId;
 use crate::state::{BORN, Outcome, ShardState};
 
+mod forward;
+mod post;
 mod readers;
 mod replicas;
 
+use forward::Forward;
+pub use forward::{HELD_BYTES_MAX, SENT_MAX};
+pub(crate) use post::not_here;
 use readers::Reader;
 
 /// What a shard begins with: newly made, or recovered from disk.
@@ -48,7 +57,7 @@ pub struct ShardStart {
 }
 
 impl ShardStart {
-    /// A new shard, whose first replica is `replica`.
+    /// One of the replicas with which a new shard begins.
     pub fn born(state: ShardState, replica: ReplicaId, durability: Durability) -> Self {
         let hard_state = HardState { term: BORN.1, vote: 0, commit: BORN.0 };
         let log = Start { hard_state, before: BORN, entries: Vec::new(), applied: BORN.0 };
@@ -86,6 +95,10 @@ pub struct Shard {
     /// Work whose records are in the log or on their way, until it is applied.
     appends: VecDeque<Append>,
     readers: Vec<Reader>,
+    /// What its leader elsewhere is asked to do.
+    forward: Forward,
+    /// Reads that had come before are fit for what is applied here, whoever leads.
+    read_until: BootNanos,
     /// The horizon that is on its way through the log, if any.
     horizon_asked: Timestamp,
     /// When the others were last asked to confirm that it leads.
@@ -102,19 +115,52 @@ pub struct Shard {
 }
 
 enum Queued {
-    Batch { origin: Origin, batch: Batch },
-    Operation { kind: Kind, bytes: Vec<u8>, asker: Option<(Origin, Waiter)> },
+    Batch {
+        origin: Origin,
+        batch: Batch,
+    },
+    Operation {
+        kind: Kind,
+        bytes: Vec<u8>,
+        asker: Asker,
+    },
+    /// Commands with a number: another node's, or (`None`) of `forward`.
+    Once {
+        from: Option<NodeId>,
+        id: BatchId,
+        count: u32,
+        bytes: Vec<u8>,
+    },
 }
 
 struct InFlight {
     index: u64,
     term: u64,
+    since: BootNanos,
     asker: Asker,
 }
 
 enum Asker {
-    Batch { origin: Origin, waiters: Vec<Waiter> },
-    Operation(Option<(Origin, Waiter)>),
+    Nobody,
+    Batch {
+        origin: Origin,
+        waiters: Vec<Waiter>,
+    },
+    Operation {
+        origin: Origin,
+        waiter: Waiter,
+    },
+    /// Another node, of the catalogue.
+    RemoteOperation {
+        node: NodeId,
+        number: u64,
+    },
+    /// Another node, or (`None`) `forward`.
+    Once {
+        from: Option<NodeId>,
+        session: u64,
+        sequence: u64,
+    },
 }
 
 struct Append {
@@ -161,6 +207,8 @@ impl Shard {
             in_flight: VecDeque::new(),
             appends: recovered.into_iter().collect(),
             readers: Vec::new(),
+            forward: Forward::default(),
+            read_until: 0,
             horizon_asked: Timestamp::ZERO,
             confirm_asked: 0,
             opened_term: 0,
@@ -207,11 +255,19 @@ impl Shard {
         oldest.map_or(written_end, |lsn| lsn.min(written_end))
     }
 
-    /// Stands for election if there is nobody else to vote.
+    /// Stands for election if there is nobody else to vote, or if it is the first to stand in a
+    /// shard that was just born.
     pub(crate) fn begin(&mut self) {
-        if self.is_sole() && self.group.last_index() == self.applied {
+        let is_first = || birth::stands_first(&self.state.read().descriptor, self.replica);
+        let is_alone = self.is_sole() && self.group.last_index() == self.applied;
+        if is_alone || (self.is_newborn() && is_first()) {
             self.group.campaign();
         }
+    }
+
+    /// Whether its group has done nothing yet, as far as it knows.
+    fn is_newborn(&self) -> bool {
+        (self.group.last_index(), self.group.term()) == BORN
     }
 
     /// Whether it has to look for its leader, or to be heard by others.
@@ -228,6 +284,8 @@ impl Shard {
     }
 
     pub(crate) fn operate(&mut self, kind: Kind, bytes: Vec<u8>, asker: Option<(Origin, Waiter)>) {
+        let asker =
+            asker.map_or(Asker::Nobody, |(origin, waiter)| Asker::Operation { origin, waiter });
         self.queue.push_back(Queued::Operation { kind, bytes, asker });
     }
 
@@ -269,7 +327,8 @@ impl Shard {
     pub fn place_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
         let holds = |asker: &Asker| match asker {
             Asker::Batch { waiters, .. } => waiters.contains(&waiter),
-            Asker::Operation(asker) => asker.is_some_and(|(_, waits)| waits == waiter),
+            Asker::Operation { waiter: waits, .. } => *waits == waiter,
+            Asker::Nobody | Asker::RemoteOperation { .. } | Asker::Once { .. } => false,
         };
         let found = self.in_flight.iter().find(|in_flight| holds(&in_flight.asker));
         found.map(|in_flight| (in_flight.index, in_flight.term))
@@ -277,7 +336,10 @@ impl Shard {
 
     /// Whether a turn could do anything.
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.appends.is_empty() && self.readers.is_empty()
+        self.queue.is_empty()
+            && self.appends.is_empty()
+            && self.readers.is_empty()
+            && self.forward.is_idle()
     }
 
     /// Whether proposals wait for the shard to lead, or for the next turn.
@@ -285,34 +347,33 @@ impl Shard {
         !self.queue.is_empty()
     }
 
-    pub(crate) fn turn(
-        &mut self,
-        now: BootNanos,
-        clock: &Clock,
-        bytes_max: u64,
-        effects: &mut Effects,
-    ) {
-        self.group.observe(now);
+    pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let clock = turn.clock;
+        self.group.observe(turn.now);
         loop {
-            self.serve_readers(now, clock, effects);
-            self.propose_queued(clock, effects.records.bytes(), bytes_max);
-            self.change_members(clock);
+            if self.leads() && !self.forward.is_idle() {
+                self.take_over();
+            }
+            self.serve_readers(turn.now, clock, effects);
+            self.propose_queued(turn, effects.records.bytes());
+            self.change_members(turn.now, clock);
             let Some(work) = self.group.ready() else { break };
             self.hand_out(work, clock, effects);
         }
         if !self.leads() {
-            self.follow(effects);
+            self.follow(turn, effects);
         }
+        self.post(turn, effects);
         self.forget_appends();
         self.publish();
         self.send(effects);
     }
 
-    fn propose_queued(&mut self, clock: &Clock, mut turn_bytes: u64, bytes_max: u64) {
+    fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
         if !self.leads() || self.group.is_transferring() {
             return;
         }
-        while turn_bytes < bytes_max {
+        while turn_bytes < turn.bytes_max {
             let Some(queued) = self.queue.pop_front() else { return };
             let index = self.group.last_index() + 1;
             let (kind, mut bytes, count, asker) = match queued {
@@ -321,18 +382,20 @@ impl Shard {
                     let count = waiters.len() as u32;
                     (Kind::Commands, bytes, count, Asker::Batch { origin, waiters })
                 }
-                Queued::Operation { kind, bytes, asker } => {
-                    (kind, bytes, 1, Asker::Operation(asker))
+                Queued::Operation { kind, bytes, asker } => (kind, bytes, 1, asker),
+                Queued::Once { from, id, count, bytes } => {
+                    let BatchId { session, sequence, .. } = id;
+                    (Kind::Once, bytes, count, Asker::Once { from, session, sequence })
                 }
             };
             turn_bytes += bytes.len() as u64;
-            let term = self.stamp(clock, index, kind, count, &mut bytes);
+            let term = self.stamp(turn.clock, index, kind, count, &mut bytes);
             let place = match self.group.propose(bytes) {
                 Ok(place) => place,
                 Err(_) => unreachable!("a leader that hands nothing over proposes"),
             };
             assert_eq!(place.index, index, "the index was reserved under the same lane step");
-            self.in_flight.push_back(InFlight { index, term, asker });
+            self.in_flight.push_back(InFlight { index, term, since: turn.now, asker });
         }
     }
 
@@ -373,8 +436,9 @@ impl Shard {
             // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
             // hold up the commands behind it, though: the system shard's record of it is durable
             // already, so that here it is only followed. An empty entry opens a term.
-            effects.sync |= kind != Some(Kind::Commands as u8);
-            let follows = [Kind::Commands as u8, Kind::SafePoint as u8];
+            let is_commands = [Kind::Commands as u8, Kind::Once as u8];
+            effects.sync |= !kind.is_some_and(|kind| is_commands.contains(&kind));
+            let follows = [Kind::Commands as u8, Kind::SafePoint as u8, Kind::Once as u8];
             needs_sync |= !kind.is_some_and(|kind| follows.contains(&kind));
         }
         if work.hard_state.is_some() || !work.entries.is_empty() {
@@ -423,16 +487,16 @@ impl Shard {
                 return;
             }
             let lost = self.in_flight.pop_back().expect("it was just looked at");
-            lost.asker.refuse(NotDone::Replaced, &mut effects.answers);
+            self.refuse(lost.asker, NotDone::Replaced, effects);
         }
     }
 
     /// What is applied is of this term: nothing that was proposed here in an older one, and has not
     /// been applied, ever will be.
-    fn outlive(&mut self, term: u64, answers: &mut Vec<Answer>) {
+    fn outlive(&mut self, term: u64, effects: &mut Effects) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             match in_flight.term < term {
-                true => in_flight.asker.refuse(NotDone::Replaced, answers),
+                true => self.refuse(in_flight.asker, NotDone::Replaced, effects),
                 false => self.in_flight.push_back(in_flight),
             }
         }
@@ -471,11 +535,11 @@ impl Shard {
             let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index);
             let asker = if mine { self.in_flight.pop_front() } else { None };
             if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term) {
-                self.outlive(entry.term, &mut effects.answers);
+                self.outlive(entry.term, effects);
             }
             match asker {
                 Some(lost) if lost.term != entry.term => {
-                    lost.asker.refuse(NotDone::Replaced, &mut effects.answers);
+                    self.refuse(lost.asker, NotDone::Replaced, effects);
                     report(outcome, None, effects);
                 }
                 Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
@@ -484,49 +548,55 @@ impl Shard {
                     let spent = Spent { bytes: entry.data.into(), waiters };
                     effects.answers.push(Answer::Applied { origin, spent, replies });
                 }
-                Some(InFlight { asker: Asker::Operation(asker), .. }) => {
-                    report(outcome, asker, effects);
+                Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
+                    report(outcome, Some((origin, waiter)), effects);
                 }
+                Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
                 None => report(outcome, None, effects),
             }
         }
     }
 
     /// Tells everyone who waits that the shard is dropped.
-    pub(crate) fn abandon(&mut self, answers: &mut Vec<Answer>) {
+    pub(crate) fn abandon(&mut self, effects: &mut Effects) {
         self.serving.until(0);
-        self.refuse_queued(NotDone::NoSuchShard, answers);
-        for in_flight in self.in_flight.drain(..) {
-            if matches!(in_flight.asker, Asker::Batch { .. }) {
-                in_flight.asker.refuse(NotDone::Dropped, answers);
+        self.refuse_queued(NotDone::NoSuchShard, effects);
+        for in_flight in std::mem::take(&mut self.in_flight) {
+            if matches!(in_flight.asker, Asker::Batch { .. } | Asker::Once { .. }) {
+                self.refuse(in_flight.asker, NotDone::Dropped, effects);
             }
         }
-        self.refuse_readers(NotDone::NoSuchShard, answers);
+        self.refuse_readers(NotDone::NoSuchShard, effects);
+        self.forward.abandon(effects);
     }
 
     /// Tells all that was not proposed yet why it will not be.
-    fn refuse_queued(&mut self, why: NotDone, answers: &mut Vec<Answer>) {
-        for queued in self.queue.drain(..) {
+    fn refuse_queued(&mut self, why: NotDone, effects: &mut Effects) {
+        for queued in std::mem::take(&mut self.queue) {
             let asker = match queued {
                 Queued::Batch { origin, batch } => {
                     Asker::Batch { origin, waiters: batch.into_parts().1 }
                 }
-                Queued::Operation { asker, .. } => Asker::Operation(asker),
+                Queued::Operation { asker, .. } => asker,
+                Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
+                    Asker::Once { from, session, sequence }
+                }
             };
-            asker.refuse(why, answers);
+            self.refuse(asker, why, effects);
         }
     }
-}
 
-impl Asker {
     /// Tells whoever asked, if anyone did, that nothing was done, or that nobody knows.
-    fn refuse(self, why: NotDone, answers: &mut Vec<Answer>) {
-        let (origin, waiters) = match self {
+    fn refuse(&mut self, asker: Asker, why: NotDone, effects: &mut Effects) {
+        let (origin, waiters) = match asker {
             Asker::Batch { origin, waiters } => (origin, waiters),
-            Asker::Operation(Some((origin, waiter))) => (origin, vec![waiter]),
-            Asker::Operation(None) => return,
+            Asker::Operation { origin, waiter } => (origin, vec![waiter]),
+            Asker::Nobody => return,
+            // It will ask nobody else, and hear nothing.
+            Asker::RemoteOperation { .. } if why == NotDone::Unknown => return,
+            asker => return self.send_elsewhere(asker, effects),
         };
-        answers.push(Answer::NotDone { origin, waiters, why });
+        effects.answers.push(Answer::NotDone { origin, waiters, why });
     }
 }
 

@@ -10,22 +10,30 @@
 //!
 //! Whoever is let go asks again with the clock it had, and is served then.
 
-use keyspace::Timestamp;
+use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
 use txn::{Clock, SnapshotRead};
 
 use super::Shard;
 use crate::entry::{Kind, Waiter, operation};
 use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::letter::{Asked, Letter};
 
 pub(super) struct Reader {
     at: Timestamp,
-    origin: Origin,
-    waiter: Waiter,
+    asker: Asker,
     /// When it came.
     since: BootNanos,
     /// Served when this index is applied.
     after: u64,
+}
+
+#[derive(Clone, Copy)]
+pub(super) enum Asker {
+    /// Here.
+    Local { origin: Origin, waiter: Waiter },
+    /// Another node, for those who read there.
+    Remote { node: NodeId, number: u64 },
 }
 
 impl Shard {
@@ -36,7 +44,11 @@ impl Shard {
         waiter: Waiter,
         since: BootNanos,
     ) {
-        self.readers.push(Reader { at, origin, waiter, since, after: 0 });
+        self.read(at, Asker::Local { origin, waiter }, since);
+    }
+
+    pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
+        self.readers.push(Reader { at, asker, since, after: 0 });
     }
 
     /// Lets go the readers that may read now; has a horizon logged, or leadership confirmed, for
@@ -70,8 +82,16 @@ impl Shard {
             unconfirmed |= !known;
             let go = reader.after != 0 && reader.after <= applied && known;
             if go {
-                let Reader { origin, waiter, .. } = *reader;
-                effects.answers.push(Answer::Go { origin, waiter });
+                match reader.asker {
+                    Asker::Local { origin, waiter } => {
+                        effects.answers.push(Answer::Go { origin, waiter });
+                    }
+                    Asker::Remote { node, number } => {
+                        let (shard, now_ms) = (self.id, clock.now().millis());
+                        let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
+                        effects.letters.push((node, letter));
+                    }
+                }
             }
             !go
         });
@@ -85,10 +105,21 @@ impl Shard {
         }
     }
 
-    pub(super) fn refuse_readers(&mut self, why: NotDone, answers: &mut Vec<Answer>) {
-        for reader in self.readers.drain(..) {
-            let Reader { origin, waiter, .. } = reader;
-            answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+    /// All readers, when they came and for which time.
+    pub(super) fn take_readers(&mut self) -> Vec<(Timestamp, Asker, BootNanos)> {
+        self.readers.drain(..).map(|reader| (reader.at, reader.asker, reader.since)).collect()
+    }
+
+    pub(super) fn refuse_readers(&mut self, why: NotDone, effects: &mut Effects) {
+        for (_, asker, _) in self.take_readers() {
+            match asker {
+                Asker::Local { origin, waiter } => {
+                    effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+                }
+                Asker::Remote { node, number } => {
+                    self.not_led(node, Asked::Read { number }, effects);
+                }
+            }
         }
     }
 }

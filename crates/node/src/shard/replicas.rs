@@ -15,10 +15,10 @@ use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
 use crate::entry::{Kind, operation};
-use crate::lane::{Answer, Effects, Envelope, NotDone};
+use crate::lane::{Effects, Envelope, NotDone, Turn};
 use crate::members::Step;
 use crate::recovery::encode_meta;
-use crate::state::ShardState;
+use crate::state::{BORN, ShardState};
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
@@ -85,7 +85,7 @@ impl Shard {
         head: Message,
         state: ShardState,
         now: BootNanos,
-        answers: &mut Vec<Answer>,
+        effects: &mut Effects,
     ) {
         if !self.group.wants(&head) {
             return;
@@ -95,9 +95,9 @@ impl Shard {
         // What it had proposed up to there is lost in the state, if it is there at all. What it had
         // proposed behind may yet come.
         while let Some(lost) = self.in_flight.pop_front_if(|f| f.index <= state.applied_index) {
-            lost.asker.refuse(NotDone::Unknown, answers);
+            self.refuse(lost.asker, NotDone::Unknown, effects);
         }
-        self.outlive(state.applied_term, answers);
+        self.outlive(state.applied_term, effects);
         self.promise.clear();
         self.applied = state.applied_index;
         {
@@ -117,26 +117,31 @@ impl Shard {
     }
 
     /// Adds replicas, if it leads and no change is under way. Others follow by themselves.
-    pub(crate) fn add_replicas(&mut self, nodes: Vec<(ReplicaId, NodeId)>, clock: &Clock) {
+    pub(crate) fn add_replicas(
+        &mut self,
+        nodes: Vec<(ReplicaId, NodeId)>,
+        now: BootNanos,
+        clock: &Clock,
+    ) {
         let known = &self.state.read().descriptor.replicas.clone();
         let new: Vec<_> = nodes
             .into_iter()
             .filter(|(replica, node)| known.iter().all(|(r, n)| r != replica && n != node))
             .collect();
         if !new.is_empty() && self.leads() {
-            self.propose_step(&Step::add(new), clock);
+            self.propose_step(&Step::add(new), now, clock);
         }
     }
 
     /// Takes the next step of a change that is under way.
-    pub(super) fn change_members(&mut self, clock: &Clock) {
+    pub(super) fn change_members(&mut self, now: BootNanos, clock: &Clock) {
         let members = self.group.members();
         let quiet = members.learners.is_empty() && !members.is_joint();
         if quiet || !self.leads() {
             return;
         }
         if members.is_joint() {
-            return self.propose_step(&Step::of(Change::Leave), clock);
+            return self.propose_step(&Step::of(Change::Leave), now, clock);
         }
         let promote = members.learners.clone();
         let end = self.group.last_index().saturating_sub(NEAR);
@@ -145,11 +150,12 @@ impl Shard {
         };
         // All together, so that the group never rests at an even number (SAFETY G20).
         if self.group.progress().iter().all(near) {
-            self.propose_step(&Step::of(Change::Enter { promote, remove: Vec::new() }), clock);
+            let enter = Change::Enter { promote, remove: Vec::new() };
+            self.propose_step(&Step::of(enter), now, clock);
         }
     }
 
-    fn propose_step(&mut self, step: &Step, clock: &Clock) {
+    fn propose_step(&mut self, step: &Step, now: BootNanos, clock: &Clock) {
         let index = self.group.last_index() + 1;
         if self.group.may_change(&step.change).is_err() {
             return;
@@ -158,11 +164,11 @@ impl Shard {
         let term = self.stamp(clock, index, Kind::Members, 1, &mut bytes);
         let place = self.group.propose_change(&step.change, bytes);
         assert!(place.is_ok_and(|place| place.index == index), "it was asked before");
-        self.in_flight.push_back(InFlight { index, term, asker: Asker::Operation(None) });
+        self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
     }
 
-    /// Without the lead: whoever asks is told who has it.
-    pub(super) fn follow(&mut self, effects: &mut Effects) {
+    /// Without the lead: what is asked is for who has it.
+    pub(super) fn follow(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.opened_term != 0 {
             self.opened_term = 0;
             self.horizon_asked = keyspace::Timestamp::ZERO;
@@ -172,12 +178,7 @@ impl Shard {
         if self.is_sole() || self.group.is_leader() {
             return;
         }
-        if self.queue.is_empty() && self.readers.is_empty() {
-            return;
-        }
-        let why = NotDone::NotLeader { leader: self.leader() };
-        self.refuse_queued(why, &mut effects.answers);
-        self.refuse_readers(why, &mut effects.answers);
+        self.hand_over(turn, effects);
     }
 
     /// Lets readers outside the lane know until when they may read.
@@ -193,7 +194,7 @@ impl Shard {
             // Whoever came before the confirmation may read even without a lease.
             self.group.lease_until().max(self.group.confirmed_at())
         };
-        self.serving.until(until);
+        self.serving.until(until.max(self.read_until));
     }
 
     /// Puts messages on their way.
@@ -207,6 +208,8 @@ impl Shard {
             true => {
                 self.group.progress().iter().filter(|(_, i)| *i == 0).map(|(r, _)| *r).collect()
             }
+            // Those who are to vote may not have heard of the shard yet.
+            false if self.group.last_index() == BORN.0 => state.members.all(),
             false => Vec::new(),
         };
         for message in self.outbox.drain(..) {

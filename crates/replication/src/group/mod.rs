@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use keyspace::ReplicaId;
+use keyspace::random::mix;
 use raft::eraftpb::{self, MessageType};
 use raft::{Config, RawNode, SnapshotStatus, StateRole};
 
@@ -91,7 +92,7 @@ impl Group {
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
         // such promises have run out.
         if was_used && !is_alone {
-            word.silent_until = clock.now + limits.still_nanos();
+            word.silent_until = clock.started + limits.still_nanos();
         }
         let mut group = Self {
             id: replica,
@@ -473,12 +474,4 @@ impl Group {
         store.compact(needed_after, kept_bytes);
         store.compact(index, kept_for_followers_bytes);
     }
-}
-
-/// Spreads a number over all bits (SplitMix64, Steele, Lea and Flood, OOPSLA 2014).
-fn mix(number: u64) -> u64 {
-    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -32,6 +32,9 @@ pub struct Start {
 pub struct Boot {
     /// The node's clock now.
     pub now: BootNanos,
+    /// … and when its process began, or a little later: what was promised before, it may have
+    /// forgotten.
+    pub started: BootNanos,
     /// Chooses election time-outs. Equal seeds, equal elections.
     pub seed: u64,
 }

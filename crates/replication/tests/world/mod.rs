@@ -2,16 +2,15 @@
 
 #![allow(missing_docs)]
 
-mod dice;
 mod disk;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use keyspace::ReplicaId;
+use keyspace::random::Random;
 use replication::{Boot, Change, Group, HardState, Limits, Members, Message, MessageKind};
 
-use dice::Dice;
 use disk::{Disk, Unsynced};
 
 const TICK: u64 = 50_000_000;
@@ -36,7 +35,7 @@ impl Replica {
 }
 
 pub struct World {
-    pub dice: Dice,
+    pub dice: Random,
     pub now: u64,
     pub limits: Limits,
     pub replicas: BTreeMap<ReplicaId, Replica>,
@@ -72,7 +71,7 @@ impl World {
     pub fn new(seed: u64, voters: &[u64], empty: &[u64]) -> Self {
         let limits = Limits { kept_bytes: 200, kept_for_followers_bytes: 800, ..Limits::default() };
         let mut world = World {
-            dice: Dice(seed),
+            dice: Random::new(seed),
             now: 1_000 * MILLI,
             limits,
             replicas: BTreeMap::new(),
@@ -113,7 +112,7 @@ impl World {
     }
 
     pub fn start(&mut self, id: ReplicaId) {
-        let boot = Boot { now: self.now, seed: 7 };
+        let boot = Boot { now: self.now, started: self.now, seed: 7 };
         let replica = self.replicas.get_mut(&id).unwrap();
         let (start, members) = (replica.disk.start(), replica.disk.members.clone());
         replica.group = Some(Group::new(id, &members, start, &self.limits, boot));

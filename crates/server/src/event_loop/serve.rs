@@ -306,11 +306,15 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
              done"
         }
         NotDone::Unknown => {
-            "UNKNOWN another node leads this key's shard now; the command may have been done. Read \
-             what it would have changed before you send it again"
+            "UNKNOWN the node that leads this key's shard has not answered; the command may have been \
+             done, or may still be. Read what it would have changed before you send it again"
         }
         NotDone::NotLeader { .. } | NotDone::Replaced => {
-            "TRYAGAIN another node leads this key's shard now; nothing was done. Send it again"
+            "TRYAGAIN no node is known to lead this key's shard; nothing was done. Send it again"
+        }
+        NotDone::Busy => {
+            "BUSY too much waits for the node that leads this key's shard; nothing was done. Send it \
+             again later"
         }
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \

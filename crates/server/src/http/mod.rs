@@ -9,9 +9,10 @@
 //!   GET    /metrics                              Prometheus text
 //!   GET    /v1/status                            how the node is
 //!   GET    /v1/keyspaces                         all keyspaces
-//!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms}
+//!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms,
+//!                                                 replicas}
 //!   GET    /v1/keyspaces/{name}                  one
-//!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms}
+//!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms, replicas}
 //!   DELETE /v1/keyspaces/{name}
 //!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
 //!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present

@@ -219,7 +219,8 @@ fn replay(
     segment_bytes: u64,
 ) -> Result<Replay, RecoverError> {
     let hasher = KeyHasher::new(manifest.hash_seed);
-    let mut replay = recovery::Replay::new(load_checkpoints(disk, manifest, hasher)?, hasher);
+    let shards = load_checkpoints(disk, manifest, hasher)?;
+    let mut replay = recovery::Replay::new(manifest.node, shards, hasher);
     let options = LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
     let (log, recovered) =
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {

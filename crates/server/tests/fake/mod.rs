@@ -31,6 +31,7 @@ fn info(spec: KeyspaceSpec, id: u32) -> KeyspaceInfo {
         placement: spec.placement,
         durability: spec.durability.unwrap_or(Durability::Sync),
         retention_ms: spec.retention_ms.unwrap_or(60_000),
+        replicas: spec.replicas.unwrap_or(1),
         shards: 8,
         keys: 0,
     }
@@ -44,6 +45,7 @@ impl Fake {
             placement: Placement::Hashed,
             durability: None,
             retention_ms: None,
+            replicas: None,
         };
         let mut state = State::default();
         state.keyspaces.insert("0".into(), (info(zero, 1), BTreeMap::new()));
@@ -159,6 +161,7 @@ impl Api for Fake {
             Some((info, _)) => {
                 info.durability = change.durability.unwrap_or(info.durability);
                 info.retention_ms = change.retention_ms.unwrap_or(info.retention_ms);
+                info.replicas = change.replicas.unwrap_or(info.replicas);
                 Ok(info.clone())
             }
         });

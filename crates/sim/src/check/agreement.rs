@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 
 use keyspace::{NodeId, ShardId};
+use node::entry::{Header, Kind};
 use node::record;
+use node::session::BatchId;
 use node::shard::Shard;
 use storage::log::{Group, Lsn};
 
@@ -18,6 +20,8 @@ use super::{Violation, Witness};
 pub struct Agreement {
     applied: BTreeMap<(ShardId, u64), Entry>,
     leaders: BTreeMap<(ShardId, u64), NodeId>,
+    /// How many batches of a shard's session were applied: one after the other, without gaps.
+    batches: BTreeMap<(ShardId, u64), u64>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
     /// Entries compared with what another replica applied.
     pub compared: u64,
@@ -45,6 +49,11 @@ impl Agreement {
     /// The term of the entry that was applied at an index, if any was.
     pub fn term_at(&self, shard: ShardId, index: u64) -> Option<u64> {
         self.applied.get(&(shard, index)).map(|entry| entry.term)
+    }
+
+    /// Whether a batch of a session was applied, by anyone.
+    pub fn has_batch(&self, shard: ShardId, (session, sequence): (u64, u64)) -> bool {
+        self.batches.get(&(shard, session)).is_some_and(|applied| *applied >= sequence)
     }
 
     /// The node has started again, each of its shards applied up to this index.
@@ -82,7 +91,7 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        let Agreement { applied, leaders, nodes, compared } = &mut *self.agreement;
+        let Agreement { applied, leaders, batches, nodes, compared } = &mut *self.agreement;
         if shard.is_elected() {
             let (term, _) = shard.term_and_commit();
             let first = *leaders.entry((id, term)).or_insert(self.node);
@@ -110,6 +119,10 @@ impl Witness for OfNode<'_> {
             match applied.get(&(id, *at)) {
                 None => {
                     applied.insert((id, *at), entry.clone());
+                    if let Some((session, sequence)) = batch_of(&entry.data) {
+                        let applied = batches.entry((id, session)).or_default();
+                        *applied += u64::from(sequence == *applied + 1);
+                    }
                 }
                 Some(first) if first == entry => *compared += 1,
                 Some(first) => {
@@ -121,4 +134,11 @@ impl Witness for OfNode<'_> {
         replica.applied = index;
         Ok(())
     }
+}
+
+/// Session and place of an entry's batch, if it has one.
+fn batch_of(data: &[u8]) -> Option<(u64, u64)> {
+    let (header, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Once)?;
+    assert!(header.count > 0, "batches hold commands");
+    BatchId::split(body).map(|(id, _)| (id.session, id.sequence))
 }

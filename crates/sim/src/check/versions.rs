@@ -65,6 +65,10 @@ impl Versions {
             }
             Kind::Horizon => self.horizon = self.horizon.max(timestamp(body)),
             Kind::SafePoint => self.safe_point = self.safe_point.max(timestamp(body)),
+            // One node alone has nobody to ask.
+            Kind::Once => {
+                return Err(Violation::new("nothing invented", "a batch of another node"));
+            }
             Kind::Catalogue | Kind::KeyspaceSafePoint | Kind::Members => {}
         }
         Ok(Vec::new())

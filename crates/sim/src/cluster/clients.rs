@@ -35,8 +35,17 @@ pub struct Clients {
     free_at: Vec<u64>,
     names: Vec<Vec<u8>>,
     histories: Vec<Vec<Seen>>,
-    /// Without an answer, and the place of their entries.
-    lost: Vec<(Op, ShardId, (u64, u64))>,
+    /// Without an answer, and where they will be found if they are done.
+    lost: Vec<(Op, ShardId, Place)>,
+}
+
+/// Where a write is found, once it is applied.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// As the entry of this index and term.
+    Entry(u64, u64),
+    /// In an entry that holds this batch: session and sequence.
+    Batch(u64, u64),
 }
 
 struct Op {
@@ -51,6 +60,8 @@ struct Op {
     /// Of a read: when it came, and whether it may be tried.
     moment: Option<Now>,
     ready: bool,
+    /// Of a write that was sent on to a leader: its batch.
+    batch: Option<(u64, u64)>,
 }
 
 impl Clients {
@@ -192,7 +203,8 @@ impl World {
         let is_read = command.is_read();
         let moment = is_read.then(|| machine.moment());
         let (given_up, ready) = (false, is_read);
-        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready };
+        let batch = None;
+        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready, batch };
         if !is_read {
             self.propose(number, &op);
         }
@@ -271,9 +283,16 @@ impl World {
                     let Some(op) = self.clients.ops.remove(&waiter.0) else { continue };
                     self.trace.event(format_args!("op {}: {why:?}", waiter.0));
                     self.rest(&op);
-                    if why == NotDone::Unknown {
+                    if why == NotDone::Unknown && op.moment.is_none() {
                         self.counts.unknown += 1;
-                        self.clients.note(op, None);
+                        match op.batch {
+                            Some((session, sequence)) => {
+                                let shard = self.shard_of(op.at, op.key);
+                                let place = Place::Batch(session, sequence);
+                                self.clients.lost.push((op, shard, place));
+                            }
+                            None => self.clients.note(op, None),
+                        }
                     } else {
                         self.counts.refused += 1;
                     }
@@ -306,12 +325,42 @@ impl World {
             }
         }
         for (op, shard, place) in std::mem::take(&mut self.clients.lost) {
-            match self.agreement.term_at(shard, place.0) {
-                None => self.clients.lost.push((op, shard, place)),
-                Some(term) if term == place.1 => self.clients.note(op, None),
-                Some(_) => {}
+            match place {
+                Place::Batch(session, sequence) => {
+                    match self.agreement.has_batch(shard, (session, sequence)) {
+                        true => self.clients.note(op, None),
+                        false => self.clients.lost.push((op, shard, place)),
+                    }
+                }
+                Place::Entry(index, term) => match self.agreement.term_at(shard, index) {
+                    None => self.clients.lost.push((op, shard, place)),
+                    Some(found) if found == term => self.clients.note(op, None),
+                    Some(_) => {}
+                },
             }
         }
+        self.follow_batches();
+    }
+
+    /// Remembers which batches carry the writes that are under way.
+    fn follow_batches(&mut self) {
+        let waiting = self.clients.ops.iter().filter(|(_, op)| op.moment.is_none());
+        let waiting: Vec<(u64, usize, u64)> =
+            waiting.map(|(number, op)| (*number, op.at, op.key)).collect();
+        for (number, at, key) in waiting {
+            let Some(machine) = &self.seats[at].machine else { continue };
+            let shard = machine.shard(self.shard_of(at, key));
+            let batch = shard.and_then(|shard| shard.batch_of(Waiter(number)));
+            if let (Some(batch), Some(op)) = (batch, self.clients.ops.get_mut(&number)) {
+                op.batch = Some(batch);
+            }
+        }
+    }
+
+    fn shard_of(&self, at: usize, key: u64) -> ShardId {
+        let machine = self.seats[at].machine.as_ref().expect("it was asked");
+        let route = &machine.routes[KEYSPACE];
+        route.shard(route.place(&route.key(&self.clients.names[key as usize])))
     }
 
     /// Nobody at this node will be answered any more.
@@ -325,7 +374,11 @@ impl World {
             let route = &machine.routes[KEYSPACE];
             let name = &self.clients.names[op.key as usize];
             let id = route.shard(route.place(&route.key(name)));
-            let place = machine.shard(id).and_then(|shard| shard.place_of(Waiter(number)));
+            let shard = machine.shard(id);
+            let place = shard.and_then(|shard| shard.place_of(Waiter(number)));
+            let place = place.map(|(index, term)| Place::Entry(index, term));
+            let batch = shard.and_then(|shard| shard.batch_of(Waiter(number))).or(op.batch);
+            let place = batch.map(|(session, sequence)| Place::Batch(session, sequence)).or(place);
             self.trace.event(format_args!("op {number} is lost at {place:?}"));
             self.counts.unknown += u64::from(place.is_some());
             match place {

@@ -20,6 +20,9 @@ pub struct Betrayal {
     at_ms: u64,
 }
 
+/// How long nodes wait for each other on behalf of a client.
+const PATIENCE_NANOS: u64 = 1_500_000_000;
+
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
@@ -181,12 +184,14 @@ impl World {
             boot: if forgetful { boot - LONG_NANOS } else { boot },
             join,
             limits: Limits::usual(),
+            seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
         let Started { mut machine, recovered } = started.map_err(|error| {
             Violation::new("R6 nothing is lost", format!("a node does not start: {error}"))
         })?;
         machine.boot = boot;
+        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_patience(PATIENCE_NANOS));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));

@@ -185,7 +185,9 @@ impl World {
             if at == 0 {
                 let machine = self.seats[0].machine.as_ref().expect("it was just started");
                 self.cluster = Some(machine.cluster());
-                self.create_keyspace();
+                if !self.mood.born_whole {
+                    self.create_keyspace();
+                }
             }
         }
         let deadline = self.now_ms + RAISE_MS_MAX;
@@ -195,7 +197,12 @@ impl World {
                 self.add_replicas();
             }
             if self.is_raised() {
-                return Ok(());
+                if self.has_keyspace() {
+                    return Ok(());
+                }
+                if self.now_ms.is_multiple_of(200) {
+                    self.create_keyspace();
+                }
             }
         }
         let mut text = format!("after {RAISE_MS_MAX} ms some replica has no vote: ");
@@ -215,7 +222,8 @@ impl World {
 
     fn create_keyspace(&mut self) {
         let mut op = Vec::new();
-        let options = KeyspaceOptions::default();
+        let replicas = if self.mood.born_whole { self.mood.replicas as u8 } else { 1 };
+        let options = KeyspaceOptions { replicas, ..Default::default() };
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
         let machine = self.seats[0].machine.as_mut().expect("it was just started");
         let (origin, waiter) = (NOBODY, Waiter(0));
@@ -226,10 +234,6 @@ impl World {
         let others = self.seats.iter().skip(1).take(self.mood.replicas - 1).map(|seat| seat.node);
         let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
         let Some(machine) = self.seats[0].machine.as_mut() else { return };
-        // The node that is alone makes the shards of a keyspace; afterwards nobody would.
-        if machine.shard_ids().len() < 2 {
-            return;
-        }
         for shard in machine.shard_ids() {
             machine.submit(shard, Input::AddReplicas { shard, nodes: nodes.clone() });
         }
@@ -243,7 +247,14 @@ impl World {
             let state = view.read();
             state.members.voters.len() == self.mood.replicas && !state.members.is_joint()
         };
-        machine.routes.contains_key(KEYSPACE) && machine.shard_ids().into_iter().all(raised)
+        let shards = machine.shard_ids();
+        (self.mood.born_whole || self.has_keyspace()) && shards.into_iter().all(raised)
+    }
+
+    /// Whether the first node has all shards.
+    fn has_keyspace(&self) -> bool {
+        let machine = self.seats[0].machine.as_ref();
+        machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
     }
 
     /// Lets one millisecond pass.
@@ -408,7 +419,10 @@ impl World {
                     let text = format!("key {key} cannot be read after the last fault");
                     return Err(Violation::new("liveness", text));
                 }
-                let at = self.leaders_of(key).first().copied().unwrap_or(0);
+                let at = match self.rng.one_in(2) {
+                    true => self.rng.below(self.mood.replicas as u64) as usize,
+                    false => self.leaders_of(key).first().copied().unwrap_or(0),
+                };
                 let answered = self.counts.answered;
                 self.read_last(at, key);
                 for _ in 0..300 {
@@ -466,8 +480,14 @@ impl World {
                         first.insert(id, (seat.node, held));
                     }
                     Some((_, same)) if *same == held => {}
-                    Some((node, _)) => {
-                        let text = format!("shard {id} on nodes {node} and {}", seat.node);
+                    Some((node, same)) => {
+                        let differ = same.iter().zip(&held).position(|(one, other)| one != other);
+                        let text = format!(
+                            "shard {id} on nodes {node} and {}: {differ:?} of {} and {} blocks",
+                            seat.node,
+                            same.len(),
+                            held.len()
+                        );
                         return Err(Violation::new("R8 replicas hold the same", text));
                     }
                 }

@@ -151,6 +151,8 @@ impl Life for Options {
 pub struct Mood {
     /// Replicas of each shard.
     pub replicas: usize,
+    /// Whether shards begin with all of them; else those follow that are not the first.
+    pub born_whole: bool,
     /// Lanes of each node.
     pub lanes: usize,
     /// Keys in use.
@@ -184,6 +186,7 @@ impl Mood {
         let maybe = |rng: &mut Rng, n: u64| if rng.one_in(3) { never } else { n };
         Self {
             replicas: if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 },
+            born_whole: rng.one_in(2),
             lanes: rng.between(1, 2) as usize,
             keys: rng.between(2, 5),
             clients: rng.between(3, 7),

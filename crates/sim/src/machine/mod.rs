@@ -20,21 +20,19 @@ pub mod rounds;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{
-    Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId, Placement, ReplicaId, ShardId,
-    Timestamp,
-};
+use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ReplicaId, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
-use node::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin, TURN_BYTES_MAX};
+use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, TURN_BYTES_MAX};
+use node::letter::Letter;
 use node::read::Now;
 use node::route::Route;
 use node::shard::ShardStart;
-use node::state::{Content, ShardState};
+use node::state::ShardState;
 use parking_lot::RwLock;
 use storage::Error;
 use storage::disk::Disk;
-use storage::engine::{Engine, Layout, PieceLimits, Settings};
+use storage::engine::{PieceLimits, Settings};
 use storage::manifest::Manifest;
 use txn::{Clock, Physical};
 
@@ -42,13 +40,16 @@ use crate::check::Violation;
 use crate::check::Witness;
 use crate::trace::Trace;
 use log_room::LogRoom;
-use peers::Packet;
+use peers::{Packet, Post};
 use rounds::Round;
 
 /// Bytes of framing that an entry may need in the log beside its own.
 const FRAMING_BYTES: u64 = 256;
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
+/// What readers see of a shard.
+pub type View = Arc<RwLock<ShardState>>;
+
 /// The origin of the virtual clients.
 pub const CLIENTS: Origin = Origin(1);
 
@@ -223,6 +224,9 @@ impl Machine {
     ) -> Result<Vec<Input>, Error> {
         let size = |input: &Input| match input {
             Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+            Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
+                commands.len() as u64 + FRAMING_BYTES
+            }
             _ => 0,
         };
         let bytes: u64 = inputs.iter().map(size).sum();
@@ -247,6 +251,17 @@ impl Machine {
                 }
                 // The keeper asks again.
                 Input::RaiseKeyspace { .. } => continue,
+                Input::Letter { from, letter } => {
+                    match letter.when_unable() {
+                        Some(answer) => self.outgoing.push(Packet::Letter(Post {
+                            from: self.manifest.node,
+                            to: from,
+                            letter: answer,
+                        })),
+                        None => kept.push(Input::Letter { from, letter }),
+                    }
+                    continue;
+                }
                 other => {
                     kept.push(other);
                     continue;
@@ -291,6 +306,9 @@ impl Machine {
         }
         self.outgoing
             .extend(effects.messages.drain(..).map(|message| Packet::Message(Box::new(message))));
+        let (node, letters) = (self.manifest.node, effects.letters.drain(..));
+        let letters = letters.map(|(to, letter)| Packet::Letter(Post { from: node, to, letter }));
+        self.outgoing.extend(letters);
         if let Some((shard, refused)) = effects.refused.pop() {
             let text = format!("shard {shard}: {refused}");
             return Err(Violation::new("R3 replicas keep what they promise", text).into());
@@ -371,50 +389,31 @@ impl Machine {
             }
             Change::Dropped(keyspace) => {
                 self.routes.remove(&keyspace.name);
-                for shard in keyspace.shards.iter().copied() {
-                    self.submit(shard, Input::Drop { shard });
-                }
+                self.drop_shards(&keyspace);
                 keyspace
             }
         }
     }
 
-    fn route(&mut self, keyspace: Keyspace, views: Vec<Arc<RwLock<ShardState>>>) {
+    fn drop_shards(&mut self, keyspace: &Keyspace) {
+        for shard in keyspace.shards.iter().copied() {
+            self.submit(shard, Input::Drop { shard });
+        }
+    }
+
+    fn route(&mut self, keyspace: Keyspace, views: Vec<View>) {
         let name = keyspace.name.clone();
         self.routes.insert(name, Arc::new(Route { keyspace, hasher: self.hasher, views }));
     }
 
-    /// The state of a shard of a keyspace that nobody has made yet.
-    fn first_state(&self, keyspace: &Keyspace, place: usize) -> ShardState {
-        let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
-        let layout = match keyspace.options.placement {
-            Placement::Ordered => Layout::Ordered,
-            Placement::Hashed => {
-                let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
-                Layout::Hashed { first_slot, end_slot }
-            }
-        };
-        let content =
-            Content::Keys(Box::new(Engine::new(layout, self.limits.settings(self.hasher))));
-        ShardState::new(self.descriptor(shard, arc), content)
-    }
-
-    fn create_shard(&mut self, keyspace: &Keyspace, place: usize) -> Arc<RwLock<ShardState>> {
-        let state = self.first_state(keyspace, place);
+    /// Has the replica made that this node has of a new shard.
+    fn create_shard(&mut self, state: ShardState, durability: Durability) -> View {
         let shard = state.descriptor.shard;
-        let start = ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability);
+        let replica = state.descriptor.replica_on(self.manifest.node);
+        let replica = replica.expect("whoever calls has looked");
+        let start = ShardStart::born(state, replica, durability);
         let view = start.view.clone();
         self.submit(shard, Input::Create(start));
         view
-    }
-
-    fn descriptor(&self, shard: ShardId, arc: keyspace::Arc) -> Descriptor {
-        Descriptor {
-            shard,
-            arc,
-            replicas: vec![(FIRST_REPLICA, self.manifest.node)],
-            generation: Generation(1),
-            leader: Some(FIRST_REPLICA),
-        }
     }
 }

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Catalogue, Durability, KeyHasher, KeyspaceId, NodeId, ShardId};
-use node::catalogue::System;
-use node::lane::{Effects, FIRST_REPLICA, Input, Lane};
+use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
+use node::birth;
+use node::lane::{Effects, Input, Lane};
 use node::recovery::{RecoverError, Recovering, Replay};
 use node::shard::ShardStart;
-use node::state::{Content, ShardState};
+use node::state::Content;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
@@ -43,6 +43,8 @@ pub struct Start {
     pub join: Option<Cluster>,
     /// Limits of its cores.
     pub limits: Limits,
+    /// Chooses elections and sessions of this start.
+    pub seed: u64,
 }
 
 /// What all nodes of a cluster have in common.
@@ -73,7 +75,8 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     checkpoint::remove_temporaries(&*handle)?;
     let hasher = KeyHasher::new(manifest.hash_seed);
     let settings = start.limits.settings(hasher);
-    let mut replay = Replay::new(load_checkpoints(&*handle, &manifest, settings)?, settings);
+    let mut replay =
+        Replay::new(manifest.node, load_checkpoints(&*handle, &manifest, settings)?, settings);
     let options = LogOptions {
         cluster: manifest.cluster,
         salt: manifest.log_salt,
@@ -141,7 +144,7 @@ fn build(
     let highest = shards.values().map(Recovering::highest).max();
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));
-    let seed = manifest.node.0;
+    let seed = manifest.node.0 ^ start.seed;
     let seat = |_| Seat {
         lane: Lane::new(clock.clone(), seed, start.limits.turn_bytes_max),
         inbox: VecDeque::new(),
@@ -177,7 +180,8 @@ fn build(
         // It waits for a replica of the system shard.
         None if start.join.is_some() => Catalogue::default(),
         None => {
-            machine.create_system();
+            let state = birth::first_system(machine.manifest.node);
+            machine.create_shard(state, Durability::Sync);
             Catalogue::default()
         }
     };
@@ -196,12 +200,12 @@ fn build(
         }
         machine.route(keyspace.clone(), views);
     }
-    let knows_all = machine.knows_whole_catalogue();
     for (id, recovered) in shards {
+        let keyspace = recovered.state().descriptor.keyspace();
         machine.adopt(recovered.finish(Durability::Sync));
-        // It was dropped from the catalogue, and its record of death was cut; or the replica of the
-        // catalogue that is here has not heard of it yet.
-        if knows_all {
+        // It was dropped from the catalogue, and its record of death was cut; else the replica of
+        // the catalogue that is here has not heard of it yet.
+        if catalogue.has_passed(keyspace) {
             machine.submit(id, Input::Drop { shard: id });
         }
     }
@@ -222,13 +226,5 @@ impl Machine {
         };
         self.adopt(recovered.finish(Durability::Sync));
         catalogue
-    }
-
-    fn create_system(&mut self) {
-        let arc = keyspace::Arc::whole(KeyspaceId(0));
-        let descriptor = self.descriptor(ShardId(0), arc);
-        let state = ShardState::new(descriptor, Content::System(System::default()));
-        let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
-        self.submit(ShardId(0), Input::Create(start));
     }
 }

@@ -7,13 +7,16 @@
 
 use std::sync::Arc;
 
-use keyspace::{Durability, Keyspace, NodeId, ShardId, Timestamp};
+use keyspace::{Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
+use node::birth;
+use node::catalogue::System;
 use node::checkpoint::Checkpoint;
 use node::command::Reply;
-use node::lane::{Envelope, FIRST_REPLICA, Input};
+use node::lane::{Envelope, Input};
+use node::letter::Letter;
 use node::recovery::Recovering;
 use node::route::Route;
-use node::shard::{Shard, ShardStart};
+use node::shard::Shard;
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
 use replication::Message;
@@ -21,8 +24,8 @@ use storage::Error;
 use storage::checkpoint::CheckpointWriter;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::Machine;
 use super::open::Cluster;
+use super::{Machine, View};
 use crate::trace::Trace;
 
 /// A snapshot that has not arrived by then is lost.
@@ -33,8 +36,21 @@ const SNAPSHOT_MS_MAX: u64 = 1_000;
 pub enum Packet {
     /// What one replica says to another.
     Message(Box<Envelope>),
+    /// What one node asks another, or answers.
+    Letter(Post),
     /// A snapshot.
     Snapshot(Box<Snapshot>),
+}
+
+/// A letter on its way.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// Who wrote it.
+    pub from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    /// What.
+    pub letter: Letter,
 }
 
 impl Packet {
@@ -42,6 +58,7 @@ impl Packet {
     pub fn node(&self) -> NodeId {
         match self {
             Packet::Message(envelope) => envelope.node,
+            Packet::Letter(post) => post.to,
             Packet::Snapshot(snapshot) => snapshot.node,
         }
     }
@@ -56,6 +73,7 @@ impl Packet {
                 let envelope = Envelope { shard: *shard, node: *node, birth, message };
                 Packet::Message(Box::new(envelope))
             }
+            Packet::Letter(post) => Packet::Letter(post.clone()),
             Packet::Snapshot(snapshot) => Packet::Snapshot(snapshot.clone()),
         }
     }
@@ -118,6 +136,14 @@ impl Machine {
                 self.submit(shard, Input::Message { shard, message: Box::new(message) });
                 Ok(())
             }
+            Packet::Letter(Post { from, letter, .. }) => {
+                // As bytes, which is how it travels.
+                let mut bytes = Vec::new();
+                letter.encode(&mut bytes);
+                let letter = Letter::decode(bytes.into()).expect("nodes send what can be read");
+                self.submit(letter.shard(), Input::Letter { from, letter });
+                Ok(())
+            }
             Packet::Snapshot(snapshot) => {
                 self.arrived.push(*snapshot);
                 self.install_arrived(trace)
@@ -135,11 +161,23 @@ impl Machine {
             return;
         }
         let settings = self.limits.settings(self.hasher);
-        let state = ShardState::awaiting(birth, settings).expect("nodes send what can be read");
+        let node = self.manifest.node;
+        let start = birth::by_message(birth, message.to(), node, settings);
+        let start = start.expect("nodes send what can be read");
+        if self.is_dropped(start.view.read().descriptor.keyspace()) {
+            return;
+        }
         trace.event(format_args!("replica {} of shard {id} begins", message.to()));
-        let start = ShardStart::awaiting(state, message.to(), Durability::Sync);
         self.show(id, &start.view);
         self.submit(id, Input::Create(start));
+    }
+
+    /// Whether a keyspace was dropped, as far as the catalogue here knows.
+    fn is_dropped(&self, keyspace: KeyspaceId) -> bool {
+        let Some(view) = self.view(ShardId(0)) else { return false };
+        let state = view.read();
+        let Content::System(System { catalogue, .. }) = &state.content else { return false };
+        catalogue.has_passed(keyspace) && catalogue.by_id(keyspace).is_none()
     }
 
     /// Lets routes lead to a replica that has come.
@@ -202,7 +240,16 @@ impl Machine {
         };
         self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
-        for keyspace in catalogue.iter().flat_map(|catalogue| catalogue.iter()) {
+        let Some(catalogue) = catalogue else { return Ok(()) };
+        let gone = self.routes.values().filter(|route| {
+            catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
+        });
+        let gone: Vec<_> = gone.map(|route| route.keyspace.clone()).collect();
+        for keyspace in gone {
+            self.routes.remove(&keyspace.name);
+            self.drop_shards(&keyspace);
+        }
+        for keyspace in catalogue.iter() {
             let places = 0..keyspace.shards.len();
             let views = places.map(|place| self.view_of(keyspace, place)).collect();
             self.route(keyspace.clone(), views);
@@ -210,9 +257,9 @@ impl Machine {
         Ok(())
     }
 
-    /// The view of a keyspace's shard: of its replica here, of a new shard if this node makes them,
-    /// or else of nothing, which serves nobody.
-    pub(super) fn view_of(&mut self, keyspace: &Keyspace, place: usize) -> Arc<RwLock<ShardState>> {
+    /// The view of a keyspace's shard: of its replica here, which begins now if the shard begins
+    /// here; or else of nothing, which serves nobody.
+    pub(super) fn view_of(&mut self, keyspace: &Keyspace, place: usize) -> View {
         let shard = keyspace.shards[place];
         let lane = self.lane_of(shard);
         if let Some(view) = self.lanes[lane].lane.view(shard) {
@@ -224,17 +271,17 @@ impl Machine {
             }
             _ => None,
         });
+        let settings = self.limits.settings(self.hasher);
         match begun {
             Some(view) => view,
-            None if self.knows_whole_catalogue() => self.create_shard(keyspace, place),
-            None => Arc::new(RwLock::new(self.first_state(keyspace, place))),
+            None => {
+                let state = birth::first_state(keyspace, place, settings);
+                match keyspace.nodes.contains(&self.manifest.node) {
+                    true => self.create_shard(state, keyspace.options.durability),
+                    false => Arc::new(RwLock::new(state)),
+                }
+            }
         }
-    }
-
-    /// Whether the catalogue that is here is all there is: nobody else has a replica of it.
-    pub(super) fn knows_whole_catalogue(&self) -> bool {
-        let system = self.lanes[self.lane_of(ShardId(0))].lane.view(ShardId(0));
-        system.is_some_and(|view| view.read().members.is_sole(FIRST_REPLICA))
     }
 }
 

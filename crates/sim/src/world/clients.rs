@@ -322,6 +322,7 @@ impl World {
                     let change = Alteration {
                         durability: Some(*self.rng.pick(&levels)),
                         retention_ms: Some(self.rng.between(1, 2 * retention_ms)),
+                        replicas: None,
                     };
                     let name: &str = self.rng.pick::<&str>(&names);
                     CatalogueOp::Alter { name, change }

@@ -193,7 +193,7 @@ impl World {
         }
         let (mood, wall_ms) = (&self.mood, self.wall_ms);
         let Mood { lanes, segment_bytes, limits, .. } = *mood;
-        let start = Start { lanes, segment_bytes, wall_ms, boot: 0, join: None, limits };
+        let start = Start { lanes, segment_bytes, wall_ms, boot: 0, join: None, limits, seed: 0 };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {
             Ok(started) => self.started(started),

@@ -2,6 +2,7 @@
 
 use std::ops::Bound;
 
+use keyspace::random::finish;
 use keyspace::{Slot, Timestamp};
 
 use super::record::Record;
@@ -108,19 +109,12 @@ impl Engine {
     pub fn random_key(&self, random: u64, at: Timestamp) -> Option<&[u8]> {
         let index = &self.era_at(at)?.index;
         let seen = |head: &Record| Self::visible(*head, at).is_some();
-        let drawn = (0..DRAWS_MAX).map_while(|i| index.sample(mix(random.wrapping_add(i))));
+        let drawn = (0..DRAWS_MAX).map_while(|i| index.sample(finish(random.wrapping_add(i))));
         let found = drawn.into_iter().find(seen).or_else(|| {
             // Hardly anything lives: from somewhere on, then from the start.
             let walk = |from| index.heads_from(from).take(WALK_MAX).find(seen);
-            walk(Some((index.sample(mix(random))?, &self.hasher))).or_else(|| walk(None))
+            walk(Some((index.sample(finish(random))?, &self.hasher))).or_else(|| walk(None))
         });
         found.map(Record::key)
     }
-}
-
-/// Spreads a number over all bits (the finisher of SplitMix64).
-fn mix(number: u64) -> u64 {
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
 }

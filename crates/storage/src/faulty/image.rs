@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::rng::Rng;
+use keyspace::random::Random;
 
 /// What a power loss keeps or loses as one.
 const SECTOR_BYTES: u64 = 512;
@@ -119,12 +119,12 @@ impl Contents {
 
     /// A sync that failed: the medium took any of the changes, and the rest is forgotten although
     /// programs still see it (Rebello et al., USENIX ATC 2020).
-    pub fn fail_sync(&mut self, rng: &mut Rng) {
+    pub fn fail_sync(&mut self, rng: &mut Random) {
         self.shuffle(rng);
         self.changes.clear();
     }
 
-    pub fn lose_power(&mut self, fate: Fate, rng: &mut Rng) {
+    pub fn lose_power(&mut self, fate: Fate, rng: &mut Random) {
         match fate {
             Fate::Lose => {}
             Fate::Keep => self.sync(),
@@ -152,7 +152,7 @@ impl Contents {
     }
 
     /// Gives every sector of the durable image one of its states since the last sync.
-    fn shuffle(&mut self, rng: &mut Rng) {
+    fn shuffle(&mut self, rng: &mut Random) {
         let mut lengths = vec![self.durable.bytes];
         let mut touched = BTreeSet::new();
         for change in &self.changes {
@@ -181,7 +181,7 @@ impl Contents {
         self.durable.resize(length);
     }
 
-    fn some_state(&self, sector: u64, rng: &mut Rng) -> [u8; SECTOR_BYTES as usize] {
+    fn some_state(&self, sector: u64, rng: &mut Random) -> [u8; SECTOR_BYTES as usize] {
         let (from, to) = (sector * SECTOR_BYTES, (sector + 1) * SECTOR_BYTES);
         let mut state = [0; SECTOR_BYTES as usize];
         self.durable.read(&mut state, from);

@@ -1,0 +1,79 @@
+//! How does a shard begin? From its keyspace, the same on every node.
+//!
+//! The catalogue's entry that makes a keyspace says where its shards begin; every node that applies
+//! it, or reads it later, makes the same first state of them. A node that is one of these has a
+//! replica from the beginning; the others know where to ask.
+
+use keyspace::{
+    DecodeError, Descriptor, Durability, Generation, Keyspace, KeyspaceId, NodeId, Placement,
+    ReplicaId, ShardId,
+};
+use storage::engine::{Engine, Layout, Settings};
+
+use crate::catalogue::System;
+use crate::lane::FIRST_REPLICA;
+use crate::shard::ShardStart;
+use crate::state::{Content, ShardState};
+
+/// The first state of a keyspace's shard.
+pub fn first_state(keyspace: &Keyspace, place: usize, settings: impl Into<Settings>) -> ShardState {
+    let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
+    let layout = match keyspace.options.placement {
+        Placement::Ordered => Layout::Ordered,
+        Placement::Hashed => {
+            let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
+            Layout::Hashed { first_slot, end_slot }
+        }
+    };
+    let content = Content::Keys(Box::new(Engine::new(layout, settings)));
+    ShardState::new(first_descriptor(shard, arc, &keyspace.nodes), content)
+}
+
+/// The first state of the system shard of a cluster that this node founds.
+pub fn first_system(node: NodeId) -> ShardState {
+    let arc = keyspace::Arc::whole(KeyspaceId(0));
+    let descriptor = first_descriptor(ShardId(0), arc, &[node]);
+    ShardState::new(descriptor, Content::System(System::default()))
+}
+
+/// Whether this replica stands first for election when its shard is born: they take turns.
+pub fn stands_first(descriptor: &Descriptor, replica: ReplicaId) -> bool {
+    let replicas = &descriptor.replicas;
+    let turn = descriptor.shard.0.checked_rem(replicas.len() as u64).unwrap_or(0);
+    replicas.get(turn as usize).is_some_and(|(first, _)| *first == replica)
+}
+
+/// A replica that another node's message is for, with the shard's record of birth beside it: one of
+/// those with which the shard begins, if it has not changed since; else one that was added, and
+/// waits for a snapshot.
+///
+/// # Errors
+/// [`DecodeError`] if the record cannot be read.
+pub fn by_message(
+    record: &[u8],
+    replica: ReplicaId,
+    node: NodeId,
+    settings: impl Into<Settings>,
+) -> Result<ShardStart, DecodeError> {
+    let settings = settings.into();
+    let state = ShardState::born(record, settings)?;
+    let Descriptor { generation, replicas, .. } = &state.descriptor;
+    if *generation == FIRST_GENERATION && replicas.contains(&(replica, node)) {
+        return Ok(ShardStart::born(state, replica, Durability::Sync));
+    }
+    let state = ShardState::awaiting(record, settings)?;
+    Ok(ShardStart::awaiting(state, replica, Durability::Sync))
+}
+
+const FIRST_GENERATION: Generation = Generation(1);
+
+fn first_descriptor(shard: ShardId, arc: keyspace::Arc, nodes: &[NodeId]) -> Descriptor {
+    let ids = (FIRST_REPLICA.0..).map(ReplicaId);
+    Descriptor {
+        shard,
+        arc,
+        replicas: ids.zip(nodes.iter().copied()).collect(),
+        generation: FIRST_GENERATION,
+        leader: Some(FIRST_REPLICA),
+    }
+}

@@ -1,0 +1,340 @@
+//! What do nodes ask each other for the sake of their clients, and in which bytes?
+//!
+//! Whoever is asked for a key of a shard that another node leads asks there. Letters may be lost,
+//! repeated and reordered like messages of replicas: a batch has its number in a session
+//! ([`crate::session`]), and all else may be asked twice.
+//!
+//! ```text
+//!   Write      shard, batch id, commands   ──► Written: done, a gap, refused …
+//!   Read       shard, number, time         ──► ReadAt: what is applied up to this index is enough
+//!   Catalogue  number, operation           ──► CatalogueDone: what it said, and as of which index
+//!                                          ──► NotLed: somebody else leads, maybe this node
+//! ```
+//!
+//! # Bytes
+//! Tag `u8`, then the fields below in their order; words as in [`keyspace::codec`].
+
+use bytes::{Buf, Bytes};
+use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{CatalogueError, DecodeError, Keyspace, NodeId, ShardId, Timestamp};
+
+use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Letter {
+    /// 1: commands for a shard, for whoever leads it.
+    Write {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Their number: 32 bytes.
+        id: BatchId,
+        /// How many they are: `varint`.
+        count: u32,
+        /// Their bytes: all that is left.
+        commands: Bytes,
+    },
+    /// 2: from which index on does a shard's state hold all that was ever committed, with nothing
+    /// under way at or below this time?
+    Read {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number for it: `varint`.
+        number: u64,
+        /// The time: u64.
+        at: Timestamp,
+    },
+    /// 3: a change of the catalogue.
+    Catalogue {
+        /// The asker's number for it: `varint`.
+        number: u64,
+        /// A `keyspace::CatalogueOp`: `bytes`.
+        op: Vec<u8>,
+    },
+    /// 4: what became of a batch.
+    Written {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Its session: u64.
+        session: u64,
+        /// Its place there: `varint`.
+        sequence: u64,
+        /// What: tag `u8` and fields.
+        verdict: Verdict,
+    },
+    /// 5: apply this far, and read.
+    ReadAt {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// The index: `varint`.
+        index: u64,
+        /// The leader's clock, in ms since 1970: `varint`.
+        now_ms: u64,
+    },
+    /// 6: what the catalogue said.
+    CatalogueDone {
+        /// The asker's number: `varint`.
+        number: u64,
+        /// Applied as this index of the system shard, or earlier: `varint`.
+        index: u64,
+        /// The keyspace as it is then, or was: `u8` 0 and the keyspace, or 1 and the error.
+        result: Result<Box<Keyspace>, CatalogueError>,
+    },
+    /// 7: nothing was done about one of these: somebody else leads the shard.
+    NotLed {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Which.
+        what: Asked,
+        /// Who leads, if it is known: u64, or 0.
+        leader: Option<NodeId>,
+    },
+    /// 8: nothing was done about a batch, for this node cannot now: its disk is full.
+    Unable {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// Which.
+        what: Asked,
+    },
+}
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// 0: a batch: session u64, sequence `varint`.
+    Write {
+        /// Its session.
+        session: u64,
+        /// Its place there.
+        sequence: u64,
+    },
+    /// 1: an index to read at: number `varint`.
+    Read {
+        /// The asker's number.
+        number: u64,
+    },
+    /// 2: a change of the catalogue: number `varint`.
+    Catalogue {
+        /// The asker's number.
+        number: u64,
+    },
+}
+
+impl Letter {
+    /// Whose business it is.
+    pub fn shard(&self) -> ShardId {
+        match self {
+            Letter::Write { shard, .. }
+            | Letter::Read { shard, .. }
+            | Letter::Written { shard, .. }
+            | Letter::ReadAt { shard, .. }
+            | Letter::NotLed { shard, .. }
+            | Letter::Unable { shard, .. } => *shard,
+            Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => ShardId(0),
+        }
+    }
+
+    /// What who asked is answered when there is no room for it in the log, if it needs any.
+    pub fn when_unable(&self) -> Option<Self> {
+        let shard = self.shard();
+        let what = self.asks()?;
+        Some(Letter::Unable { shard, what })
+    }
+
+    /// What it asks for, if it does.
+    pub(crate) fn asks(&self) -> Option<Asked> {
+        match self {
+            Letter::Write { id: BatchId { session, sequence, .. }, .. } => {
+                Some(Asked::Write { session: *session, sequence: *sequence })
+            }
+            Letter::Read { number, .. } => Some(Asked::Read { number: *number }),
+            Letter::Catalogue { number, .. } => Some(Asked::Catalogue { number: *number }),
+            _ => None,
+        }
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Letter::Write { shard, id, count, commands } => {
+                begin(1, *shard, out);
+                out.extend_from_slice(&id.to_bytes());
+                put_varint(u64::from(*count), out);
+                out.extend_from_slice(commands);
+            }
+            Letter::Read { shard, number, at } => {
+                begin(2, *shard, out);
+                put_varint(*number, out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            Letter::Catalogue { number, op } => {
+                out.push(3);
+                put_varint(*number, out);
+                put_bytes(op, out);
+            }
+            Letter::Written { shard, session, sequence, verdict } => {
+                begin(4, *shard, out);
+                out.extend_from_slice(&session.to_le_bytes());
+                put_varint(*sequence, out);
+                put_verdict(verdict, out);
+            }
+            Letter::ReadAt { shard, number, index, now_ms } => {
+                begin(5, *shard, out);
+                for word in [number, index, now_ms] {
+                    put_varint(*word, out);
+                }
+            }
+            Letter::CatalogueDone { number, index, result } => {
+                out.push(6);
+                put_varint(*number, out);
+                put_varint(*index, out);
+                out.push(u8::from(result.is_err()));
+                match result {
+                    Ok(keyspace) => keyspace.encode(out),
+                    Err(error) => error.encode(out),
+                }
+            }
+            Letter::NotLed { shard, what, leader } => {
+                begin(7, *shard, out);
+                put_asked(*what, out);
+                out.extend_from_slice(&leader.map_or(0, |node| node.0).to_le_bytes());
+            }
+            Letter::Unable { shard, what } => {
+                begin(8, *shard, out);
+                put_asked(*what, out);
+            }
+        }
+    }
+
+    /// Reads one that takes up all the bytes. Commands share their memory.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is something else.
+    pub fn decode(mut bytes: Bytes) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(&bytes);
+        let tag = reader.u8()?;
+        if tag == 1 {
+            let shard = ShardId(reader.varint()?);
+            let (id, rest) = BatchId::split(reader.rest()).ok_or(DecodeError::Short)?;
+            let mut reader = Reader::new(rest);
+            let count = reader.varint_max(u32::MAX.into(), "count of commands")? as u32;
+            let left = reader.rest().len();
+            bytes.advance(bytes.len() - left);
+            return Ok(Letter::Write { shard, id, count, commands: bytes });
+        }
+        let letter = Self::decode_small(tag, &mut reader)?;
+        reader.end()?;
+        Ok(letter)
+    }
+
+    fn decode_small(tag: u8, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let shard = match tag {
+            3 | 6 => ShardId(0),
+            _ => ShardId(reader.varint()?),
+        };
+        Ok(match tag {
+            2 => Letter::Read { shard, number: reader.varint()?, at: Timestamp(reader.u64()?) },
+            3 => Letter::Catalogue { number: reader.varint()?, op: reader.bytes()?.into() },
+            4 => Letter::Written {
+                shard,
+                session: reader.u64()?,
+                sequence: reader.varint()?,
+                verdict: read_verdict(reader)?,
+            },
+            5 => Letter::ReadAt {
+                shard,
+                number: reader.varint()?,
+                index: reader.varint()?,
+                now_ms: reader.varint()?,
+            },
+            6 => {
+                let (number, index) = (reader.varint()?, reader.varint()?);
+                let result = match reader.u8()? {
+                    0 => Ok(Box::new(Keyspace::decode(reader)?)),
+                    1 => Err(CatalogueError::decode(reader)?),
+                    found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
+                };
+                Letter::CatalogueDone { number, index, result }
+            }
+            7 => {
+                let what = read_asked(reader)?;
+                let leader = Some(NodeId(reader.u64()?)).filter(|node| node.0 != 0);
+                Letter::NotLed { shard, what, leader }
+            }
+            8 => Letter::Unable { shard, what: read_asked(reader)? },
+            found => return Err(DecodeError::Tag { what: "letter", found }),
+        })
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        match self {
+            Letter::Write { commands, .. } => 16 + BATCH_ID_BYTES + commands.len(),
+            Letter::Written { verdict: Verdict::Done(Some(replies)), .. } => 32 + replies.len(),
+            _ => 32,
+        }
+    }
+}
+
+fn begin(tag: u8, shard: ShardId, out: &mut Vec<u8>) {
+    out.push(tag);
+    put_varint(shard.0, out);
+}
+
+fn put_asked(what: Asked, out: &mut Vec<u8>) {
+    match what {
+        Asked::Write { session, sequence } => {
+            out.push(0);
+            out.extend_from_slice(&session.to_le_bytes());
+            put_varint(sequence, out);
+        }
+        Asked::Read { number } => {
+            out.push(1);
+            put_varint(number, out);
+        }
+        Asked::Catalogue { number } => {
+            out.push(2);
+            put_varint(number, out);
+        }
+    }
+}
+
+fn read_asked(reader: &mut Reader<'_>) -> Result<Asked, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Asked::Write { session: reader.u64()?, sequence: reader.varint()? },
+        1 => Asked::Read { number: reader.varint()? },
+        2 => Asked::Catalogue { number: reader.varint()? },
+        found => return Err(DecodeError::Tag { what: "what was asked", found }),
+    })
+}
+
+fn put_verdict(verdict: &Verdict, out: &mut Vec<u8>) {
+    match verdict {
+        Verdict::Done(Some(replies)) => {
+            out.push(0);
+            put_bytes(replies, out);
+        }
+        Verdict::Done(None) => out.push(1),
+        Verdict::Gap { next } => {
+            out.push(2);
+            put_varint(*next, out);
+        }
+        Verdict::Known => out.push(3),
+        Verdict::TooOld => out.push(4),
+        Verdict::Ahead => out.push(5),
+    }
+}
+
+fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Verdict::Done(Some(reader.bytes()?.into())),
+        1 => Verdict::Done(None),
+        2 => Verdict::Gap { next: reader.varint()? },
+        3 => Verdict::Known,
+        4 => Verdict::TooOld,
+        5 => Verdict::Ahead,
+        found => return Err(DecodeError::Tag { what: "verdict", found }),
+    })
+}

@@ -1,0 +1,493 @@
+//! What a shard's leader elsewhere is asked to do, until it has said what became of it.
+//!
+//! ```text
+//!   writes:   waiting ──(a leader is known)──► sent, each with its number ──► answered
+//!                ▲                                │ another leads, or nothing is heard
+//!                └─ those that nobody has         └─► sent again, in their order (SAFETY G10)
+//!   readers:  one question for all that have come ──► an index ──(applied here)──► let go
+//! ```
+//!
+//! A batch's time is the leader's, as far as it is known here: one question goes before the first
+//! batch of a session. It never changes: copies of a batch may arrive at any time.
+//!
+//! Reads stay here: the leader only says which index holds all that was committed, with nothing
+//! under way below the time of the question. What is applied here from that index on is fit for
+//! every read that came before the question was asked (Raft dissertation, 6.4, with followers).
+//!
+//! Who waits longer than the time given for requests is told: nothing was done, if it never left;
+//! else that it is unknown. What has left is sent on all the same, for those behind it.
+
+use std::collections::VecDeque;
+
+use keyspace::{CatalogueError, Keyspace, NodeId, ShardId, Timestamp};
+use replication::BootNanos;
+use txn::Clock;
+
+use crate::command::reply;
+use crate::entry::{Batch, HEADER_BYTES, Spent, Waiter};
+use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::letter::{Asked, Letter};
+use crate::session::{BatchId, Verdict, WINDOW_MS};
+
+/// Bytes of batches that are held for the leader of one shard, beyond which more are refused.
+pub const HELD_BYTES_MAX: usize = 64 << 20;
+/// Batches under way to the leader of one shard at one time.
+pub const SENT_MAX: usize = 256;
+/// Questions of readers under way at one time.
+const ASKS_MAX: usize = 4;
+/// When nothing is heard for so long, it is sent again.
+const RESEND_NANOS: u64 = 500_000_000;
+/// How long to wait when who was asked does not lead.
+const MISLED_NANOS: u64 = 5_000_000;
+/// An idle session is not gone on with after that long: the shard may have forgotten it.
+const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
+
+/// See the front page.
+#[derive(Default)]
+pub(super) struct Forward {
+    session: u64,
+    next_sequence: u64,
+    used_at: BootNanos,
+    /// Not sent yet: nobody else has them.
+    waiting: VecDeque<Held>,
+    /// Sent, in the order of their numbers.
+    sent: VecDeque<Sent>,
+    held_bytes: usize,
+    /// To whom.
+    sent_to: Option<NodeId>,
+    /// The replica here leads, and has all of it.
+    led: bool,
+    resend_at: BootNanos,
+    /// Nothing is sent before.
+    pause_until: BootNanos,
+    readers: Vec<Reader>,
+    asks: VecDeque<Ask>,
+    /// What a leader has said its clock is, in ms, and when.
+    leader_ms: Option<(u64, BootNanos)>,
+    operations: Vec<Operation>,
+    next_number: u64,
+}
+
+struct Held {
+    bytes: Vec<u8>,
+    waiters: Vec<Waiter>,
+    origin: Origin,
+    since: BootNanos,
+}
+
+struct Sent {
+    held: Held,
+    sequence: u64,
+    sent_ms: u64,
+    /// How often.
+    times: u32,
+    /// Whether it is to be sent to whoever leads now.
+    due: bool,
+    /// Whether who asked has been told: that it is unknown, or what became of it.
+    told: bool,
+    /// Whether it is known what became of it.
+    answered: bool,
+}
+
+struct Reader {
+    at: Timestamp,
+    origin: Origin,
+    waiter: Waiter,
+    since: BootNanos,
+}
+
+struct Ask {
+    number: u64,
+    /// Fit for all who have come by then.
+    asked_at: BootNanos,
+    index: Option<u64>,
+}
+
+struct Operation {
+    number: u64,
+    op: Vec<u8>,
+    origin: Origin,
+    waiter: Waiter,
+    since: BootNanos,
+    sent_to: Option<NodeId>,
+    done: Option<(u64, Result<Box<Keyspace>, CatalogueError>)>,
+}
+
+/// A batch that was sent before its sender came to lead the shard itself.
+pub(super) struct Own {
+    pub id: BatchId,
+    pub count: u32,
+    pub commands: Vec<u8>,
+}
+
+/// What a shard is sent with.
+pub(super) struct Post<'a> {
+    pub shard: ShardId,
+    /// Who leads it, if that is known, and another.
+    pub leader: Option<NodeId>,
+    pub now: BootNanos,
+    pub clock: &'a Clock,
+    /// Draws sessions.
+    pub seed: u64,
+}
+
+impl Forward {
+    pub fn is_idle(&self) -> bool {
+        self.waiting.is_empty()
+            && self.sent.is_empty()
+            && self.readers.is_empty()
+            && self.operations.is_empty()
+    }
+
+    /// Holds a batch for whoever leads.
+    pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
+        let (bytes, waiters) = batch.into_parts();
+        if self.held_bytes + bytes.len() > HELD_BYTES_MAX && self.held_bytes > 0 {
+            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Busy });
+            return;
+        }
+        self.held_bytes += bytes.len();
+        self.waiting.push_back(Held { bytes, waiters, origin, since: now });
+    }
+
+    /// Holds a reader that has come by `since`.
+    pub fn read(&mut self, at: Timestamp, origin: Origin, waiter: Waiter, since: BootNanos) {
+        self.readers.push(Reader { at, origin, waiter, since });
+    }
+
+    /// Holds a change of the catalogue.
+    pub fn operate(&mut self, op: Vec<u8>, (origin, waiter): (Origin, Waiter), now: BootNanos) {
+        let number = self.draw_number();
+        let (sent_to, done) = (None, None);
+        self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
+    }
+
+    fn draw_number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// Sends what is due.
+    pub fn send(&mut self, post: &Post<'_>, effects: &mut Effects) {
+        self.led = false;
+        if self.is_idle() {
+            return;
+        }
+        let Some(leader) = post.leader else { return };
+        if self.sent_to != Some(leader) {
+            self.sent_to = Some(leader);
+            self.leader_ms = None;
+            self.send_again();
+        } else if !self.sent.is_empty() && post.now >= self.resend_at {
+            self.send_again();
+        }
+        if post.now < self.pause_until {
+            return;
+        }
+        self.send_writes(leader, post, effects);
+        self.send_asks(leader, post, effects);
+        self.send_operations(leader, effects);
+    }
+
+    fn send_writes(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
+        if self.sent.is_empty() && post.now >= self.used_at + SESSION_IDLE_NANOS {
+            self.session = 0;
+            self.leader_ms = None;
+        }
+        while self.sent.len() < SENT_MAX {
+            let Some((leader_ms, at)) = self.leader_ms else { break };
+            let Some(held) = self.waiting.pop_front() else { break };
+            if self.session == 0 {
+                self.session = draw_session(post);
+                self.next_sequence = 1;
+            }
+            self.used_at = post.now;
+            let sent_ms = leader_ms + post.now.saturating_sub(at) / 1_000_000;
+            let sequence = self.next_sequence;
+            self.next_sequence += 1;
+            let (times, due, told, answered) = (0, true, false, false);
+            self.sent.push_back(Sent { held, sequence, sent_ms, times, due, told, answered });
+        }
+        let session = self.session;
+        let Some(floor) = self.sent.front().map(|sent| sent.sequence) else { return };
+        let mut any = false;
+        for sent in self.sent.iter_mut().filter(|sent| sent.due && !sent.answered) {
+            (sent.due, any) = (false, true);
+            sent.times += 1;
+            let (sequence, sent_ms) = (sent.sequence, sent.sent_ms);
+            let id = BatchId { session, sequence, floor, sent_ms };
+            let count = sent.held.waiters.len() as u32;
+            let commands = bytes::Bytes::copy_from_slice(&sent.held.bytes[HEADER_BYTES..]);
+            let letter = Letter::Write { shard: post.shard, id, count, commands };
+            effects.letters.push((leader, letter));
+        }
+        if any {
+            self.resend_at = post.now + RESEND_NANOS;
+        }
+    }
+
+    fn send_asks(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
+        let stale = |ask: &Ask| ask.index.is_none() && ask.asked_at + RESEND_NANOS <= post.now;
+        self.asks.retain(|ask| !stale(ask));
+        let covered = self.asks.back().map_or(0, |ask| ask.asked_at);
+        let newest = self.readers.iter().map(|reader| reader.since).max();
+        let is_first = self.leader_ms.is_none() && !self.waiting.is_empty();
+        let is_due = match self.asks.is_empty() {
+            true => is_first || newest.is_some(),
+            false => newest.is_some_and(|newest| newest > covered),
+        };
+        if !is_due || self.asks.len() >= ASKS_MAX {
+            return;
+        }
+        let number = self.draw_number();
+        // Read behind `now`: no reader that had come by then has a later time.
+        let times = self.readers.iter().map(|reader| reader.at);
+        let at = times.fold(post.clock.now(), Timestamp::max);
+        self.asks.push_back(Ask { number, asked_at: post.now, index: None });
+        effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
+    }
+
+    fn send_operations(&mut self, leader: NodeId, effects: &mut Effects) {
+        for operation in self.operations.iter_mut().filter(|op| op.sent_to.is_none()) {
+            operation.sent_to = Some(leader);
+            let (number, op) = (operation.number, operation.op.clone());
+            effects.letters.push((leader, Letter::Catalogue { number, op }));
+        }
+    }
+
+    /// All that is not answered is to be sent to whoever leads.
+    fn send_again(&mut self) {
+        self.sent.iter_mut().for_each(|sent| sent.due = true);
+        self.asks.retain(|ask| ask.index.is_some());
+        self.resend_at = BootNanos::MAX;
+    }
+
+    /// The link to this node is gone, and what was sent to it with it.
+    pub fn link_lost(&mut self, node: NodeId) {
+        if self.sent_to == Some(node) {
+            self.sent_to = None;
+        }
+    }
+
+    /// What became of a batch.
+    pub fn written(
+        &mut self,
+        session: u64,
+        sequence: u64,
+        verdict: Verdict,
+        effects: &mut Effects,
+    ) {
+        let place = self.sent.iter().position(|sent| sent.sequence == sequence);
+        let Some(place) = place.filter(|_| session == self.session) else { return };
+        match verdict {
+            Verdict::Done(replies) => self.done(place, replies.as_deref(), effects),
+            Verdict::Known => self.done(place, None, effects),
+            // The shard has forgotten the session.
+            Verdict::Gap { next } if self.sent.front().is_some_and(|s| s.sequence > next) => {
+                self.close_session(NotDone::Unknown, 0, effects);
+            }
+            Verdict::Gap { next } => {
+                self.sent.iter_mut().filter(|s| s.sequence >= next).for_each(|s| s.due = true);
+            }
+            // Copies of it may be applied later.
+            Verdict::TooOld | Verdict::Ahead => self.close_session(NotDone::Unknown, 0, effects),
+        }
+    }
+
+    fn done(&mut self, place: usize, replies: Option<&[u8]>, effects: &mut Effects) {
+        let sent = &mut self.sent[place];
+        sent.answered = true;
+        if !std::mem::replace(&mut sent.told, true) {
+            let waiters = std::mem::take(&mut sent.held.waiters);
+            let replies = replies.and_then(|bytes| reply::decode_all(bytes).ok());
+            let replies = replies.filter(|replies| replies.len() == waiters.len());
+            let origin = sent.held.origin;
+            effects.answers.push(match replies {
+                Some(replies) => {
+                    let spent = Spent { bytes: std::mem::take(&mut sent.held.bytes), waiters };
+                    Answer::Applied { origin, spent, replies }
+                }
+                None => Answer::NotDone { origin, waiters, why: NotDone::Unknown },
+            });
+        }
+        while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
+            self.held_bytes = self.held_bytes.saturating_sub(done.held.bytes.len());
+        }
+        if self.sent.is_empty() && self.waiting.is_empty() {
+            self.held_bytes = 0;
+        }
+    }
+
+    /// Nothing behind `sequence` in this session will be applied any more, as far as it was not.
+    fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
+        for sent in self.sent.drain(..).filter(|sent| !sent.told) {
+            let is_sure = sent.sequence >= sequence && sent.times == 1;
+            let why = if is_sure { why } else { NotDone::Unknown };
+            let Held { origin, waiters, bytes, .. } = sent.held;
+            self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        self.session = 0;
+    }
+
+    /// Who was asked does not lead.
+    pub fn misled(&mut self, what: Asked, now: BootNanos) {
+        match what {
+            Asked::Write { session, sequence } if session == self.session => {
+                self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
+            }
+            Asked::Write { .. } => return,
+            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            Asked::Catalogue { number } => {
+                let asked = self.operations.iter_mut().filter(|op| op.number == number);
+                asked.for_each(|op| op.sent_to = None);
+            }
+        }
+        self.pause_until = now + MISLED_NANOS;
+    }
+
+    /// Who leads has no room for it.
+    pub fn unable(&mut self, what: Asked, effects: &mut Effects) {
+        match what {
+            Asked::Write { session, sequence } if session == self.session => {
+                self.close_session(NotDone::DiskFull, sequence, effects);
+            }
+            Asked::Write { .. } => {}
+            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            Asked::Catalogue { number } => {
+                let place = self.operations.iter().position(|op| op.number == number);
+                if let Some(place) = place {
+                    let op = self.operations.swap_remove(place);
+                    refuse_one(op.origin, op.waiter, NotDone::DiskFull, effects);
+                }
+            }
+        }
+    }
+
+    /// A question of readers has its answer.
+    pub fn read_at(&mut self, number: u64, index: u64, leader_ms: u64, now: BootNanos) {
+        self.leader_ms = Some((leader_ms, now));
+        if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
+            ask.index = Some(index);
+        }
+    }
+
+    /// A change of the catalogue has its answer, as of an index.
+    pub fn catalogue_done(
+        &mut self,
+        number: u64,
+        index: u64,
+        result: Result<Box<Keyspace>, CatalogueError>,
+    ) {
+        if let Some(op) = self.operations.iter_mut().find(|op| op.number == number) {
+            op.done = Some((index, result));
+        }
+    }
+
+    /// This much is applied here. Lets go whoever waited for it; the clock up to which all reads
+    /// that had come are served by it, if there is a new one.
+    pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<BootNanos> {
+        let ripe = |op: &mut Operation| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
+        for op in self.operations.extract_if(.., ripe) {
+            let (origin, waiter) = (op.origin, op.waiter);
+            let (_, result) = op.done.expect("it was just looked at");
+            effects.answers.push(Answer::Catalogue { origin, waiter, result });
+        }
+        let ripe = |ask: &&Ask| ask.index.is_some_and(|index| index <= applied);
+        let asked_at = self.asks.iter().filter(ripe).map(|ask| ask.asked_at).max()?;
+        self.asks.retain(|ask| ask.asked_at > asked_at);
+        for reader in self.readers.extract_if(.., |reader| reader.since <= asked_at) {
+            let Reader { origin, waiter, .. } = reader;
+            effects.answers.push(Answer::Go { origin, waiter });
+        }
+        Some(asked_at)
+    }
+
+    /// Tells those who have waited too long.
+    pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
+        let late = |since: BootNanos| since.saturating_add(patience) <= now;
+        while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
+            let Held { origin, waiters, bytes, .. } = held;
+            self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
+            let why = NotDone::NotLeader { leader: None };
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        for sent in self.sent.iter_mut().filter(|sent| !sent.told && late(sent.held.since)) {
+            sent.told = true;
+            let (origin, waiters) = (sent.held.origin, sent.held.waiters.clone());
+            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Unknown });
+        }
+        let why = NotDone::NotLeader { leader: None };
+        for reader in self.readers.extract_if(.., |reader| late(reader.since)) {
+            refuse_one(reader.origin, reader.waiter, why, effects);
+        }
+        for op in self.operations.extract_if(.., |op| late(op.since)) {
+            let why = if op.sent_to.is_some() { NotDone::Unknown } else { why };
+            refuse_one(op.origin, op.waiter, why, effects);
+        }
+    }
+
+    /// The shard is gone.
+    pub fn abandon(&mut self, effects: &mut Effects) {
+        for Held { origin, waiters, .. } in self.waiting.drain(..) {
+            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::NoSuchShard });
+        }
+        self.close_session(NotDone::Dropped, u64::MAX, effects);
+        for reader in self.readers.drain(..) {
+            refuse_one(reader.origin, reader.waiter, NotDone::NoSuchShard, effects);
+        }
+        self.held_bytes = 0;
+    }
+
+    /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
+    /// [`Self::written`] what became of it; the rest is as new.
+    pub fn lead(&mut self) -> (Vec<Own>, Vec<(Origin, Batch)>) {
+        let is_first = !std::mem::replace(&mut self.led, true);
+        let own = |sent: &Sent| Own {
+            id: BatchId {
+                session: self.session,
+                sequence: sent.sequence,
+                floor: 0,
+                sent_ms: sent.sent_ms,
+            },
+            count: sent.held.waiters.len() as u32,
+            commands: sent.held.bytes[HEADER_BYTES..].to_vec(),
+        };
+        let sent = self.sent.iter().filter(|sent| is_first && !sent.answered).map(own).collect();
+        self.sent_to = None;
+        self.asks.clear();
+        let waiting = self.waiting.drain(..).map(|held| {
+            self.held_bytes = self.held_bytes.saturating_sub(held.bytes.len());
+            (held.origin, Batch::from_parts(held.bytes, held.waiters))
+        });
+        (sent, waiting.collect())
+    }
+
+    /// The readers, for the replica here has come to lead.
+    pub fn take_readers(&mut self) -> Vec<(Timestamp, Origin, Waiter, BootNanos)> {
+        let readers = self.readers.drain(..);
+        readers.map(|r| (r.at, r.origin, r.waiter, r.since)).collect()
+    }
+
+    /// The changes of the catalogue that nobody has, for the replica here has come to lead.
+    pub fn take_operations(&mut self) -> Vec<(Vec<u8>, (Origin, Waiter))> {
+        let unsent = self.operations.extract_if(.., |op| op.sent_to.is_none());
+        unsent.map(|op| (op.op, (op.origin, op.waiter))).collect()
+    }
+
+    /// Session and sequence of the batch that was sent with a waiter's write.
+    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter))?;
+        Some((self.session, sent.sequence))
+    }
+}
+
+fn refuse_one(origin: Origin, waiter: Waiter, why: NotDone, effects: &mut Effects) {
+    effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
+}
+
+/// A session that nobody has drawn before: the seed is the process's own.
+fn draw_session(post: &Post<'_>) -> u64 {
+    let drawn = keyspace::random::mix(post.seed ^ post.clock.tick().0) ^ post.shard.0;
+    keyspace::random::mix(drawn).max(1)
+}

@@ -1,0 +1,251 @@
+//! Letters: what a shard's replicas on different nodes do for each other's clients.
+//!
+//! ```text
+//!   here: does not lead      queue, readers ──► forward ──► letters to the leader
+//!   here: leads              letters ──► queue, readers ──► letters back
+//!   comes to lead            forward ──► queue: with their numbers, if they had left
+//! ```
+
+use bytes::Bytes;
+use keyspace::{NodeId, ShardId};
+use replication::BootNanos;
+
+use super::forward::Post;
+use super::readers::Asker as ReadAsker;
+use super::{Asker, Queued, Shard};
+use crate::command::{Write, codec};
+use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
+use crate::lane::{Answer, Effects, NotDone, Turn, report};
+use crate::letter::{Asked, Letter};
+use crate::session::{BatchId, Verdict};
+use crate::state::{Outcome, ShardState};
+
+impl Shard {
+    /// A letter from another node.
+    pub(crate) fn letter(
+        &mut self,
+        from: NodeId,
+        letter: Letter,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        match letter {
+            Letter::Write { id, count, commands, .. } => {
+                self.asked_to_write(from, id, count, &commands, effects);
+            }
+            Letter::Read { number, at, .. } if self.group.is_leader() => {
+                self.read(at, ReadAsker::Remote { node: from, number }, now);
+            }
+            Letter::Read { number, .. } => self.not_led(from, Asked::Read { number }, effects),
+            Letter::Catalogue { number, op } if self.group.is_leader() => {
+                let asker = Asker::RemoteOperation { node: from, number };
+                let bytes = operation(&op);
+                self.queue.push_back(Queued::Operation { kind: Kind::Catalogue, bytes, asker });
+            }
+            Letter::Catalogue { number, .. } => {
+                self.not_led(from, Asked::Catalogue { number }, effects);
+            }
+            Letter::Written { session, sequence, verdict, .. } => {
+                self.forward.written(session, sequence, verdict, effects);
+            }
+            Letter::ReadAt { number, index, now_ms, .. } => {
+                self.forward.read_at(number, index, now_ms, now);
+            }
+            Letter::CatalogueDone { number, index, result } => {
+                self.forward.catalogue_done(number, index, result);
+            }
+            Letter::NotLed { what, .. } => self.forward.misled(what, now),
+            Letter::Unable { what, .. } => self.forward.unable(what, effects),
+        }
+    }
+
+    fn asked_to_write(
+        &mut self,
+        from: NodeId,
+        id: BatchId,
+        count: u32,
+        commands: &Bytes,
+        effects: &mut Effects,
+    ) {
+        let BatchId { session, sequence, .. } = id;
+        if !self.group.is_leader() {
+            return self.not_led(from, Asked::Write { session, sequence }, effects);
+        }
+        // What cannot be read, or is not this shard's, must not come into the log. It is from a
+        // node that disagrees about the shard: to it, nobody leads what it means.
+        if !are_commands(&self.state.read(), count, commands) {
+            return self.not_led(from, Asked::Write { session, sequence }, effects);
+        }
+        let bytes = once(id, commands);
+        self.queue.push_back(Queued::Once { from: Some(from), id, count, bytes });
+    }
+
+    pub(super) fn not_led(&self, to: NodeId, what: Asked, effects: &mut Effects) {
+        let letter = Letter::NotLed { shard: self.id, what, leader: self.leader() };
+        effects.letters.push((to, letter));
+    }
+
+    /// The link to a node is gone.
+    pub(crate) fn link_lost(&mut self, node: NodeId) {
+        self.forward.link_lost(node);
+    }
+
+    /// Session and sequence of the batch with a waiter's write, if it was sent to a leader
+    /// elsewhere and it is not known what became of it.
+    pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
+        self.forward.batch_of(waiter)
+    }
+
+    /// Has the leader elsewhere do what is asked of this one.
+    pub(super) fn hand_over(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        for queued in std::mem::take(&mut self.queue) {
+            match queued {
+                Queued::Batch { origin, batch } => {
+                    self.forward.write(origin, batch, turn.now, effects);
+                }
+                Queued::Operation { bytes, asker: Asker::Operation { origin, waiter }, .. } => {
+                    let op = bytes[HEADER_BYTES..].to_vec();
+                    self.forward.operate(op, (origin, waiter), turn.now);
+                }
+                // Only leaders log horizons and safe points.
+                Queued::Operation { asker: Asker::Nobody, .. } => {}
+                Queued::Operation { asker, .. } => self.send_elsewhere(asker, effects),
+                Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
+                    let asker = Asker::Once { from, session, sequence };
+                    self.send_elsewhere(asker, effects);
+                }
+            }
+        }
+        for (at, asker, since) in self.take_readers() {
+            match asker {
+                ReadAsker::Local { origin, waiter } => {
+                    self.forward.read(at, origin, waiter, since);
+                }
+                ReadAsker::Remote { node, number } => {
+                    self.not_led(node, Asked::Read { number }, effects);
+                }
+            }
+        }
+        let leader = self.leader();
+        let Turn { now, clock, seed, .. } = *turn;
+        self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
+    }
+
+    /// It has come to lead: what was for who led before is its own.
+    pub(super) fn take_over(&mut self) {
+        let (sent, waiting) = self.forward.lead();
+        for (origin, batch) in waiting.into_iter().rev() {
+            self.queue.push_front(Queued::Batch { origin, batch });
+        }
+        for own in sent.into_iter().rev() {
+            let bytes = once(own.id, &own.commands);
+            let (from, id, count) = (None, own.id, own.count);
+            self.queue.push_front(Queued::Once { from, id, count, bytes });
+        }
+        for (at, origin, waiter, since) in self.forward.take_readers() {
+            self.read(at, ReadAsker::Local { origin, waiter }, since);
+        }
+        for (op, (origin, waiter)) in self.forward.take_operations() {
+            self.operate(Kind::Catalogue, operation(&op), Some((origin, waiter)));
+        }
+    }
+
+    /// After a turn: lets go who waited for what is applied, and tells who has waited too long.
+    pub(super) fn post(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.forward.is_idle() {
+            if let Some(clock) = self.forward.applied(self.applied, effects) {
+                self.read_until = self.read_until.max(clock.saturating_add(1));
+            }
+            self.forward.expire(turn.now, turn.patience, effects);
+        }
+        // Without a majority, what is proposed may wait for ever.
+        let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;
+        if self.is_sole() || !self.in_flight.front().is_some_and(|oldest| late(oldest.since)) {
+            return;
+        }
+        for in_flight in self.in_flight.iter_mut().filter(|in_flight| late(in_flight.since)) {
+            let asker = std::mem::replace(&mut in_flight.asker, Asker::Nobody);
+            let (origin, waiters) = match asker {
+                Asker::Batch { origin, waiters } => (origin, waiters),
+                Asker::Operation { origin, waiter } => (origin, vec![waiter]),
+                // Whoever has asked counts the time.
+                other => {
+                    in_flight.asker = other;
+                    continue;
+                }
+            };
+            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Unknown });
+        }
+    }
+
+    /// An entry of another node, or of `forward`, is applied.
+    pub(super) fn answer_post(&mut self, asker: Asker, outcome: Outcome, effects: &mut Effects) {
+        match (asker, outcome) {
+            (Asker::Once { from, session, sequence }, Outcome::Once(verdict)) => {
+                self.tell_written(from, session, sequence, verdict, effects);
+            }
+            (Asker::RemoteOperation { node, number }, Outcome::Catalogue(result)) => {
+                let keyspace = |change: &crate::catalogue::Change| change.keyspace().clone();
+                let said = result.as_ref().map(keyspace).map(Box::new).map_err(Clone::clone);
+                let letter = Letter::CatalogueDone { number, index: self.applied, result: said };
+                effects.letters.push((node, letter));
+                report(Outcome::Catalogue(result), None, effects);
+            }
+            (_, outcome) => report(outcome, None, effects),
+        }
+    }
+
+    fn tell_written(
+        &mut self,
+        from: Option<NodeId>,
+        session: u64,
+        sequence: u64,
+        verdict: Verdict,
+        effects: &mut Effects,
+    ) {
+        match from {
+            Some(node) => {
+                let letter = Letter::Written { shard: self.id, session, sequence, verdict };
+                effects.letters.push((node, letter));
+            }
+            None => self.forward.written(session, sequence, verdict, effects),
+        }
+    }
+
+    /// What was proposed here for another node, or with a number, was not, or nobody knows: it is
+    /// to be asked of who leads then.
+    pub(super) fn send_elsewhere(&mut self, asker: Asker, effects: &mut Effects) {
+        match asker {
+            Asker::Once { from: Some(node), session, sequence } => {
+                self.not_led(node, Asked::Write { session, sequence }, effects);
+            }
+            Asker::Once { from: None, session, sequence } => {
+                self.forward.misled(Asked::Write { session, sequence }, 0);
+            }
+            Asker::RemoteOperation { node, number } => {
+                self.not_led(node, Asked::Catalogue { number }, effects);
+            }
+            Asker::Nobody | Asker::Batch { .. } | Asker::Operation { .. } => {}
+        }
+    }
+}
+
+/// What a node without the shard says to a letter.
+pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
+    let what = letter.asks()?;
+    Some(Letter::NotLed { shard, what, leader: None })
+}
+
+/// Whether these are so many commands, each of a key of this shard.
+fn are_commands(state: &ShardState, count: u32, mut bytes: &[u8]) -> bool {
+    let Some(engine) = state.keys() else { return false };
+    let hasher = engine.hasher();
+    for _ in 0..count {
+        match codec::decode(&mut bytes) {
+            Ok(Write::Flush) => {}
+            Ok(write) if state.owns(&hasher.key(write.first_key())) => {}
+            _ => return false,
+        }
+    }
+    bytes.is_empty() && count > 0
+}
