@@ -4,6 +4,7 @@
 //!   harness   real processes, each in a network namespace; cuts; kills; small disks
 //!   load      Redis clients that write down what they saw, and whether it can be true
 //!   tools     do the scissors cut, does the checker see?
+//!   service   what clients notice when nodes break
 //!   members   who is there, who is not
 //! ```
 //!
@@ -13,4 +14,5 @@
 mod harness;
 mod load;
 mod members;
+mod service;
 mod tools;
