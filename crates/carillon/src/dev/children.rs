@@ -30,6 +30,8 @@ impl Child {
         let parent = std::process::id();
         let mut command = Command::new(program);
         command.args(node.arguments.iter().map(AsRef::<OsStr>::as_ref));
+        // Which nodes there are is decided here; everything else may come from the environment.
+        command.env_remove("CARILLON_JOIN").env_remove("CARILLON_ADVERTISE");
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         // SAFETY: between fork and exec only system calls are made that take numbers; errors are
         // made of numbers too, so nothing allocates.
