@@ -391,9 +391,9 @@ impl Catalogue {
         Some(keyspace)
     }
 
-    /// Whether keyspaces of this id were made, whether or not there still is one.
-    pub fn has_passed(&self, id: KeyspaceId) -> bool {
-        id < self.next_keyspace
+    /// Whether there was a keyspace of this id, and is none now. The system's is never dropped.
+    pub fn has_dropped(&self, id: KeyspaceId) -> bool {
+        (1..self.next_keyspace.0).contains(&id.0) && self.by_id(id).is_none()
     }
 
     /// Removes a keyspace and answers what it was: the caller removes its shards.

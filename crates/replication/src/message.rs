@@ -112,6 +112,11 @@ impl Message {
         KINDS.iter().find(|(library, _)| *library == kind).map(|(_, kind)| *kind)
     }
 
+    /// Bytes of the entries in it.
+    pub fn entry_bytes(&self) -> u64 {
+        self.inner.entries.iter().map(|entry| entry.data.len() as u64).sum()
+    }
+
     /// Index and term of the last entry in the snapshot that it heads.
     pub fn snapshot(&self) -> Option<(u64, u64)> {
         let metadata = self.inner.get_snapshot().get_metadata();

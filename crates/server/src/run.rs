@@ -21,6 +21,7 @@ use crate::hub::checkpoints::Checkpoints;
 use crate::hub::keeper::{self, KeeperStop};
 use crate::hub::mail::Mailbox;
 use crate::hub::open::{self, Held, OpenError, Opened};
+use crate::hub::peers::{HubFrames, Peers};
 use crate::logging::Banner;
 use crate::peer::Secret;
 use crate::side_door::{NodeApi, NodeFacts};
@@ -114,7 +115,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
         }
     };
     held.load_or_begin(&config, None)?;
-    let Opened { hub, disk, found, manifest } = open::open(&config, held, mailboxes)?;
+    let opened = open::open(&config, held, mailboxes, cluster.clone())?;
+    let Opened { hub, disk, found, manifest } = opened;
     // Until here a signal has ended the process at once, unless it waited for others.
     let _signals = match signals {
         Some(signals) => signals,
@@ -123,12 +125,17 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let log_thread = spawn_log_thread(&hub)?;
     let maker = spawn_segment_maker(&hub)?;
     let keeper_stop = Arc::new(KeeperStop::default());
+    let checkpoints = Arc::new(Mutex::new(Checkpoints::new(disk, manifest)));
     let keeper = {
         let (hub, stop, bytes) = (hub.clone(), keeper_stop.clone(), config.checkpoint_log_bytes);
-        let checkpoints = Checkpoints::new(disk, manifest);
+        let checkpoints = checkpoints.clone();
         thread::Builder::new()
             .name("keeper".into())
-            .spawn(move || keeper::run(&hub, checkpoints, bytes, &stop))?
+            .spawn(move || keeper::run(&hub, &checkpoints, bytes, &stop))?
+    };
+    let peer_threads = match &cluster {
+        Some(cluster) => spawn_peer_threads(&hub, cluster, &checkpoints)?,
+        None => Vec::new(),
     };
 
     let sockets = [("resp", &resp), ("native", &native), ("http", &http)];
@@ -157,6 +164,12 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     // Not before: what was under way may have needed other nodes.
     if let Some(cluster) = &cluster {
         cluster.stop();
+    }
+    if let Some(peers) = &hub.peers {
+        peers.stop();
+    }
+    for thread in peer_threads {
+        thread.join().expect("a thread that panics has ended the process");
     }
     keeper_stop.stop();
     keeper.join().expect("the keeper does not panic");
@@ -272,6 +285,32 @@ fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     })
 }
 
+/// The threads that a node has for the sake of others, from when frames are read on.
+fn spawn_peer_threads(
+    hub: &Arc<Hub>,
+    cluster: &Arc<Cluster>,
+    checkpoints: &Arc<Mutex<Checkpoints>>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let spawn = |name: &str, run: Box<dyn FnOnce(&Hub, &Peers) + Send>| {
+        let hub = hub.clone();
+        thread::Builder::new().name(name.into()).spawn(move || {
+            let peers = hub.peers.as_ref().expect("a node of a cluster has peers");
+            run(&hub, peers);
+        })
+    };
+    let checkpoints = checkpoints.clone();
+    let threads = vec![
+        spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
+        spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,
+        spawn(
+            "snapshots in",
+            Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, &checkpoints)),
+        )?,
+    ];
+    cluster.attach(Arc::new(HubFrames(hub.clone())));
+    Ok(threads)
+}
+
 fn spawn_segment_maker(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     let hub = hub.clone();
     thread::Builder::new().name("segments".into()).spawn(move || {
@@ -315,18 +354,17 @@ fn spawn_loops(
     polls.into_iter().enumerate().map(spawn).collect()
 }
 
-/// Every shard leads its term and serves: a matter of one fsync. False if the node was asked to
-/// stop before that.
+/// Every shard serves, or knows who leads it: a matter of one fsync if it is alone, else of an
+/// election. False if the node was asked to stop before that.
 fn wait_until_serving(hub: &Hub, stop: &Stop) -> bool {
-    let all_serve = || {
-        let routes = hub.routes();
-        let mut views = routes.iter().flat_map(|route| &route.views);
-        let any = routes.iter().next().is_some() || hub.log.facts().full;
-        any && views.all(|view| view.read().serving.at_all())
-    };
-    while !all_serve() {
+    let mut said = Instant::now();
+    while !hub.is_serving() {
         if stop.is_asked() {
             return false;
+        }
+        if said.elapsed() >= Duration::from_secs(5) {
+            said = Instant::now();
+            tracing::info!("waits: {}", hub.why_not_serving());
         }
         thread::sleep(Duration::from_millis(1));
     }

@@ -13,7 +13,7 @@ use keyspace::{
 use node::command::{Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Batch;
 use node::lane::{self, Input, NotDone};
-use node::read::{self, Blocked};
+use node::read::{self, Blocked, Now};
 use node::route::Route;
 use storage::engine::At;
 
@@ -112,7 +112,9 @@ impl Api for NodeApi {
             };
         };
         match command {
-            Command::Get { key, at: None } => get(self.hub.clone(), route, key, done),
+            Command::Get { key, at: None } => {
+                get(self.hub.clone(), route, key, self.hub.moment(), done)
+            }
             Command::Get { key, at: Some(at) } => get_at(self.hub.clone(), route, key, at, done),
             Command::Put { key, value, expires_at_ms, when } => {
                 let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
@@ -299,8 +301,8 @@ impl NodeApi {
     }
 }
 
-fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, done: Done<Answer>) {
-    let now = hub.moment();
+/// `now` is when the request had come, however often it is tried.
+fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done<Answer>) {
     let found = read::value(&route, &key, now, |version| match version {
         Some(version) => value(&version),
         None => Answer::Nil,
@@ -314,7 +316,7 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, done: Done<Answer>) 
                 &route,
                 blocked,
                 Box::new(move |result| match result {
-                    Ok(()) => get(again.0, again.1, key, done),
+                    Ok(()) => get(again.0, again.1, key, now, done),
                     Err(error) => done(Err(error)),
                 }),
             );

@@ -244,6 +244,11 @@ impl Cluster {
         self.net.flush();
     }
 
+    /// Bytes that were sent to a node and have not left.
+    pub fn unsent_bytes(&self, node: NodeId) -> usize {
+        self.net.unsent_bytes(node)
+    }
+
     /// Whether there is a link to a node.
     pub fn is_connected(&self, node: NodeId) -> bool {
         self.net.is_connected(node)

@@ -234,6 +234,11 @@ impl Config {
         keyspace::KeyspaceOptions {
             durability: self.durability.into(),
             retention_ms: self.retention_ms,
+            // Below sync nothing is replicated (SAFETY G9).
+            replicas: match self.durability {
+                crate::api::Durability::Sync => self.replicas_count(),
+                _ => 1,
+            },
             ..keyspace::KeyspaceOptions::default()
         }
     }

@@ -73,26 +73,28 @@ impl EventLoop {
         let mut bytes_left = OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent());
         let mut writer = session.writer(&mut connection.output);
         let (mut hits, mut misses) = (0, 0);
-        let answered =
-            node::read::get_each(&route, &keys[..gets.len()], self.moment(), |version| {
-                match version {
-                    Some(version) => {
-                        hits += 1;
-                        bytes_left = bytes_left.saturating_sub(version.value.len());
-                        writer.bulk(version.value);
-                    }
-                    None => {
-                        misses += 1;
-                        writer.nil();
-                    }
+        // All that is in the input now had come when the first of these was put off.
+        let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
+        let answered = node::read::get_each(&route, &keys[..gets.len()], now, |version| {
+            match version {
+                Some(version) => {
+                    hits += 1;
+                    bytes_left = bytes_left.saturating_sub(version.value.len());
+                    writer.bulk(version.value);
                 }
-                if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-            });
+                None => {
+                    misses += 1;
+                    writer.nil();
+                }
+            }
+            if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        });
         self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;
         if let Err(blocked) = answered {
-            self.wait_for(connection, &route, blocked, go_waiter(at));
+            self.wait_for(connection, &route, blocked, now, go_waiter(at));
+            self.prepare(&route, blocked, now, keys[..gets.len()].iter().copied());
         }
         let waits = gets.get((hits + misses) as usize).map(|get| get.command);
         self.gets = gets;

@@ -101,11 +101,12 @@ impl EventLoop {
         let before = connection.output.len();
         let mut sink =
             FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
-        match node::read::read(route, read, self.moment(), &mut sink) {
+        let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
+        match node::read::read(route, read, now, &mut sink) {
             Ok(()) => true,
             Err(blocked) => {
                 connection.output.truncate(before);
-                self.wait_for(connection, route, blocked, go_waiter(at));
+                self.wait_for(connection, route, blocked, now, go_waiter(at));
                 false
             }
         }

@@ -7,7 +7,7 @@ use keyspace::{CatalogueOp, is_made_on_use};
 use node::command::{Read, Write};
 use node::entry::Waiter;
 use node::lane::{Input, Origin};
-use node::read::Blocked;
+use node::read::{Blocked, Now};
 use node::route::Route;
 
 use super::EventLoop;
@@ -19,6 +19,7 @@ use super::serve::{go_waiter, waiter};
 use super::takes::Takes;
 use crate::config::Config;
 use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session};
+use crate::hub::NOBODY;
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -160,7 +161,10 @@ impl EventLoop {
                 Done::Yes
             }
             _ if let Some(text) = refused => self.refuse(connection, session, &text, muted),
-            Request::Read(read) => self.read(at, connection, session, &read, muted),
+            Request::Read(read) => {
+                let now = put_off_at.unwrap_or_else(|| self.moment());
+                self.read(at, connection, session, &read, now, muted)
+            }
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {
                 self.write_each(at, connection, session, gather, &writes, muted)
@@ -186,6 +190,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         read: &Read<'_>,
+        now: Now,
         muted: bool,
     ) -> Done {
         if !connection.pending.is_empty() {
@@ -199,7 +204,7 @@ impl EventLoop {
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
-        match node::read::read(route, read, self.moment(), &mut capped) {
+        match node::read::read(route, read, now, &mut capped) {
             Ok(()) if capped.overflown => {
                 connection.output.truncate(before);
                 self.refuse(connection, session, TOO_LONG, muted)
@@ -218,26 +223,52 @@ impl EventLoop {
             Err(blocked) => {
                 connection.output.truncate(before);
                 let route = route.clone();
-                self.wait_for(connection, &route, blocked, go_waiter(at));
+                self.wait_for(connection, &route, blocked, now, go_waiter(at));
+                self.prepare(&route, blocked, now, read.keys().iter().copied());
                 Done::PutOff
             }
         }
     }
 
-    /// Has the lane of a shard say when a read may be tried again.
+    /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what is
+    /// found out until then is as of that clock.
     pub(super) fn wait_for(
         &mut self,
         connection: &mut Connection,
         route: &Route,
         blocked: Blocked,
+        now: Now,
         waiter: Waiter,
     ) {
         connection.awaiting = true;
+        connection.put_off_at = Some(now);
         // A shard that was dropped answers that it is not there: look the keyspace up again then.
         connection.route_version = u64::MAX;
         let shard = route.shard(blocked.place);
         let origin = Origin(self.number as u32);
         self.inputs.push((shard, Input::Await { shard, at: blocked.at, origin, waiter }));
+    }
+
+    /// A read that is blocked at one shard may be so at others: has their lanes find out meanwhile.
+    pub(super) fn prepare<'k>(
+        &mut self,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) {
+        if self.hub.peers.is_none() {
+            return;
+        }
+        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
+        places.sort_unstable();
+        places.dedup();
+        let serves = |place: usize| route.views[place].read().serving.at(now.boot);
+        places.retain(|place| *place != blocked.place && !serves(*place));
+        for shard in places.into_iter().map(|place| route.shard(place)) {
+            let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
+            self.inputs.push((shard, Input::Await { shard, at, origin, waiter }));
+        }
     }
 
     fn write(

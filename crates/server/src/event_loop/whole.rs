@@ -48,8 +48,7 @@ impl EventLoop {
         }
         let Some(route) = connection.route.clone() else { return Done::Yes };
         if let Err(blocked) = whole::admit(&route, now) {
-            connection.put_off_at = Some(now);
-            self.wait_for(connection, &route, blocked, go_waiter(at));
+            self.wait_for(connection, &route, blocked, now, go_waiter(at));
             return Done::PutOff;
         }
         let now = now.time;

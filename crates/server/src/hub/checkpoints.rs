@@ -29,6 +29,30 @@ impl Checkpoints {
         Self { disk, manifest }
     }
 
+    /// Where checkpoints go, and of which cluster they are.
+    pub fn place(&self) -> (Arc<dyn Disk>, u64) {
+        (self.disk.clone(), self.manifest.cluster)
+    }
+
+    /// A snapshot's file takes the place of its shard's checkpoint.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: the manifest is as it was, and the file is gone. All others are fatal.
+    pub fn replace(&mut self, file: CheckpointRef) -> Result<(), Error> {
+        let others = self.manifest.checkpoints.iter().filter(|c| c.shard != file.shard).copied();
+        let mut checkpoints: Vec<_> = others.collect();
+        checkpoints.push(file);
+        checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
+        let next = Manifest { checkpoints, ..self.manifest.clone() };
+        if let Err(error) = manifest::store(&*self.disk, &next) {
+            self.remove_unpublished([file].into_iter());
+            return Err(error);
+        }
+        let before = std::mem::replace(&mut self.manifest, next);
+        self.remove_unpublished(before.checkpoints.into_iter());
+        Ok(())
+    }
+
     /// Where the log begins that a restart would read.
     pub fn log_start(&self) -> Lsn {
         self.manifest.log_start

@@ -50,7 +50,7 @@ impl KeeperStop {
 }
 
 /// The keeper's thread.
-pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &KeeperStop) {
+pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop: &KeeperStop) {
     let mut retry_in = 0u32;
     let mut applied = BTreeMap::new();
     while !stop.wait() {
@@ -60,11 +60,12 @@ pub fn run(hub: &Hub, mut checkpoints: Checkpoints, log_bytes_max: u64, stop: &K
             keep_versions(hub, route, usage.pressed, &mut applied);
         }
         retry_in = retry_in.saturating_sub(1);
-        let grown = hub.log.facts().written_end.0 - checkpoints.log_start().0;
-        hub.counters.log_start.set(checkpoints.log_start().0);
+        let log_start = checkpoints.lock().log_start();
+        let grown = hub.log.facts().written_end.0 - log_start.0;
+        hub.counters.log_start.set(log_start.0);
         let limit = log_bytes_max.max(usage.data_bytes / 2);
         if grown > limit && retry_in == 0 {
-            match checkpoints.round(hub) {
+            match checkpoints.lock().round(hub) {
                 Ok(true) => tracing::debug!(grown, "checkpoint"),
                 Ok(false) => {
                     tracing::warn!("no space for a checkpoint; the log grows until there is");

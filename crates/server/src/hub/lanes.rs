@@ -6,10 +6,12 @@
 //! no hand-over between threads unless two of them want the same lane at the same moment.
 
 use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin};
+use node::letter::Letter;
 use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
+use super::mailbag::Mailbags;
 use super::{Hub, News, boot_nanos};
 
 /// Bytes of framing that an entry may need in the log beside its own.
@@ -25,6 +27,10 @@ fn log_bytes(input: &Input) -> u64 {
         // A reader may need a horizon.
         Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
         Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
+        Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
+            commands.len() as u64 + FRAMING_BYTES
+        }
+        Input::Message { message, .. } => message.entry_bytes(),
         _ => 0,
     }
 }
@@ -39,6 +45,7 @@ pub struct LaneCell {
 struct Core {
     lane: Lane,
     effects: Effects,
+    bags: Mailbags,
     taken: Vec<Input>,
     /// Reserved in the log for what the lane has been given and has no records of yet.
     credit_bytes: u64,
@@ -47,7 +54,8 @@ struct Core {
 impl LaneCell {
     /// A cell around a lane.
     pub fn new(number: usize, lane: Lane) -> Self {
-        let core = Core { lane, effects: Effects::default(), taken: Vec::new(), credit_bytes: 0 };
+        let (effects, bags, taken) = Default::default();
+        let core = Core { lane, effects, bags, taken, credit_bytes: 0 };
         Self { number, inbox: Mutex::new(Vec::new()), core: Mutex::new(core) }
     }
 
@@ -146,8 +154,16 @@ impl LaneCell {
                 Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
                     Answer::NotDone { origin, waiters: vec![waiter], why }
                 }
-                // The keeper asks again.
+                // The keeper asks again, and so does a leader.
                 Input::RaiseKeyspace { .. } => continue,
+                Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
+                Input::Letter { from, letter } => {
+                    match letter.when_unable() {
+                        Some(answer) => hub.answer_unable(from, &answer),
+                        None => inputs.push(Input::Letter { from, letter }),
+                    }
+                    continue;
+                }
                 other => {
                     inputs.push(other);
                     continue;
@@ -159,7 +175,7 @@ impl LaneCell {
     }
 
     fn turn(&self, core: &mut Core, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
-        let Core { lane, effects, taken, credit_bytes } = core;
+        let Core { lane, effects, bags, taken, credit_bytes } = core;
         lane.observe(boot_nanos());
         taken.drain(..).for_each(|input| lane.accept(input));
         loop {
@@ -183,6 +199,7 @@ impl LaneCell {
                 }
             }
             self.publish(effects, hub, origin, answers);
+            hub.post(effects, bags);
             effects.clear();
         }
         if *credit_bytes > 0 && !lane.holds_back() {

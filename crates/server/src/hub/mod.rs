@@ -21,20 +21,24 @@ pub mod keeper;
 pub mod lanes;
 pub mod log;
 pub mod mail;
+mod mailbag;
 pub mod open;
+pub mod peers;
 pub mod routes;
+mod snapshots;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use keyspace::{KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
-use parking_lot::Mutex;
+use node::state::ShardState;
+use parking_lot::{Mutex, RwLock};
 use replication::BootNanos;
 use txn::{Clock, Physical};
 
@@ -43,6 +47,7 @@ use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
+use peers::Peers;
 use routes::Routes;
 
 /// The origin of work that nobody waits for.
@@ -84,6 +89,10 @@ pub struct Hub {
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
     pub stopping: AtomicBool,
+    /// What the node has of other nodes, if it has a peer listener.
+    pub peers: Option<Peers>,
+    /// Of all replicas here.
+    views: Mutex<BTreeMap<ShardId, View>>,
     routes: ArcSwap<Routes>,
     routes_version: AtomicU64,
     interval_keyspaces: AtomicBool,
@@ -93,6 +102,9 @@ pub struct Hub {
     time: Physical,
 }
 
+/// What readers see of a shard.
+pub type View = Arc<RwLock<ShardState>>;
+
 /// What a lane's step wants of the rest of the node.
 pub enum News {
     /// A keyspace has come, changed or gone.
@@ -101,6 +113,10 @@ pub enum News {
     SafePoint(KeyspaceId, Timestamp),
     /// To be delivered after the news before it.
     Answer(Answer),
+    /// A replica has begun: routes are to lead to it.
+    Shown(ShardId, View),
+    /// The catalogue has become this one at once.
+    Jumped(Arc<Catalogue>),
 }
 
 impl Hub {
@@ -124,6 +140,44 @@ impl Hub {
     /// As [`Self::now`], on both clocks: for reads whose requests have come.
     pub fn moment(&self) -> Now {
         Now { time: self.now(), boot: boot_nanos() }
+    }
+
+    /// Whether all shards that are here serve, or know who leads them.
+    pub fn is_serving(&self) -> bool {
+        let routes = self.routes();
+        let is_known = routes.iter().next().is_some() || self.log.facts().full;
+        let serves = |view: &View| view.read().serving.at_all();
+        if is_known && routes.iter().flat_map(|route| &route.views).all(serves) {
+            return true;
+        }
+        is_known && self.peers.is_some() && self.without_leader().is_empty()
+    }
+
+    /// What the node waits for until [`Self::is_serving`], in words.
+    pub fn why_not_serving(&self) -> String {
+        if self.routes().iter().next().is_none() {
+            return "no replica of the catalogue is here yet: a cluster gives it to its first three \
+                    nodes, once they are there"
+                .into();
+        }
+        let shards = self.without_leader();
+        let shards: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();
+        format!(
+            "nobody leads shard {} yet: more than half of a shard's replicas must be there",
+            shards.join(", ")
+        )
+    }
+
+    /// Shards here without a known leader.
+    pub fn without_leader(&self) -> Vec<ShardId> {
+        let mut found = Vec::new();
+        for lane in &self.lanes {
+            found.extend(lane.with(self, |lane| {
+                let shards = lane.shards().filter(|shard| shard.leader().is_none());
+                shards.map(|shard| shard.id()).collect::<Vec<_>>()
+            }));
+        }
+        found
     }
 
     /// The lane of a shard.
@@ -218,6 +272,8 @@ impl Hub {
                 }
             }
             News::Catalogue(change) => self.follow(change),
+            News::Shown(shard, view) => self.show(shard, &view),
+            News::Jumped(catalogue) => self.jump(&catalogue),
         }
     }
 

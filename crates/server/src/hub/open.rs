@@ -8,15 +8,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use keyspace::{
-    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp,
-};
-use node::catalogue::System;
+use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, NodeId, ShardId, Timestamp};
+use node::birth;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering};
-use node::route::Route;
 use node::shard::ShardStart;
-use node::state::{Content, ShardState};
+use node::state::Content;
 use parking_lot::Mutex;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
@@ -28,13 +25,14 @@ use super::growth::Growth;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
-use super::routes::{Routes, new_descriptor};
-use super::{Hub, NOBODY, wall_millis};
-use crate::cluster::Identity;
+use super::peers::Peers;
+use super::routes::Routes;
+use super::{Hub, NOBODY, boot_nanos, wall_millis};
+use crate::cluster::{Cluster, Identity};
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::medium::Directory;
-use crate::peer::Cluster;
+use crate::peer;
 
 /// The keyspace that every node has from its beginning: clients begin there.
 const FIRST_KEYSPACE: &str = "0";
@@ -137,7 +135,12 @@ impl Held {
 ///
 /// # Errors
 /// [`OpenError`].
-pub fn open(config: &Config, held: Held, mailboxes: Vec<Mailbox>) -> Result<Opened, OpenError> {
+pub fn open(
+    config: &Config,
+    held: Held,
+    mailboxes: Vec<Mailbox>,
+    cluster: Option<Arc<Cluster>>,
+) -> Result<Opened, OpenError> {
     let Held { disk, manifest, is_new } = held;
     let mut manifest = manifest.expect("a directory is opened when it has its manifest");
     let dir = config.dir.clone();
@@ -174,7 +177,9 @@ pub fn open(config: &Config, held: Held, mailboxes: Vec<Mailbox>) -> Result<Open
         ),
     };
     let found = Found { text, cut_bytes: replay.cut_bytes };
-    let hub = build(config, &manifest, replay, mailboxes);
+    let seed = peer::draw().map(u64::from_le_bytes);
+    let seed = seed.map_err(|source| OpenError::Directory { dir: dir.clone(), source })?;
+    let hub = build(config, &manifest, replay, mailboxes, cluster, seed);
     hub.log.mark().map_err(|e| recover(e.into()))?;
     Ok(Opened { hub, disk, found, manifest })
 }
@@ -187,7 +192,10 @@ fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manif
     let word = |at: usize| u64::from_le_bytes(random[at..at + 8].try_into().expect("8 bytes"));
     let founder = Identity {
         node: NodeId(word(8)),
-        cluster: Cluster { id: word(0), hash_seed: random[16..32].try_into().expect("16 bytes") },
+        cluster: peer::Cluster {
+            id: word(0),
+            hash_seed: random[16..32].try_into().expect("16 bytes"),
+        },
         joined_at: wall_millis(),
     };
     let Identity { node, cluster, joined_at } = *joined.unwrap_or(&founder);
@@ -265,14 +273,20 @@ fn build(
     manifest: &Manifest,
     replay: Replay,
     mailboxes: Vec<Mailbox>,
+    cluster: Option<Arc<Cluster>>,
+    seed: u64,
 ) -> Arc<Hub> {
     let highest = replay.shards.values().map(Recovering::highest).max();
     let clock = Arc::new(Clock::new(highest.unwrap_or_default()));
     let time = Physical::start(wall_millis(), highest.unwrap_or_default());
     let lanes_count = config.threads_count();
-    let lanes = (0..lanes_count)
-        .map(|n| LaneCell::new(n, Lane::new(clock.clone(), manifest.node.0, TURN_BYTES_MAX)))
-        .collect();
+    let lane = |number| {
+        let mut lane = Lane::new(clock.clone(), seed ^ number as u64, TURN_BYTES_MAX);
+        lane.set_patience(config.request_timeout_ms * 1_000_000);
+        lane.observe(boot_nanos());
+        LaneCell::new(number, lane)
+    };
+    let lanes = (0..lanes_count).map(lane).collect();
     let hub = Arc::new(Hub {
         node_id: manifest.node,
         cluster_id: manifest.cluster,
@@ -290,6 +304,8 @@ fn build(
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
+        peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
+        views: Mutex::default(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),
         interval_keyspaces: AtomicBool::new(false),
@@ -299,7 +315,7 @@ fn build(
         time,
     });
     hub.clock.observe_millis(hub.millis());
-    hub.adopt(replay.shards, config);
+    hub.adopt(replay.shards, config, manifest.origin == Origin::Joined);
     if hub.time.ahead_millis() > 0 {
         tracing::warn!(
             "the log is {} ms ahead of the wall clock: set the clock right. Time goes on from the \
@@ -313,41 +329,40 @@ fn build(
 impl Hub {
     /// Gives recovered shards to their lanes, and brings shards and catalogue to agree where a
     /// crash came between them.
-    fn adopt(&self, mut shards: BTreeMap<ShardId, Recovering>, config: &Config) {
-        let system = ShardId(0);
-        let catalogue = match shards.remove(&system) {
+    fn adopt(&self, mut shards: BTreeMap<ShardId, Recovering>, config: &Config, is_joined: bool) {
+        let catalogue = match shards.remove(&ShardId(0)) {
             Some(recovered) => self.adopt_system(recovered),
+            // It waits for a replica of the system shard.
+            None if is_joined => Catalogue::default(),
             None => {
                 assert!(shards.is_empty(), "the system shard is created before all others");
                 self.create_system();
                 Catalogue::default()
             }
         };
+        let durability = |id: ShardId| {
+            let keyspace = catalogue.iter().find(|keyspace| keyspace.shards.contains(&id));
+            keyspace.map(|keyspace| keyspace.options.durability)
+        };
+        for (id, recovered) in shards {
+            let keyspace = recovered.state().descriptor.keyspace();
+            self.adopt_one(recovered.finish(durability(id).unwrap_or(Durability::Sync)));
+            // It was dropped from the catalogue, and its record of death was cut; else the replica
+            // of the catalogue that is here has not heard of it yet.
+            if catalogue.has_dropped(keyspace) {
+                self.views.lock().remove(&id);
+                self.submit(id, Input::Drop { shard: id });
+            }
+        }
         let mut routes = Routes::default();
         for keyspace in catalogue.iter() {
-            let mut views = Vec::new();
-            for (place, id) in keyspace.shards.iter().enumerate() {
-                let Some(recovered) = shards.remove(id) else {
-                    // The catalogue took it, and the crash came before this shard was made.
-                    views.push(self.create_shard(keyspace, place));
-                    continue;
-                };
-                let start = recovered.finish(keyspace.options.durability);
-                views.push(start.view.clone());
-                self.lanes[self.lane_of(*id)].adopt(start);
-            }
-            let keyspace = keyspace.clone();
-            routes = routes.with(Route { keyspace, hasher: self.hasher, views });
-        }
-        // What is left was dropped from the catalogue; its records of death were cut.
-        for (id, recovered) in shards {
-            self.lanes[self.lane_of(id)].adopt(recovered.finish(Durability::Sync));
-            self.submit(id, Input::Drop { shard: id });
+            // Shards that the catalogue took before a crash, and nobody made, begin now.
+            routes = routes.with(self.route_of(keyspace.clone()));
         }
         // All together: each run looks at every shard that has something to do.
         self.lanes.iter().for_each(|lane| lane.run(self, NOBODY, &mut Vec::new()));
         self.publish(routes);
-        if catalogue.get(FIRST_KEYSPACE).is_none() && catalogue.is_empty() {
+        if !is_joined && catalogue.is_empty() {
             let options = config.keyspace_options();
             self.ask_catalogue(&CatalogueOp::Create { name: FIRST_KEYSPACE, options }, None);
         }
@@ -358,15 +373,20 @@ impl Hub {
             Content::System(system) => system.catalogue.clone(),
             Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
         };
-        self.lanes[0].adopt(recovered.finish(Durability::Sync));
+        self.adopt_one(recovered.finish(Durability::Sync));
         catalogue
     }
 
+    fn adopt_one(&self, start: ShardStart) {
+        let shard = start.view.read().descriptor.shard;
+        self.views.lock().insert(shard, start.view.clone());
+        self.lanes[self.lane_of(shard)].adopt(start);
+    }
+
     fn create_system(&self) {
-        let arc = keyspace::Arc::whole(KeyspaceId(0));
-        let descriptor = new_descriptor(ShardId(0), arc, self.node_id);
-        let state = ShardState::new(descriptor, Content::System(System::default()));
+        let state = birth::first_system(self.node_id);
         let start = ShardStart::born(state, FIRST_REPLICA, Durability::Sync);
+        self.views.lock().insert(ShardId(0), start.view.clone());
         self.submit(ShardId(0), Input::Create(start));
     }
 }

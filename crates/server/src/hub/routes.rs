@@ -4,21 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{
-    CatalogueOp, Descriptor, Durability, Generation, Keyspace, KeyspaceId, NodeId, Placement,
-    ShardId,
-};
+use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ShardId};
+use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
-use node::lane::{FIRST_REPLICA, Input};
+use node::lane::Input;
 use node::route::Route;
 use node::shard::ShardStart;
-use node::state::{Content, ShardState};
 use parking_lot::RwLock;
-use storage::engine::{Engine, Layout};
 
 use super::mail::Callback;
-use super::{Hub, NOBODY, SIDE_DOOR};
+use super::{Hub, NOBODY, SIDE_DOOR, View};
 
 /// All keyspaces at one moment. Replaced as a whole.
 #[derive(Default)]
@@ -62,7 +58,7 @@ impl Hub {
         let routes = self.routes();
         match change {
             Change::Created(keyspace) => {
-                let route = self.create_shards(keyspace);
+                let route = self.route_of(keyspace);
                 self.publish(routes.with(route));
             }
             Change::Altered(keyspace) => {
@@ -78,10 +74,41 @@ impl Hub {
             }
             Change::Dropped(keyspace) => {
                 self.publish(routes.without(&keyspace.name));
-                for shard in keyspace.shards {
-                    self.submit(shard, Input::Drop { shard });
-                }
+                self.drop_shards(&keyspace);
             }
+        }
+    }
+
+    /// The catalogue has become another one at once: a snapshot has jumped over its changes.
+    pub(super) fn jump(&self, catalogue: &Catalogue) {
+        let mut routes = Routes::default();
+        for keyspace in catalogue.iter() {
+            routes = routes.with(self.route_of(keyspace.clone()));
+        }
+        let before = self.routes();
+        self.publish(routes);
+        for route in before.iter().filter(|route| catalogue.by_id(route.keyspace.id).is_none()) {
+            self.drop_shards(&route.keyspace);
+        }
+    }
+
+    /// Lets routes lead to a replica that has begun.
+    pub(super) fn show(&self, shard: ShardId, view: &View) {
+        let routes = self.routes();
+        let leads = |route: &&Arc<Route>| route.keyspace.shards.contains(&shard);
+        let Some(old) = routes.iter().find(leads) else { return };
+        let place = old.keyspace.shards.iter().position(|id| *id == shard);
+        let mut views = old.views.clone();
+        views[place.expect("it was just found")] = view.clone();
+        let (keyspace, hasher) = (old.keyspace.clone(), old.hasher);
+        self.publish(routes.with(Route { keyspace, hasher, views }));
+    }
+
+    fn drop_shards(&self, keyspace: &Keyspace) {
+        for shard in keyspace.shards.iter().copied() {
+            // Before its lane lets it go: afterwards nobody begins it again.
+            self.views.lock().remove(&shard);
+            self.submit(shard, Input::Drop { shard });
         }
     }
 
@@ -93,33 +120,39 @@ impl Hub {
         self.routes_version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Has the shards of a new keyspace created, and returns its route.
-    fn create_shards(&self, keyspace: Keyspace) -> Route {
+    /// The route of a keyspace; replicas that begin here with their shards begin now.
+    pub(super) fn route_of(&self, keyspace: Keyspace) -> Route {
         let places = 0..keyspace.shards.len();
-        let views = places.map(|place| self.create_shard(&keyspace, place)).collect();
+        let views = places.map(|place| self.view_of(&keyspace, place)).collect();
         Route { keyspace, hasher: self.hasher, views }
     }
 
-    /// Has one shard of a keyspace created, and returns its view.
-    pub(super) fn create_shard(
-        &self,
-        keyspace: &Keyspace,
-        place: usize,
-    ) -> Arc<RwLock<ShardState>> {
-        let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
-        let layout = match keyspace.options.placement {
-            Placement::Ordered => Layout::Ordered,
-            Placement::Hashed => {
-                let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
-                Layout::Hashed { first_slot, end_slot }
+    /// The view of a keyspace's shard: of its replica here, which begins now if the shard begins
+    /// here; or else of nothing, which serves nobody.
+    fn view_of(&self, keyspace: &Keyspace, place: usize) -> View {
+        let shard = keyspace.shards[place];
+        if let Some(view) = self.views.lock().get(&shard) {
+            return view.clone();
+        }
+        let state = birth::first_state(keyspace, place, self.hasher);
+        match state.descriptor.replica_on(self.node_id) {
+            Some(replica) => {
+                let durability = keyspace.options.durability;
+                let start = ShardStart::born(state, replica, durability);
+                let view = start.view.clone();
+                {
+                    let mut views = self.views.lock();
+                    // A message may have begun it meanwhile.
+                    if let Some(begun) = views.get(&shard) {
+                        return begun.clone();
+                    }
+                    views.insert(shard, view.clone());
+                }
+                self.submit(shard, Input::Create(start));
+                view
             }
-        };
-        let content = Content::Keys(Box::new(Engine::new(layout, self.hasher)));
-        let state = ShardState::new(new_descriptor(shard, arc, self.node_id), content);
-        let start = ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability);
-        let view = start.view.clone();
-        self.submit(shard, Input::Create(start));
-        view
+            None => Arc::new(RwLock::new(state)),
+        }
     }
 
     /// Asks the system shard for a change of the catalogue. `callback` is told when the change can
@@ -132,16 +165,5 @@ impl Hub {
             None => (NOBODY, Waiter(0)),
         };
         self.submit(ShardId(0), Input::Catalogue { op: body, origin, waiter });
-    }
-}
-
-/// The first descriptor of a shard with one replica, here.
-pub(super) fn new_descriptor(shard: ShardId, arc: keyspace::Arc, node: NodeId) -> Descriptor {
-    Descriptor {
-        shard,
-        arc,
-        replicas: vec![(FIRST_REPLICA, node)],
-        generation: Generation(1),
-        leader: Some(FIRST_REPLICA),
     }
 }

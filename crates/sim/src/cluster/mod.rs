@@ -386,6 +386,16 @@ impl World {
         Ok(true)
     }
 
+    /// A node that knows the clients' keyspace.
+    fn someone_with_keys(&mut self) -> usize {
+        let knows = |at: &usize| {
+            let machine = self.seats[*at].machine.as_ref();
+            machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
+        };
+        let all: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
+        *self.rng.pick(&all)
+    }
+
     /// Puts what a node has to say on its way.
     fn send(&mut self, at: usize) {
         let from = self.seats[at].node;
@@ -420,7 +430,7 @@ impl World {
                     return Err(Violation::new("liveness", text));
                 }
                 let at = match self.rng.one_in(2) {
-                    true => self.rng.below(self.mood.replicas as u64) as usize,
+                    true => self.someone_with_keys(),
                     false => self.leaders_of(key).first().copied().unwrap_or(0),
                 };
                 let answered = self.counts.answered;

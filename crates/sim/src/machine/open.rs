@@ -205,7 +205,7 @@ fn build(
         machine.adopt(recovered.finish(Durability::Sync));
         // It was dropped from the catalogue, and its record of death was cut; else the replica of
         // the catalogue that is here has not heard of it yet.
-        if catalogue.has_passed(keyspace) {
+        if catalogue.has_dropped(keyspace) {
             machine.submit(id, Input::Drop { shard: id });
         }
     }

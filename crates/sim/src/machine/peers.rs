@@ -177,7 +177,7 @@ impl Machine {
         let Some(view) = self.view(ShardId(0)) else { return false };
         let state = view.read();
         let Content::System(System { catalogue, .. }) = &state.content else { return false };
-        catalogue.has_passed(keyspace) && catalogue.by_id(keyspace).is_none()
+        catalogue.has_dropped(keyspace)
     }
 
     /// Lets routes lead to a replica that has come.

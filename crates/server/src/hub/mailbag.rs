@@ -1,0 +1,163 @@
+//! Which bytes carry what a lane's turn has for another node?
+//!
+//! All of a turn for one node goes into one frame, in its order; a long turn into several.
+//!
+//! | field | bytes | |
+//! |---|---|---|
+//! | kind | u8 | 1 a message of a replica, 2 a letter |
+//! | length | u32 | of what follows |
+//! | message | | shard u64, length of the birth u32 and the birth (0: none), the message |
+//! | letter | | the letter |
+//!
+//! Numbers are little-endian.
+
+use bytes::{Buf, Bytes};
+use keyspace::{NodeId, ShardId};
+use node::lane::Envelope;
+use node::letter::Letter;
+use replication::Message;
+
+const MESSAGE: u8 = 1;
+const LETTER: u8 = 2;
+const HEAD_BYTES: usize = 5;
+
+/// A frame is closed when it is as long as this; one item may be longer.
+pub const BAG_BYTES: usize = 1 << 20;
+
+/// What has come in a frame.
+#[derive(Debug)]
+pub enum Item {
+    /// What one replica says to another.
+    Message {
+        /// Of this shard.
+        shard: ShardId,
+        /// Its record of birth, if the replica may not be here yet.
+        birth: Option<Bytes>,
+        /// What it says.
+        message: Message,
+    },
+    /// What a node asks, or answers.
+    Letter(Letter),
+}
+
+/// What is to be sent, by node.
+#[derive(Default)]
+pub struct Mailbags(Vec<(NodeId, Vec<u8>)>);
+
+impl Mailbags {
+    /// Puts a message in.
+    pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, &[u8])) {
+        let Envelope { shard, node, birth, message } = envelope;
+        self.put(*node, MESSAGE, send, |out| {
+            out.extend_from_slice(&shard.0.to_le_bytes());
+            let birth = birth.as_deref().unwrap_or_default();
+            out.extend_from_slice(&(birth.len() as u32).to_le_bytes());
+            out.extend_from_slice(birth);
+            message.encode(out);
+        });
+    }
+
+    /// Puts a letter in.
+    pub fn letter(&mut self, node: NodeId, letter: &Letter, send: &mut impl FnMut(NodeId, &[u8])) {
+        self.put(node, LETTER, send, |out| letter.encode(out));
+    }
+
+    fn put(
+        &mut self,
+        node: NodeId,
+        kind: u8,
+        send: &mut impl FnMut(NodeId, &[u8]),
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let place = self.0.iter().position(|(to, _)| *to == node).unwrap_or_else(|| {
+            self.0.push((node, Vec::new()));
+            self.0.len() - 1
+        });
+        let bag = &mut self.0[place].1;
+        let start = bag.len();
+        bag.extend_from_slice(&[kind, 0, 0, 0, 0]);
+        write(bag);
+        let length = (bag.len() - start - HEAD_BYTES) as u32;
+        bag[start + 1..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
+        if bag.len() >= BAG_BYTES {
+            send(node, bag);
+            *bag = Vec::new();
+        }
+    }
+
+    /// Hands out what is there; whether there was anything.
+    pub fn send(&mut self, send: &mut impl FnMut(NodeId, &[u8])) -> bool {
+        let mut any = false;
+        for (node, bag) in self.0.iter_mut().filter(|(_, bag)| !bag.is_empty()) {
+            send(*node, bag);
+            bag.clear();
+            any = true;
+        }
+        any
+    }
+}
+
+/// Takes the next item off the front of a frame. `None` at its end.
+///
+/// # Errors
+/// What is wrong with it: the rest cannot be read.
+pub fn take(frame: &mut Bytes) -> Result<Option<Item>, String> {
+    if frame.is_empty() {
+        return Ok(None);
+    }
+    let short = || "it ends too early".to_owned();
+    if frame.len() < HEAD_BYTES {
+        return Err(short());
+    }
+    let kind = frame.get_u8();
+    let length = frame.get_u32_le() as usize;
+    if frame.len() < length {
+        return Err(short());
+    }
+    let mut item = frame.split_to(length);
+    match kind {
+        MESSAGE => {
+            let shard = ShardId(item.try_get_u64_le().map_err(|_| short())?);
+            let length = item.try_get_u32_le().map_err(|_| short())? as usize;
+            if item.len() < length {
+                return Err(short());
+            }
+            let birth = Some(item.split_to(length)).filter(|birth| !birth.is_empty());
+            let message = Message::decode(item).map_err(|error| error.to_string())?;
+            Ok(Some(Item::Message { shard, birth, message }))
+        }
+        LETTER => Ok(Some(Item::Letter(Letter::decode(item).map_err(|e| e.to_string())?))),
+        _ => Err(format!("an item of kind {kind}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::Timestamp;
+
+    use super::*;
+
+    #[test]
+    fn what_is_put_in_comes_out_in_order() {
+        let mut bags = Mailbags::default();
+        let mut sent: Vec<(NodeId, Vec<u8>)> = Vec::new();
+        let mut send = |node: NodeId, bag: &[u8]| sent.push((node, bag.to_vec()));
+        let letter = |number| Letter::Read { shard: ShardId(7), number, at: Timestamp(number + 1) };
+        for number in 0..3 {
+            bags.letter(NodeId(1 + number % 2), &letter(number), &mut send);
+        }
+        assert!(bags.send(&mut send));
+        assert!(!bags.send(&mut send));
+        let mut found = Vec::new();
+        for (node, bag) in sent {
+            let mut frame = Bytes::from(bag);
+            while let Some(Item::Letter(letter)) = take(&mut frame).expect("it is whole") {
+                found.push((node.0, letter));
+            }
+        }
+        assert_eq!(found, [(1, letter(0)), (1, letter(2)), (2, letter(1))]);
+        let cut = Bytes::from_static(&[LETTER, 9, 0, 0, 0, 1]);
+        assert!(take(&mut cut.clone()).is_err());
+        assert!(take(&mut Bytes::from_static(&[9, 0, 0, 0, 0])).is_err());
+    }
+}

@@ -1,0 +1,304 @@
+//! What a node does for the replicas and clients of other nodes, and they for its own.
+//!
+//! ```text
+//!   lane's turn ──► messages, letters ──► one frame for each node ──► links
+//!   links ──► frames of a turn ──► inputs, by lane ──► lanes, one turn each
+//!   ticker: every 50 ms a tick to all lanes; now and then, replicas to be added
+//! ```
+//!
+//! If a message's replica is not here and the message brings the shard's birth, the replica begins.
+//! The head of a snapshot waits for its state ([`super::snapshots`]).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId};
+use node::birth;
+use node::catalogue::System;
+use node::lane::{Effects, Input};
+use node::letter::Letter;
+use node::state::{Content, ShardState};
+use parking_lot::{Condvar, Mutex};
+use replication::{Message, Refused};
+
+use super::mailbag::{self, Item, Mailbags};
+use super::snapshots::Snapshots;
+use super::{Hub, NOBODY, News, View};
+use crate::cluster::{Cluster, Frames};
+
+/// The kind of frames that carry messages of replicas, and letters.
+pub const KIND_MAIL: u8 = 2;
+/// The kind of frames that carry snapshots.
+pub const KIND_SNAPSHOT: u8 = 3;
+
+/// How often lanes are told that time passes. [`replication::Limits`] counts in these.
+const TICK: Duration = Duration::from_millis(50);
+/// Every so many ticks leaders look whether their shards want more replicas.
+const PLACE_TICKS: u64 = 5;
+
+/// What a node of a cluster has beside its lanes.
+pub struct Peers {
+    /// The other nodes.
+    pub cluster: Arc<Cluster>,
+    /// States of shards on their way.
+    pub snapshots: Snapshots,
+    /// What has come in the peer thread's turn, by lane.
+    come: Mutex<Vec<Vec<Input>>>,
+    stopping: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Peers {
+    /// Of a node with so many lanes.
+    pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
+        let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
+        let snapshots = Snapshots::default();
+        Self { cluster, snapshots, come, stopping: Mutex::new(false), wake: Condvar::new() }
+    }
+
+    /// Has the ticker and the snapshots' threads end.
+    pub fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.wake.notify_all();
+        self.snapshots.stop();
+    }
+
+    /// Waits for the next tick; whether to end.
+    fn wait(&self) -> bool {
+        let mut stopping = self.stopping.lock();
+        if !*stopping {
+            self.wake.wait_for(&mut stopping, TICK);
+        }
+        *stopping
+    }
+}
+
+impl Hub {
+    /// Sends what a lane's turn has for other nodes.
+    pub(super) fn post(&self, effects: &mut Effects, bags: &mut Mailbags) {
+        for (shard, refused) in effects.refused.drain(..) {
+            if matches!(refused, Refused::LostLog { .. }) {
+                self.has_lost_log(shard);
+            }
+            tracing::warn!("shard {shard}: a message that makes no sense was ignored: {refused}");
+        }
+        if effects.messages.is_empty() && effects.letters.is_empty() {
+            return;
+        }
+        let Some(peers) = &self.peers else {
+            effects.messages.clear();
+            effects.letters.clear();
+            return;
+        };
+        let mut send = |node: NodeId, bag: &[u8]| {
+            // Those above repeat what is lost. What is too long for a frame never arrives.
+            if let Err(error @ crate::peer::SendError::TooLong { .. }) =
+                peers.cluster.send(node, KIND_MAIL, &[bag])
+            {
+                tracing::error!("cannot send to node {node}: {error}");
+            }
+        };
+        for envelope in effects.messages.drain(..) {
+            match envelope.message.snapshot() {
+                Some(_) => peers.snapshots.ask(envelope),
+                None => bags.message(&envelope, &mut send),
+            }
+        }
+        for (node, letter) in effects.letters.drain(..) {
+            bags.letter(node, &letter, &mut send);
+        }
+        if bags.send(&mut send) {
+            peers.cluster.flush();
+        }
+    }
+
+    /// Tells a node that there is no room for what it has asked.
+    pub(super) fn answer_unable(&self, node: NodeId, answer: &Letter) {
+        let Some(peers) = &self.peers else { return };
+        let mut bags = Mailbags::default();
+        // If it is not linked any more, it asks again.
+        let mut send = |node: NodeId, bag: &[u8]| {
+            let _asks_again = peers.cluster.send(node, KIND_MAIL, &[bag]);
+        };
+        bags.letter(node, answer, &mut send);
+        bags.send(&mut send);
+        peers.cluster.flush();
+    }
+
+    /// SAFETY G9: the replica must not go on, and nobody would replace it.
+    fn has_lost_log(&self, shard: ShardId) -> ! {
+        tracing::error!(
+            "the disk holds less of shard {shard} than this node has told others that it holds. It \
+             must not go on with it. Stop all use of this directory, and start the node with an \
+             empty one and --join: it gets its data from the others"
+        );
+        std::process::exit(super::EXIT_DISK_FAILED)
+    }
+
+    /// A message for a replica that may not be here.
+    fn begin_replica(&self, id: ShardId, record: &[u8], message: &Message) {
+        if self.views.lock().contains_key(&id) {
+            return;
+        }
+        let start = match birth::by_message(record, message.to(), self.node_id, self.hasher) {
+            Ok(start) => start,
+            Err(error) => {
+                tracing::warn!("shard {id}: its birth, from another node, is unreadable: {error}");
+                return;
+            }
+        };
+        let (view, keyspace) = (start.view.clone(), start.view.read().descriptor.keyspace());
+        {
+            let mut views = self.views.lock();
+            if is_dropped(views.get(&ShardId(0)), keyspace) || views.contains_key(&id) {
+                return;
+            }
+            views.insert(id, view.clone());
+        }
+        tracing::info!("a replica of shard {id} begins here");
+        self.post_news([News::Shown(id, view)]);
+        self.submit(id, Input::Create(start));
+        let mut views = self.views.lock();
+        if is_dropped(views.get(&ShardId(0)), keyspace) {
+            // Meanwhile: its end may have come before its beginning.
+            views.remove(&id);
+            drop(views);
+            self.submit(id, Input::Drop { shard: id });
+        }
+    }
+
+    /// The ticker: tells lanes that time passes, until [`Peers::stop`].
+    pub fn run_ticks(&self) {
+        let Some(peers) = &self.peers else { return };
+        let mut ticks = 0u64;
+        while !peers.wait() {
+            self.clock.observe_millis(self.millis());
+            for lane in &self.lanes {
+                lane.submit(self, [Input::Tick], NOBODY, &mut Vec::new());
+            }
+            ticks += 1;
+            if ticks.is_multiple_of(PLACE_TICKS) {
+                self.add_replicas(peers);
+            }
+            peers.snapshots.expire(self);
+            self.spread_news();
+        }
+    }
+
+    /// Has shards that this node leads get the replicas that their keyspaces ask for: the system
+    /// shard on the first members, all others where that is.
+    fn add_replicas(&self, peers: &Peers) {
+        let Some(system) = self.views.lock().get(&ShardId(0)).cloned() else { return };
+        let (wanted, system_nodes) = {
+            let state = system.read();
+            let Content::System(System { catalogue, .. }) = &state.content else { return };
+            let replicas = catalogue.iter().map(|keyspace| keyspace.options.replicas);
+            let voters = state.members.voters.iter();
+            let nodes = voters.filter_map(|replica| state.descriptor.node_of(*replica));
+            (usize::from(replicas.max().unwrap_or(1)), nodes.collect::<Vec<_>>())
+        };
+        let members = peers.cluster.members();
+        let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
+        self.grow(ShardId(0), &system, wanted, &up.collect::<Vec<_>>());
+        for route in self.routes().iter() {
+            let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
+            for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {
+                self.grow(*shard, view, wanted, &system_nodes);
+            }
+        }
+    }
+
+    /// Adds replicas on the first of `nodes` that have none, up to an odd number (SAFETY G20).
+    fn grow(&self, shard: ShardId, view: &View, wanted: usize, nodes: &[NodeId]) {
+        let replicas = view.read().descriptor.replicas.clone();
+        if replicas.is_empty() || replicas.len() >= wanted {
+            return;
+        }
+        let mut new: Vec<NodeId> = nodes.to_vec();
+        new.retain(|node| replicas.iter().all(|(_, at)| at != node));
+        new.truncate(wanted - replicas.len());
+        if (replicas.len() + new.len()).is_multiple_of(2) {
+            new.pop();
+        }
+        if new.is_empty() {
+            return;
+        }
+        let last = replicas.iter().map(|(replica, _)| replica.0).max().unwrap_or(0);
+        let ids = (last + 1..).map(ReplicaId);
+        // Whoever does not lead ignores it.
+        self.submit(shard, Input::AddReplicas { shard, nodes: ids.zip(new).collect() });
+    }
+}
+
+/// Whether a keyspace was dropped, as far as the catalogue here knows.
+pub(super) fn is_dropped(system: Option<&View>, keyspace: KeyspaceId) -> bool {
+    let Some(view) = system else { return false };
+    let state: &ShardState = &view.read();
+    let Content::System(System { catalogue, .. }) = &state.content else { return false };
+    catalogue.has_dropped(keyspace)
+}
+
+/// The hub, as the cluster knows it.
+pub struct HubFrames(pub Arc<Hub>);
+
+impl HubFrames {
+    fn peers(&self) -> &Peers {
+        self.0.peers.as_ref().expect("a hub that is attached has peers")
+    }
+
+    fn for_lane(&self, shard: ShardId, input: Input) {
+        self.peers().come.lock()[self.0.lane_of(shard)].push(input);
+    }
+}
+
+impl Frames for HubFrames {
+    fn frame(&self, from: NodeId, kind: u8, mut body: Bytes) {
+        match kind {
+            KIND_MAIL => loop {
+                match mailbag::take(&mut body) {
+                    Ok(None) => return,
+                    Ok(Some(Item::Message { shard, birth, message })) => {
+                        if let Some(birth) = birth {
+                            // In its order among what has come: the lane may drop it before.
+                            self.turn_ended();
+                            self.0.begin_replica(shard, &birth, &message);
+                        }
+                        let message = Box::new(message);
+                        self.for_lane(shard, Input::Message { shard, message });
+                    }
+                    Ok(Some(Item::Letter(letter))) => {
+                        self.for_lane(letter.shard(), Input::Letter { from, letter });
+                    }
+                    Err(why) => {
+                        tracing::warn!("mail of node {from} cannot be read: {why}");
+                        return;
+                    }
+                }
+            },
+            KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
+            _ => tracing::warn!("node {from} has sent a frame of kind {kind}, which nobody reads"),
+        }
+    }
+
+    fn turn_ended(&self) {
+        let mut come = self.peers().come.lock();
+        for (lane, inputs) in come.iter_mut().enumerate().filter(|(_, inputs)| !inputs.is_empty()) {
+            let inputs = std::mem::take(inputs);
+            self.0.lanes[lane].submit(&self.0, inputs, NOBODY, &mut Vec::new());
+        }
+    }
+
+    fn link_up(&self, node: NodeId) {
+        tracing::info!("linked with node {node}");
+    }
+
+    fn link_down(&self, node: NodeId) {
+        tracing::info!("the link to node {node} is gone");
+        for lane in &self.0.lanes {
+            lane.submit(&self.0, [Input::LinkLost { node }], NOBODY, &mut Vec::new());
+        }
+    }
+
+    fn members_changed(&self) {}
+}
