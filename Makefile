@@ -7,7 +7,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help setup build run test bench callgrind golden sim fuzz soak deny
 
-DIR ?= data
+DIR ?= carillon-dev
+NODES ?=
 SEED ?= 1
 SECONDS_EACH ?= 20
 HOURS ?= 1
@@ -22,12 +23,8 @@ setup: ## Installs what the tests need, skipping what is there
 build: ## Builds target/release/carillon
 	@cargo build --release --locked
 
-run: build ## Builds and starts a node on ./data (DIR=…)
-	@echo "redis   127.0.0.1:6379   redis-cli set greeting hello"
-	@echo "native  127.0.0.1:7400"
-	@echo "http    127.0.0.1:7480   curl http://127.0.0.1:7480/v1/status"
-	@echo "data    $(DIR)/   Ctrl-C stops"
-	@exec target/release/carillon start --dir $(DIR)
+run: build ## Builds and starts three nodes on ./carillon-dev (NODES=…, DIR=…)
+	@exec target/release/carillon dev --dir $(DIR) $(if $(NODES),--nodes $(NODES))
 
 test: ## All checks and tests: this is what CI runs
 	@scripts/test.sh

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use crate::dev::DevArgs;
 use crate::start::StartArgs;
 
 const EXAMPLES: &str = "\
@@ -15,6 +16,7 @@ Examples:
   carillon get greeting                      hello
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            how the node is
+  carillon dev                               three nodes on this machine
 
 Exit codes:
   0  done, found
@@ -39,6 +41,8 @@ pub struct Cli {
 pub enum Command {
     /// Run a node until it is asked to stop.
     Start(StartArgs),
+    /// Run a cluster of several nodes on this machine, to try things.
+    Dev(DevArgs),
     /// Print the value of a key.
     Get(GetArgs),
     /// Give a key a value.

@@ -1,10 +1,12 @@
 //! The program: a node (`carillon start`) and the commands that talk to one.
 //!
-//! `start` turns flags into a configuration and runs the server; everything else speaks HTTP to a
+//! `start` turns flags into a configuration and runs the server; `dev` starts several of these
+//! processes; everything else speaks HTTP to a
 //! running node, but `check`, which reads a stopped node's directory. Nothing is decided here that
 //! a library could decide.
 
 mod cli;
+mod dev;
 mod exit;
 mod keys;
 mod keyspaces;
@@ -38,6 +40,7 @@ fn main() -> std::process::ExitCode {
 fn run(command: Command) -> Exit {
     match command {
         Command::Start(args) => start::start(&args),
+        Command::Dev(args) => dev::dev(&args),
         Command::Get(args) => keys::get(&args),
         Command::Put(args) => keys::put(&args),
         Command::Del(args) => keys::del(&args),

@@ -1,0 +1,309 @@
+//! `carillon dev`: how does one try a whole cluster on one machine?
+//!
+//! Every node is this same program, `carillon start`, in a process and a directory of its own:
+//! what can be tried here (`kill -9`, `kill -STOP`, a full disk) is what happens elsewhere.
+//!
+//! ```text
+//!   ports free? ─► directory, secret ─► N processes ─► all ready ─► table ─► wait
+//!        │                                   │                               │
+//!     which one,                       one that ends:                  SIGINT, SIGTERM:
+//!     what to do                       the others are stopped          SIGTERM to all, wait;
+//!                                                                      again: SIGKILL to all
+//! ```
+//!
+//! A node that ends later is reported and left alone, for that is what one wants to look at; the
+//! message holds the command that starts it again. Nothing is ever deleted: a directory that has
+//! data is resumed.
+//!
+//! What it does not know: anything about what nodes say to each other. A cluster is what their
+//! flags make of them ([`plan`]).
+
+mod children;
+mod place;
+mod plan;
+mod voice;
+
+use std::ffi::OsString;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use client::Client;
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::exit::Exit;
+use crate::output;
+use children::Child;
+use plan::{BASE_PORT, BASE_PORT_MAX, NODES_MAX, NodePlan, Wish};
+
+/// Nodes of a new directory.
+const NODES_DEFAULT: usize = 3;
+/// Between two looks at nodes that start.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// How long a node that starts may take to say how it is; then it is asked again.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(250);
+/// After that long a person wants to know what is being waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const EXAMPLES: &str = "\
+Node 1 has the ports of a lone node: 6379 for Redis clients, 7400 native, 7480 HTTP, 7600 peers.
+Node 2 has the next ones, and so on. All listen on 127.0.0.1 only.
+
+Each node has a directory in DIR. Ctrl-C stops all of them; the next time they go on from there.
+To begin anew, remove DIR. Settings come from the environment as for `carillon start`, or behind --.
+
+A node that ends is not started again: kill -9 one and see how the others go on. The message then
+tells how to start it again by hand.
+
+Examples:
+  carillon dev                                three nodes on ./carillon-dev
+  carillon dev --nodes 5 --dir /tmp/five
+  carillon dev --base-port 16379              beside something that has the usual ports
+  carillon dev -- --durability interval       a setting for every node
+  carillon dev --print                        the command lines, to start nodes one by one";
+
+/// `carillon dev`
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DevArgs {
+    /// How many nodes. Unless given: as many as DIR has, or three.
+    #[arg(long, value_name = "N")]
+    #[arg(value_parser = clap::value_parser!(u8).range(1..=NODES_MAX as i64))]
+    nodes: Option<u8>,
+    /// Directory of all nodes. Made if it is not there.
+    #[arg(long, default_value = "carillon-dev")]
+    dir: PathBuf,
+    /// Port of node 1 for Redis clients; all other ports move with it.
+    #[arg(long, value_name = "PORT", default_value_t = BASE_PORT)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(BASE_PORT_MAX)))]
+    base_port: u16,
+    /// Print the command line of each node, and start none.
+    #[arg(long)]
+    print: bool,
+    /// Further flags of `carillon start`, for every node.
+    #[arg(last = true, value_name = "FLAGS")]
+    flags: Vec<OsString>,
+}
+
+/// Why there is no cluster.
+#[derive(Debug, thiserror::Error)]
+enum DevError {
+    /// Fewer nodes than there are may have no majority. Nothing was started.
+    #[error(
+        "{dir} holds {there} nodes, and {wanted} of them may not be enough to go on. Start all of \
+         them with --nodes {there}, choose another --dir, or remove this one to begin anew"
+    )]
+    TooFew { dir: PathBuf, there: usize, wanted: usize },
+    /// The directory cannot be made. Nothing was started.
+    #[error("cannot write {path}: {source}. Choose another --dir")]
+    Directory { path: PathBuf, source: io::Error },
+    /// A port cannot be had. Nothing was started.
+    #[error("{node} cannot listen for {protocol}: {}", place::port_remedy(.source, .address))]
+    Port { node: String, protocol: &'static str, address: SocketAddr, source: io::Error },
+    /// The program does not find itself. Nothing was started.
+    #[error("cannot find this program's file: {source}")]
+    Program { source: io::Error },
+    /// The system refused signals or a process. Nodes that were started are killed.
+    #[error("cannot start {what}: {source}")]
+    System { what: String, source: io::Error },
+    /// A node ended before it was ready. The others were stopped.
+    #[error("{node} ended {how} before it was ready: its last lines above say why. It was: {line}")]
+    NotReady { node: String, how: String, line: String },
+}
+
+/// Runs a cluster until it is asked to stop.
+pub fn dev(args: &DevArgs) -> Exit {
+    match try_dev(args) {
+        Ok(exit) => exit,
+        Err(error) => {
+            output::complain(&error.to_string());
+            match error {
+                DevError::TooFew { .. } => Exit::Usage,
+                _ => Exit::Refused,
+            }
+        }
+    }
+}
+
+fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
+    // Absolute, so that the command lines hold from any directory.
+    let dir = std::path::absolute(&args.dir);
+    let dir = dir.map_err(|source| DevError::Directory { path: args.dir.clone(), source })?;
+    let used = place::used(&dir);
+    let there = used.last().copied();
+    let nodes = args.nodes.map(usize::from).or(there).unwrap_or(NODES_DEFAULT);
+    if let Some(there) = there.filter(|there| *there > nodes) {
+        return Err(DevError::TooFew { dir, there, wanted: nodes });
+    }
+    let wish = Wish {
+        nodes,
+        dir,
+        base_port: args.base_port,
+        flags: args.flags.clone(),
+        memory_is_set: std::env::var_os("CARILLON_MEMORY_MAX").is_some(),
+        used,
+    };
+    let (nodes, program) = (plan::nodes(&wish), place::program()?);
+    if args.print {
+        place::prepare(&wish.dir)?;
+        let lines = nodes.iter().map(|node| node.command_line(&program) + "\n");
+        return Ok(output::raw(lines.collect::<String>().as_bytes()));
+    }
+    place::ports_are_free(&nodes)?;
+    place::prepare(&wish.dir)?;
+    Cluster::start(program, nodes)?.run()
+}
+
+/// Nodes, and their processes in the same order.
+struct Cluster {
+    program: PathBuf,
+    nodes: Vec<NodePlan>,
+    children: Vec<Child>,
+    signals: Signals,
+}
+
+impl Cluster {
+    fn start(program: PathBuf, nodes: Vec<NodePlan>) -> Result<Self, DevError> {
+        let failed = |what: &str, source| DevError::System { what: what.to_owned(), source };
+        // Before the first child, so that no end of one is missed.
+        let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGCHLD]);
+        let signals = signals.map_err(|source| failed("the handler of signals", source))?;
+        let mut cluster = Self { program, nodes, children: Vec::new(), signals };
+        let width = cluster.nodes.iter().map(|node| node.name().len()).max().unwrap_or(0);
+        for node in &cluster.nodes {
+            match Child::start(&cluster.program, node, width) {
+                Ok(child) => cluster.children.push(child),
+                Err(source) => {
+                    cluster.children.iter().for_each(Child::kill);
+                    return Err(failed(&node.name(), source));
+                }
+            }
+        }
+        Ok(cluster)
+    }
+
+    fn run(&mut self) -> Result<Exit, DevError> {
+        match self.wait_until_ready() {
+            Ok(true) => {}
+            Ok(false) => return Ok(self.stop()),
+            Err(error) => {
+                self.stop();
+                return Err(error);
+            }
+        }
+        output::raw(self.welcome().as_bytes());
+        loop {
+            let asked = self.signals.wait().any(|signal| signal != SIGCHLD);
+            for (node, how) in self.ended() {
+                let line = node.command_line(&self.program);
+                output::complain(&format!(
+                    "{} ended {how}. The others go on; to start it again: {line}",
+                    node.name()
+                ));
+            }
+            if asked {
+                return Ok(self.stop());
+            }
+            if self.children.iter().all(|child| !child.runs()) {
+                output::complain("no node is left");
+                return Ok(self.stop_with(Exit::Refused));
+            }
+        }
+    }
+
+    /// False if somebody wants an end before that.
+    fn wait_until_ready(&mut self) -> Result<bool, DevError> {
+        let begun = Instant::now();
+        let mut ready = vec![false; self.nodes.len()];
+        let mut has_said = false;
+        while ready.contains(&false) {
+            if self.signals.pending().any(|signal| signal != SIGCHLD) {
+                return Ok(false);
+            }
+            if let Some((node, how)) = self.ended().into_iter().next() {
+                let line = node.command_line(&self.program);
+                return Err(DevError::NotReady { node: node.name(), how, line });
+            }
+            for (node, ready) in self.nodes.iter().zip(&mut ready).filter(|(_, ready)| !**ready) {
+                *ready = is_ready(node);
+            }
+            if begun.elapsed() > PATIENCE && !has_said {
+                has_said = true;
+                let late = self.nodes.iter().zip(&ready).filter(|(_, ready)| !**ready);
+                let late: Vec<String> = late.map(|(node, _)| node.name()).collect();
+                output::complain(&format!("still waiting for {}", late.join(", ")));
+            }
+            sleep(LOOK_EVERY);
+        }
+        Ok(true)
+    }
+
+    /// Who has ended since this was asked last, and how.
+    fn ended(&mut self) -> Vec<(NodePlan, String)> {
+        let both = self.nodes.iter().zip(&mut self.children);
+        let ended = both.filter_map(|(node, child)| {
+            child.ended_now().map(|status| (node.clone(), children::how(status)))
+        });
+        ended.collect()
+    }
+
+    fn stop(&mut self) -> Exit {
+        self.stop_with(Exit::Done)
+    }
+
+    /// Asks all to stop and waits for them; whoever asks for an end once more does not want to.
+    fn stop_with(&mut self, exit: Exit) -> Exit {
+        self.children.iter().for_each(Child::ask_to_stop);
+        loop {
+            self.ended();
+            if self.children.iter().all(|child| !child.runs()) {
+                break;
+            }
+            if self.signals.wait().any(|signal| signal != SIGCHLD) {
+                self.children.iter().for_each(Child::kill);
+            }
+        }
+        self.children.iter_mut().for_each(Child::finish);
+        exit
+    }
+
+    /// Where everything is, and what to try.
+    fn welcome(&self) -> String {
+        let rows = self.nodes.iter().zip(&self.children).map(|(node, child)| {
+            let [resp, native, http, peer] = node.listeners().map(|(_, at)| at.to_string());
+            let dir = node.dir.display().to_string();
+            vec![node.name(), resp, http, native, peer, child.pid().to_string(), dir]
+        });
+        let rows: Vec<Vec<String>> = rows.collect();
+        let headings = ["NODE", "REDIS", "HTTP", "NATIVE", "PEERS", "PROCESS", "DIRECTORY"];
+        format!("\n{}\n{}\n", output::table(&headings, &rows), self.first_steps())
+    }
+
+    fn first_steps(&self) -> String {
+        let (first, last) = (&self.nodes[0], &self.nodes[self.nodes.len() - 1]);
+        let mut steps = vec![
+            (format!("redis-cli -p {} set greeting hello", first.resp.port()), "ask any node"),
+            (format!("redis-cli -p {} get greeting", last.resp.port()), ""),
+            (format!("carillon status --http {}", last.http), "how a node is"),
+        ];
+        if plan::replicas(self.nodes.len()) > 1 {
+            let pid = self.children[0].pid();
+            steps.push((format!("kill -9 {pid}"), "the others go on"));
+        }
+        steps.push(("Ctrl-C".to_owned(), "stops all; their data stays"));
+        let width = steps.iter().map(|(step, _)| step.len()).max().unwrap_or(0);
+        let line = |(step, why): (String, &str)| format!("  {step:<width$}   {why}");
+        steps.into_iter().map(|step| line(step).trim_end().to_owned() + "\n").collect()
+    }
+}
+
+fn is_ready(node: &NodePlan) -> bool {
+    let client = Client::new(&node.http.to_string()).expect("an address is one");
+    let status = client.with_timeout(ANSWER_TIMEOUT).status();
+    // The name tells it from somebody else's node who took the port a moment ago.
+    status.is_ok_and(|status| status["ready"] == true && status["name"] == node.name().as_str())
+}

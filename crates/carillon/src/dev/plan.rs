@@ -1,0 +1,255 @@
+//! Which nodes, at which addresses, started how? Pure: nothing here touches the machine.
+//!
+//! ```text
+//!                 node-1   node-2   node-3          --base-port 16379
+//!   redis           6379     6380     6381    …         16379 …
+//!   native          7400     7401     7402    …         17400 …
+//!   http            7480     7481     7482    …         17480 …
+//!   peers           7600     7601     7602    …         17600 …
+//! ```
+//!
+//! The first node founds the cluster and the others join it, by whichever peer answers first. But
+//! a first node whose data is gone, while others have theirs, joins as well: it would found a
+//! second cluster beside the one that is there.
+
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+
+/// Most nodes of one cluster on one machine.
+pub const NODES_MAX: usize = 9;
+/// Port of the first node's Redis listener unless another is named; all others stand in the same
+/// distance to it as a lone node's.
+pub const BASE_PORT: u16 = 6379;
+/// The highest base: the last node's peer listener has the last port there is.
+pub const BASE_PORT_MAX: u16 = u16::MAX - (PEER - BASE_PORT) - (NODES_MAX as u16 - 1);
+
+const NATIVE: u16 = 7400;
+const HTTP: u16 = 7480;
+const PEER: u16 = 7600;
+
+/// Memory that the data of all nodes together may take, in percent of the machine's.
+const MEMORY_PERCENT: usize = 60;
+/// Replicas of everything, if there are as many nodes.
+const REPLICAS: usize = 3;
+
+/// What is to be started, where.
+#[derive(Clone, Debug)]
+pub struct Wish {
+    /// How many nodes.
+    pub nodes: usize,
+    /// The directory of them all.
+    pub dir: PathBuf,
+    /// Port of the first node's Redis listener.
+    pub base_port: u16,
+    /// Further flags of every node.
+    pub flags: Vec<OsString>,
+    /// Whether the environment already says how much memory data may take.
+    pub memory_is_set: bool,
+    /// The nodes, counted from 1, that have data of an earlier run.
+    pub used: Vec<usize>,
+}
+
+/// One node.
+#[derive(Clone, Debug)]
+pub struct NodePlan {
+    /// From 1.
+    pub number: usize,
+    /// Its directory.
+    pub dir: PathBuf,
+    /// Where Redis clients connect.
+    pub resp: SocketAddr,
+    /// Where clients of the native frames connect.
+    pub native: SocketAddr,
+    /// Where HTTP and the command line connect.
+    pub http: SocketAddr,
+    /// Where the other nodes connect.
+    pub peer: SocketAddr,
+    /// What follows the program's name.
+    pub arguments: Vec<OsString>,
+}
+
+impl NodePlan {
+    /// Its name, which is also its directory's.
+    pub fn name(&self) -> String {
+        name(self.number)
+    }
+
+    /// Its listeners, by the names of their settings.
+    pub fn listeners(&self) -> [(&'static str, SocketAddr); 4] {
+        [("resp", self.resp), ("native", self.native), ("http", self.http), ("peer", self.peer)]
+    }
+
+    /// How to start it by hand, for a shell.
+    pub fn command_line(&self, program: &Path) -> String {
+        let words = [program.as_os_str()].into_iter();
+        let words = words.chain(self.arguments.iter().map(OsString::as_os_str));
+        words.map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// The name of the node of this number.
+pub fn name(number: usize) -> String {
+    format!("node-{number}")
+}
+
+/// The file with what the nodes know each other by.
+pub fn secret_path(dir: &Path) -> PathBuf {
+    dir.join("secret")
+}
+
+/// Replicas that so many nodes can hold: an odd number, at most three.
+pub fn replicas(nodes: usize) -> usize {
+    REPLICAS.min(nodes - (nodes + 1) % 2)
+}
+
+/// The nodes of a wish.
+pub fn nodes(wish: &Wish) -> Vec<NodePlan> {
+    (1..=wish.nodes).map(|number| node(wish, number)).collect()
+}
+
+fn node(wish: &Wish, number: usize) -> NodePlan {
+    let at = |port: u16, number: usize| {
+        let port = u32::from(port) + u32::from(wish.base_port) - u32::from(BASE_PORT);
+        let port = u16::try_from(port + number as u32 - 1).expect("base ports are bounded");
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    };
+    let mut node = NodePlan {
+        number,
+        dir: wish.dir.join(name(number)),
+        resp: at(BASE_PORT, number),
+        native: at(NATIVE, number),
+        http: at(HTTP, number),
+        peer: at(PEER, number),
+        arguments: vec!["start".into(), "--dir".into()],
+    };
+    node.arguments.push(node.dir.clone().into());
+    let mut flag = |name: &str, value: String| {
+        let words: [OsString; 2] = [format!("--{name}").into(), value.into()];
+        node.arguments.extend(words);
+    };
+    flag("name", name(number));
+    flag("resp", at(BASE_PORT, number).to_string());
+    flag("native", at(NATIVE, number).to_string());
+    flag("http", at(HTTP, number).to_string());
+    if !wish.memory_is_set && !wish.flags.iter().any(|word| is_flag(word, "memory-max")) {
+        flag("memory-max", format!("{}%", MEMORY_PERCENT / wish.nodes));
+    }
+    let others = (1..=wish.nodes).filter(|other| *other != number);
+    let others: Vec<String> = others.map(|other| at(PEER, other).to_string()).collect();
+    for (name, value) in cluster_flags(wish, &node, &others) {
+        node.arguments.extend([OsString::from(format!("--{name}")), value]);
+    }
+    node.arguments.extend(wish.flags.iter().cloned());
+    node
+}
+
+/// What makes a cluster of the nodes.
+fn cluster_flags(wish: &Wish, node: &NodePlan, others: &[String]) -> Vec<(&'static str, OsString)> {
+    let mut flags = vec![
+        ("peer", node.peer.to_string().into()),
+        ("peer-secret-file", secret_path(&wish.dir).into()),
+        ("replicas", replicas(wish.nodes).to_string().into()),
+    ];
+    let founds = node.number == 1 && (wish.used.is_empty() || wish.used.contains(&1));
+    if !founds && !others.is_empty() {
+        flags.push(("join", others.join(",").into()));
+    }
+    flags
+}
+
+/// Whether a word of a command line is this flag, with or without a value.
+fn is_flag(word: &OsString, name: &str) -> bool {
+    let word = word.to_string_lossy();
+    word.strip_prefix("--").is_some_and(|word| word.split('=').next() == Some(name))
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-+=:,%@".contains(&byte);
+    match !word.is_empty() && word.bytes().all(plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(nodes: usize) -> Wish {
+        Wish {
+            nodes,
+            dir: "d".into(),
+            base_port: BASE_PORT,
+            flags: Vec::new(),
+            memory_is_set: false,
+            used: Vec::new(),
+        }
+    }
+
+    fn line(wish: &Wish, number: usize) -> String {
+        nodes(wish)[number - 1].command_line(Path::new("carillon"))
+    }
+
+    #[test]
+    fn ports_keep_their_distance() {
+        let all = nodes(&wish(3));
+        assert_eq!(all[0].resp.port(), 6379);
+        assert_eq!(all[2].listeners().map(|(_, at)| at.port()), [6381, 7402, 7482, 7602]);
+        let shifted = nodes(&Wish { base_port: 16_379, ..wish(2) });
+        assert_eq!(
+            shifted[1].listeners().map(|(_, at)| at.port()),
+            [16_380, 17_401, 17_481, 17_601]
+        );
+        for base_port in [1, BASE_PORT_MAX] {
+            let mut ports: Vec<u16> = nodes(&Wish { base_port, ..wish(NODES_MAX) })
+                .iter()
+                .flat_map(|node| node.listeners().map(|(_, at)| at.port()))
+                .collect();
+            ports.sort_unstable();
+            ports.dedup();
+            assert_eq!(ports.len(), 4 * NODES_MAX, "no two listeners at one port");
+        }
+    }
+
+    #[test]
+    fn replicas_are_odd_and_at_most_three() {
+        assert_eq!([1, 2, 3, 4, 5, 9].map(replicas), [1, 1, 3, 3, 3, 3]);
+    }
+
+    #[test]
+    fn the_first_founds_and_the_others_join() {
+        let wish = wish(3);
+        let first = line(&wish, 1);
+        let own = "--peer 127.0.0.1:7600 --peer-secret-file d/secret --replicas 3";
+        assert!(first.ends_with(own), "{first}");
+        let last = line(&wish, 3);
+        assert!(last.ends_with("--join 127.0.0.1:7600,127.0.0.1:7601"), "{last}");
+        assert!(!line(&Wish { nodes: 1, ..wish.clone() }, 1).contains("--join"));
+        // Its data is gone, and the others have theirs.
+        let wiped = line(&Wish { used: vec![2, 3], ..wish.clone() }, 1);
+        assert!(wiped.ends_with("--join 127.0.0.1:7601,127.0.0.1:7602"), "{wiped}");
+        assert!(!line(&Wish { used: vec![1, 2, 3], ..wish }, 1).contains("--join"));
+    }
+
+    #[test]
+    fn memory_is_shared_unless_somebody_says_otherwise() {
+        assert!(line(&wish(3), 2).contains("--memory-max 20%"));
+        let set = Wish { memory_is_set: true, ..wish(3) };
+        assert!(!line(&set, 2).contains("--memory-max"));
+        let flags: Vec<OsString> =
+            ["--memory-max=1GiB", "--log-level", "warn"].map(Into::into).into();
+        let given = line(&Wish { flags, ..wish(3) }, 2);
+        assert!(given.ends_with("--memory-max=1GiB --log-level warn"), "{given}");
+        assert!(!given.contains('%'), "{given}");
+    }
+
+    #[test]
+    fn words_are_quoted_for_a_shell() {
+        assert_eq!(quoted("a/b-1.c"), "a/b-1.c");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("a b"), "'a b'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

@@ -1,0 +1,178 @@
+//! One real node: a process that can be started, paused, killed.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::net::Site;
+
+/// The ports are the same everywhere: addresses differ.
+pub const RESP: u16 = 6379;
+/// See [`RESP`].
+pub const HTTP: u16 = 7480;
+/// See [`RESP`].
+pub const PEER: u16 = 7600;
+
+/// A node, running or not.
+pub struct Node {
+    /// Counted from 1.
+    pub number: usize,
+    /// Its data.
+    pub dir: PathBuf,
+    /// Where it runs.
+    pub site: Site,
+    flags: Vec<String>,
+    log: PathBuf,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// A node that does not run yet. Its log grows beside its directory.
+    pub fn new(number: usize, dir: PathBuf, site: Site, flags: Vec<String>) -> Self {
+        let log = dir.with_extension("log");
+        Self { number, dir, site, flags, log, child: None }
+    }
+
+    /// One of its addresses.
+    pub fn at(&self, port: u16) -> SocketAddr {
+        SocketAddr::from((self.site.ip, port))
+    }
+
+    /// Starts it. The kernel kills it when the calling thread ends: call it from the test's own.
+    pub fn start(&mut self) {
+        assert!(self.child.is_none(), "node {} runs", self.number);
+        let log = OpenOptions::new().create(true).append(true).open(&self.log);
+        let log: File = log.expect("a log can be made");
+        let site = self.site.clone();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command.arg("start").args(&self.flags);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        // SAFETY: between fork and exec only system calls are made that take numbers.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                site.enter()
+            });
+        }
+        self.child = Some(command.spawn().expect("a process"));
+    }
+
+    /// kill -9.
+    pub fn kill(&mut self) {
+        self.signal(libc::SIGKILL);
+        self.wait();
+    }
+
+    /// SIGTERM, and its end.
+    pub fn stop(&mut self) -> ExitStatus {
+        self.signal(libc::SIGTERM);
+        self.wait()
+    }
+
+    /// SIGSTOP: it stands still, and everything it holds stays as it is.
+    pub fn pause(&self) {
+        self.signal(libc::SIGSTOP);
+    }
+
+    /// SIGCONT.
+    pub fn resume(&self) {
+        self.signal(libc::SIGCONT);
+    }
+
+    /// Fails if it has ended by itself.
+    pub fn assert_runs(&mut self) {
+        let child = self.child.as_mut().unwrap_or_else(|| panic!("node {} is off", self.number));
+        if let Some(status) = child.try_wait().expect("it is our child") {
+            panic!("node {} ended by itself: {status}\n{}", self.number, self.last_words());
+        }
+    }
+
+    /// Everything it has said, in all its lives.
+    pub fn said(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Waits until it has said something so many times.
+    pub fn wait_until_said(&self, words: &str, times: usize) {
+        let begun = Instant::now();
+        while self.said().matches(words).count() < times {
+            let late = begun.elapsed() > super::PATIENCE;
+            assert!(!late, "node {} has not said {words:?} {times} times", self.number);
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The end of its log.
+    pub fn last_words(&self) -> String {
+        let text = self.said();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(20)..].join("\n")
+    }
+
+    /// Its process id, recorded since it was started and not waited for: nobody else has it.
+    fn signal(&self, signal: i32) {
+        let child = self.child.as_ref().unwrap_or_else(|| panic!("node {} is off", self.number));
+        // SAFETY: kill takes numbers only.
+        unsafe { libc::kill(child.id().cast_signed(), signal) };
+    }
+
+    fn wait(&mut self) -> ExitStatus {
+        let mut child = self.child.take().expect("it was signalled");
+        let begun = Instant::now();
+        loop {
+            match child.try_wait().expect("it is our child") {
+                Some(status) => return status,
+                None if begun.elapsed() > super::PATIENCE => {
+                    let _ended = child.kill();
+                    let _waited = child.wait();
+                    panic!("node {} does not end", self.number);
+                }
+                None => thread::sleep(Duration::from_millis(2)),
+            }
+        }
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // SIGKILL ends one that is paused as well.
+            let _ended = child.kill();
+            let _waited = child.wait();
+        }
+    }
+}
+
+/// The flags of a node of a cluster of `others` and itself.
+pub fn flags(number: usize, dir: &Path, ip: Ipv4Addr, others: &[Ipv4Addr]) -> Vec<String> {
+    let own = |port: u16| SocketAddr::from((ip, port)).to_string();
+    let mut flags = vec![
+        ("dir", dir.display().to_string()),
+        ("name", format!("node-{number}")),
+        ("resp", own(RESP)),
+        ("http", own(HTTP)),
+        ("native", "off".to_owned()),
+        ("threads", "1".to_owned()),
+        ("memory-max", "256MiB".to_owned()),
+        ("segment-bytes", "4MiB".to_owned()),
+    ];
+    if !others.is_empty() {
+        let secret = dir.with_file_name("secret").display().to_string();
+        flags.extend([("peer", own(PEER)), ("peer-secret-file", secret)]);
+    }
+    if !others.is_empty() && number > 1 {
+        let others = others.iter().map(|ip| SocketAddr::from((*ip, PEER)).to_string());
+        flags.push(("join", others.collect::<Vec<_>>().join(",")));
+    }
+    let pairs = flags.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);
+    // Whoever is not on a loopback address must say so.
+    let insecure = (!ip.is_loopback()).then(|| "--insecure".to_owned());
+    pairs.chain(insecure).collect()
+}

@@ -1,0 +1,209 @@
+//! Redis clients that ask one thing after the other, and write down what they saw.
+//!
+//! Each keeps to a node of its own, goes to the next one for a while when it cannot connect or when
+//! an answer did not come, and then comes back: so the nodes always share the clients. An answer
+//! that does not come in [`ANSWER_MAX`] is an unknown outcome; so is everything that breaks after
+//! the first byte has left. They ask slowly: a history is searched for an order, and the search
+//! has a window.
+
+pub mod history;
+pub mod resp;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::harness::Cluster;
+use crate::harness::net::Site;
+use history::{Asked, History, Key, Outcome, Record};
+use resp::{Connection, Reply};
+
+/// How long an answer may take.
+pub const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How long a connection may take: within one network that is long.
+const CONNECT_MAX: Duration = Duration::from_millis(300);
+/// How long a client stays with another node than its own.
+const AWAY: Duration = Duration::from_secs(1);
+/// Clients for each node.
+const CLIENTS_EACH: usize = 3;
+/// What each waits before it asks again.
+const PAUSE: Duration = Duration::from_millis(8);
+/// Keys that are set and read; enough to touch every shard of a keyspace.
+const REGISTERS: usize = 32;
+/// Keys that are raised and read.
+const COUNTERS: usize = 8;
+
+/// Clients at work.
+pub struct Load {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Vec<Record>>>,
+}
+
+struct Shared {
+    site: Site,
+    nodes: Vec<SocketAddr>,
+    begun: Instant,
+    stop: AtomicBool,
+    values: AtomicU64,
+}
+
+impl Load {
+    /// Sets clients to work on all nodes.
+    pub fn start(cluster: &Cluster) -> Self {
+        let shared = Arc::new(Shared {
+            site: cluster.net.clients().clone(),
+            nodes: cluster.resp(),
+            begun: Instant::now(),
+            stop: AtomicBool::new(false),
+            values: AtomicU64::new(1),
+        });
+        let clients = 0..(CLIENTS_EACH * cluster.len()) as u16;
+        let threads = clients.map(|number| {
+            let shared = shared.clone();
+            thread::spawn(move || Client::new(number, shared).run())
+        });
+        Self { threads: threads.collect(), shared }
+    }
+
+    /// Time since it began, as histories count it.
+    pub fn now(&self) -> Duration {
+        self.shared.begun.elapsed()
+    }
+
+    /// Ends it, reads every key once through every node, and hands over what was seen.
+    pub fn finish(mut self) -> History {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let threads = std::mem::take(&mut self.threads);
+        let mut records: Vec<Record> =
+            threads.into_iter().flat_map(|thread| thread.join().expect("a client")).collect();
+        let shared = self.shared.clone();
+        let last = thread::spawn(move || Client::new(u16::MAX, shared).read_all());
+        records.extend(last.join().expect("the last client"));
+        History::new(records)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Somebody has failed already, or nobody wants to know.
+            let _records = thread.join();
+        }
+    }
+}
+
+/// All keys, in a fixed order.
+pub fn keys() -> impl Iterator<Item = Key> + Clone {
+    (0..REGISTERS).map(Key::Register).chain((0..COUNTERS).map(Key::Counter))
+}
+
+struct Client {
+    number: u16,
+    shared: Arc<Shared>,
+    node: usize,
+    /// Since when it is not with its own node.
+    away: Option<Instant>,
+    connection: Option<Connection>,
+    records: Vec<Record>,
+}
+
+impl Client {
+    fn new(number: u16, shared: Arc<Shared>) -> Self {
+        shared.site.enter().expect("a namespace can be entered");
+        let node = usize::from(number) % shared.nodes.len();
+        Self { number, shared, node, away: None, connection: None, records: Vec::new() }
+    }
+
+    fn run(mut self) -> Vec<Record> {
+        let all: Vec<Key> = keys().collect();
+        // Everybody goes through all keys, from a place of its own; with a step that meets all.
+        let mut place = usize::from(self.number) * 7;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let key = all[place * 3 % all.len()];
+            // Half of them read, and each of a key's turns differs from the one before.
+            let asked = match (key, (place + place / all.len()).is_multiple_of(2)) {
+                (_, true) => Asked::Read,
+                (Key::Counter(_), false) => Asked::Increment,
+                (Key::Register(_), false) => {
+                    Asked::Set(self.shared.values.fetch_add(1, Ordering::Relaxed))
+                }
+            };
+            self.ask(key, asked);
+            place += 1;
+            thread::sleep(PAUSE);
+        }
+        self.records
+    }
+
+    fn read_all(mut self) -> Vec<Record> {
+        for node in 0..self.shared.nodes.len() {
+            (self.node, self.away, self.connection) = (node, None, None);
+            for key in keys() {
+                self.ask(key, Asked::Read);
+            }
+        }
+        self.records
+    }
+
+    fn ask(&mut self, key: Key, asked: Asked) {
+        let (name, begun) = (key.name(), self.shared.begun);
+        let Some(connection) = self.connected() else { return };
+        let call = begun.elapsed();
+        let reply = match asked {
+            Asked::Read => connection.ask(&["GET", &name]),
+            Asked::Set(value) => connection.ask(&["SET", &name, &value.to_string()]),
+            Asked::Increment => connection.ask(&["INCR", &name]),
+        };
+        let back = begun.elapsed();
+        let outcome = outcome(reply);
+        let (client, node) = (self.number, self.node + 1);
+        let is_broken = matches!(&outcome, Outcome::Unknown(why) if !why.starts_with("UNKNOWN"));
+        self.records.push(Record { client, node, call, back, key, asked, outcome });
+        if is_broken {
+            self.go_elsewhere();
+        }
+    }
+
+    fn connected(&mut self) -> Option<&mut Connection> {
+        if self.away.is_some_and(|since| since.elapsed() > AWAY) {
+            (self.away, self.connection) = (None, None);
+            self.node = usize::from(self.number) % self.shared.nodes.len();
+        }
+        if self.connection.is_none() {
+            let address = self.shared.nodes[self.node];
+            match Connection::open(address, CONNECT_MAX, ANSWER_MAX) {
+                Ok(connection) => self.connection = Some(connection),
+                Err(_) => {
+                    self.go_elsewhere();
+                    return None;
+                }
+            }
+        }
+        self.connection.as_mut()
+    }
+
+    fn go_elsewhere(&mut self) {
+        self.connection = None;
+        self.away.get_or_insert_with(Instant::now);
+        self.node = (self.node + 1) % self.shared.nodes.len();
+    }
+}
+
+/// What a reply says; an error says by itself which of the two kinds it is (SAFETY G10).
+fn outcome(reply: std::io::Result<Reply>) -> Outcome {
+    match reply {
+        Ok(Reply::Simple(_)) => Outcome::Done,
+        Ok(Reply::Nil) => Outcome::Value(None),
+        Ok(Reply::Int(number)) => Outcome::Value(Some(number as u64)),
+        Ok(Reply::Bulk(text)) => match text.parse() {
+            Ok(number) => Outcome::Value(Some(number)),
+            Err(_) => panic!("nobody has written {text:?}"),
+        },
+        Ok(Reply::Error(why)) if why.starts_with("UNKNOWN") => Outcome::Unknown(why),
+        Ok(Reply::Error(why)) => Outcome::NotDone(why),
+        Err(error) => Outcome::Unknown(error.kind().to_string()),
+    }
+}

@@ -1,0 +1,18 @@
+//! What happens to real nodes when their network, their processes and their disks break?
+//!
+//! ```text
+//!   harness   real processes, each in a network namespace; cuts; kills; small disks
+//!   load      Redis clients that write down what they saw, and whether it can be true
+//!   tools     do the scissors cut, does the checker see?
+//!   service   what clients notice when nodes break
+//!   members   who is there, who is not
+//! ```
+//!
+//! `cargo test --release -p carillon --test faults -- --nocapture` also prints what was measured.
+//! As root; without, the tests that cut say so and do nothing.
+
+mod harness;
+mod load;
+mod members;
+mod service;
+mod tools;

@@ -1,0 +1,42 @@
+//! Do nodes notice who is there and who is not?
+
+use crate::harness::Cluster;
+use crate::harness::net::can_cut;
+
+/// What a node says when another one comes.
+fn up(number: usize) -> String {
+    format!("member node-{number} at 10.77.0.{number}:7600 is up")
+}
+
+/// What it says when one goes.
+fn down(number: usize) -> String {
+    format!("member node-{number} at 10.77.0.{number}:7600 is down")
+}
+
+#[test]
+fn nodes_that_are_cut_off_killed_or_paused_are_missed_and_found_again() {
+    if !can_cut() {
+        return;
+    }
+    let mut cluster = Cluster::new(3);
+    cluster.start();
+    for (one, other) in [(1, 2), (1, 3), (2, 3), (3, 2)] {
+        cluster.node(one).wait_until_said(&up(other), 1);
+    }
+    cluster.net.unplug(2);
+    cluster.node(1).wait_until_said(&down(2), 1);
+    cluster.node(3).wait_until_said(&down(2), 1);
+    cluster.net.heal();
+    cluster.node(1).wait_until_said(&up(2), 2);
+    cluster.node(3).wait_until_said(&up(2), 2);
+
+    cluster.node(3).kill();
+    cluster.node(1).wait_until_said(&down(3), 1);
+    cluster.restart(3);
+    cluster.node(1).wait_until_said(&up(3), 2);
+
+    cluster.node(1).pause();
+    cluster.node(3).wait_until_said(&down(1), 1);
+    cluster.node(1).resume();
+    cluster.node(3).wait_until_said(&up(1), 2);
+}

@@ -1,0 +1,219 @@
+//! What do clients notice when nodes of a cluster of three break, one after the other?
+//!
+//! Nobody knows here who leads: whatever is done is done to each node in turn, so that it hits
+//! every leader there is. In every test the whole history must have an order (linearizable, each
+//! retry once, nothing acknowledged lost), also when service was late.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::harness::net::can_cut;
+use crate::harness::{Cluster, PATIENCE};
+use crate::load::resp::{Connection, Reply};
+use crate::load::{ANSWER_MAX, Load, keys};
+
+/// Nodes of each test here.
+const NODES: usize = 3;
+/// For no longer than that a key may be without service, whichever nodes are asked.
+const SILENCE_MAX: Duration = Duration::from_millis(1_500);
+/// The same for what no leader is simply gone in: a one-way cut is noticed by the leader alone, who
+/// must miss a quorum's answers first, and connections begin again when TCP tries again; and when
+/// all are gone, they have to start.
+const SILENCE_ODD_MAX: Duration = Duration::from_secs(5);
+/// Longer than any lease, and than whatever waits for one.
+const LONG: Duration = Duration::from_secs(3);
+/// For load to settle between two faults.
+const SETTLE: Duration = Duration::from_millis(1_200);
+
+/// A cluster in which every node answers for every key, and every key is on all of them.
+fn start() -> Cluster {
+    started(Cluster::new(NODES))
+}
+
+fn started(mut cluster: Cluster) -> Cluster {
+    cluster.start();
+    let begun = Instant::now();
+    let mut open = |address| {
+        let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
+        cluster.net.clients().inside(open)
+    };
+    let mut all: Vec<Connection> = cluster.resp().into_iter().map(&mut open).collect();
+    let (first, others) = all.split_first_mut().expect("there are nodes");
+    for key in keys().map(|key| format!("before-{}", key.name())) {
+        assert_eq!(first.ask(&["SET", &key, "1"]).unwrap(), Reply::Simple("OK".into()));
+        for other in &mut *others {
+            assert_eq!(other.ask(&["GET", &key]).unwrap(), Reply::Bulk("1".into()), "one store");
+        }
+        // From one replica to three takes a moment.
+        let replicas = NODES as i64 - 1;
+        loop {
+            assert_eq!(first.ask(&["SET", &key, "1"]).unwrap(), Reply::Simple("OK".into()));
+            let held = first.ask(&["WAIT", &replicas.to_string(), "500"]).unwrap();
+            if held == Reply::Int(replicas) {
+                break;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{key} is held by {held:?} others, not {replicas}");
+        }
+    }
+    cluster
+}
+
+/// Ends the load and judges what it saw. `events` have names and times; each lasts until the next.
+fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
+    let end = load.now();
+    let history = load.finish();
+    let (answered, not_done, unknown) = history.counts();
+    eprintln!("{answered} answered, {not_done} not done, {unknown} unknown");
+    for (count, error) in history.errors().iter().take(8) {
+        eprintln!("{count:>6} {error}");
+    }
+    let mut late = Vec::new();
+    let ends = events.iter().skip(1).map(|(_, event)| *event).chain([end]);
+    for ((what, event), until) in events.iter().zip(ends) {
+        let silence = history.longest_silence(*event, until);
+        eprintln!("{what}: no key was without service for longer than {silence:.3?}");
+        if silence > silence_max {
+            late.push(format!("{what}: {silence:.3?}"));
+        }
+    }
+    history.check().unwrap();
+    assert!(late.is_empty(), "service was away for longer than {silence_max:?}: {late:?}");
+    assert!(answered > 500, "too little happened: {answered} answered");
+}
+
+/// Does something to each node in turn, undoes it, and judges.
+fn in_turn(
+    what: &str,
+    silence_max: Duration,
+    lasts: Duration,
+    mut fault: impl FnMut(&mut Cluster, usize),
+    mut undo: impl FnMut(&mut Cluster, usize),
+) {
+    let mut cluster = start();
+    let load = Load::start(&cluster);
+    let mut events = Vec::new();
+    for number in 1..=NODES {
+        sleep(SETTLE);
+        events.push((format!("{what} {number}"), load.now()));
+        fault(&mut cluster, number);
+        sleep(lasts);
+        undo(&mut cluster, number);
+    }
+    sleep(SETTLE);
+    cluster.wait_until_ready();
+    judge(load, &events, silence_max);
+}
+
+fn others(number: usize) -> impl Iterator<Item = usize> {
+    (1..=NODES).filter(move |other| *other != number)
+}
+
+#[test]
+fn each_node_is_killed_in_turn() {
+    let kill = |cluster: &mut Cluster, number| cluster.node(number).kill();
+    let restart = |cluster: &mut Cluster, number| cluster.restart(number);
+    in_turn("kill -9 of node", SILENCE_MAX, Duration::from_secs(2), kill, restart);
+}
+
+#[test]
+fn each_node_is_paused_beyond_its_lease() {
+    let pause = |cluster: &mut Cluster, number| cluster.node(number).pause();
+    let resume = |cluster: &mut Cluster, number| cluster.node(number).resume();
+    in_turn("SIGSTOP of node", SILENCE_MAX, LONG, pause, resume);
+}
+
+#[test]
+fn each_node_stops_in_turn() {
+    let stop = |cluster: &mut Cluster, number| assert!(cluster.node(number).stop().success());
+    let restart = |cluster: &mut Cluster, number| cluster.restart(number);
+    in_turn("stop of node", SILENCE_MAX, Duration::from_secs(2), stop, restart);
+}
+
+#[test]
+fn each_node_is_unplugged_in_turn() {
+    if !can_cut() {
+        return;
+    }
+    let unplug = |cluster: &mut Cluster, number| cluster.net.unplug(number);
+    let heal = |cluster: &mut Cluster, _| cluster.net.heal();
+    in_turn("cable of node", SILENCE_MAX, LONG, unplug, heal);
+}
+
+/// It hears the others and its clients; the others do not hear it.
+#[test]
+fn each_node_is_not_heard_by_the_others() {
+    if !can_cut() {
+        return;
+    }
+    let silence = |cluster: &mut Cluster, number| {
+        others(number).for_each(|other| cluster.net.silence(number, other));
+    };
+    let heal = |cluster: &mut Cluster, _| cluster.net.heal();
+    in_turn("silence of node", SILENCE_ODD_MAX, LONG, silence, heal);
+}
+
+/// The others hear it, so they may go on following it; it hears none of them.
+#[test]
+fn each_node_does_not_hear_the_others() {
+    if !can_cut() {
+        return;
+    }
+    let deafen = |cluster: &mut Cluster, number| {
+        others(number).for_each(|other| cluster.net.silence(other, number));
+    };
+    let heal = |cluster: &mut Cluster, _| cluster.net.heal();
+    in_turn("deafness of node", SILENCE_ODD_MAX, LONG, deafen, heal);
+}
+
+/// Only two of three do not reach each other, and the senders are told so.
+#[test]
+fn each_pair_is_barred_in_turn() {
+    if !can_cut() {
+        return;
+    }
+    let bar = |cluster: &mut Cluster, number| {
+        let next = number % NODES + 1;
+        cluster.net.bar(number, next);
+        cluster.net.bar(next, number);
+    };
+    let heal = |cluster: &mut Cluster, _| cluster.net.heal();
+    in_turn("bar from node", SILENCE_ODD_MAX, LONG, bar, heal);
+}
+
+/// As a power cut of a room does it, but for what the kernels had not written.
+#[test]
+fn all_are_killed_at_once_and_come_back() {
+    let mut cluster = start();
+    let load = Load::start(&cluster);
+    let mut events = Vec::new();
+    for round in 1..=3 {
+        sleep(SETTLE);
+        (1..=NODES).for_each(|number| cluster.node(number).kill());
+        (1..=NODES).for_each(|number| cluster.node(number).start());
+        events.push((format!("kill -9 of all, round {round}"), load.now()));
+        cluster.wait_until_ready();
+    }
+    sleep(SETTLE + ANSWER_MAX);
+    judge(load, &events, SILENCE_ODD_MAX);
+}
+
+/// One node without room: the two others are a majority.
+#[test]
+fn a_full_disk_of_one_node_stops_nobody() {
+    let mut cluster = Cluster::new(NODES);
+    if !cluster.on_small_disk(2, 64) {
+        return;
+    }
+    cluster = started(cluster);
+    let load = Load::start(&cluster);
+    sleep(SETTLE);
+    let full = load.now();
+    cluster.disk(0).fill();
+    sleep(LONG);
+    cluster.disk(0).free();
+    let freed = load.now();
+    sleep(SETTLE + ANSWER_MAX);
+    cluster.wait_until_ready();
+    let events = [("a full disk".to_owned(), full), ("room again".to_owned(), freed)];
+    judge(load, &events, SILENCE_ODD_MAX);
+}

@@ -1,0 +1,175 @@
+//! Do the tools do what they say? Nodes that do not know each other suffice.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::harness::net::{NAMES, Net, can_cut};
+use crate::harness::{Cluster, PATIENCE};
+use crate::load::Load;
+use crate::load::resp::{Connection, Reply};
+
+/// Within one machine, whatever has not come by then was lost.
+const LOST_AFTER: Duration = Duration::from_millis(150);
+const PORT: u16 = 7;
+
+/// Whether a datagram from one node reaches another; an error is what the sender was told.
+fn reaches(net: &Net, from: usize, to: usize) -> std::io::Result<bool> {
+    let address = SocketAddr::from((net.node(to).ip, PORT));
+    let receiver = net.node(to).inside(|| UdpSocket::bind(address)).unwrap();
+    receiver.set_read_timeout(Some(LOST_AFTER)).unwrap();
+    net.node(from).inside(|| UdpSocket::bind("0.0.0.0:0")?.send_to(b"hello", address))?;
+    match receiver.recv(&mut [0; 16]) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Which of all ordered pairs do not reach each other.
+fn lost(net: &Net, nodes: usize) -> Vec<(usize, usize)> {
+    let pairs = (1..=nodes).flat_map(|from| (1..=nodes).map(move |to| (from, to)));
+    let pairs = pairs.filter(|(from, to)| from != to);
+    pairs.filter(|(from, to)| !matches!(reaches(net, *from, *to), Ok(true))).collect()
+}
+
+#[test]
+fn cuts_cut_what_they_say_and_heal() {
+    if !can_cut() {
+        return;
+    }
+    let mut net = Net::new(3);
+    assert_eq!(lost(&net, 3), []);
+    net.silence(1, 2);
+    assert_eq!(lost(&net, 3), [(1, 2)], "one direction, and nobody is told");
+    assert!(reaches(&net, 1, 2).is_ok());
+    net.silence(2, 1);
+    assert_eq!(lost(&net, 3), [(1, 2), (2, 1)]);
+    net.heal();
+    assert_eq!(lost(&net, 3), []);
+
+    net.bar(3, 1);
+    assert_eq!(lost(&net, 3), [(3, 1)]);
+    assert!(reaches(&net, 3, 1).is_err(), "the sender is told");
+    net.heal();
+    assert_eq!(lost(&net, 3), []);
+
+    net.unplug(2);
+    assert_eq!(lost(&net, 3), [(1, 2), (2, 1), (2, 3), (3, 2)]);
+    net.silence(1, 3);
+    net.heal();
+    assert_eq!(lost(&net, 3), []);
+}
+
+#[test]
+fn a_network_leaves_nothing_behind() {
+    if !can_cut() {
+        return;
+    }
+    let net = Net::new(2);
+    let names = net.names();
+    let there = || names.iter().filter(|name| Path::new(NAMES).join(name).exists()).count();
+    assert_eq!((names.len(), there()), (4, 4), "two nodes, the clients, the bridge");
+    drop(net);
+    assert_eq!(there(), 0);
+}
+
+/// A connection that stands survives a short cut; what was asked meanwhile is answered after it.
+#[test]
+fn connections_stand_still_while_they_are_cut() {
+    let mut cluster = Cluster::strangers(2);
+    cluster.start();
+    let address = cluster.resp()[0];
+    let clients = cluster.net.clients().clone();
+    let open = || Connection::open(address, PATIENCE, PATIENCE).unwrap();
+    let mut one = clients.inside(open);
+    assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), Reply::Simple("OK".into()));
+    if can_cut() {
+        cluster.net.unplug(1);
+        let begun = Instant::now();
+        let asked = thread::spawn(move || one.ask(&["GET", "k"]));
+        thread::sleep(LOST_AFTER);
+        assert!(!asked.is_finished(), "nobody can have answered");
+        let refused = clients.inside(|| TcpStream::connect_timeout(&address, LOST_AFTER));
+        assert_eq!(refused.unwrap_err().kind(), ErrorKind::TimedOut);
+        cluster.net.heal();
+        assert_eq!(asked.join().unwrap().unwrap(), Reply::Bulk("v".into()));
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    }
+}
+
+/// A node of its own, under load, killed and paused: everything answered is there.
+#[test]
+fn the_checker_agrees_with_a_node_that_loses_nothing() {
+    let mut cluster = Cluster::strangers(1);
+    cluster.start();
+    let load = Load::start(&cluster);
+    thread::sleep(Duration::from_millis(600));
+    let killed = load.now();
+    cluster.node(1).kill();
+    thread::sleep(Duration::from_millis(100));
+    cluster.restart(1);
+    thread::sleep(Duration::from_millis(400));
+    let paused = load.now();
+    cluster.node(1).pause();
+    thread::sleep(Duration::from_millis(400));
+    cluster.node(1).resume();
+    thread::sleep(Duration::from_millis(600));
+    let stopped = load.now();
+    assert!(cluster.node(1).stop().success());
+    cluster.restart(1);
+    let history = load.finish();
+    let (answered, _, unknown) = history.counts();
+    assert!(answered > 100, "{answered} answered: {:?}", history.errors());
+    assert!(unknown > 0, "nobody waited for an answer when it was killed");
+    let silence = history.longest_silence(killed, paused);
+    assert!(silence > Duration::from_millis(100) && silence < PATIENCE, "{silence:?}");
+    let silence = history.longest_silence(paused, stopped);
+    assert!(silence > Duration::from_millis(400) && silence < PATIENCE, "{silence:?}");
+    history.check().unwrap();
+}
+
+/// The checker must see what goes wrong: a node whose data was taken away.
+#[test]
+fn the_checker_sees_a_node_that_forgets() {
+    let mut cluster = Cluster::strangers(1);
+    cluster.start();
+    let load = Load::start(&cluster);
+    thread::sleep(Duration::from_millis(800));
+    cluster.node(1).kill();
+    let dir = cluster.node(1).dir.clone();
+    std::fs::remove_dir_all(&dir).unwrap();
+    cluster.restart(1);
+    thread::sleep(Duration::from_millis(400));
+    let told = load.finish().check().expect_err("a whole disk is gone");
+    assert!(told.contains("no order explains") || told.contains("went back"), "{told}");
+}
+
+#[test]
+fn a_small_disk_fills_and_empties() {
+    let mut cluster = Cluster::strangers(1);
+    if !cluster.on_small_disk(1, 48) {
+        return;
+    }
+    cluster.start();
+    let address = cluster.resp()[0];
+    let mut one =
+        cluster.net.clients().inside(|| Connection::open(address, PATIENCE, PATIENCE)).unwrap();
+    let value = "x".repeat(256 << 10);
+    let mut set = |key: usize| one.ask(&["SET", &key.to_string(), &value]).unwrap();
+    assert_eq!(set(0), Reply::Simple("OK".into()));
+    cluster.disk(0).fill();
+    let refused = (0..400).map(&mut set).find(|reply| *reply != Reply::Simple("OK".into()));
+    assert!(
+        matches!(&refused, Some(Reply::Error(why)) if why.starts_with("MISCONF")),
+        "{refused:?}"
+    );
+    cluster.disk(0).free();
+    let begun = Instant::now();
+    while set(0) != Reply::Simple("OK".into()) {
+        assert!(begun.elapsed() < PATIENCE, "there is room again");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
