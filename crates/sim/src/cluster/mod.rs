@@ -14,7 +14,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
-//! | [`faults`] | crashes, loss of power, pauses, partitions, slow disks, clocks that drift |
+//! | [`faults`] | crashes, loss of power, pauses, partitions, leaders that are told to go |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //!
 //! Checked: one leader a term (R1), replicas apply the same (R3), nothing acknowledged missing and
@@ -71,6 +71,8 @@ pub struct Counts {
     pub pauses: u64,
     /// Cuts of the network.
     pub cuts: u64,
+    /// Shards that leaders were told to hand over.
+    pub transfers: u64,
     /// Entries compared between replicas.
     pub compared: u64,
     /// Writes that were forwarded to a leader, and applied.
