@@ -350,6 +350,7 @@ impl Shard {
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let clock = turn.clock;
         self.group.observe(turn.now);
+        self.expire(turn, effects);
         loop {
             if self.leads() && !self.forward.is_idle() {
                 self.take_over();
