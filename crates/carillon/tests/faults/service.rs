@@ -24,6 +24,8 @@ const SILENCE_ODD_MAX: Duration = Duration::from_secs(5);
 const LONG: Duration = Duration::from_secs(3);
 /// From one replica to three takes a moment, and WAIT does not tell yet.
 const SPREAD: Duration = Duration::from_secs(3);
+/// Commands that are printed because they took longest.
+const SLOWEST_SHOWN: usize = 24;
 /// For load to settle between two faults.
 const SETTLE: Duration = Duration::from_millis(1_200);
 
@@ -59,11 +61,18 @@ fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
     for (count, error) in history.errors().iter().take(8) {
         eprintln!("{count:>6} {error}");
     }
+    eprintln!("slowest:");
+    for record in history.slowest(SLOWEST_SHOWN) {
+        eprintln!("  {record}");
+    }
     let mut late = Vec::new();
     let ends = events.iter().skip(1).map(|(_, event)| *event).chain([end]);
     for ((what, event), until) in events.iter().zip(ends) {
         let silence = history.longest_silence(*event, until);
-        eprintln!("{what}: no key was without service for longer than {silence:.3?}");
+        eprintln!(
+            "{what} at {:.4} s: no key was without service for longer than {silence:.3?}",
+            event.as_secs_f64()
+        );
         if silence > silence_max {
             late.push(format!("{what}: {silence:.3?}"));
         }
