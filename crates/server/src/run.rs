@@ -30,6 +30,9 @@ use crate::signals;
 /// Connections that the kernel keeps for a listener until they are accepted.
 const BACKLOG: i32 = 4096;
 
+/// How long others have to take over before a node stops.
+const HAND_OVER: Duration = Duration::from_millis(500);
+
 /// Why a node that was ready ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitReason {
@@ -150,6 +153,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     }
 
     stop.wait();
+    // While requests are still taken, so that they go on to who leads then.
+    hub.hand_over(HAND_OVER);
     let stopped = Instant::now();
     hub.stopping.store(true, Ordering::Release);
     hub.mailboxes.iter().for_each(Mailbox::wake);

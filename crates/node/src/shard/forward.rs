@@ -190,7 +190,8 @@ impl Forward {
     }
 
     fn send_writes(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
-        if self.sent.is_empty() && post.now >= self.used_at + SESSION_IDLE_NANOS {
+        let is_idle = self.sent.is_empty() && post.now >= self.used_at + SESSION_IDLE_NANOS;
+        if self.session != 0 && is_idle {
             self.session = 0;
             self.leader_ms = None;
         }

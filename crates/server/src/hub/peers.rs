@@ -9,8 +9,9 @@
 //! If a message's replica is not here and the message brings the shard's birth, the replica begins.
 //! The head of a snapshot waits for its state ([`super::snapshots`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId};
@@ -34,8 +35,12 @@ pub const KIND_SNAPSHOT: u8 = 3;
 
 /// How often lanes are told that time passes. [`replication::Limits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);
-/// Every so many ticks leaders look whether their shards want more replicas.
+/// Every so many ticks leaders look whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
+/// … and whether it is another's turn to lead.
+const SPREAD_TICKS: u64 = 40;
+/// A node that has been up for less is not handed anything.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// What a node of a cluster has beside its lanes.
 pub struct Peers {
@@ -181,6 +186,9 @@ impl Hub {
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
             }
+            if ticks.is_multiple_of(SPREAD_TICKS) {
+                self.spread_leaders(peers);
+            }
             peers.snapshots.expire(self);
             self.spread_news();
         }
@@ -205,6 +213,60 @@ impl Hub {
             let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
             for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {
                 self.grow(*shard, view, wanted, &system_nodes);
+            }
+        }
+    }
+
+    /// Leads as few shards as it can: before it stops. Returns when others lead, or after `patience`.
+    pub fn hand_over(&self, patience: Duration) {
+        let Some(peers) = &self.peers else { return };
+        let until = Instant::now() + patience;
+        let mut asked = BTreeSet::new();
+        loop {
+            let mut led = 0;
+            for (shard, heirs) in self.heirs(peers) {
+                led += 1;
+                if asked.insert(shard) {
+                    self.submit(shard, Input::Transfer { shard, to: heirs[0] });
+                }
+            }
+            if led == 0 || Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Shards that this node leads, each with the replicas that could take over.
+    fn heirs(&self, peers: &Peers) -> Vec<(ShardId, Vec<ReplicaId>)> {
+        let mut found = Vec::new();
+        for lane in &self.lanes {
+            found.extend(lane.with(self, |lane| {
+                let may = |node| peers.cluster.is_connected(node);
+                let heirs = lane.shards().map(|shard| (shard.id(), shard.heirs(may)));
+                heirs.filter(|(_, heirs)| !heirs.is_empty()).collect::<Vec<_>>()
+            }));
+        }
+        found
+    }
+
+    /// Hands shards over to those of their replicas whose turn it is, so that every node leads its
+    /// part, when their nodes have been there for a while.
+    fn spread_leaders(&self, peers: &Peers) {
+        let members = peers.cluster.members();
+        let settled = |node: NodeId| {
+            let member = members.iter().find(|member| member.node == node);
+            member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
+        };
+        for (shard, heirs) in self.heirs(peers) {
+            let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
+            let state = view.read();
+            let descriptor = &state.descriptor;
+            let heir = heirs.into_iter().find(|heir| birth::stands_first(descriptor, *heir));
+            let heir = heir.filter(|heir| descriptor.node_of(*heir).is_some_and(settled));
+            drop(state);
+            if let Some(to) = heir {
+                self.submit(shard, Input::Transfer { shard, to });
             }
         }
     }

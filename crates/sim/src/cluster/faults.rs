@@ -1,6 +1,7 @@
 //! What breaks in a cluster, and how it comes back.
 
-use keyspace::NodeId;
+use keyspace::{NodeId, ShardId};
+use node::lane::Input;
 use storage::Error;
 use storage::faulty::Crash;
 
@@ -31,7 +32,7 @@ impl World {
             return Ok(());
         }
         let at = self.rng.below(self.seats.len() as u64) as usize;
-        match self.rng.weighted(&[6, 6, 1, 6, 4, 3, 5, 3]) {
+        match self.rng.weighted(&[6, 6, 1, 6, 4, 3, 5, 5, 3]) {
             0 => self.crash(at, true),
             1 => self.crash(at, false),
             2 => self.blackout(),
@@ -39,6 +40,7 @@ impl World {
             4 => self.isolate(at),
             5 => self.cut_one_way(at),
             6 => self.plan_betrayal(at),
+            7 => self.hand_over(),
             _ => self.mend(),
         }
         Ok(())
@@ -150,6 +152,40 @@ impl World {
         self.trace.event(format_args!("nothing goes from node {from} to {to}"));
         self.counts.cuts += 1;
         self.network.cut(from, to);
+    }
+
+    /// Some leader is told to hand over one of its shards, or all of them.
+    fn hand_over(&mut self) {
+        let mut led = self.led();
+        if led.is_empty() {
+            return;
+        }
+        let chosen = *self.rng.pick(&led);
+        let all = self.rng.one_in(2);
+        led.retain(|one| if all { one.0 == chosen.0 } else { *one == chosen });
+        for (at, id) in led {
+            let seat = &mut self.seats[at];
+            let machine = seat.machine.as_mut().expect("it leads");
+            let shard = machine.shard(id).expect("it leads it");
+            let mut heirs = shard.view().read().members.voters.clone();
+            heirs.retain(|heir| *heir != shard.replica());
+            let to = *self.rng.pick(&heirs);
+            let node = seat.node;
+            self.trace.event(format_args!("node {node} hands shard {id} over to replica {to}"));
+            self.counts.transfers += 1;
+            machine.submit(id, Input::Transfer { shard: id, to });
+        }
+    }
+
+    /// Who believes to lead what: nodes that run, and shards.
+    fn led(&self) -> Vec<(usize, ShardId)> {
+        let mut led = Vec::new();
+        for (at, seat) in self.seats.iter().enumerate() {
+            let Some(machine) = &seat.machine else { continue };
+            let leads = |id: &ShardId| machine.shard(*id).is_some_and(|s| s.is_elected());
+            led.extend(machine.shard_ids().into_iter().filter(leads).map(|id| (at, id)));
+        }
+        led
     }
 
     fn mend(&mut self) {

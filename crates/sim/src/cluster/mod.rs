@@ -14,7 +14,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
-//! | [`faults`] | crashes, loss of power, pauses, partitions, slow disks, clocks that drift |
+//! | [`faults`] | crashes, loss of power, pauses, partitions, leaders that are told to go |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //!
 //! Checked: one leader a term (R1), replicas apply the same (R3), nothing acknowledged missing and
@@ -71,8 +71,12 @@ pub struct Counts {
     pub pauses: u64,
     /// Cuts of the network.
     pub cuts: u64,
+    /// Shards that leaders were told to hand over.
+    pub transfers: u64,
     /// Entries compared between replicas.
     pub compared: u64,
+    /// Writes that were forwarded to a leader, and applied.
+    pub forwarded: u64,
     /// Histories that were too long to judge.
     pub unjudged: u64,
     /// Things that nodes did.
@@ -173,6 +177,7 @@ impl World {
         self.heal()?;
         self.settle()?;
         self.counts.compared = self.agreement.compared;
+        self.counts.forwarded = self.agreement.forwarded;
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
         Ok(())
@@ -443,6 +448,10 @@ impl World {
                 }
                 done = self.counts.answered > answered;
             }
+        }
+        // What was forwarded may have been sent once more meanwhile.
+        while self.now_ms < deadline && !self.is_settled() {
+            self.millisecond()?;
         }
         Ok(())
     }
