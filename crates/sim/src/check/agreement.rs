@@ -19,6 +19,7 @@ pub struct Agreement {
     applied: BTreeMap<(ShardId, u64), Entry>,
     leaders: BTreeMap<(ShardId, u64), NodeId>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
+    elected: Vec<(ShardId, u64)>,
     /// Entries compared with what another replica applied.
     pub compared: u64,
 }
@@ -45,6 +46,11 @@ impl Agreement {
     /// The term of the entry that was applied at an index, if any was.
     pub fn term_at(&self, shard: ShardId, index: u64) -> Option<u64> {
         self.applied.get(&(shard, index)).map(|entry| entry.term)
+    }
+
+    /// The shards and terms whose leader was seen for the first time since the last call.
+    pub fn take_elected(&mut self) -> Vec<(ShardId, u64)> {
+        std::mem::take(&mut self.elected)
     }
 
     /// The node has started again, each of its shards applied up to this index.
@@ -82,10 +88,13 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        let Agreement { applied, leaders, nodes, compared } = &mut *self.agreement;
+        let Agreement { applied, leaders, nodes, elected, compared } = &mut *self.agreement;
         if shard.is_elected() {
             let (term, _) = shard.term_and_commit();
-            let first = *leaders.entry((id, term)).or_insert(self.node);
+            let first = *leaders.entry((id, term)).or_insert_with(|| {
+                elected.push((id, term));
+                self.node
+            });
             if first != self.node {
                 let text = format!("shard {id}, term {term}: nodes {first} and {}", self.node);
                 return Err(Violation::new("R1 one leader a term", text));
