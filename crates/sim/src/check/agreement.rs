@@ -25,6 +25,7 @@ pub struct Agreement {
     /// … and how many batches of each session it has taken: one after the other, without gaps.
     batches: BTreeMap<(ShardId, u64), u64>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
+    elected: Vec<(ShardId, u64)>,
     /// Entries compared with what another replica applied.
     pub compared: u64,
     /// Batches of a session that were applied.
@@ -58,6 +59,11 @@ impl Agreement {
     /// Whether a batch of a session was applied, by anyone.
     pub fn has_batch(&self, shard: ShardId, (session, sequence): (u64, u64)) -> bool {
         self.batches.get(&(shard, session)).is_some_and(|applied| *applied >= sequence)
+    }
+
+    /// The shards and terms whose leader was seen for the first time since the last call.
+    pub fn take_elected(&mut self) -> Vec<(ShardId, u64)> {
+        std::mem::take(&mut self.elected)
     }
 
     /// The node has started again, each of its shards applied up to this index.
@@ -95,11 +101,14 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        let Agreement { applied, leaders, sessions, batches, nodes, compared, forwarded } =
+        let Agreement { applied, leaders, sessions, batches, nodes, elected, compared, forwarded } =
             &mut *self.agreement;
         if shard.is_elected() {
             let (term, _) = shard.term_and_commit();
-            let first = *leaders.entry((id, term)).or_insert(self.node);
+            let first = *leaders.entry((id, term)).or_insert_with(|| {
+                elected.push((id, term));
+                self.node
+            });
             if first != self.node {
                 let text = format!("shard {id}, term {term}: nodes {first} and {}", self.node);
                 return Err(Violation::new("R1 one leader a term", text));

@@ -197,6 +197,7 @@ impl World {
         self.clients.events += 1;
         let (number, call) = (self.clients.made, self.clients.events);
         let gives_up_at = self.now_ms + PATIENCE_MS;
+        self.tell_time(at);
         let seat = &self.seats[at];
         let Some(machine) = &seat.machine else { return };
         self.trace.event(format_args!("op {number} at node {}: {command:?} of {key}", seat.node));
