@@ -305,6 +305,7 @@ fn build(
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
         peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
+        overview: ArcSwap::default(),
         views: Mutex::default(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),
