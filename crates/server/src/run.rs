@@ -121,6 +121,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     held.load_or_begin(&config, None)?;
     let opened = open::open(&config, held, mailboxes, cluster.clone())?;
     let Opened { hub, disk, found, manifest } = opened;
+    let joined_at = manifest.joined_at;
     // Until here a signal has ended the process at once, unless it waited for others.
     let _signals = match signals {
         Some(signals) => signals,
@@ -144,7 +145,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
 
     let sockets = [("resp", &resp), ("native", &native), ("http", &http)];
     let banner = banner(&config, &found, sockets, cluster.as_deref());
-    let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), NodeFacts::from(&banner)));
+    let facts = NodeFacts::new(&banner, joined_at);
+    let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), facts));
     let options = http::Options::new(&config, hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
@@ -316,7 +318,7 @@ fn spawn_peer_threads(
         spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,
         spawn(
             "snapshots in",
-            Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, &checkpoints)),
+            Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, peers, &checkpoints)),
         )?,
     ];
     cluster.attach(Arc::new(HubFrames(hub.clone())));

@@ -16,6 +16,7 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod durations;
 pub mod growth;
 pub mod keeper;
 pub mod lanes;
@@ -23,9 +24,11 @@ pub mod log;
 pub mod mail;
 mod mailbag;
 pub mod open;
+pub mod overview;
 pub mod peers;
 pub mod routes;
 mod snapshots;
+pub mod tallies;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -48,6 +51,7 @@ use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
+use overview::Overview;
 use peers::Peers;
 use routes::Routes;
 
@@ -94,6 +98,8 @@ pub struct Hub {
     pub relay: OnceLock<Arc<Relay>>,
     /// What the node has of other nodes, if it has a peer listener.
     pub peers: Option<Peers>,
+    /// The cluster in numbers, as the keeper saw it within the last second or so.
+    pub overview: ArcSwap<Overview>,
     /// Of all replicas here.
     views: Mutex<BTreeMap<ShardId, View>>,
     routes: ArcSwap<Routes>,

@@ -305,6 +305,7 @@ fn build(
         stopping: AtomicBool::new(false),
         relay: OnceLock::new(),
         peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
+        overview: ArcSwap::default(),
         views: Mutex::default(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),

@@ -25,6 +25,7 @@ use replication::{Message, Refused};
 
 use super::mailbag::{self, Item, Mailbags};
 use super::snapshots::Snapshots;
+use super::tallies::{Tallies, Tally};
 use super::{Hub, NOBODY, News, View};
 use crate::cluster::{Cluster, Frames};
 
@@ -48,6 +49,8 @@ pub struct Peers {
     pub cluster: Arc<Cluster>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
+    /// What is counted of all that.
+    pub tallies: Tallies,
     /// What has come in the peer thread's turn, by lane.
     come: Mutex<Vec<Vec<Input>>>,
     stopping: Mutex<bool>,
@@ -58,8 +61,9 @@ impl Peers {
     /// Of a node with so many lanes.
     pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let snapshots = Snapshots::default();
-        Self { cluster, snapshots, come, stopping: Mutex::new(false), wake: Condvar::new() }
+        let (snapshots, tallies) = Default::default();
+        let (stopping, wake) = Default::default();
+        Self { cluster, snapshots, tallies, come, stopping, wake }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -104,15 +108,19 @@ impl Hub {
                 tracing::error!("cannot send to node {node}: {error}");
             }
         };
+        let mut tally = Tally::default();
         for envelope in effects.messages.drain(..) {
+            tally.message(&envelope.message);
             match envelope.message.snapshot() {
                 Some(_) => peers.snapshots.ask(envelope),
                 None => bags.message(&envelope, &mut send),
             }
         }
         for (node, letter) in effects.letters.drain(..) {
+            tally.letter(&letter);
             bags.letter(node, &letter, &mut send);
         }
+        peers.tallies.sent.add(&tally);
         if bags.send(&mut send) {
             peers.cluster.flush();
         }
@@ -126,6 +134,9 @@ impl Hub {
         let mut send = |node: NodeId, bag: &[u8]| {
             let _asks_again = peers.cluster.send(node, KIND_MAIL, &[bag]);
         };
+        let mut tally = Tally::default();
+        tally.letter(answer);
+        peers.tallies.sent.add(&tally);
         bags.letter(node, answer, &mut send);
         bags.send(&mut send);
         peers.cluster.flush();
@@ -312,32 +323,43 @@ impl HubFrames {
     fn for_lane(&self, shard: ShardId, input: Input) {
         self.peers().come.lock()[self.0.lane_of(shard)].push(input);
     }
+
+    /// Takes what is in a frame to its lanes' inboxes, up to the first item that cannot be read.
+    fn mail(&self, from: NodeId, body: &mut Bytes, tally: &mut Tally) {
+        loop {
+            match mailbag::take(body) {
+                Ok(None) => return,
+                Ok(Some(Item::Message { shard, birth, message })) => {
+                    tally.message(&message);
+                    if let Some(birth) = birth {
+                        // In its order among what has come: the lane may drop it before.
+                        self.turn_ended();
+                        self.0.begin_replica(shard, &birth, &message);
+                    }
+                    let message = Box::new(message);
+                    self.for_lane(shard, Input::Message { shard, message });
+                }
+                Ok(Some(Item::Letter(letter))) => {
+                    tally.letter(&letter);
+                    self.for_lane(letter.shard(), Input::Letter { from, letter });
+                }
+                Err(why) => {
+                    tracing::warn!("mail of node {from} cannot be read: {why}");
+                    return;
+                }
+            }
+        }
+    }
 }
 
 impl Frames for HubFrames {
     fn frame(&self, from: NodeId, kind: u8, mut body: Bytes) {
         match kind {
-            KIND_MAIL => loop {
-                match mailbag::take(&mut body) {
-                    Ok(None) => return,
-                    Ok(Some(Item::Message { shard, birth, message })) => {
-                        if let Some(birth) = birth {
-                            // In its order among what has come: the lane may drop it before.
-                            self.turn_ended();
-                            self.0.begin_replica(shard, &birth, &message);
-                        }
-                        let message = Box::new(message);
-                        self.for_lane(shard, Input::Message { shard, message });
-                    }
-                    Ok(Some(Item::Letter(letter))) => {
-                        self.for_lane(letter.shard(), Input::Letter { from, letter });
-                    }
-                    Err(why) => {
-                        tracing::warn!("mail of node {from} cannot be read: {why}");
-                        return;
-                    }
-                }
-            },
+            KIND_MAIL => {
+                let mut tally = Tally::default();
+                self.mail(from, &mut body, &mut tally);
+                self.peers().tallies.received.add(&tally);
+            }
             KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
             _ => tracing::warn!("node {from} has sent a frame of kind {kind}, which nobody reads"),
         }
