@@ -15,6 +15,7 @@ use node::entry::Batch;
 use node::lane::{self, Input, NotDone};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
+use node::whole;
 use storage::engine::At;
 
 use crate::api::{
@@ -74,7 +75,7 @@ impl NodeApi {
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
             shards: keyspace.shards.len() as u64,
-            keys: route.map_or(0, |route| node::whole::size(route, now)),
+            keys: route.map_or(0, |route| whole::size(route, &whole::everywhere, now)),
         }
     }
 
@@ -196,7 +197,7 @@ impl Api for NodeApi {
             connections: counters.connections.get(),
             keyspaces: routes.iter().count() as u64,
             shards: routes.iter().map(|route| route.views.len() as u64).sum::<u64>() + 1,
-            keys: routes.iter().map(|route| node::whole::size(route, now)).sum(),
+            keys: routes.iter().map(|route| whole::size(route, &whole::everywhere, now)).sum(),
             memory: MemoryStatus {
                 used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
                 old_versions_bytes: self.hub.memory_old_bytes.load(Ordering::Relaxed),
@@ -247,7 +248,7 @@ impl Api for NodeApi {
         let routes = self.hub.routes();
         let keys = routes.iter().map(|route| {
             let labels = vec![("keyspace", route.keyspace.name.to_string())];
-            (labels, node::whole::size(route, now) as f64)
+            (labels, whole::size(route, &whole::everywhere, now) as f64)
         });
         let keys: Vec<_> = keys.collect();
         out.numbers("carillon_keys", "Keys of a keyspace.", crate::api::Kind::Gauge, keys);
