@@ -63,7 +63,7 @@ if [ "$(cat tests/clients/ioredis/node_modules/.wanted 2>/dev/null)" != "$want" 
   echo "$want" >tests/clients/ioredis/node_modules/.wanted
 fi
 
-want=$(cat tests/clients/goredis/{go.mod,go.sum,main.go} | cksum)
+want=$(cat tests/clients/goredis/{go.mod,go.sum,*.go} | cksum)
 if [ "$(cat target/clients/goredis.wanted 2>/dev/null)" != "$want" ]; then
   say "go-redis"
   (cd tests/clients/goredis && quietly go build -o ../../../target/clients/goredis .)

@@ -66,6 +66,7 @@ step "differential: redis with itself" "$python" tests/differential/run.py \
   --self-test --seed 1 --streams 10
 step "differential: redis with carillon" "$python" tests/differential/run.py --seed 1
 step "clients" "$python" tests/clients/with_node.py
+step "cluster clients" "$python" tests/clients/with_cluster.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "format: the document as a reader" "$python" tests/format/run.py

@@ -1,4 +1,4 @@
-"""redis-py as applications use it: redis_py.py HOST PORT use|verify"""
+"""redis-py as applications use it: redis_py.py HOST PORT use|verify [default|resp2|resp3]"""
 
 import sys
 import time
@@ -6,6 +6,7 @@ import time
 import redis
 
 HOST, PORT, PHASE = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+ONLY = sys.argv[4] if len(sys.argv) > 4 else None
 BIG = bytes(range(256)) * 40960  # 10 MiB
 FAILED = []
 
@@ -153,5 +154,6 @@ def verify(name, r, other):
 
 
 for title, settings in (("default", {}), ("resp2", {"protocol": 2}), ("resp3", {"protocol": 3})):
-    (use if PHASE == "use" else verify)(title, client(**settings), client(db=5, **settings))
+    if ONLY in (None, title):
+        (use if PHASE == "use" else verify)(title, client(**settings), client(db=5, **settings))
 sys.exit(1 if FAILED else 0)

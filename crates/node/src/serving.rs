@@ -7,28 +7,88 @@
 //! is applied here then is all that anyone was ever told.
 //!
 //! A sole voter's lease never ends.
+//!
+//! Beside it stands who leads, as far as the replica has heard: a hint for those who tell clients
+//! where to go, and never a reason to serve anything.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use keyspace::NodeId;
 use replication::BootNanos;
 
 /// Shared by a shard's lane and its readers.
 #[derive(Debug, Default)]
-pub struct Serving(AtomicU64);
+pub struct Serving {
+    until: AtomicU64,
+    leader: AtomicU64,
+    /// What `leader` is: [`NEVER`], [`WAS`] or [`IS`].
+    led: AtomicU8,
+}
+
+/// Nobody was ever heard to lead.
+const NEVER: u8 = 0;
+/// Somebody led, and nobody is known to lead now.
+const WAS: u8 = 1;
+/// Somebody leads.
+const IS: u8 = 2;
 
 impl Serving {
     /// Reads whose clock stood at `now` when they had come may be served.
     pub fn at(&self, now: BootNanos) -> bool {
-        now < self.0.load(Ordering::Acquire)
+        now < self.until.load(Ordering::Acquire)
     }
 
     /// Whether reads are served by anyone whose clock stands anywhere.
     pub fn at_all(&self) -> bool {
-        self.0.load(Ordering::Acquire) > 0
+        self.until.load(Ordering::Acquire) > 0
     }
 
     /// From now on, reads may be served whose clock stands below `end`. Zero: none.
     pub(crate) fn until(&self, end: BootNanos) {
-        self.0.store(end, Ordering::Release);
+        self.until.store(end, Ordering::Release);
+    }
+
+    /// The node that leads, if it is known. It may have changed meanwhile.
+    pub fn leader(&self) -> Option<NodeId> {
+        let is_led = self.led.load(Ordering::Relaxed) == IS;
+        is_led.then(|| NodeId(self.leader.load(Ordering::Relaxed)))
+    }
+
+    /// The node that leads or, if nobody is known to, the last that did.
+    pub fn last_leader(&self) -> Option<NodeId> {
+        let was_led = self.led.load(Ordering::Relaxed) != NEVER;
+        was_led.then(|| NodeId(self.leader.load(Ordering::Relaxed)))
+    }
+
+    /// This node leads now; `None`: nobody is known to.
+    pub(crate) fn led_by(&self, leader: Option<NodeId>) {
+        match leader {
+            Some(node) => {
+                self.leader.store(node.0, Ordering::Relaxed);
+                self.led.store(IS, Ordering::Relaxed);
+            }
+            None if self.led.load(Ordering::Relaxed) == IS => {
+                self.led.store(WAS, Ordering::Relaxed);
+            }
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_leader_is_remembered_and_not_taken_for_the_present_one() {
+        let serving = Serving::default();
+        serving.led_by(None);
+        assert_eq!((serving.leader(), serving.last_leader()), (None, None));
+        serving.led_by(Some(NodeId(0)));
+        assert_eq!((serving.leader(), serving.last_leader()), (Some(NodeId(0)), Some(NodeId(0))));
+        serving.led_by(None);
+        assert_eq!((serving.leader(), serving.last_leader()), (None, Some(NodeId(0))));
+        serving.led_by(Some(NodeId(7)));
+        assert_eq!(serving.leader(), Some(NodeId(7)));
     }
 }

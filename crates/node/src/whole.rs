@@ -4,10 +4,13 @@
 //! writers wait for a piece at most. So they are no snapshot: SCAN and KEYS promise that a key
 //! present throughout is shown at least once (SAFETY G18), RANGE that each key it shows was there
 //! at some moment of the call.
+//!
+//! A question may be about some of the shards only ([`Places`]): where every node answers for the
+//! shards it leads.
 
 use std::ops::Bound;
 
-use keyspace::{Slot, Timestamp};
+use keyspace::{Placement, Slot, Timestamp, slot_of};
 use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 
 use crate::read::{Blocked, Now};
@@ -17,6 +20,14 @@ use crate::route::Route;
 pub const PIECE_KEYS: usize = 4096;
 /// Bits of a SCAN cursor below the slot: the key hash.
 const HASH_BITS: u32 = keyspace::KeyHasher::BITS;
+
+/// Which of a keyspace's shards a question is about, by their places.
+pub type Places<'a> = &'a dyn Fn(usize) -> bool;
+
+/// About all of them.
+pub fn everywhere(_: usize) -> bool {
+    true
+}
 
 /// A stretch of an ordered keyspace.
 #[derive(Clone, Copy, Debug)]
@@ -31,14 +42,14 @@ pub struct Stretch<'a> {
     pub keys_max: usize,
 }
 
-/// Whether all shards may be asked at `now`: they serve, and if anything in them has expired by
+/// Whether all shards at `places` may be asked at `now`: they serve, and if anything in them has expired by
 /// then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may still find it
 /// alive. Who was blocked asks again with the same `now`, or writers could keep him off for ever.
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
-pub fn admit(route: &Route, now: Now) -> Result<(), Blocked> {
-    for (place, view) in route.views.iter().enumerate() {
+pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<(), Blocked> {
+    for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
         let expired = state
             .keys()
@@ -53,17 +64,28 @@ pub fn admit(route: &Route, now: Now) -> Result<(), Blocked> {
 }
 
 /// How many keys there are.
-pub fn size(route: &Route, now: Timestamp) -> u64 {
-    let sizes = route.views.iter().map(|view| view.read().keys().map_or(0, |e| e.len(now)));
-    sizes.sum()
+pub fn size(route: &Route, places: Places<'_>, now: Timestamp) -> u64 {
+    sizes(route, places, now).sum()
+}
+
+/// How many keys there are in each shard; none in those that the question is not about.
+fn sizes(route: &Route, places: Places<'_>, now: Timestamp) -> impl Iterator<Item = u64> {
+    route.views.iter().enumerate().map(move |(place, view)| match places(place) {
+        true => view.read().keys().map_or(0, |engine| engine.len(now)),
+        false => 0,
+    })
 }
 
 /// Some key, or none if there are none (or hardly any among very many that have expired).
-pub fn random_key(route: &Route, random: u64, now: Timestamp) -> Option<Box<[u8]>> {
+pub fn random_key(
+    route: &Route,
+    places: Places<'_>,
+    random: u64,
+    now: Timestamp,
+) -> Option<Box<[u8]>> {
     let shards = route.views.len();
     // By size, so that a small shard's keys are not favoured.
-    let sizes: Vec<u64> =
-        route.views.iter().map(|v| v.read().keys().map_or(0, |e| e.len(now))).collect();
+    let sizes: Vec<u64> = sizes(route, places, now).collect();
     let total: u64 = sizes.iter().sum();
     let mut left = random.checked_rem(total)?;
     let first = sizes.iter().position(|size| {
@@ -71,7 +93,8 @@ pub fn random_key(route: &Route, random: u64, now: Timestamp) -> Option<Box<[u8]
         left = left.saturating_sub(*size);
         here
     });
-    (0..shards).map(|i| (first.unwrap_or(0) + i) % shards).find_map(|place| {
+    let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
+    around.filter(|place| places(*place)).find_map(|place| {
         let state = route.views[place].read();
         state.keys()?.random_key(random.rotate_left(32), now).map(Box::from)
     })
@@ -79,19 +102,26 @@ pub fn random_key(route: &Route, random: u64, now: Timestamp) -> Option<Box<[u8]
 
 /// Shows every key. At most `piece_keys` are looked at under one hold of a guard, usually
 /// [`PIECE_KEYS`].
-pub fn each_key(route: &Route, piece_keys: usize, now: Timestamp, show: &mut dyn FnMut(&[u8])) {
+pub fn each_key(
+    route: &Route,
+    places: Places<'_>,
+    piece_keys: usize,
+    now: Timestamp,
+    show: &mut dyn FnMut(&[u8]),
+) {
     let everything = Stretch {
         low: Bound::Unbounded,
         high: Bound::Unbounded,
         reverse: false,
         keys_max: usize::MAX,
     };
-    if range(route, &everything, piece_keys, now, &mut |key, _| show(key)).is_ok() {
-        return;
+    if route.keyspace.options.placement == Placement::Ordered {
+        let shown = range(route, &everything, piece_keys, now, &mut |key, _| show(key));
+        return shown.expect("it is ordered");
     }
     let mut cursor = 0;
     loop {
-        match scan(route, cursor, piece_keys, now, show) {
+        match scan(route, places, cursor, piece_keys, now, show) {
             Ok(0) | Err(_) => return,
             Ok(next) => cursor = next,
         }
@@ -105,6 +135,7 @@ pub fn each_key(route: &Route, piece_keys: usize, now: Timestamp, show: &mut dyn
 /// [`WrongLayout`] if the keyspace is ordered.
 pub fn scan(
     route: &Route,
+    places: Places<'_>,
     cursor: u64,
     count: usize,
     now: Timestamp,
@@ -117,6 +148,9 @@ pub fn scan(
     let mut from = ScanCursor { slot: slot as Slot, hash: cursor & ((1 << HASH_BITS) - 1) };
     let mut left = count.clamp(1, PIECE_KEYS * 16);
     for place in route.keyspace.index_of_slot(from.slot)..route.views.len() {
+        if !places(place) {
+            continue;
+        }
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { continue };
         let mut seen = 0;
@@ -136,6 +170,39 @@ pub fn scan(
         }
     }
     Ok(0)
+}
+
+/// Shows up to `keys_max` keys of one slot. At most `piece_keys` are looked at under one hold of the
+/// guard, usually [`PIECE_KEYS`].
+///
+/// # Errors
+/// [`WrongLayout`] if the keyspace is ordered.
+pub fn each_key_of_slot(
+    route: &Route,
+    slot: Slot,
+    keys_max: usize,
+    piece_keys: usize,
+    now: Timestamp,
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<(), WrongLayout> {
+    let view = &route.views[route.keyspace.index_of_slot(slot)];
+    let mut from = ScanCursor { slot, hash: 0 };
+    let mut left = keys_max;
+    while left > 0 {
+        let state = view.read();
+        let Some(engine) = state.keys() else { return Ok(()) };
+        let next = engine.scan(from, left.min(piece_keys), now, &mut |key, _| {
+            if left > 0 && slot_of(key) == slot {
+                left -= 1;
+                show(key);
+            }
+        })?;
+        match next {
+            Some(next) if next.slot == slot => from = next,
+            _ => return Ok(()),
+        }
+    }
+    Ok(())
 }
 
 /// Shows the keys of a stretch with their values, in order. At most `piece_keys` are looked at

@@ -66,6 +66,13 @@ impl Members {
         self.voters == [replica] && self.learners.is_empty() && self.outgoing.is_empty()
     }
 
+    /// How many replicas beside the leader are sure to have all that is committed: a majority does.
+    /// While joint, what was committed before had one majority only.
+    pub fn least_others(&self) -> usize {
+        let (new, outgoing) = (self.voters.len() / 2, self.outgoing.len() / 2);
+        if self.is_joint() { new.min(outgoing) } else { new }
+    }
+
     /// All replicas, each once, in rising order.
     pub fn all(&self) -> Vec<ReplicaId> {
         let lists = [&self.voters, &self.learners, &self.outgoing, &self.learners_next];

@@ -25,6 +25,7 @@ use node::entry::Batch;
 use node::lane::{self, Input, NotDone};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
+use node::whole;
 use storage::engine::At;
 
 use crate::api::{
@@ -88,7 +89,7 @@ impl NodeApi {
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
             shards: keyspace.shards.len() as u64,
-            keys: route.map_or(0, |route| node::whole::size(route, now)),
+            keys: route.map_or(0, |route| whole::size(route, &whole::everywhere, now)),
         }
     }
 

@@ -1,4 +1,4 @@
-// go-redis as applications use it: goredis HOST PORT use|verify
+// go-redis as applications use it: goredis HOST PORT use|verify, goredis cluster HOST:PORT,… SECONDS
 package main
 
 import (
@@ -161,6 +161,14 @@ func scan(r *redis.Client, match string) int {
 }
 
 func main() {
+	if os.Args[1] == "cluster" {
+		addresses, seconds := clusterArguments()
+		clusterMain(addresses, seconds)
+		if failed {
+			os.Exit(1)
+		}
+		return
+	}
 	address, phase := os.Args[1]+":"+os.Args[2], os.Args[3]
 	for _, mode := range []struct {
 		name     string

@@ -1,9 +1,10 @@
-// ioredis as applications use it: test.js HOST PORT use|verify
+// ioredis as applications use it: test.js HOST PORT use|verify [default|resp2|resp3]
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Redis } from "ioredis";
 
 const [host, port, phase] = [process.argv[2], Number(process.argv[3]), process.argv[4]];
+const only = process.argv[5];
 const big = Buffer.alloc(10 << 20, "0123456789abcdef");
 let failed = false;
 
@@ -107,11 +108,13 @@ async function verify(mode, redis, other) {
 }
 
 for (const protocol of [undefined, 2, 3]) {
+  const mode = protocol ? `resp${protocol}` : "default";
+  if (only && only !== mode) continue;
   const options = { host, port, ...(protocol && { protocol }) };
   const redis = new Redis(options);
   const other = new Redis({ ...options, db: 6 });
   for (const each of [redis, other]) each.on("error", (error) => console.log(`note: ${error.message}`));
-  await (phase === "use" ? use : verify)(protocol ? `resp${protocol}` : "default", redis, other);
+  await (phase === "use" ? use : verify)(mode, redis, other);
   await redis.quit();
   await other.quit();
 }

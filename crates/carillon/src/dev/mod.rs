@@ -63,6 +63,7 @@ Examples:
   carillon dev                                three nodes on ./carillon-dev
   carillon dev --nodes 5 --dir /tmp/five
   carillon dev --base-port 16379              beside something that has the usual ports
+  carillon dev --resp-mode cluster            for cluster clients of Redis
   carillon dev -- --durability interval       a setting for every node
   carillon dev --print                        the command lines, to start nodes one by one";
 
@@ -81,12 +82,24 @@ pub struct DevArgs {
     #[arg(long, value_name = "PORT", default_value_t = BASE_PORT)]
     #[arg(value_parser = clap::value_parser!(u16).range(1..=i64::from(BASE_PORT_MAX)))]
     base_port: u16,
+    /// What Redis clients find: any (lone servers) or cluster (a Redis Cluster).
+    #[arg(long, value_name = "MODE")]
+    #[arg(value_parser = ["any", "cluster"])]
+    resp_mode: Option<String>,
     /// Print the command line of each node, and start none.
     #[arg(long)]
     print: bool,
     /// Further flags of `carillon start`, for every node.
     #[arg(last = true, value_name = "FLAGS")]
     flags: Vec<OsString>,
+}
+
+impl DevArgs {
+    /// The further flags of every node.
+    fn every_flag(&self) -> Vec<OsString> {
+        let mode = self.resp_mode.iter().map(|mode| format!("--resp-mode={mode}").into());
+        mode.chain(self.flags.iter().cloned()).collect()
+    }
 }
 
 /// Why there is no cluster.
@@ -143,7 +156,7 @@ fn try_dev(args: &DevArgs) -> Result<Exit, DevError> {
         nodes,
         dir,
         base_port: args.base_port,
-        flags: args.flags.clone(),
+        flags: args.every_flag(),
         memory_is_set: std::env::var_os("CARILLON_MEMORY_MAX").is_some(),
         used,
     };

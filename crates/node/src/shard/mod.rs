@@ -109,6 +109,8 @@ pub struct Shard {
     confirm_asked: BootNanos,
     /// The term that it leads and whose first entry it has applied, or 0.
     opened_term: u64,
+    /// Who leads, as readers outside the lane were last told.
+    told_leader: Option<ReplicaId>,
     /// Whether its term or vote has changed since the newest checkpoint that is on disk.
     vote_uncovered: bool,
     /// Bytes of entries since its commit index was last written down.
@@ -217,6 +219,7 @@ impl Shard {
             horizon_asked: Timestamp::ZERO,
             confirm_asked: 0,
             opened_term: 0,
+            told_leader: None,
             vote_uncovered: true,
             unmarked_bytes: 0,
             outbox: Vec::new(),

@@ -51,6 +51,19 @@ impl Shard {
         (self.group.term(), self.group.committed())
     }
 
+    /// How many other replicas are known to have the entries up to `index` durably, if this one
+    /// leads and so hears of it. `index` must be known to be committed.
+    pub fn others_with(&self, index: u64) -> Option<usize> {
+        let has =
+            |(replica, matched): &(ReplicaId, u64)| *replica != self.replica && *matched >= index;
+        self.leads().then(|| self.group.progress().iter().filter(|p| has(p)).count())
+    }
+
+    /// The index up to which its state holds the log.
+    pub fn applied_index(&self) -> u64 {
+        self.applied
+    }
+
     pub(crate) fn tick(&mut self, now: BootNanos) {
         self.group.tick(now);
     }
@@ -199,8 +212,16 @@ impl Shard {
         self.hand_over(turn, effects);
     }
 
-    /// Lets readers outside the lane know until when they may read.
-    pub(super) fn publish(&self) {
+    /// Lets readers outside the lane know until when they may read, and who leads.
+    pub(super) fn publish(&mut self) {
+        let leader = self.group.leader();
+        if leader != self.told_leader {
+            let node = self.leader();
+            self.serving.led_by(node);
+            if node.is_some() == leader.is_some() {
+                self.told_leader = leader;
+            }
+        }
         let until = if !self.leads() {
             0
         } else if self.is_sole() {

@@ -10,6 +10,7 @@ use super::kind::{
 };
 use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
 use crate::api::Durability;
+use crate::gateway::resp::Mode;
 use crate::logging::{Format, Level};
 
 /// One row of the table.
@@ -89,6 +90,9 @@ settings! {
     name: String = "carillon", Text(64), Text;
     /// Where Redis clients connect (RESP2 and RESP3), or off.
     resp: Listen = "127.0.0.1:6379", Address, Address;
+    /// What Redis clients find: any (a lone server, though every node answers for every key) or
+    /// cluster (a Redis Cluster, for their cluster clients, which then ask who leads at once).
+    resp_mode: Mode = "any", OneOf(RESP_MODES), OneOf<Mode>;
     /// Where clients of the native frames connect, or off.
     native: Listen = "127.0.0.1:7400", Address, Address;
     /// Where HTTP and the command line connect, or off.
@@ -160,6 +164,8 @@ const DURABILITIES: &[(&str, Durability)] = &[
     ("interval", Durability::Interval),
     ("memory", Durability::Memory),
 ];
+
+const RESP_MODES: &[(&str, Mode)] = &[("any", Mode::Any), ("cluster", Mode::Cluster)];
 
 const LEVELS: &[(&str, Level)] = &[
     ("error", Level::Error),

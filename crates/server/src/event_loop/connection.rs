@@ -9,6 +9,7 @@ use node::read::Now;
 use node::route::Route;
 
 use super::takes::TakesOwed;
+use super::waits::Written;
 use crate::gateway::native::{self, FrameSink, Op};
 use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
 
@@ -64,6 +65,8 @@ pub struct Connection {
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
     pub put_off_at: Option<Now>,
+    /// The shards it has written to, for WAIT; nothing on a node alone.
+    pub(super) written: Written,
     /// What its writes under way may take of memory.
     pub(super) takes: TakesOwed,
     /// The client has sent its last; what it asked is still to be answered.
@@ -182,6 +185,7 @@ impl Connection {
             refuse_next: None,
             put_off_muted: None,
             put_off_at: None,
+            written: Written::default(),
             takes: TakesOwed::default(),
             ended: false,
             closing: false,

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use keyspace::{Durability, Timestamp};
 use parking_lot::Mutex;
 
+use super::topology;
 use crate::config::Config;
-use crate::gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Peer};
+use crate::gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology};
 use crate::hub::Hub;
 use crate::hub::mail::Mail;
 
@@ -130,6 +131,18 @@ impl Context for CommandContext<'_> {
             checkpoint_millis: counters.checkpoint_millis.get(),
             ..Facts::default()
         }
+    }
+
+    fn mode(&self) -> Mode {
+        self.config.resp_mode
+    }
+
+    fn has_peers(&self) -> bool {
+        self.hub.peers.is_some()
+    }
+
+    fn topology(&self) -> Topology {
+        topology::gather(self.hub, self.config)
     }
 
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {

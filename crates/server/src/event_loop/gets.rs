@@ -71,32 +71,46 @@ impl EventLoop {
             *key = &input[get.key..get.key + get.key_len];
         }
         let mut bytes_left = OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent());
-        let mut writer = session.writer(&mut connection.output);
         let (mut hits, mut misses) = (0, 0);
         // All that is in the input now had come when the first of these was put off.
         let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
-        let answered = node::read::get_each(&route, &keys[..gets.len()], now, |version| {
-            match version {
-                Some(version) => {
-                    hits += 1;
-                    bytes_left = bytes_left.saturating_sub(version.value.len());
-                    writer.bulk(version.value);
+        let mut moved = 0;
+        let blocked = loop {
+            let done = (hits + misses + moved) as usize;
+            let mut writer = session.writer(&mut connection.output);
+            let keys = &keys[done..gets.len()];
+            let answered = node::read::get_each(&route, keys, now, |version| {
+                match version {
+                    Some(version) => {
+                        hits += 1;
+                        bytes_left = bytes_left.saturating_sub(version.value.len());
+                        writer.bulk(version.value);
+                    }
+                    None => {
+                        misses += 1;
+                        writer.nil();
+                    }
                 }
-                None => {
-                    misses += 1;
-                    writer.nil();
-                }
-            }
-            if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
+                if bytes_left > 0 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            });
+            let Err(blocked) = answered else { break None };
+            let done = (hits + misses + moved) as usize;
+            let key = &input[gets[done].key..gets[done].key + gets[done].key_len];
+            let Some(text) = self.moved_read(session, &route, blocked, key) else {
+                break Some(blocked);
+            };
+            moved += 1;
+            self.hub.counters.errors.add(1);
+            session.writer(&mut connection.output).error(text.as_bytes());
+        };
         self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;
-        if let Err(blocked) = answered {
+        if let Some(blocked) = blocked {
             self.wait_for(connection, &route, blocked, now, go_waiter(at));
             self.prepare(&route, blocked, now, keys[..gets.len()].iter().copied());
         }
-        let waits = gets.get((hits + misses) as usize).map(|get| get.command);
+        let waits = gets.get((hits + misses + moved) as usize).map(|get| get.command);
         self.gets = gets;
         self.gets.clear();
         waits

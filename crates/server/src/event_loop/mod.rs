@@ -24,6 +24,7 @@
 //! | connections | `connections_max` | refused with an error |
 
 mod capped;
+mod cluster;
 pub mod connection;
 mod context;
 mod gets;
@@ -32,6 +33,8 @@ mod resp;
 mod serve;
 mod sockets;
 mod takes;
+mod topology;
+mod waits;
 mod whole;
 
 use std::collections::VecDeque;
@@ -56,6 +59,7 @@ use crate::hub::mail::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
 use gets::Get;
+use waits::Waits;
 
 /// Bytes read from one socket per turn, so that all get their turn.
 const READ_BYTES: usize = 128 << 10;
@@ -139,6 +143,8 @@ pub struct EventLoop {
     answers: Vec<Answer>,
     /// Lanes and tickets of a sync that this loop has made.
     synced: Vec<(usize, u64)>,
+    /// Connections that wait for replicas (WAIT).
+    waits: Waits,
     /// Turns in a row that brought nothing but writes.
     write_turns: u32,
     buffer: Vec<u8>,
@@ -182,6 +188,7 @@ impl EventLoop {
             random: number as u64,
             answers: Vec::new(),
             synced: Vec::new(),
+            waits: Waits::default(),
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
@@ -213,6 +220,7 @@ impl EventLoop {
             }
             self.hub.mailboxes[self.number].take(&mut mail);
             mail.drain(..).for_each(|mail| self.read_mail(mail));
+            self.look_at_waits();
             self.serve_all();
             self.count();
             if self.hub.stopping.load(Ordering::Acquire) {
@@ -297,6 +305,10 @@ impl EventLoop {
             (false, Some(until)) => Some(until.saturating_duration_since(Instant::now())),
             (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
             (false, None) => None,
+        };
+        let timeout = match (timeout, self.waits.next_look()) {
+            (Some(timeout), Some(look)) => Some(timeout.min(look)),
+            (timeout, look) => timeout.or(look),
         };
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();

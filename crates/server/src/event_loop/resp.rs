@@ -24,7 +24,7 @@ use crate::hub::NOBODY;
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// … when the keys of one command lie in different shards.
-const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
+pub(super) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// … when its keyspace is gone.
 pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
@@ -161,6 +161,9 @@ impl EventLoop {
                 Done::Yes
             }
             _ if let Some(text) = refused => self.refuse(connection, session, &text, muted),
+            ref request if let Some(text) = self.elsewhere(connection, request) => {
+                self.refuse(connection, session, &text, muted)
+            }
             Request::Read(read) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.read(at, connection, session, &read, now, muted)
@@ -173,6 +176,7 @@ impl EventLoop {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.run_whole(at, connection, session, &request, now, muted)
             }
+            Request::Wait(wait) => self.wait_for_replicas(at, connection, session, wait, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
         };
         if !later.is_empty() {
@@ -223,6 +227,9 @@ impl EventLoop {
             Err(blocked) => {
                 connection.output.truncate(before);
                 let route = route.clone();
+                if let Some(moved) = self.moved_read(session, &route, blocked, read.keys()[0]) {
+                    return self.refuse(connection, session, &moved, muted);
+                }
                 self.wait_for(connection, &route, blocked, now, go_waiter(at));
                 self.prepare(&route, blocked, now, read.keys().iter().copied());
                 Done::PutOff
@@ -370,7 +377,7 @@ impl EventLoop {
     /// Puts a write into this turn's batch for its shard.
     pub(super) fn put_write(
         &mut self,
-        connection: &Connection,
+        connection: &mut Connection,
         write: &Write<'_>,
         waiter: Waiter,
     ) -> Result<(), &'static str> {
@@ -386,7 +393,7 @@ impl EventLoop {
     /// As [`Self::put_write`], for a write that memory admits.
     fn put_admitted(
         &mut self,
-        connection: &Connection,
+        connection: &mut Connection,
         write: &Write<'_>,
         waiter: Waiter,
     ) -> Result<(), &'static str> {
@@ -402,6 +409,9 @@ impl EventLoop {
             return Err(CROSS_SLOT);
         }
         let shard = route.shard(place.expect("commands for one shard name a key"));
+        if self.hub.peers.is_some() {
+            connection.written.add(shard);
+        }
         self.put_in_batch(shard, write, waiter);
         Ok(())
     }

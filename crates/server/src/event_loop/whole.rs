@@ -14,11 +14,14 @@ use super::connection::{Connection, Frame, Slot};
 use super::resp::{Done, NO_KEYSPACE};
 use super::serve::{go_waiter, waiter};
 use crate::gateway::resp::{
-    Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
+    Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
 };
 
 /// SCAN of an ordered keyspace.
 const SCAN_NEEDS_HASH: &str = "ERR SCAN needs a keyspace with hashed placement; use RANGE";
+
+/// CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT of one.
+const SLOTS_NEED_HASH: &str = "ERR slots need a keyspace with hashed placement";
 
 impl EventLoop {
     pub(super) fn run_whole(
@@ -47,24 +50,33 @@ impl EventLoop {
             return Done::PutOff;
         }
         let Some(route) = connection.route.clone() else { return Done::Yes };
-        if let Err(blocked) = whole::admit(&route, now) {
+        let mine = self.mine(&route);
+        let of_slot = match request {
+            KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
+                Some(route.keyspace.index_of_slot(*slot))
+            }
+            _ => None,
+        };
+        let places = |place: usize| of_slot.map_or(mine[place], |of_slot| of_slot == place);
+        if let Err(blocked) = whole::admit(&route, &places, now) {
             self.wait_for(connection, &route, blocked, now, go_waiter(at));
             return Done::PutOff;
         }
         let now = now.time;
+        let random = self.random();
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         match request {
-            KeyspaceRequest::Size => writer.int(whole::size(&route, now) as i64),
-            KeyspaceRequest::RandomKey => match whole::random_key(&route, self.random(), now) {
+            KeyspaceRequest::Size => writer.int(whole::size(&route, &places, now) as i64),
+            KeyspaceRequest::RandomKey => match whole::random_key(&route, &places, random, now) {
                 Some(key) => writer.bulk(&key),
                 None => writer.nil(),
             },
             KeyspaceRequest::Keys { pattern } => {
                 let mut keys = Vec::new();
                 let mut bytes = 0;
-                whole::each_key(&route, PIECE_KEYS, now, &mut |key| {
+                whole::each_key(&route, &places, PIECE_KEYS, now, &mut |key| {
                     if bytes <= bytes_max && glob_matches(pattern, key) {
                         bytes += key.len();
                         keys.push(Box::<[u8]>::from(key));
@@ -80,11 +92,12 @@ impl EventLoop {
             KeyspaceRequest::Scan { cursor, count, pattern, type_filter } => {
                 let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
                 let mut keys = Vec::new();
-                let scanned = whole::scan(&route, *cursor, *count as usize, now, &mut |key| {
-                    if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
-                        keys.push(Box::<[u8]>::from(key));
-                    }
-                });
+                let scanned =
+                    whole::scan(&route, &places, *cursor, *count as usize, now, &mut |key| {
+                        if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
+                            keys.push(Box::<[u8]>::from(key));
+                        }
+                    });
                 match scanned {
                     Ok(next) => {
                         writer.array(2);
@@ -93,6 +106,32 @@ impl EventLoop {
                         keys.iter().for_each(|key| writer.bulk(key));
                     }
                     Err(_) => writer.error(SCAN_NEEDS_HASH),
+                }
+            }
+            KeyspaceRequest::CountInSlot { slot } => {
+                let mut count = 0;
+                let show = &mut |_: &[u8]| count += 1;
+                match whole::each_key_of_slot(&route, *slot, usize::MAX, PIECE_KEYS, now, show) {
+                    Ok(()) => writer.int(count),
+                    Err(_) => writer.error(SLOTS_NEED_HASH),
+                }
+            }
+            KeyspaceRequest::KeysInSlot { slot, count } => {
+                let mut keys = Vec::new();
+                let mut bytes = 0;
+                let show = &mut |key: &[u8]| {
+                    bytes += key.len();
+                    if bytes <= bytes_max {
+                        keys.push(Box::<[u8]>::from(key));
+                    }
+                };
+                match whole::each_key_of_slot(&route, *slot, *count, PIECE_KEYS, now, show) {
+                    Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
+                    Ok(()) => {
+                        writer.array(keys.len());
+                        keys.iter().for_each(|key| writer.bulk(key));
+                    }
+                    Err(_) => writer.error(SLOTS_NEED_HASH),
                 }
             }
             KeyspaceRequest::Range(range) => {
@@ -133,7 +172,8 @@ impl EventLoop {
         Done::Yes
     }
 
-    /// One flush for each shard; the reply is that of all.
+    /// One flush for each shard; the reply is that of all. In mode `cluster`, for each that this node
+    /// leads of the session's keyspace: there is no other for clients of that mode.
     fn flush_keys(
         &mut self,
         at: usize,
@@ -144,12 +184,24 @@ impl EventLoop {
     ) -> Done {
         let routes = self.hub.routes();
         let mut shards = Vec::new();
+        let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
-            let mine =
+            let is_selected =
                 connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
-            if all || mine {
-                shards.extend_from_slice(&route.keyspace.shards);
+            if is_selected || (all && !is_cluster) {
+                let all = route.keyspace.shards.iter().zip(self.mine(route));
+                shards.extend(all.filter(|(_, mine)| *mine).map(|(shard, _)| *shard));
             }
+        }
+        if shards.is_empty() && is_cluster && connection.pending.is_empty() {
+            if !muted {
+                connection.output.extend_from_slice(b"+OK\r\n");
+            }
+            return Done::Yes;
+        }
+        if shards.is_empty() && is_cluster {
+            connection.barrier = true;
+            return Done::PutOff;
         }
         if shards.is_empty() {
             // Dropped since this turn looked the connection's keyspace up.
@@ -159,6 +211,9 @@ impl EventLoop {
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
         for shard in shards {
+            if self.hub.peers.is_some() {
+                connection.written.add(shard);
+            }
             self.put_in_batch(shard, &Write::Flush, waiter(at, number));
         }
         Done::Yes

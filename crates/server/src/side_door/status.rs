@@ -33,7 +33,10 @@ impl NodeApi {
             connections: counters.connections.get(),
             keyspaces: routes.iter().count() as u64,
             shards: routes.iter().map(|route| route.views.len() as u64).sum::<u64>() + 1,
-            keys: routes.iter().map(|route| node::whole::size(route, now)).sum(),
+            keys: routes
+                .iter()
+                .map(|route| node::whole::size(route, &node::whole::everywhere, now))
+                .sum(),
             memory: MemoryStatus {
                 used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
                 old_versions_bytes: self.hub.memory_old_bytes.load(Ordering::Relaxed),

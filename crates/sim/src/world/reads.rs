@@ -301,7 +301,7 @@ impl World {
     fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let moment = self.machine().moment();
         let now = moment.time;
-        if let Err(blocked) = whole::admit(route, moment) {
+        if let Err(blocked) = whole::admit(route, &whole::everywhere, moment) {
             self.wait(number, route, blocked);
             return Ok(());
         }
@@ -315,7 +315,7 @@ impl World {
         };
         match &op.ask {
             Ask::Size => {
-                let size = whole::size(route, now);
+                let size = whole::size(route, &whole::everywhere, now);
                 let expected: usize = models.iter().map(|model| model.alive(now).count()).sum();
                 if size != expected as u64 {
                     return differs("DBSIZE", &(size, expected));
@@ -348,7 +348,7 @@ impl World {
             Ask::Keys => {
                 let mut found = Vec::new();
                 let show = &mut |key: &[u8]| found.push(key.to_vec());
-                whole::each_key(route, self.mood.piece_keys, now, show);
+                whole::each_key(route, &whole::everywhere, self.mood.piece_keys, now, show);
                 found.sort_unstable();
                 let alive = models.iter().flat_map(|model| model.alive(now));
                 let mut expected: Vec<Vec<u8>> = alive.cloned().collect();
@@ -359,7 +359,8 @@ impl World {
                 self.trace.event(format_args!("op {number}: {} keys", found.len()));
             }
             Ask::Random => {
-                let found = whole::random_key(route, number.wrapping_mul(ODD), now);
+                let found =
+                    whole::random_key(route, &whole::everywhere, number.wrapping_mul(ODD), now);
                 let there = match &found {
                     Some(key) => models.iter().any(|model| model.at(key, now).is_some()),
                     None => models.iter().all(|model| model.alive(now).next().is_none()),
@@ -374,12 +375,13 @@ impl World {
                 let there = |key: &[u8]| models.iter().any(|model| model.at(key, now).is_some());
                 scan.look(there);
                 let mut wrong = None;
-                let shown = whole::scan(route, *cursor, count, now, &mut |key| {
-                    scan.show(key);
-                    if !there(key) {
-                        wrong = Some(key.to_vec());
-                    }
-                });
+                let shown =
+                    whole::scan(route, &whole::everywhere, *cursor, count, now, &mut |key| {
+                        scan.show(key);
+                        if !there(key) {
+                            wrong = Some(key.to_vec());
+                        }
+                    });
                 let Ok(next) = shown else { return differs("SCAN", &"refused") };
                 if let Some(key) = wrong {
                     return differs("SCAN", &key);

@@ -1,5 +1,7 @@
 //! What must a gateway know of the server around it?
 
+use super::topology::{Mode, Topology};
+
 /// The server as a connection sees it, implemented by the event loop.
 pub trait Context {
     /// Milliseconds since 1970, of the node's clock (SAFETY G12).
@@ -11,6 +13,21 @@ pub trait Context {
     /// What INFO, CONFIG GET, HELLO and CLUSTER MYID tell. Asked for by those only, so it may be
     /// gathered then.
     fn facts(&self) -> Facts<'_>;
+
+    /// Which kind of Redis this is towards its clients.
+    fn mode(&self) -> Mode {
+        Mode::Any
+    }
+
+    /// Whether this is a node of several, or may become one.
+    fn has_peers(&self) -> bool {
+        false
+    }
+
+    /// What CLUSTER SLOTS and the like tell. Asked for by those only, so it may be gathered then.
+    fn topology(&self) -> Topology {
+        Topology::default()
+    }
 
     /// Shows each keyspace that has keys or a name of its own.
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>));

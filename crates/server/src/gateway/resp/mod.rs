@@ -22,7 +22,8 @@
 //! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs. Options
 //! are judged before the key is looked at, so a bad expiry of GETEX is refused even if the key is
 //! not there, and OBJECT FREQ always. Keys have a length limit of their own. Transactions, scripts,
-//! subscriptions and types other than strings are not there. WAIT answers at once with 0 replicas.
+//! subscriptions and types other than strings are not there. What a cluster does by itself cannot be
+//! asked for (CLUSTER MEET and the like).
 
 mod args;
 pub mod commands;
@@ -35,6 +36,7 @@ mod parser;
 mod request;
 mod session;
 pub mod table;
+mod topology;
 mod writer;
 
 pub use args::{ArgRanges, Args};
@@ -43,6 +45,7 @@ pub use error::CommandError;
 pub use glob::{glob_matches, glob_matches_nocase};
 pub use number::{parse_i64, push_i64, push_u64};
 pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
-pub use request::{Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Request};
+pub use request::{Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Request, Wait};
 pub use session::{FIRST_KEYSPACE, Peer, Session};
+pub use topology::{Health, Mode, Node, Shard, Topology};
 pub use writer::{RespWriter, Version, refusal_text};

@@ -1,5 +1,6 @@
 //! What is left to do after a command was understood?
 
+use keyspace::Slot;
 use node::command::{Read, Write};
 
 /// What the connection does with a translated command.
@@ -20,6 +21,8 @@ pub enum Request<'a> {
     },
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
+    /// Reply how many other replicas have all writes of this connection, when it is enough.
+    Wait(Wait),
     /// Make this keyspace the session's: reply OK after [`Session::selected`]. It is "0" to "15",
     /// to be created if it does not exist, or a name that existed a moment ago.
     ///
@@ -29,6 +32,18 @@ pub enum Request<'a> {
     Reset,
     /// Close the connection once the output is flushed.
     Close,
+}
+
+/// WAIT and WAITAOF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// WAITAOF: reply an array, first whether this node has the writes on disk, too; and whether
+    /// that is waited for.
+    pub local: Option<bool>,
+    /// For so many replicas beside the one that leads.
+    pub replicas: u64,
+    /// Until then, in milliseconds; 0: for ever.
+    pub timeout_ms: u64,
 }
 
 /// How the replies of several writes become one.
@@ -64,6 +79,18 @@ pub enum KeyspaceRequest<'a> {
         pattern: Option<&'a [u8]>,
         /// Only keys of this type, whatever its case: all are "string".
         type_filter: Option<&'a [u8]>,
+    },
+    /// CLUSTER COUNTKEYSINSLOT: how many keys a slot has.
+    CountInSlot {
+        /// The slot.
+        slot: Slot,
+    },
+    /// CLUSTER GETKEYSINSLOT: an array of keys in a slot.
+    KeysInSlot {
+        /// The slot.
+        slot: Slot,
+        /// At most so many.
+        count: usize,
     },
     /// RANDOMKEY: some key, or nil.
     RandomKey,

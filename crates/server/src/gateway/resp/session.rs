@@ -64,6 +64,7 @@ pub struct Session {
     pub(super) lib_version: String,
     pub(super) no_evict: bool,
     pub(super) no_touch: bool,
+    pub(super) readonly: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
     pub(super) limits: Limits,
@@ -84,6 +85,7 @@ impl Session {
             lib_version: String::new(),
             no_evict: false,
             no_touch: false,
+            readonly: false,
             reply: ReplyMode::On,
             muted: false,
             limits,
@@ -100,6 +102,12 @@ impl Session {
     #[inline]
     pub fn version(&self) -> Version {
         self.version
+    }
+
+    /// Whether it reads at replicas, too (READONLY).
+    #[inline]
+    pub fn is_readonly(&self) -> bool {
+        self.readonly
     }
 
     /// The name of the keyspace that commands act on.
@@ -226,6 +234,11 @@ impl Session {
             (true, false) => "e",
             (false, true) => "T",
             (true, true) => "eT",
+        };
+        let flags = match (self.readonly, flags) {
+            (false, flags) => flags.to_owned(),
+            (true, "N") => "r".to_owned(),
+            (true, flags) => format!("r{flags}"),
         };
         format!(
             "id={} addr={} laddr={} fd={} name={} age={age_secs} idle={idle_secs} flags={flags} \

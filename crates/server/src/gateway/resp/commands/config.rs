@@ -9,13 +9,18 @@ use crate::gateway::resp::context::Facts;
 use crate::gateway::resp::error::{CommandError, SYNTAX};
 use crate::gateway::resp::glob::glob_matches_nocase;
 use crate::gateway::resp::parser::Limits;
+use crate::gateway::resp::topology::Mode;
 
 /// What there is to tell, in the order of names.
-fn settings(facts: &Facts<'_>, limits: &Limits) -> Vec<(&'static str, String)> {
+fn settings(facts: &Facts<'_>, limits: &Limits, mode: Mode) -> Vec<(&'static str, String)> {
     let (appendonly, appendfsync) = match facts.durability {
         "sync" => ("yes", "always"),
         "interval" => ("yes", "everysec"),
         _ => ("yes", "no"),
+    };
+    let (cluster_enabled, databases) = match mode {
+        Mode::Any => ("no", NUMBERED_KEYSPACES),
+        Mode::Cluster => ("yes", 1),
     };
     let text = |value: &str| value.to_owned();
     vec![
@@ -24,8 +29,8 @@ fn settings(facts: &Facts<'_>, limits: &Limits) -> Vec<(&'static str, String)> {
         ("bind", text(facts.bind)),
         ("carillon-durability", text(facts.durability)),
         ("carillon-key-bytes-max", limits.key_bytes_max.to_string()),
-        ("cluster-enabled", text("no")),
-        ("databases", NUMBERED_KEYSPACES.to_string()),
+        ("cluster-enabled", text(cluster_enabled)),
+        ("databases", databases.to_string()),
         ("dir", text(facts.data_dir)),
         ("maxclients", facts.clients_max.to_string()),
         ("maxmemory", facts.memory_max_bytes.to_string()),
@@ -40,7 +45,7 @@ fn settings(facts: &Facts<'_>, limits: &Limits) -> Vec<(&'static str, String)> {
 
 /// `CONFIG GET pattern [pattern …]`
 pub fn get<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    let mut settings = settings(&call.ctx.facts(), &call.session.limits);
+    let mut settings = settings(&call.ctx.facts(), &call.session.limits, call.ctx.mode());
     let wanted = |name: &str| {
         args.from(2).iter().any(|pattern| glob_matches_nocase(pattern, name.as_bytes()))
     };
@@ -59,7 +64,7 @@ pub fn set<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if !args.len().is_multiple_of(2) {
         return Err(SYNTAX);
     }
-    let settings = settings(&call.ctx.facts(), &call.session.limits);
+    let settings = settings(&call.ctx.facts(), &call.session.limits, call.ctx.mode());
     let known =
         |name: &[u8]| settings.iter().any(|(known, _)| known.as_bytes().eq_ignore_ascii_case(name));
     let name = args.at(2);

@@ -9,6 +9,7 @@ use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::number::parse_i64;
 use crate::gateway::resp::request::Request;
 use crate::gateway::resp::session::ReplyMode;
+use crate::gateway::resp::topology::Mode;
 use crate::gateway::resp::writer::Version;
 
 /// The version of Redis whose clients are served.
@@ -51,10 +52,16 @@ pub fn reset<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     Ok(Request::Reset)
 }
 
-/// `SELECT index`, or `SELECT name` of a keyspace that exists. Numbers 0 to 15 always do.
+/// `SELECT index`, or `SELECT name` of a keyspace that exists. Numbers 0 to 15 always do. In mode
+/// `cluster`, there is only 0.
 pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let name = args.at(1);
-    match parse_i64(name) {
+    let index = parse_i64(name);
+    let other = index.map_or_else(|| call.ctx.keyspace_exists(name), |index| index != 0);
+    if call.ctx.mode() == Mode::Cluster && other {
+        return Err(CommandError::Fixed("ERR SELECT is not allowed in cluster mode"));
+    }
+    match index {
         Some(index) if (0..NUMBERED_KEYSPACES).contains(&index) => {}
         Some(index) => return Err(error::no_numbered_keyspace(index)),
         None if call.ctx.keyspace_exists(name) => {}
@@ -126,7 +133,11 @@ pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         writer.int(proto);
         writer.bulk(b"id");
         writer.int(id);
-        for (key, value) in [("mode", "standalone"), ("role", "master")] {
+        let mode = match ctx.mode() {
+            Mode::Any => "standalone",
+            Mode::Cluster => "cluster",
+        };
+        for (key, value) in [("mode", mode), ("role", "master")] {
             writer.bulk(key.as_bytes());
             writer.bulk(value.as_bytes());
         }

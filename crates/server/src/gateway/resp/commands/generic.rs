@@ -5,7 +5,8 @@ use node::command::{Read, Sink, Write};
 use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::error::{self, CommandError, SYNTAX};
-use crate::gateway::resp::request::{Gather, Request};
+use crate::gateway::resp::request::{Gather, Request, Wait};
+use crate::gateway::resp::topology::Mode;
 
 /// How many keyspaces have a number for a name.
 pub(super) const NUMBERED_KEYSPACES: i64 = 16;
@@ -61,7 +62,10 @@ pub fn copy<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     }
     let (from, to) = (args.at(1), args.at(2));
     if foreign {
-        return Err(CommandError::Fixed("ERR COPY to another DB is not supported"));
+        return Err(CommandError::Fixed(match call.ctx.mode() {
+            Mode::Any => "ERR COPY to another DB is not supported",
+            Mode::Cluster => "ERR Copying to another database is not allowed in cluster mode",
+        }));
     }
     if from == to {
         return Err(CommandError::Fixed("ERR source and destination objects are the same"));
@@ -110,13 +114,41 @@ pub fn object_help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     )
 }
 
-/// `WAIT numreplicas timeout`: there are no replicas, so there is nothing to wait for.
+/// `WAIT numreplicas timeout`: how many replicas, beside the one that leads, are known to have all
+/// writes of this connection on disk, as soon as they are so many or the time is over. Of a write
+/// that was answered a majority has it, so that half of the replicas (1 of 3, 2 of 5) is the least.
+/// More is known at the node that leads the shards written to; elsewhere the least is answered,
+/// after the time. A timeout of 0 waits for ever, but not for what cannot be known here. A node
+/// alone has no replicas: 0, at once.
 pub fn wait<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    integer(args.at(1))?;
-    let timeout = integer(args.at(2))
-        .map_err(|_| CommandError::Fixed("ERR timeout is not an integer or out of range"))?;
-    if timeout < 0 {
-        return Err(CommandError::Fixed("ERR timeout is negative"));
+    let replicas = integer(args.at(1))?;
+    let timeout_ms = timeout(args.at(2))?;
+    if !call.ctx.has_peers() {
+        return call.answer(|writer| writer.int(0));
     }
-    call.answer(|writer| writer.int(0))
+    let replicas = u64::try_from(replicas).unwrap_or(0);
+    Ok(Request::Wait(Wait { local: None, replicas, timeout_ms }))
+}
+
+/// `WAITAOF numlocal numreplicas timeout`: as WAIT, and before it 1 if this node leads the shards
+/// written to, so that it has the writes on disk itself, else 0. Not below durability `sync`, where
+/// answers do not wait for the disk.
+pub fn waitaof<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    const RANGE: CommandError =
+        CommandError::Fixed("ERR value is out of range, value must between 0 and 1");
+    let local = match integer(args.at(1))? {
+        0 => false,
+        1 => true,
+        _ => return Err(RANGE),
+    };
+    let replicas = u64::try_from(integer(args.at(2))?);
+    let replicas = replicas.map_err(|_| CommandError::Fixed("ERR value is out of range"))?;
+    let timeout_ms = timeout(args.at(3))?;
+    Ok(Request::Wait(Wait { local: Some(local), replicas, timeout_ms }))
+}
+
+fn timeout(text: &[u8]) -> Result<u64, CommandError> {
+    let timeout = integer(text)
+        .map_err(|_| CommandError::Fixed("ERR timeout is not an integer or out of range"))?;
+    u64::try_from(timeout).map_err(|_| CommandError::Fixed("ERR timeout is negative"))
 }

@@ -6,6 +6,7 @@ use super::connection::REDIS_VERSION;
 use super::{Call, Outcome};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::context::{Context, Facts};
+use crate::gateway::resp::topology::Mode;
 
 /// A section: its name in small letters, and what writes its lines.
 type Section = (&'static str, fn(&mut String, &Report<'_>));
@@ -20,7 +21,7 @@ const SECTIONS: [Section; 11] = [
     ("cpu", cpu),
     ("modules", |_, _| {}),
     ("errorstats", |_, _| {}),
-    ("cluster", |out, _| line(out, "cluster_enabled", 0)),
+    ("cluster", cluster),
     ("keyspace", keyspace),
 ];
 
@@ -67,7 +68,14 @@ fn server(out: &mut String, report: &Report<'_>) {
     line(out, "redis_git_sha1", "00000000");
     line(out, "redis_git_dirty", 0);
     line(out, "redis_build_id", 0);
-    line(out, "redis_mode", "standalone");
+    line(
+        out,
+        "redis_mode",
+        match report.ctx.mode() {
+            Mode::Any => "standalone",
+            Mode::Cluster => "cluster",
+        },
+    );
     line(out, "os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
     line(out, "arch_bits", usize::BITS);
     line(out, "multiplexing_api", "epoll");
@@ -172,6 +180,10 @@ fn cpu(out: &mut String, report: &Report<'_>) {
     let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
     line(out, "used_cpu_sys", seconds(report.facts.cpu_system_micros));
     line(out, "used_cpu_user", seconds(report.facts.cpu_user_micros));
+}
+
+fn cluster(out: &mut String, report: &Report<'_>) {
+    line(out, "cluster_enabled", i32::from(report.ctx.mode() == Mode::Cluster));
 }
 
 /// `db0:…` for keyspaces with a number for a name, `keyspace_NAME:…` for the others.

@@ -5,6 +5,7 @@ use node::command::Sink;
 use super::{Call, Outcome};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::error::CommandError;
+use crate::gateway::resp::topology::Mode;
 
 /// `TIME`: seconds since 1970, and microseconds. The node's clock counts milliseconds.
 pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
@@ -17,8 +18,11 @@ pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 }
 
 /// `SWAPDB`
-pub fn swapdb<'a>(_: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    Err(CommandError::Fixed("ERR SWAPDB is not supported"))
+pub fn swapdb<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(CommandError::Fixed(match call.ctx.mode() {
+        Mode::Any => "ERR SWAPDB is not supported",
+        Mode::Cluster => "ERR SWAPDB is not allowed in cluster mode",
+    }))
 }
 
 /// MULTI, EXEC, DISCARD, WATCH, UNWATCH.

@@ -126,7 +126,16 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             "generic",
             "3.0.0",
             "O(1)",
-            "Returns how many replicas have the writes before: none, on one node.",
+            "Returns how many replicas have this connection's writes, when there are enough.",
+        ),
+    CommandSpec::new("waitaof", 4, generic::waitaof)
+        .flags("noscript", "slow connection")
+        .tips(&["request_policy:all_shards", "response_policy:agg_min"])
+        .docs(
+            "generic",
+            "7.2.0",
+            "O(1)",
+            "Returns whether this node, and how many replicas, have this connection's writes.",
         ),
     CommandSpec::new("object", -2, server::container)
         .flags("", "slow")

@@ -197,99 +197,108 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 "O(1)",
                 "Returns the node's id.",
             ),
-            CommandSpec::new("cluster|help", 2, cluster::disabled)
-                .flags("loading stale", "slow")
-                .hidden(),
-            CommandSpec::new("cluster|info", 2, cluster::disabled)
+            CommandSpec::new("cluster|help", 2, cluster::help).flags("loading stale", "slow").docs(
+                "cluster",
+                "5.0.0",
+                "O(1)",
+                "Lists the subcommands.",
+            ),
+            CommandSpec::new("cluster|info", 2, cluster::info)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|nodes", 2, cluster::disabled)
+                .docs("cluster", "3.0.0", "O(1)", "Tells how the cluster is."),
+            CommandSpec::new("cluster|nodes", 2, cluster::nodes)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|slots", 2, cluster::disabled)
+                .docs("cluster", "3.0.0", "O(N)", "Tells of all nodes."),
+            CommandSpec::new("cluster|slots", 2, cluster::slots)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|shards", 2, cluster::disabled)
+                .docs("cluster", "3.0.0", "O(N)", "Tells who holds which slots."),
+            CommandSpec::new("cluster|shards", 2, cluster::shards)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|links", 2, cluster::disabled)
+                .docs("cluster", "7.0.0", "O(N)", "Tells of shards and who holds them."),
+            CommandSpec::new("cluster|links", 2, cluster::links)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|addslots", -3, cluster::disabled)
+                .docs("cluster", "7.0.0", "O(N)", "Tells of the links to other nodes."),
+            CommandSpec::new("cluster|addslots", -3, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|delslots", -3, cluster::disabled)
+            CommandSpec::new("cluster|delslots", -3, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|countkeysinslot", 3, cluster::disabled)
+            CommandSpec::new("cluster|countkeysinslot", 3, cluster::countkeysinslot)
                 .flags("stale", "slow")
-                .hidden(),
-            CommandSpec::new("cluster|getkeysinslot", 4, cluster::disabled)
+                .docs("cluster", "3.0.0", "O(N)", "Returns the number of keys in a slot."),
+            CommandSpec::new("cluster|getkeysinslot", 4, cluster::getkeysinslot)
                 .flags("stale", "slow")
                 .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|meet", -4, cluster::disabled)
+                .docs("cluster", "3.0.0", "O(N)", "Returns keys in a slot."),
+            CommandSpec::new("cluster|meet", -4, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|forget", 3, cluster::disabled)
+            CommandSpec::new("cluster|forget", 3, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|reset", -2, cluster::disabled)
+            CommandSpec::new("cluster|reset", -2, cluster::arranged)
                 .flags("admin noscript stale", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|replicas", 3, cluster::disabled)
+            CommandSpec::new("cluster|replicas", 3, cluster::replicas)
+                .flags("admin stale", "admin slow dangerous")
+                .tips(&["nondeterministic_output"])
+                .docs("cluster", "5.0.0", "O(N)", "Tells who holds what a node leads."),
+            CommandSpec::new("cluster|slaves", 3, cluster::replicas)
+                .flags("admin stale", "admin slow dangerous")
+                .tips(&["nondeterministic_output"])
+                .docs("cluster", "3.0.0", "O(N)", "Tells who holds what a node leads.")
+                .deprecated("5.0.0", "`CLUSTER REPLICAS`"),
+            CommandSpec::new("cluster|failover", -2, cluster::arranged)
+                .flags("admin stale no_async_loading", "admin slow dangerous")
+                .hidden(),
+            CommandSpec::new("cluster|setslot", -4, cluster::arranged)
+                .flags("admin stale no_async_loading", "admin slow dangerous")
+                .hidden(),
+            CommandSpec::new("cluster|addslotsrange", -4, cluster::arranged)
+                .flags("admin stale no_async_loading", "admin slow dangerous")
+                .hidden(),
+            CommandSpec::new("cluster|delslotsrange", -4, cluster::arranged)
+                .flags("admin stale no_async_loading", "admin slow dangerous")
+                .hidden(),
+            CommandSpec::new("cluster|bumpepoch", 2, cluster::arranged)
+                .flags("admin stale no_async_loading", "admin slow dangerous")
+                .tips(&["nondeterministic_output"])
+                .hidden(),
+            CommandSpec::new("cluster|count-failure-reports", 3, cluster::arranged)
                 .flags("admin stale", "admin slow dangerous")
                 .tips(&["nondeterministic_output"])
                 .hidden(),
-            CommandSpec::new("cluster|slaves", 3, cluster::disabled)
-                .flags("admin stale", "admin slow dangerous")
-                .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|failover", -2, cluster::disabled)
+            CommandSpec::new("cluster|flushslots", 2, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|setslot", -4, cluster::disabled)
+            CommandSpec::new("cluster|replicate", 3, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|addslotsrange", -4, cluster::disabled)
+            CommandSpec::new("cluster|saveconfig", 2, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
-            CommandSpec::new("cluster|delslotsrange", -4, cluster::disabled)
-                .flags("admin stale no_async_loading", "admin slow dangerous")
-                .hidden(),
-            CommandSpec::new("cluster|bumpepoch", 2, cluster::disabled)
-                .flags("admin stale no_async_loading", "admin slow dangerous")
-                .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|count-failure-reports", 3, cluster::disabled)
-                .flags("admin stale", "admin slow dangerous")
-                .tips(&["nondeterministic_output"])
-                .hidden(),
-            CommandSpec::new("cluster|flushslots", 2, cluster::disabled)
-                .flags("admin stale no_async_loading", "admin slow dangerous")
-                .hidden(),
-            CommandSpec::new("cluster|replicate", 3, cluster::disabled)
-                .flags("admin stale no_async_loading", "admin slow dangerous")
-                .hidden(),
-            CommandSpec::new("cluster|saveconfig", 2, cluster::disabled)
-                .flags("admin stale no_async_loading", "admin slow dangerous")
-                .hidden(),
-            CommandSpec::new("cluster|set-config-epoch", 3, cluster::disabled)
+            CommandSpec::new("cluster|set-config-epoch", 3, cluster::arranged)
                 .flags("admin stale no_async_loading", "admin slow dangerous")
                 .hidden(),
         ]),
-    CommandSpec::new("readonly", 1, cluster::disabled)
+    CommandSpec::new("readonly", 1, cluster::readonly)
         .flags("loading stale fast", "fast connection")
-        .hidden(),
-    CommandSpec::new("readwrite", 1, cluster::disabled)
+        .docs("cluster", "3.0.0", "O(1)", "Lets this connection read at replicas."),
+    CommandSpec::new("readwrite", 1, cluster::readwrite)
         .flags("loading stale fast", "fast connection")
-        .hidden(),
-    CommandSpec::new("asking", 1, cluster::disabled).flags("fast", "fast connection").hidden(),
+        .docs("cluster", "3.0.0", "O(1)", "Ends READONLY."),
+    CommandSpec::new("asking", 1, cluster::asking).flags("fast", "fast connection").docs(
+        "cluster",
+        "3.0.0",
+        "O(1)",
+        "Accepted: no slot is ever on its way.",
+    ),
     CommandSpec::new("swapdb", 3, server::swapdb)
         .flags("write fast", "keyspace write fast dangerous")
         .hidden(),

@@ -1,0 +1,124 @@
+//! Mode `cluster`: which commands are for another node?
+//!
+//! ```text
+//!   keys of several slots ──► CROSSSLOT
+//!   a write, of a shard that another node is known to lead ──► MOVED
+//!   a read that cannot be served here at once, of such a shard, without READONLY ──► MOVED
+//!   all else ──► as in mode any: here, or through this node
+//! ```
+//!
+//! So reads cost nothing more than in mode `any`: where they are served, this node leads, or has
+//! just proved that what it holds is current. And while nobody is known to lead, or who led is not
+//! linked any more, commands wait here for the next leader instead of being sent about.
+
+use keyspace::{NodeId, Slot, slot_of};
+use node::command::Write;
+use node::read::Blocked;
+use node::route::Route;
+
+use super::EventLoop;
+use super::connection::Connection;
+use super::resp::CROSS_SLOT;
+use crate::gateway::resp::{Mode, Request, Session};
+
+impl EventLoop {
+    /// Why a command is not for this node, if that can be told before it is tried.
+    pub(super) fn elsewhere(
+        &self,
+        connection: &Connection,
+        request: &Request<'_>,
+    ) -> Option<Box<str>> {
+        if self.config.resp_mode == Mode::Any {
+            return None;
+        }
+        let route = connection.route.as_ref()?;
+        let mut slots = Slots::default();
+        match request {
+            Request::Read(read) if read.keys().len() > 1 => {
+                read.keys().iter().for_each(|key| slots.add(key));
+            }
+            Request::Write(write) => slots.add_all(write),
+            Request::WriteEach { writes, .. } => writes.iter().for_each(|w| slots.add_all(w)),
+            _ => return None,
+        }
+        let slot = slots.first?;
+        match (slots.differ, request) {
+            (true, _) => Some(CROSS_SLOT.into()),
+            (false, Request::Read(_)) => None,
+            (false, _) => self.moved(route, slot),
+        }
+    }
+
+    /// Where a read is to be sent that was blocked here, if it is.
+    pub(super) fn moved_read(
+        &self,
+        session: &Session,
+        route: &Route,
+        blocked: Blocked,
+        key: &[u8],
+    ) -> Option<Box<str>> {
+        if self.config.resp_mode == Mode::Any {
+            return None;
+        }
+        let is_here = || {
+            let state = route.views[blocked.place].read();
+            state.descriptor.replica_on(self.hub.node_id).is_some()
+        };
+        match session.is_readonly() && is_here() {
+            true => None,
+            false => self.moved(route, slot_of(key)),
+        }
+    }
+
+    /// The redirection for a slot, if another node leads there and can be reached.
+    fn moved(&self, route: &Route, slot: Slot) -> Option<Box<str>> {
+        let peers = self.hub.peers.as_ref()?;
+        let node = self.leader_of(route, route.keyspace.index_of_slot(slot))?;
+        if node == self.hub.node_id || !peers.cluster.is_connected(node) {
+            return None;
+        }
+        let members = peers.cluster.members();
+        let member = members.iter().find(|member| member.node == node)?;
+        let port = member.resp?;
+        Some(format!("MOVED {slot} {}:{port}", member.host).into())
+    }
+
+    /// Who leads a shard, as far as it is known here: where no replica is, one of those that have
+    /// one, who knows better.
+    fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
+        let state = route.views[place].read();
+        let is_here = state.descriptor.replica_on(self.hub.node_id).is_some();
+        match is_here {
+            true => state.serving.leader(),
+            false => state.descriptor.replicas.first().map(|(_, node)| *node),
+        }
+    }
+
+    /// The shards that a question about the whole keyspace is about: in mode `cluster` those that
+    /// this node leads, else all.
+    pub(super) fn mine(&self, route: &Route) -> Vec<bool> {
+        let is_mine = |place: usize| {
+            self.config.resp_mode == Mode::Any
+                || self.leader_of(route, place) == Some(self.hub.node_id)
+        };
+        (0..route.views.len()).map(is_mine).collect()
+    }
+}
+
+/// The slots of a command's keys.
+#[derive(Default)]
+struct Slots {
+    first: Option<Slot>,
+    differ: bool,
+}
+
+impl Slots {
+    fn add(&mut self, key: &[u8]) {
+        let slot = slot_of(key);
+        self.differ |= *self.first.get_or_insert(slot) != slot;
+    }
+
+    fn add_all(&mut self, write: &Write<'_>) {
+        write.each_key(&mut |key| self.add(key));
+    }
+}

@@ -1,0 +1,110 @@
+//! What this node knows of its cluster, put together for clients.
+//!
+//! Nothing here waits: members are a list that is replaced as a whole, who leads is a hint beside
+//! each shard's state.
+
+use std::time::Instant;
+
+use keyspace::{NodeId, Slot};
+
+use crate::cluster::{Cluster, MemberInfo, MemberState};
+use crate::config::Config;
+use crate::gateway::resp::{Health, Node, Shard, Topology};
+use crate::hub::{Hub, View};
+
+/// The cluster as it is known now. A node without a peer listener is alone in it.
+pub(super) fn gather(hub: &Hub, config: &Config) -> Topology {
+    let mut nodes: Vec<(NodeId, Node)> = match &hub.peers {
+        Some(peers) => members(hub, &peers.cluster),
+        None => vec![(hub.node_id, alone(hub, config))],
+    };
+    let mut shards = Vec::new();
+    let mut epoch = 0;
+    if let Some(route) = hub.routes().get(crate::gateway::resp::FIRST_KEYSPACE) {
+        for (place, view) in route.views.iter().enumerate() {
+            // Ordered keyspaces have no slots.
+            let Some((first, end)) = route.keyspace.arc(place).slots() else { continue };
+            let slots = (first, last_before(end));
+            shards.push(shard(slots, view, &mut nodes, &mut epoch));
+        }
+    }
+    let me = nodes.iter().position(|(node, _)| *node == hub.node_id);
+    let nodes = nodes.into_iter().map(|(_, node)| node).collect();
+    Topology { nodes, me: me.unwrap_or(0), shards, epoch }
+}
+
+fn last_before(end: Slot) -> Slot {
+    end.checked_sub(1).unwrap_or(keyspace::SLOTS - 1)
+}
+
+fn members(hub: &Hub, cluster: &Cluster) -> Vec<(NodeId, Node)> {
+    let (now, now_millis) = (Instant::now(), hub.millis());
+    let members = cluster.members();
+    let present = members.iter().filter(|member| member.state != MemberState::Left);
+    let node = |member: &MemberInfo| {
+        let is_me = member.node == hub.node_id;
+        let since = now.saturating_duration_since(member.since).as_millis() as u64;
+        let peer_port = member.peer.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let health = match (member.is_up(), member.suspected) {
+            _ if is_me => Health::Online,
+            (false, _) => Health::Failed,
+            (true, true) => Health::Suspected,
+            (true, false) => Health::Online,
+        };
+        let node = Node {
+            id: member.node.0,
+            host: member.host.clone(),
+            port: member.resp.unwrap_or(0),
+            peer_port: peer_port.unwrap_or(0),
+            health,
+            is_linked: is_me || cluster.is_connected(member.node),
+            unsent_bytes: if is_me { 0 } else { cluster.unsent_bytes(member.node) as u64 },
+            since_millis: now_millis.saturating_sub(since),
+        };
+        (member.node, node)
+    };
+    present.map(node).collect()
+}
+
+fn alone(hub: &Hub, config: &Config) -> Node {
+    let resp = config.resp.address();
+    let bound = resp.map(|address| address.ip()).filter(|ip| !ip.is_unspecified());
+    let said = config.advertise.as_ref().map(|said| said.host.clone());
+    Node {
+        id: hub.node_id.0,
+        host: said.or(bound.map(|ip| ip.to_string())).unwrap_or_default(),
+        port: resp.map_or(0, |address| address.port()),
+        is_linked: true,
+        since_millis: hub.started_millis(),
+        ..Node::default()
+    }
+}
+
+fn shard(
+    slots: (Slot, Slot),
+    view: &View,
+    nodes: &mut Vec<(NodeId, Node)>,
+    epoch: &mut u64,
+) -> Shard {
+    let state = view.read();
+    *epoch = (*epoch).max(state.applied_term);
+    let mut index_of = |node: NodeId| {
+        let known = nodes.iter().position(|(id, _)| *id == node);
+        known.unwrap_or_else(|| {
+            // It holds something, and nobody has told of it (yet), or it has left.
+            let failed = Node { id: node.0, health: Health::Failed, ..Node::default() };
+            nodes.push((node, failed));
+            nodes.len() - 1
+        })
+    };
+    let replicas = state.descriptor.replicas.iter().map(|(_, node)| *node);
+    let leader = state.serving.last_leader();
+    let others = replicas.filter(|node| Some(*node) != leader).map(&mut index_of).collect();
+    Shard {
+        slots,
+        leader: leader.map(index_of),
+        is_led: state.serving.leader().is_some(),
+        replicas: others,
+        index: state.applied_index,
+    }
+}

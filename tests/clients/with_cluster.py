@@ -1,0 +1,210 @@
+#!/usr/bin/env python3
+"""Client libraries against three nodes.
+
+  mode cluster   the cluster clients of redis-py, ioredis and go-redis, all at once: what they can
+                 do, then writes while the node that leads most is killed with -9 and started again;
+                 nothing acknowledged is lost, and no error comes that a client would not retry
+  mode any       redis-py and ioredis as for a lone server, through each of the nodes
+"""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path.insert(0, str(HERE.parent))
+
+from harness.cluster import Cluster  # noqa: E402
+from harness.report import Report  # noqa: E402
+from harness.resp import Error, encode  # noqa: E402
+
+PYTHON = ROOT / "target/venv/bin/python"
+LOAD_SECONDS = 7
+CLIENTS = {
+    "redis-py": [PYTHON, HERE / "redis_py_cluster.py"],
+    "ioredis": ["node", HERE / "ioredis/cluster.js"],
+    "go-redis": [ROOT / "target/clients/goredis", "cluster"],
+}
+
+
+PLAIN = {
+    "redis-py": [PYTHON, HERE / "redis_py.py"],
+    "ioredis": ["node", HERE / "ioredis/test.js"],
+}
+
+
+class Client:
+    """A client's process, told by lines how far the others are."""
+
+    def __init__(self, name, command, addresses):
+        self.name = name
+        self.words = [str(word) for word in [*command, addresses, LOAD_SECONDS]]
+        self.process = subprocess.Popen(
+            self.words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True)
+        self.failed = self.passed = 0
+
+    def until(self, word):
+        """Passes its lines on, up to this one or the end; whether it came."""
+        for line in self.process.stdout:
+            if line.strip() == word:
+                return True
+            print("  " + line.rstrip(), flush=True)
+            self.passed += line.startswith("ok ")
+            self.failed += line.startswith("FAIL ")
+        return False
+
+    def finish(self):
+        """Lets it look after its writes, and waits for its end."""
+        try:
+            self.process.stdin.write("look\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass
+        self.until(None)
+        code = self.process.wait(60)
+        if code and not self.failed:
+            print(f"  FAIL {self.name} ended with {code}")
+            self.failed += 1
+
+
+def cluster_mode(report):
+    """The cluster clients, over a kill -9."""
+    with Cluster(flags="--resp-mode cluster") as cluster:
+        report.run("what nodes say", cluster_answers, cluster)
+        clients = [Client(name, command, cluster.addresses) for name, command in CLIENTS.items()]
+        try:
+            for client in clients:
+                client.until("loading")
+            time.sleep(1)
+            leader = cluster.leader()
+            leader.kill()
+            time.sleep(2.5)
+            leader.spawn()
+            for client in clients:
+                client.until("loaded")
+            cluster.until("cluster after the kill", cluster.is_whole)
+            for client in clients:
+                client.finish()
+        finally:
+            for client in clients:
+                if client.process.poll() is None:
+                    client.process.kill()
+    report.passed += sum(client.passed for client in clients)
+    report.failed += sum(client.failed for client in clients)
+
+
+def cluster_answers(cluster):
+    """What a node of a Redis Cluster says."""
+    links = [node.connect() for node in cluster.nodes]
+    ids = {link.call("CLUSTER", "MYID") for link in links}
+    assert len(ids) == 3 and all(len(each) == 40 for each in ids), ids
+    leader = cluster.leader()
+    slot = links[0].call("CLUSTER", "KEYSLOT", "key")
+    for node, link in zip(cluster.nodes, links):
+        assert b"cluster_enabled:1" in link.call("INFO", "cluster")
+        assert b"cluster" in link.call("HELLO")
+        refuses(link, "CROSSSLOT", "MGET", "a", "b")
+        refuses(link, "CROSSSLOT", "MSET", "a", "1", "b", "2")
+        refuses(link, "CROSSSLOT", "DEL", "a", "b")
+        refuses(link, "ERR SELECT is not allowed in cluster mode", "SELECT", "1")
+        same(b"OK", link.call("SELECT", "0"))
+        if node is leader:
+            same(b"OK", link.call("SET", "key", "value"))
+            continue
+        moved = f"MOVED {slot} {leader.host}:{leader.resp}"
+        same(moved, refuses(link, "MOVED", "SET", "key", "x"))
+        same(moved, refuses(link, "MOVED", "GET", "key"))
+        same(0, link.call("DBSIZE"))
+        same(b"OK", link.call("READONLY"))
+        same(b"value", link.call("GET", "key"))
+        same(moved, refuses(link, "MOVED", "SET", "key", "x"))
+        same(b"OK", link.call("READWRITE"))
+        refuses(link, "MOVED", "GET", "key")
+    for link in links:
+        same(1, link.call("CLUSTER", "COUNTKEYSINSLOT", slot))
+        same([b"key"], link.call("CLUSTER", "GETKEYSINSLOT", slot, 5))
+        same(2, len(link.call("CLUSTER", "LINKS")))
+        lines = link.call("CLUSTER", "NODES").decode().splitlines()
+        same(1, sum("myself" in line for line in lines))
+        same(2, sum("slave" in line for line in lines))
+        master = next(line.split()[0] for line in lines if "master" in line)
+        same(2, len(link.call("CLUSTER", "REPLICAS", master)))
+        link.close()
+
+
+def waits(cluster):
+    """WAIT says who has the writes; fewer while a node is dead."""
+    leader = cluster.leader()
+    others = [node for node in cluster.nodes if node is not leader]
+    for node in cluster.nodes:
+        link = node.connect()
+        same(b"OK", link.call("SET", "waited", "1"))
+        same(1, link.call("WAIT", 1, 0))
+        began = time.monotonic()
+        same(2 if node is leader else 1, link.call("WAIT", 2, 300))
+        same(node is leader, time.monotonic() - began < 0.25)
+        link.close()
+    others[0].kill()
+    link = leader.connect()
+    same(b"OK", link.call("SET", "waited", "2"))
+    same(1, link.call("WAIT", 2, 300))
+    same([1, 1], link.call("WAITAOF", 1, 1, 0))
+    # What waits longer than it takes the node to come back hears of it.
+    link.send(encode(["WAIT", 2, 20_000]))
+    others[0].spawn()
+    same(2, link.read()[1])
+    link.close()
+    others[0].wait_ready()
+
+
+def any_mode(report):
+    """Plain clients through each node, all at once, each with keys of its own."""
+    with Cluster() as cluster:
+        running = {}
+        for number, (node, only) in enumerate(zip(cluster.nodes, ("default", "resp2", "resp3"))):
+            for name, command in PLAIN.items():
+                words = [str(word) for word in [*command, node.host, node.resp, "use", only]]
+                running[f"{name} through node {number + 1}"] = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, text=True)
+        for name, process in running.items():
+            lines = process.communicate(timeout=120)[0].splitlines()
+            passed = sum(line.startswith("ok ") for line in lines)
+            failed = [line for line in lines if line.startswith("FAIL ")]
+            if process.returncode and not failed:
+                failed = [f"FAIL {name} ended with {process.returncode}", *lines[-5:]]
+            print(f"  {name}: {passed} ok", flush=True)
+            print("".join(f"  {line}\n" for line in failed), end="", flush=True)
+            report.passed += passed
+            report.failed += len(failed)
+        report.run("WAIT", waits, cluster)
+        codes = [node.stop() for node in cluster.nodes]
+        report.run("clean stop", lambda: same([0, 0, 0], codes))
+
+
+def refuses(link, text, *command):
+    """Fails unless a command is refused so; all that was said."""
+    link.send(encode(command))
+    said = link.read()[1]
+    assert isinstance(said, Error) and said.startswith(text), f"{command}: {said!r}"
+    return str(said)
+
+
+def same(expected, actual):
+    """Fails unless both are equal."""
+    assert expected == actual, f"expected {expected}, got {actual}"
+
+
+def main():
+    """Both modes."""
+    report = Report("cluster clients")
+    report.run("mode cluster", cluster_mode, report)
+    report.run("mode any", any_mode, report)
+    report.finish()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,99 @@
+"""Three nodes that form one store, on free ports of this machine."""
+
+import shlex
+import time
+
+from .server import CARILLON, Server, free_ports
+
+FORM_SECONDS_MAX = 60.0
+
+
+class Cluster:
+    """Nodes in directories of their own. The first founds the cluster, the others join it."""
+
+    def __init__(self, count=3, flags=""):
+        self.peers = free_ports(count)
+        self.nodes = [self.node(number, flags) for number in range(count)]
+
+    def node(self, number, flags):
+        """A node that is not started yet."""
+        others = ",".join(f"127.0.0.1:{port}" for port in self.peers if port != self.peers[number])
+        join = f"--join {others}" if number else ""
+        return Server(
+            f"{shlex.quote(CARILLON)} start --dir {{dir}} --name n{number + 1} "
+            f"--resp 127.0.0.1:{{resp}} --native 127.0.0.1:{{native}} --http 127.0.0.1:{{http}} "
+            f"--peer 127.0.0.1:{self.peers[number]} {join} --peer-secret-file {{dir}}/../secret "
+            f"--memory-max 512MiB {flags}"
+        )
+
+    @property
+    def addresses(self):
+        """Where Redis clients connect: HOST:PORT, with commas between."""
+        return ",".join(f"{node.host}:{node.resp}" for node in self.nodes)
+
+    def start(self):
+        """Starts all nodes, and waits until every one knows three holders of everything."""
+        for node in self.nodes:
+            secret = node.directory / "secret"
+            secret.write_text("0123456789abcdef0123456789abcdef\n")
+            secret.chmod(0o600)
+            node.spawn()
+        for node in self.nodes:
+            node.wait_ready()
+        # Made on first use.
+        self.nodes[0].connect().call("SET", "first", "1")
+        self.until("a cluster", lambda node: self.is_whole(node))
+        return self
+
+    def is_whole(self, node):
+        """Whether a node knows who leads each slot, and all other nodes as holders."""
+        link = node.connect()
+        shards = link.call("CLUSTER", "SHARDS")
+        fine = b"cluster_state:ok" in link.call("CLUSTER", "INFO")
+        holders = [shard[3] for shard in shards]
+        link.close()
+        online = [all(b"online" in holder for holder in each) for each in holders]
+        return fine and all(online) and all(len(each) == len(self.nodes) for each in holders)
+
+    def leader(self):
+        """The node that leads most slots."""
+        link = self.nodes[0].connect()
+        slots = {}
+        for entry in link.call("CLUSTER", "SLOTS"):
+            first, last, leader = entry[:3]
+            slots[leader[1]] = slots.get(leader[1], 0) + last - first + 1
+        link.close()
+        port = max(slots, key=slots.get)
+        return next(node for node in self.nodes if node.resp == port)
+
+    def until(self, what, done):
+        """Waits until every node is so."""
+        deadline = time.monotonic() + FORM_SECONDS_MAX
+        for node in self.nodes:
+            while not fulfilled(done, node):
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"no {what} in time:\n{node.output_tail()}")
+                time.sleep(0.05)
+
+    def __enter__(self):
+        try:
+            return self.start()
+        except BaseException:
+            self.clean()
+            raise
+
+    def __exit__(self, *_):
+        self.clean()
+
+    def clean(self):
+        """Kills what runs, and removes the directories."""
+        for node in self.nodes:
+            node.clean()
+
+
+def fulfilled(done, node):
+    """What `done` says of a node; no, if it does not answer."""
+    try:
+        return done(node)
+    except Exception:  # pylint: disable=broad-except
+        return False
