@@ -207,15 +207,15 @@ fn nodes_and_shards_are_tables_and_scripts_are_told_what_fails() {
         let line = text.lines().nth(line).unwrap_or_default().to_owned();
         line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
     };
-    assert_eq!(words(&nodes.text(), 1)[..2], ["n1*", "up"]);
-    assert_eq!(words(&nodes.text(), 3)[..2], ["n3", "down"]);
+    assert_eq!(words(nodes.text(), 1)[..2], ["n1*", "up"]);
+    assert_eq!(words(nodes.text(), 3)[..2], ["n3", "down"]);
     assert!(nodes.text().contains("\ndegraded\n  2 of 3 replicas"), "{}", nodes.text());
     assert!(!nodes.text().contains('\x1b'), "no colours in a pipe");
     let shards = node.run("shards --keyspace 0");
     assert_eq!(shards.code, 0, "{}", shards.err);
     let expected = ["1", "0", "0-16383", "degraded", "2/3", "n1", "n1*", "n2:7", "n3+!:14"];
-    assert_eq!(words(&shards.text(), 1)[..9], expected);
-    assert_eq!(words(&shards.text(), 2), [""; 0], "the catalogue's is another keyspace's");
+    assert_eq!(words(shards.text(), 1)[..9], expected);
+    assert_eq!(words(shards.text(), 2), [""; 0], "the catalogue's is another keyspace's");
     assert!(node.run("shards --json").text().contains("\"lease_ms\":400"));
     assert_eq!(node.run("shards --keyspace nothing").code, 1);
     assert_eq!(node.run("keyspace drop 0").code, 0);
