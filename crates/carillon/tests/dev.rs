@@ -316,7 +316,7 @@ fn what_an_operator_sees_follows_what_happens() {
         "{reasons}"
     );
     assert_eq!(degraded["cluster"]["shards_below_strength"], 9);
-    assert_eq!(dev.command(3, "nodes").0["nodes"][0]["state"], "down");
+    dev.until(3, "nodes", |nodes, _| nodes["nodes"][0]["state"] == "down");
     assert_eq!(dev.ask(3, "SET after kill"), "+OK");
     assert!(dev.metric(3, "carillon_peer_link_losses_total", &["name=\"node-1\""]) >= 1.0);
 
