@@ -296,16 +296,14 @@ fn spawn_log_thread(hub: &Arc<Hub>) -> io::Result<JoinHandle<()>> {
     })
 }
 
-/// What a thread does for the sake of others.
-type PeerThread = Box<dyn FnOnce(&Hub, &Peers) + Send>;
-
 /// The threads that a node has for the sake of others, from when frames are read on.
 fn spawn_peer_threads(
     hub: &Arc<Hub>,
     cluster: &Arc<Cluster>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &str, run: PeerThread| {
+    type Run = Box<dyn FnOnce(&Hub, &Peers) + Send>;
+    let spawn = |name: &str, run: Run| {
         let hub = hub.clone();
         thread::Builder::new().name(name.into()).spawn(move || {
             let peers = hub.peers.as_ref().expect("a node of a cluster has peers");
