@@ -124,7 +124,7 @@ def read_checkpoint(path, cluster, shard, index):
     data = path.read_bytes()
     seed = crc(0, u64s(cluster, shard, index))
     magic, version, meta_bytes, *ids, meta_crc, head_crc = struct.unpack_from("<8sII3Q2I", data)
-    check(magic == b"CARICKPT" and version == 2, "checkpoint header")
+    check(magic == b"CARICKPT" and version == 3, "checkpoint header")
     check(ids == [cluster, shard, index], "checkpoint ids")
     meta, at = data[48 : 48 + meta_bytes], 48 + meta_bytes
     check(head_crc == crc(0, data[:44]) and meta_crc == crc(seed, meta), "checkpoint header")
@@ -167,11 +167,13 @@ class Catalogue:
         self.keyspaces = {}
 
     def read(self, reader):
-        check(reader.number("B") == 1, "version of the catalogue")
+        check(reader.number("B") == 2, "version of the catalogue")
         self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
         for _ in range(reader.varint()):
             name, number, options = reader.counted(), reader.varint(), read_options(reader)
             shards = [reader.varint() for _ in range(reader.varint())]
+            for _ in range(reader.number("B")):
+                reader.number("Q")
             self.keyspaces[name] = (number, options, shards)
 
     def apply(self, reader):
@@ -210,6 +212,7 @@ class Shard:
         reader.end()
         self.index, self.last = 1, 0
         self.values = {}
+        self.sessions = {}
         self.catalogue = Catalogue()
 
     @classmethod
@@ -223,6 +226,8 @@ class Shard:
                 reader.varint()
         reader.end()
         shard.index, shard.last = numbers[0], numbers[3]
+        if shard.placement != 2:
+            shard.read_sessions(Reader(blocks.pop(0)))
         for block in blocks:
             reader = Reader(block)
             if shard.placement == 2:
@@ -235,6 +240,28 @@ class Shard:
                     shard.version(Reader(reader.take(reader.number("I"))))
             reader.end()
         return shard
+
+    def read_sessions(self, reader):
+        """Section 6.2: which batches were applied."""
+        for _ in range(reader.varint()):
+            number, following = reader.number("Q"), reader.varint()
+            reader.varint()
+            self.sessions[number] = [following, reader.varint()]
+            for _ in range(reader.varint()):
+                reader.varint()
+                if reader.number("B"):
+                    reader.counted()
+        reader.end()
+
+    def is_due(self, reader, now):
+        """Section 5.3, kind 7: whether a batch is to be applied."""
+        number, sequence, _, sent = (reader.number("Q") for _ in range(4))
+        self.sessions = {n: s for n, s in self.sessions.items() if s[1] + 60_000 > now}
+        following, newest = self.sessions.get(number, [1, 0])
+        if sent + 60_000 <= now or sent > now + 500 or sequence != following:
+            return False
+        self.sessions[number] = [following + 1, max(newest, sent)]
+        return True
 
     def version(self, reader):
         kind, timestamp = reader.number("B"), reader.number("Q")
@@ -266,14 +293,14 @@ class Shard:
             return
         check(timestamp > self.last, "timestamps rise")
         self.last = timestamp
-        if kind == 1:
+        if kind == 1 or (kind == 7 and self.is_due(reader, timestamp >> 16)):
             for _ in range(count):
                 self.command(reader, timestamp >> 16)
             reader.end()
         elif kind == 4:
             self.catalogue.apply(reader)
         else:
-            check(kind in (2, 3, 5) and count == 1, "kind of an entry")
+            check(kind == 7 or (kind in (2, 3, 5) and count == 1), "kind of an entry")
 
     def get(self, key, now):
         value, expiry = self.values.get(key, (None, 0))

@@ -67,7 +67,7 @@ pub fn run(
 }
 
 /// Reads the figures by the names of their columns, and adds the one that is not among them.
-fn parse(csv: &str, cpu_us: f64) -> Option<Run> {
+pub fn parse(csv: &str, cpu_us: f64) -> Option<Run> {
     let mut rows = csv.lines().filter(|line| line.starts_with('"'));
     let cells = |line: &str| -> Vec<String> {
         line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()

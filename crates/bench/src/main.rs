@@ -33,6 +33,7 @@
 //! nor is a child of Redis that rewrites its AOF. The clock's step is 10 ms, so short runs
 //! (`--quick`) give rough figures. Nothing here judges correctness. Start reading at [`rates`].
 
+mod cluster;
 mod http;
 mod load;
 mod machine;
@@ -46,17 +47,20 @@ use std::error::Error;
 use std::fs;
 use std::path::PathBuf;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
+use serde::Serialize;
 use serde_json::json;
 
 /// What every step returns: its value, or a message for whoever runs the benchmark.
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// Measures Carillon beside redis-server.
+/// Measures Carillon beside redis-server: one node, unless a command says otherwise.
 #[derive(Parser, Debug)]
 struct Options {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The binary to measure.
-    #[arg(long, default_value = "target/release/carillon")]
+    #[arg(long, default_value = "target/release/carillon", global = true)]
     carillon: String,
     /// How often each measurement is repeated; medians count.
     #[arg(long, default_value_t = 5)]
@@ -86,8 +90,19 @@ struct Options {
     #[arg(long)]
     null: bool,
     /// Where table.md and runs.json go.
-    #[arg(long, default_value = "target/bench")]
+    #[arg(long, default_value = "target/bench", global = true)]
     out: PathBuf,
+}
+
+/// What is measured instead of one node.
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Rates of three nodes beside etcd and Redis.
+    Cluster(cluster::compare::Options),
+    /// How long service is away when one of three nodes breaks or leaves.
+    Failover(cluster::failover::Options),
+    /// What a thousand shards cost each of three nodes while nobody asks.
+    Idle(cluster::idle::Options),
 }
 
 fn main() -> Outcome<()> {
@@ -99,6 +114,9 @@ fn main() -> Outcome<()> {
     }
     let machine = machine::describe();
     println!("{}", machine.line());
+    if let Some(command) = &options.command {
+        return measure_cluster(command, &machine, &options);
+    }
     let subject = if options.null {
         server::Kind::Redis
     } else {
@@ -121,5 +139,41 @@ fn main() -> Outcome<()> {
     fs::write(options.out.join("runs.json"), serde_json::to_string_pretty(&raw)?)?;
     println!("\n{table}");
     println!("written: {0}/table.md, {0}/runs.json", options.out.display());
+    Ok(())
+}
+
+fn measure_cluster(
+    command: &Command,
+    machine: &machine::Machine,
+    options: &Options,
+) -> Outcome<()> {
+    let binary = &options.carillon;
+    match command {
+        Command::Cluster(cluster) => {
+            finish("cluster", machine, options, cluster::compare::measure(binary, cluster)?)
+        }
+        Command::Failover(failover) => {
+            finish("failover", machine, options, cluster::failover::measure(binary, failover)?)
+        }
+        Command::Idle(idle) => {
+            finish("idle", machine, options, cluster::idle::measure(binary, idle)?)
+        }
+    }
+}
+
+/// Prints and keeps a table and the figures behind it.
+fn finish(
+    name: &str,
+    machine: &machine::Machine,
+    options: &Options,
+    (table, figures): (String, impl Serialize),
+) -> Outcome<()> {
+    let table = format!("{}\n\n{table}", machine.line());
+    let raw = json!({ "machine": machine, name: figures });
+    fs::create_dir_all(&options.out)?;
+    let path = |kind: &str| options.out.join(format!("{name}.{kind}"));
+    fs::write(path("md"), &table)?;
+    fs::write(path("json"), serde_json::to_string_pretty(&raw)?)?;
+    println!("\n{table}\nwritten: {0}/{name}.md, {0}/{name}.json", options.out.display());
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! A blocking RESP client: enough to fill a server and to ask it something.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
@@ -18,9 +18,14 @@ pub struct Connection {
 impl Connection {
     /// Connects to a server on this machine.
     pub fn open(port: u16) -> Outcome<Self> {
+        Self::open_for(port, Duration::from_secs(120))
+    }
+
+    /// Connects to a server on this machine, whose replies may take so long.
+    pub fn open_for(port: u16, reply_max: Duration) -> Outcome<Self> {
         let writer = TcpStream::connect(("127.0.0.1", port))?;
         writer.set_nodelay(true)?;
-        writer.set_read_timeout(Some(Duration::from_secs(120)))?;
+        writer.set_read_timeout(Some(reply_max))?;
         Ok(Self { reader: BufReader::with_capacity(1 << 16, writer.try_clone()?), writer })
     }
 
@@ -53,7 +58,8 @@ impl Connection {
     fn reply(&mut self) -> Outcome<String> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
-            return Err("the server closed the connection".into());
+            let why = "the server closed the connection";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why).into());
         }
         let rest = line[1..].trim_end();
         match line.as_bytes()[0] {
@@ -76,7 +82,8 @@ pub fn key(number: usize) -> String {
     format!("key:{number:012}")
 }
 
-fn encode(out: &mut Vec<u8>, args: &[&str]) {
+/// Appends a command as RESP has it.
+pub fn encode(out: &mut Vec<u8>, args: &[&str]) {
     out.extend_from_slice(format!("*{}\r\n", args.len()).as_bytes());
     for arg in args {
         out.extend_from_slice(format!("${}\r\n{arg}\r\n", arg.len()).as_bytes());

@@ -72,7 +72,7 @@ pub struct Server {
 impl Server {
     /// Starts a server on an empty directory and waits until it serves, durable as `mode` says.
     pub fn start(kind: &Kind, mode: Mode) -> Outcome<Self> {
-        let [port, native_port, http_port] = free_ports()?;
+        let [port, native_port, http_port] = free_ports::<3>()?;
         let name = format!("carillon-bench-{}-{port}", std::process::id());
         let dir = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
         let dir = dir.join(name);
@@ -205,13 +205,13 @@ impl Drop for Server {
     }
 }
 
-/// Three ports that nothing listens on now.
-fn free_ports() -> Outcome<[u16; 3]> {
+/// Ports that nothing listens on now.
+pub fn free_ports<const N: usize>() -> Outcome<[u16; N]> {
     let mut listeners = Vec::new();
-    for _ in 0..3 {
+    for _ in 0..N {
         listeners.push(TcpListener::bind("127.0.0.1:0")?);
     }
-    let mut ports = [0; 3];
+    let mut ports = [0; N];
     for (port, listener) in ports.iter_mut().zip(&listeners) {
         *port = listener.local_addr()?.port();
     }

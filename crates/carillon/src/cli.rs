@@ -15,7 +15,9 @@ Examples:
   carillon put greeting hello                a value for a key
   carillon get greeting                      hello
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
-  carillon status                            how the node is
+  carillon status                            how the node is, and whether all is well
+  carillon nodes                             which nodes there are
+  carillon shards                            who leads what, and how far the others are
   carillon dev                               three nodes on this machine
 
 Exit codes:
@@ -51,8 +53,12 @@ pub enum Command {
     Del(DelArgs),
     /// Create, list, change or drop keyspaces.
     Keyspace(KeyspaceArgs),
-    /// Show how a node is.
-    Status(NodeArgs),
+    /// Show how a node is, and whether all is well.
+    Status(StatusArgs),
+    /// List the nodes of the cluster.
+    Nodes(NodesArgs),
+    /// List the shards: who leads them, and how far their replicas are.
+    Shards(ShardsArgs),
     /// Verify the data directory of a node that does not run.
     Check(CheckArgs),
     /// Run a simulated node through faults, and check that no rule breaks.
@@ -77,6 +83,92 @@ pub struct NodeArgs {
     /// Print JSON, one object a command.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whether to show it again and again.
+#[derive(Debug, Args)]
+pub struct WatchArgs {
+    /// Show it again every so many seconds, until Ctrl-C.
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "2")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub watch: Option<u64>,
+}
+
+/// `carillon status`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+health is what this node sees:
+  ok        all is well
+  degraded  all requests are served, but a shard has fewer live replicas than its keyspace asks for,
+            or there is no room for more data: a further failure may end service
+  failing   this node does not serve, or a shard has no leader
+Other nodes may see it differently: ask them with --http.
+
+Exit code 1 if it is failing, or the node does not serve.
+
+Examples:
+  carillon status
+  carillon status --http 10.0.0.2:7480
+  carillon status --json                       health.verdict and health.reasons, for scripts
+  carillon status --watch")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub watch: WatchArgs,
+}
+
+/// `carillon nodes`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One line for each member, in the order in which they joined; * is the node that was asked.
+
+STATE is what that node sees:
+  up         it answers
+  suspected  it did not answer lately, and may still
+  down       it is dead, paused or cut off; it comes back by itself when it can
+  left       it has left for good
+SINCE is for how long. LINK: whether there is a connection between the two.
+SHARDS, LEADS and DATA are what the node last told of itself.
+
+Exit code 1 if health is failing: see `carillon status --help`.
+
+Examples:
+  carillon nodes
+  carillon nodes --http 10.0.0.2:7480          as another node sees them: compare after a cut
+  carillon nodes --json                        with addresses, failure domains, ids")]
+pub struct NodesArgs {
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub watch: WatchArgs,
+}
+
+/// `carillon shards`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+One line for each shard; - is the one that holds the catalogue of keyspaces.
+
+LIVE      replicas that vote on nodes that are up, of how many the keyspace asks for
+LEADER    the node that leads it, or for how long nobody has
+REPLICAS  where they are: * leads, + follows and will vote soon, ! is not up; :N is how many
+          entries of the log it lacks. Only a shard's leader knows that: ask it with --http
+APPLIED   how many entries of the log this node has applied
+
+Exit code 1 if health is failing: see `carillon status --help`.
+
+Examples:
+  carillon shards
+  carillon shards --keyspace orders
+  carillon shards --json                       with terms, leases, sessions, generations")]
+pub struct ShardsArgs {
+    /// Only the shards of this keyspace.
+    #[arg(long, value_name = "NAME")]
+    pub keyspace: Option<String>,
+    #[command(flatten)]
+    pub node: NodeArgs,
+    #[command(flatten)]
+    pub watch: WatchArgs,
 }
 
 /// Which keyspace of which node.

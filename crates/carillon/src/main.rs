@@ -6,6 +6,8 @@
 //! a library could decide.
 
 mod cli;
+mod cluster;
+mod colour;
 mod dev;
 mod exit;
 mod keys;
@@ -45,7 +47,9 @@ fn run(command: Command) -> Exit {
         Command::Put(args) => keys::put(&args),
         Command::Del(args) => keys::del(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
-        Command::Status(node) => status::status(&node),
+        Command::Status(args) => status::status(&args),
+        Command::Nodes(args) => cluster::nodes(&args),
+        Command::Shards(args) => cluster::shards(&args),
         Command::Check(args) => status::check(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {

@@ -6,6 +6,7 @@ use client::{Client, ClientError, Outcome};
 use serde_json::{Map, Value, json};
 
 use crate::cli::NodeArgs;
+use crate::colour::width;
 use crate::exit::Exit;
 
 /// Writes bytes as they are.
@@ -18,6 +19,15 @@ pub fn value(bytes: &[u8]) -> Exit {
     let ends = bytes.last() == Some(&b'\n');
     let newline: &[u8] = if io::stdout().is_terminal() && !ends { b"\n" } else { b"" };
     write(&[bytes, newline])
+}
+
+/// Writes in place of what stands on the terminal; elsewhere, after it. Whether it could be
+/// written: if not, nobody reads any more.
+pub fn screen(text: &str) -> bool {
+    let mut out = io::stdout().lock();
+    let clear: &[u8] = if out.is_terminal() { b"\x1b[H\x1b[2J" } else { b"" };
+    [clear, text.as_bytes()].iter().try_for_each(|piece| out.write_all(piece)).is_ok()
+        && out.flush().is_ok()
 }
 
 /// Writes a line.
@@ -118,20 +128,21 @@ pub fn time(millis: u64) -> String {
 
 /// Rows under headings, in columns; numbers to the right.
 pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
+    let width_of = |column: usize| {
+        let cells = rows.iter().map(|row| width(&row[column]));
         cells.chain([headings[column].chars().count()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..headings.len()).map(width).collect();
+    let widths: Vec<usize> = (0..headings.len()).map(width_of).collect();
     let mut out = String::new();
     let head: Vec<String> = headings.iter().map(|heading| heading.to_string()).collect();
     for row in [&head].into_iter().chain(rows) {
         let is_head = std::ptr::eq(row, &head);
-        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, wide))| {
             let of_numbers = rows.iter().all(|row| row[column].parse::<u64>().is_ok());
+            let room = " ".repeat(wide - width(cell));
             match of_numbers && (is_head || !rows.is_empty()) {
-                true => format!("{cell:>width$}"),
-                false => format!("{cell:<width$}"),
+                true => room + cell,
+                false => cell.to_owned() + &room,
             }
         });
         out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());

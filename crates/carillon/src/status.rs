@@ -2,24 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::cli::{CheckArgs, NodeArgs};
+use crate::cli::{CheckArgs, StatusArgs};
+use crate::cluster::{self, health};
+use crate::colour::Paint;
 use crate::exit::Exit;
-use crate::output::{self, size, time, with_node};
+use crate::output::{self, size, time};
 
-/// How a running node is. Exit code 1 if it does not serve.
-pub fn status(node: &NodeArgs) -> Exit {
-    with_node(node, |client| {
-        let status = client.status()?;
-        match node.json {
-            true => output::json(&status),
-            false => output::raw(show(&status).as_bytes()),
-        };
-        Ok(if status["ready"] == true { Exit::Done } else { Exit::Refused })
-    })
+/// How a running node is. Exit code 1 if it does not serve, or does not do all it should.
+pub fn status(args: &StatusArgs) -> Exit {
+    let exit = |status: &Value| match status["ready"] == true {
+        true => cluster::exit(status),
+        false => Exit::Refused,
+    };
+    cluster::show(&args.node, &args.watch, client::Client::status, show, exit)
 }
 
 /// What this version knows of the status; a node that says less is shown with less.
-fn show(status: &Value) -> String {
+fn show(status: &Value, paint: Paint) -> String {
     let text = |name: &str| status[name].as_str().map(str::to_owned);
     let number = |value: &Value| value.as_u64();
     let plain = |name: &str| number(&status[name]).map(|n| n.to_string());
@@ -37,10 +36,22 @@ fn show(status: &Value) -> String {
         };
         all.iter().map(one).collect::<Vec<_>>().join(", ")
     });
+    let members = number(&status["cluster"]["members_up"]).map(|up| {
+        let count = |name: &str| number(&status["cluster"][name]).unwrap_or(0);
+        let led = count("shards_led");
+        let (suspected, down) = (count("members_suspected"), count("members_down"));
+        let suspected =
+            if suspected > 0 { format!(" ({suspected} suspected)") } else { String::new() };
+        let weak = count("shards_below_strength") + count("shards_without_leader");
+        let weak = if weak > 0 { format!(", not all shards are well") } else { String::new() };
+        format!("{up} nodes up{suspected}, {down} down; leads {led} shards here{weak}")
+    });
     let rows = [
         ("node", text("name").zip(text("node_id")).map(|(name, id)| format!("{name} ({id})"))),
         ("version", text("version")),
         ("state", Some(state)),
+        ("health", status["health"]["verdict"].as_str().map(|verdict| health(verdict, paint))),
+        ("cluster", members),
         ("up", number(&status["uptime_ms"]).map(time)),
         ("listens", listeners),
         ("directory", text("dir")),
@@ -57,6 +68,9 @@ fn show(status: &Value) -> String {
         if let Some(value) = value {
             out += &format!("{name:<10} {value}\n");
         }
+    }
+    for reason in status["health"]["reasons"].as_array().into_iter().flatten() {
+        out += &format!("{:<10} {}\n", "because", reason.as_str().unwrap_or_default());
     }
     for warning in status["warnings"].as_array().into_iter().flatten() {
         out += &format!("{:<10} {}\n", "warning", warning.as_str().unwrap_or_default());
@@ -112,7 +126,7 @@ mod tests {
     #[test]
     fn a_status_with_less_or_more_is_shown() {
         let less = json!({ "ready": false, "not_ready": "reads its data", "new": [1, 2] });
-        assert_eq!(show(&less), "state      not ready: reads its data\n");
-        assert_eq!(show(&json!([1])), "state      not ready: \n");
+        assert_eq!(show(&less, Paint::PLAIN), "state      not ready: reads its data\n");
+        assert_eq!(show(&json!([1]), Paint::PLAIN), "state      not ready: \n");
     }
 }

@@ -161,6 +161,26 @@ impl Client {
         self.json(&self.ask(Request::get("/v1/status"))?)
     }
 
+    /// All members of the cluster as the node knows them, and whether all is well: later versions
+    /// may say more.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn nodes(&self) -> Result<serde_json::Value, ClientError> {
+        self.json(&self.ask(Request::get("/v1/nodes"))?)
+    }
+
+    /// All shards as the node knows them, or those of one keyspace, and whether all is well: later
+    /// versions may say more.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn shards(&self, keyspace: Option<&str>) -> Result<serde_json::Value, ClientError> {
+        let query = keyspace.map(|name| format!("?keyspace={}", encode(name.as_bytes())));
+        let path = format!("/v1/shards{}", query.unwrap_or_default());
+        self.json(&self.ask(Request::get(&path))?)
+    }
+
     fn ask(&self, request: Request<'_>) -> Result<Reply, ClientError> {
         let reply = self.endpoint.ask(&request)?;
         if (200..300).contains(&reply.status) {

@@ -33,7 +33,7 @@ use crate::command::Reply;
 use crate::entry::{Batch, Kind, Spent, Waiter, operation};
 use crate::letter::Letter;
 use crate::record;
-use crate::shard::{Shard, ShardStart, not_here};
+use crate::shard::{Shard, ShardStart, Tally, not_here};
 use crate::state::{Outcome, ShardState};
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
@@ -332,6 +332,8 @@ pub struct Lane {
     patience: u64,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
+    /// What happened in shards that have gone.
+    gone: Tally,
 }
 
 impl Lane {
@@ -350,6 +352,7 @@ impl Lane {
             turn_bytes_max,
             patience: PATIENCE_NANOS,
             pending: Effects::default(),
+            gone: Tally::default(),
         }
     }
 
@@ -405,6 +408,11 @@ impl Lane {
     /// One of them.
     pub fn shard(&self, shard: ShardId) -> Option<&Shard> {
         self.shards.get(&shard)
+    }
+
+    /// What has happened in all shards that were ever here, up to `now`.
+    pub fn tally(&self, now: BootNanos) -> Tally {
+        self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
     }
 
     /// Whether a shard keeps proposals back, because it does not lead yet or the turn was full.
@@ -590,6 +598,7 @@ impl Lane {
 
     fn drop_shard(&mut self, id: ShardId) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
+        self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);
     }

@@ -136,6 +136,24 @@ impl Letter {
         }
     }
 
+    /// Names of the kinds of letters, for metrics: never changed.
+    pub const KINDS: [&'static str; 8] =
+        ["write", "read", "catalogue", "written", "read_at", "catalogue_done", "not_led", "unable"];
+
+    /// The place of its kind in [`Self::KINDS`].
+    pub fn kind(&self) -> usize {
+        match self {
+            Letter::Write { .. } => 0,
+            Letter::Read { .. } => 1,
+            Letter::Catalogue { .. } => 2,
+            Letter::Written { .. } => 3,
+            Letter::ReadAt { .. } => 4,
+            Letter::CatalogueDone { .. } => 5,
+            Letter::NotLed { .. } => 6,
+            Letter::Unable { .. } => 7,
+        }
+    }
+
     /// What who asked is answered when there is no room for it in the log, if it needs any.
     pub fn when_unable(&self) -> Option<Self> {
         let shard = self.shard();

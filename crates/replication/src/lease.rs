@@ -47,6 +47,11 @@ impl Lease {
         }
     }
 
+    /// The newest clock that a replica has echoed in this term; 0: none.
+    pub fn echoed(&self, replica: ReplicaId) -> BootNanos {
+        self.echoed.get(&replica).copied().unwrap_or(0)
+    }
+
     pub fn forgo(&mut self) {
         self.forgone = true;
     }

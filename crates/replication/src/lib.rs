@@ -49,7 +49,9 @@ mod message;
 
 pub use check::Refused;
 pub use entries::Entry;
-pub use group::{Boot, ChangeRefused, Group, HardState, Limits, NotLeader, Proposed, Start, Work};
+pub use group::{
+    Boot, ChangeRefused, Follower, Group, HardState, Limits, NotLeader, Proposed, Start, Work,
+};
 pub use lease::BootNanos;
 pub use members::{Change, Members};
 pub use message::{DecodeError, Message, MessageKind};

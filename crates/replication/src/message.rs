@@ -86,6 +86,37 @@ const KINDS: [(MessageType, MessageKind); 10] = [
     (MessageType::MsgTimeoutNow, MessageKind::TimeoutNow),
 ];
 
+impl MessageKind {
+    /// How many there are; each has its place among them, [`Self::place`].
+    pub const COUNT: usize = KINDS.len();
+
+    /// All of them, each at its place.
+    pub fn all() -> [Self; Self::COUNT] {
+        KINDS.map(|(_, kind)| kind)
+    }
+
+    /// Its place among [`Self::all`].
+    pub fn place(self) -> usize {
+        self as usize
+    }
+
+    /// Its name, for metrics: never changed.
+    pub fn name(self) -> &'static str {
+        match self {
+            MessageKind::Append => "append",
+            MessageKind::Appended => "appended",
+            MessageKind::Heartbeat => "heartbeat",
+            MessageKind::HeartbeatAnswer => "heartbeat_answer",
+            MessageKind::PreVote => "pre_vote",
+            MessageKind::PreVoteAnswer => "pre_vote_answer",
+            MessageKind::Vote => "vote",
+            MessageKind::VoteAnswer => "vote_answer",
+            MessageKind::Snapshot => "snapshot",
+            MessageKind::TimeoutNow => "timeout_now",
+        }
+    }
+}
+
 const REJECT: u8 = 1;
 const SNAPSHOT: u8 = 2;
 const CHANGE: u8 = 1;
@@ -255,4 +286,19 @@ fn decode_list(input: &mut Bytes) -> Result<Vec<u64>, DecodeError> {
 
 fn take(input: &mut Bytes, len: usize) -> Result<Bytes, DecodeError> {
     if input.len() < len { Err(DecodeError::Short) } else { Ok(input.split_to(len)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_stands_at_its_place_under_a_name_of_its_own() {
+        let all = MessageKind::all();
+        assert!(all.iter().enumerate().all(|(place, kind)| kind.place() == place));
+        let mut names = all.map(MessageKind::name).to_vec();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), MessageKind::COUNT);
+    }
 }

@@ -16,6 +16,7 @@
 //!
 //! It does not know HTTP, JSON's layout or who asks.
 
+mod cluster;
 mod error;
 mod metrics;
 
@@ -23,6 +24,10 @@ use bytes::Bytes;
 use keyspace::Timestamp;
 use serde::{Deserialize, Serialize};
 
+pub use cluster::{
+    ClusterStatus, Health, NodeAddresses, NodeState, NodeStatus, Nodes, ReplicaRole, ReplicaStatus,
+    ShardStatus, Shards, Verdict,
+};
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 
@@ -48,6 +53,11 @@ pub trait Api: Send + Sync + 'static {
     fn not_ready(&self) -> Option<String>;
     /// How the node is.
     fn status(&self) -> Status;
+    /// All members of the cluster, this node among them.
+    fn nodes(&self) -> Nodes;
+    /// All shards that this node knows, or those of one keyspace; [`ApiError::NoKeyspace`] if there
+    /// is none of that name.
+    fn shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError>;
     /// What the node counts.
     fn metrics(&self) -> Metrics;
 }
@@ -236,6 +246,10 @@ pub struct Status {
     /// Why it does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub not_ready: Option<String>,
+    /// Whether all is well, as this node sees it.
+    pub health: Health,
+    /// The cluster in numbers.
+    pub cluster: ClusterStatus,
     /// How long the process has run.
     pub uptime_ms: u64,
     /// Where it listens.

@@ -24,11 +24,15 @@ use crate::hub::open::{self, Held, OpenError, Opened};
 use crate::hub::peers::{HubFrames, Peers};
 use crate::logging::Banner;
 use crate::peer::Secret;
+use crate::relay::Relay;
 use crate::side_door::{NodeApi, NodeFacts};
 use crate::signals;
 
 /// Connections that the kernel keeps for a listener until they are accepted.
 const BACKLOG: i32 = 4096;
+
+/// How long others have to take over before a node stops.
+const HAND_OVER: Duration = Duration::from_millis(500);
 
 /// Why a node that was ready ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,6 +121,7 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     held.load_or_begin(&config, None)?;
     let opened = open::open(&config, held, mailboxes, cluster.clone())?;
     let Opened { hub, disk, found, manifest } = opened;
+    let joined_at = manifest.joined_at;
     // Until here a signal has ended the process at once, unless it waited for others.
     let _signals = match signals {
         Some(signals) => signals,
@@ -140,7 +145,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
 
     let sockets = [("resp", &resp), ("native", &native), ("http", &http)];
     let banner = banner(&config, &found, sockets, cluster.as_deref());
-    let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), NodeFacts::from(&banner)));
+    let facts = NodeFacts::new(&banner, joined_at);
+    let api = Arc::new(NodeApi::new(hub.clone(), config.clone(), facts));
     let options = http::Options::new(&config, hub.started_millis());
     let http_server = http.map(|listener| http::start(listener, api, options)).transpose()?;
     let loops = spawn_loops(&hub, &config, polls, (resp, native))?;
@@ -150,6 +156,8 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     }
 
     stop.wait();
+    // While requests are still taken, so that they go on to who leads then.
+    hub.hand_over(HAND_OVER);
     let stopped = Instant::now();
     hub.stopping.store(true, Ordering::Release);
     hub.mailboxes.iter().for_each(Mailbox::wake);
@@ -167,6 +175,9 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     }
     if let Some(peers) = &hub.peers {
         peers.stop();
+    }
+    if let Some(relay) = hub.relay.get() {
+        relay.stop();
     }
     for thread in peer_threads {
         thread.join().expect("a thread that panics has ended the process");
@@ -299,12 +310,15 @@ fn spawn_peer_threads(
         })
     };
     let checkpoints = checkpoints.clone();
+    let (relay, relay_thread) = Relay::start(cluster.clone(), hub.counters.clone())?;
+    assert!(hub.relay.set(relay).is_ok(), "started once");
     let threads = vec![
+        relay_thread,
         spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
         spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,
         spawn(
             "snapshots in",
-            Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, &checkpoints)),
+            Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, peers, &checkpoints)),
         )?,
     ];
     cluster.attach(Arc::new(HubFrames(hub.clone())));

@@ -3,6 +3,16 @@
 //! Reads run on the calling thread; a read that is blocked is tried again when the shard's lane
 //! says so. Writes are batches of one, and their answers call back from whichever thread applied
 //! them.
+//!
+//! | here | what |
+//! |---|---|
+//! | this file | commands and keyspaces |
+//! | `status`, `shards` | how the node, its cluster and its shards are |
+//! | `metrics` | what is counted |
+
+mod metrics;
+mod shards;
+mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,7 +30,7 @@ use storage::engine::At;
 
 use crate::api::{
     Answer, Api, ApiError, Command, Done, Durability, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
-    ListenerStatus, LogStatus, MemoryStatus, Metrics, Placement, PutIf, RequestId, Status,
+    ListenerStatus, Metrics, Nodes, Placement, PutIf, RequestId, Shards, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -32,10 +42,13 @@ pub struct NodeFacts {
     listeners: Vec<ListenerStatus>,
     recovered: String,
     warnings: Vec<String>,
+    joined_at_ms: u64,
 }
 
-impl From<&Banner> for NodeFacts {
-    fn from(banner: &Banner) -> Self {
+impl NodeFacts {
+    /// What a node said when it was ready, and when it founded or joined its cluster, in
+    /// milliseconds since 1970.
+    pub fn new(banner: &Banner, joined_at_ms: u64) -> Self {
         let listener = |(protocol, address): &(&'static str, std::net::SocketAddr)| {
             ListenerStatus { protocol: (*protocol).to_owned(), address: address.to_string() }
         };
@@ -43,6 +56,7 @@ impl From<&Banner> for NodeFacts {
             listeners: banner.listeners.iter().map(listener).collect(),
             recovered: banner.recovered.clone(),
             warnings: banner.warnings.clone(),
+            joined_at_ms,
         }
     }
 }
@@ -140,14 +154,15 @@ impl Api for NodeApi {
     }
 
     fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>) {
+        let durability = spec.durability.unwrap_or(self.config.durability);
         let options = KeyspaceOptions {
             placement: match spec.placement {
                 Placement::Hashed => keyspace::Placement::Hashed,
                 Placement::Ordered => keyspace::Placement::Ordered,
             },
-            durability: spec.durability.unwrap_or(self.config.durability).into(),
+            durability: durability.into(),
             retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),
-            replicas: spec.replicas.unwrap_or(KeyspaceOptions::default().replicas),
+            replicas: spec.replicas.unwrap_or(self.config.replicas_at(durability)),
         };
         let name = spec.name;
         let op = CatalogueOp::Create { name: &name, options };
@@ -172,87 +187,23 @@ impl Api for NodeApi {
     }
 
     fn not_ready(&self) -> Option<String> {
-        if self.hub.stopping.load(Ordering::Acquire) {
-            return Some("the node is stopping".into());
-        }
-        let ready = self.hub.ready.load(Ordering::Acquire);
-        (!ready).then(|| "the node is starting".into())
+        self.hub.not_ready()
     }
 
     fn status(&self) -> Status {
-        let (now, routes) = (self.hub.now(), self.hub.routes());
-        let log = self.hub.log.facts();
-        let not_ready = self.not_ready();
-        let counters = &self.hub.counters;
-        Status {
-            name: self.config.name.clone(),
-            node_id: format!("{:016x}", self.hub.node_id.0),
-            version: env!("CARGO_PKG_VERSION").into(),
-            ready: not_ready.is_none(),
-            not_ready,
-            uptime_ms: self.hub.millis() - self.hub.started_millis(),
-            listeners: self.facts.listeners.clone(),
-            dir: self.config.dir.display().to_string(),
-            threads: self.config.threads_count() as u64,
-            connections: counters.connections.get(),
-            keyspaces: routes.iter().count() as u64,
-            shards: routes.iter().map(|route| route.views.len() as u64).sum::<u64>() + 1,
-            keys: routes.iter().map(|route| whole::size(route, &whole::everywhere, now)).sum(),
-            memory: MemoryStatus {
-                used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
-                old_versions_bytes: self.hub.memory_old_bytes.load(Ordering::Relaxed),
-                max_bytes: self.hub.memory_bytes_max,
-            },
-            log: LogStatus {
-                bytes: log.bytes_on_disk,
-                segments: log.segments,
-                bytes_since_checkpoint: log.written_end.0 - counters.log_start.get(),
-                checkpoint_at_ms: counters.checkpoint_millis.get(),
-            },
-            recovered: self.facts.recovered.clone(),
-            warnings: self.facts.warnings.clone(),
-        }
+        self.show_status()
+    }
+
+    fn nodes(&self) -> Nodes {
+        self.show_nodes()
+    }
+
+    fn shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError> {
+        self.show_shards(keyspace)
     }
 
     fn metrics(&self) -> Metrics {
-        let mut out = Metrics::default();
-        let (counters, log) = (&self.hub.counters, self.hub.log.facts());
-        let mut count = |name, help, value| out.counter(name, help, value);
-        count("carillon_commands_total", "Commands done.", counters.commands.get());
-        count("carillon_writes_total", "Commands that change keys.", counters.writes.get());
-        count("carillon_errors_total", "Error replies to Redis clients.", counters.errors.get());
-        count("carillon_get_hits_total", "GETs that found a value.", counters.hits.get());
-        count("carillon_get_misses_total", "GETs that found none.", counters.misses.get());
-        count("carillon_input_bytes_total", "Bytes received.", counters.input_bytes.get());
-        count("carillon_output_bytes_total", "Bytes sent.", counters.output_bytes.get());
-        let accepted = counters.connections_accepted.get();
-        count("carillon_connections_accepted_total", "Connections accepted.", accepted);
-        let rejected = counters.connections_rejected.get();
-        count("carillon_connections_rejected_total", "Connections refused: too many.", rejected);
-        count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
-        count("carillon_log_written_bytes_total", "End of the log.", log.written_end.0);
-        count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);
-        count("carillon_log_syncs_total", "Fsyncs of the log.", log.syncs);
-        let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
-        gauge("carillon_connections", "Connections now.", counters.connections.get());
-        gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
-        gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
-        let used = self.hub.memory_used_bytes.load(Ordering::Relaxed);
-        gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
-        let old = self.hub.memory_old_bytes.load(Ordering::Relaxed);
-        gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
-        gauge("carillon_memory_max_bytes", "What data may take.", self.hub.memory_bytes_max);
-        let process = crate::process::usage();
-        gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
-        let now = self.hub.now();
-        let routes = self.hub.routes();
-        let keys = routes.iter().map(|route| {
-            let labels = vec![("keyspace", route.keyspace.name.to_string())];
-            (labels, whole::size(route, &whole::everywhere, now) as f64)
-        });
-        let keys: Vec<_> = keys.collect();
-        out.numbers("carillon_keys", "Keys of a keyspace.", crate::api::Kind::Gauge, keys);
-        out
+        self.show_metrics()
     }
 }
 

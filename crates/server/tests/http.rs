@@ -238,6 +238,33 @@ fn health_status_and_metrics() {
 }
 
 #[test]
+fn nodes_and_shards_are_told_with_the_verdict() {
+    let server = serve(options());
+    let json = |path: &str| -> serde_json::Value {
+        let reply = ask(&server, "GET", path, b"");
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        serde_json::from_slice(&reply.body).unwrap()
+    };
+    let status = json("/v1/status");
+    assert_eq!(status["health"]["verdict"], "degraded");
+    assert_eq!(status["cluster"]["members_down"], 1);
+    let nodes = json("/v1/nodes");
+    let states = ["up", "suspected", "down"];
+    assert!((0..3).all(|at| nodes["nodes"][at]["state"] == states[at]), "{nodes}");
+    assert_eq!(nodes["nodes"][0]["this"], true);
+    assert_eq!(nodes["nodes"][0]["addresses"]["native"], serde_json::Value::Null);
+    let shards = json("/v1/shards");
+    assert_eq!(shards["shards"].as_array().unwrap().len(), 2);
+    assert_eq!(shards["shards"][1]["replicas"][2]["role"], "learner");
+    let shards = json("/v1/shards?keyspace=0");
+    assert_eq!(shards["shards"].as_array().unwrap().len(), 1);
+    let none = ask(&server, "GET", "/v1/shards?keyspace=nothing", b"");
+    assert_eq!((none.status, none.problem().as_str()), (404, "no-keyspace"));
+    let bad = ask(&server, "GET", "/v1/nodes?all", b"");
+    assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
+}
+
+#[test]
 fn what_nobody_knows_is_a_problem() {
     let server = serve(options());
     for (method, path, status, kind) in [

@@ -37,7 +37,7 @@
 //! `carillon sim --nodes 3` runs a whole [`cluster`]: nodes of the same code, a network that loses,
 //! repeats, delays and cuts, clocks that drift, leaders that are told to go, processes that crash
 //! and stand still. Not yet in them: failing and full disks, keyspaces that come and go, expiry,
-//! reads of several keys. The planted `forgetful-vote` is not found by random runs.
+//! reads of several keys.
 //!
 //! # Planted bugs
 //! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY):

@@ -24,11 +24,9 @@ fn all_rules_hold() {
     assert!(unjudged <= 2, "nearly all histories can be judged");
 }
 
-/// But for the forgotten vote, which random runs do not find: `replication/tests/groups.rs` has a
-/// directed story of it.
 #[test]
 fn planted_faults_are_found() {
-    for plant in Plant::ALL.into_iter().filter(|plant| *plant != Plant::ForgetfulVote) {
+    for plant in Plant::ALL {
         let found = (0..300).find(|seed| {
             let options = Options { plant: Some(plant), ..Options::of(*seed) };
             run(&options).is_err()

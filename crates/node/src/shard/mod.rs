@@ -10,6 +10,7 @@
 //! | `replicas` | messages, time, changes of replicas, snapshots |
 //! | `forward` | what the leader elsewhere is asked to do |
 //! | `post` | what other nodes ask of this one, and answer |
+//! | `report` | how it is, for those who look after it |
 //!
 //! A replica that does not lead has who does do what it is asked. What it had proposed before it
 //! lost the lead stays on the list: its entry may yet be applied, and is answered then; or another
@@ -36,11 +37,14 @@ mod forward;
 mod post;
 mod readers;
 mod replicas;
+mod report;
 
 use forward::Forward;
 pub use forward::{HELD_BYTES_MAX, SENT_MAX};
 pub(crate) use post::not_here;
 use readers::Reader;
+use report::Watch;
+pub use report::{ShardReport, Tally};
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {
@@ -112,6 +116,7 @@ pub struct Shard {
     /// Bytes of entries since its commit index was last written down.
     unmarked_bytes: usize,
     outbox: Vec<Message>,
+    watch: Watch,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
 }
@@ -218,6 +223,7 @@ impl Shard {
             vote_uncovered: true,
             unmarked_bytes: 0,
             outbox: Vec::new(),
+            watch: Watch::new(boot.now),
             active: false,
         }
     }
@@ -353,6 +359,7 @@ impl Shard {
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let clock = turn.clock;
         self.group.observe(turn.now);
+        self.expire(turn, effects);
         loop {
             if self.leads() && !self.forward.is_idle() {
                 self.take_over();
@@ -369,6 +376,7 @@ impl Shard {
         self.post(turn, effects);
         self.forget_appends();
         self.publish();
+        self.watch(turn.now);
         self.send(effects);
     }
 

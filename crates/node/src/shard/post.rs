@@ -131,6 +131,13 @@ impl Shard {
         self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
     }
 
+    /// Before a turn: tells who has waited too long, so that it is not sent after that.
+    pub(super) fn expire(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.forward.is_idle() {
+            self.forward.expire(turn.now, turn.patience, effects);
+        }
+    }
+
     /// It has come to lead: what was for who led before is its own.
     pub(super) fn take_over(&mut self) {
         let (sent, waiting) = self.forward.lead();
@@ -150,13 +157,12 @@ impl Shard {
         }
     }
 
-    /// After a turn: lets go who waited for what is applied, and tells who has waited too long.
+    /// After a turn: lets go who waited for what is applied, and tells who waits in vain.
     pub(super) fn post(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if !self.forward.is_idle() {
             if let Some(clock) = self.forward.applied(self.applied, effects) {
                 self.read_until = self.read_until.max(clock.saturating_add(1));
             }
-            self.forward.expire(turn.now, turn.patience, effects);
         }
         // Without a majority, what is proposed may wait for ever.
         let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;

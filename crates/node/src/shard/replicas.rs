@@ -76,6 +76,24 @@ impl Shard {
         self.group.step(message, now)
     }
 
+    /// Who could take over, if it leads and nothing else is under way: the voters on nodes that
+    /// `may` names, the one with the longest log first.
+    pub fn heirs(&self, may: impl Fn(NodeId) -> bool) -> Vec<ReplicaId> {
+        if !self.leads() || self.group.is_transferring() || self.group.members().is_joint() {
+            return Vec::new();
+        }
+        let near = self.group.last_index().saturating_sub(NEAR);
+        let state = self.state.read();
+        let fits = |replica: ReplicaId| {
+            let node = state.descriptor.node_of(replica);
+            replica != self.replica && state.members.votes(replica) && node.is_some_and(&may)
+        };
+        let mut heirs = self.group.progress();
+        heirs.retain(|(replica, matched)| fits(*replica) && *matched >= near);
+        heirs.sort_by_key(|(_, matched)| std::cmp::Reverse(*matched));
+        heirs.into_iter().map(|(replica, _)| replica).collect()
+    }
+
     /// Hands leadership over, if it leads.
     pub(crate) fn transfer(&mut self, heir: ReplicaId) {
         self.group.transfer(heir);

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use keyspace::ReplicaId;
 use keyspace::random::mix;
 use raft::eraftpb::{self, MessageType};
-use raft::{Config, RawNode, SnapshotStatus, StateRole};
+use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::check::{self, Refused};
 use crate::entries::{Entries, Entry, from_library};
@@ -24,7 +24,7 @@ mod tests;
 mod types;
 
 pub use limits::Limits;
-pub use types::{Boot, ChangeRefused, HardState, NotLeader, Proposed, Start, Work};
+pub use types::{Boot, ChangeRefused, Follower, HardState, NotLeader, Proposed, Start, Work};
 
 /// One replica of one group.
 pub struct Group {
@@ -264,6 +264,28 @@ impl Group {
         let mut matched: Vec<_> = progress.map(|(id, pr)| (ReplicaId(*id), pr.matched)).collect();
         matched.sort_unstable();
         matched
+    }
+
+    /// As [`Self::progress`], with how each follower is getting on, for people. The replica itself
+    /// is among them; empty unless it leads.
+    pub fn followers(&self) -> Vec<Follower> {
+        if !self.is_leader() {
+            return Vec::new();
+        }
+        let progress = self.raw.raft.prs().iter().map(|(id, progress)| Follower {
+            replica: ReplicaId(*id),
+            matched: progress.matched,
+            echoed: self.lease.echoed(ReplicaId(*id)),
+            awaits_snapshot: progress.state == ProgressState::Snapshot,
+        });
+        let mut followers: Vec<_> = progress.collect();
+        followers.sort_unstable_by_key(|follower| follower.replica);
+        followers
+    }
+
+    /// How often it has stood for election since it began, by itself or told to.
+    pub fn elections(&self) -> u64 {
+        self.elections
     }
 
     /// A snapshot's state has arrived at a replica, or will not. Until then it gets no entries.

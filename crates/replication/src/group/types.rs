@@ -1,5 +1,7 @@
 //! What goes in and out of a group's verbs.
 
+use keyspace::ReplicaId;
+
 use crate::entries::Entry;
 use crate::lease::BootNanos;
 
@@ -46,6 +48,20 @@ pub struct Proposed {
     pub index: u64,
     /// The proposer's term: another term at that index means that the proposal was replaced.
     pub term: u64,
+}
+
+/// How a replica is getting on, as its leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Follower {
+    /// Which.
+    pub replica: ReplicaId,
+    /// Up to which index its log is known to agree with the leader's.
+    pub matched: u64,
+    /// The leader's clock when it last sent something that this replica has answered since; 0:
+    /// never in this term, or it is the leader itself.
+    pub echoed: BootNanos,
+    /// Whether a snapshot is on its way to it: it gets no entries meanwhile.
+    pub awaits_snapshot: bool,
 }
 
 /// This replica does not lead, or leadership is being handed over: nothing was proposed.

@@ -208,6 +208,14 @@ impl Config {
         self.replicas.unwrap_or(default)
     }
 
+    /// … at this durability: below sync nothing is replicated (SAFETY G9).
+    pub fn replicas_at(&self, durability: crate::api::Durability) -> u8 {
+        match durability {
+            crate::api::Durability::Sync => self.replicas_count(),
+            _ => 1,
+        }
+    }
+
     /// What other nodes and clients are told, if the peer listener is at `address`: a host, and
     /// where on it other nodes connect. None if all are told to listen is "any address".
     pub fn advertised(&self, address: SocketAddr) -> Option<(String, String)> {
@@ -234,11 +242,7 @@ impl Config {
         keyspace::KeyspaceOptions {
             durability: self.durability.into(),
             retention_ms: self.retention_ms,
-            // Below sync nothing is replicated (SAFETY G9).
-            replicas: match self.durability {
-                crate::api::Durability::Sync => self.replicas_count(),
-                _ => 1,
-            },
+            replicas: self.replicas_at(self.durability),
             ..keyspace::KeyspaceOptions::default()
         }
     }

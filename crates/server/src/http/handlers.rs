@@ -10,7 +10,7 @@ use axum::{Json, Router};
 
 use super::context::Shared;
 use super::problem::Problem;
-use super::{keyspaces, kv};
+use super::{cluster, keyspaces, kv};
 use crate::api::Status;
 
 /// Everything that can be asked.
@@ -21,6 +21,8 @@ pub fn router(context: Shared) -> Router {
         .route("/health/ready", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
+        .route("/v1/nodes", get(cluster::nodes))
+        .route("/v1/shards", get(cluster::shards))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
@@ -101,8 +103,8 @@ async fn unknown_path(uri: Uri) -> Problem {
         "unknown-path",
         "Unknown path",
         format!("there is nothing at {path}"),
-        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/keyspaces and \
-         /v1/kv/{keyspace}/{key}.",
+        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, /v1/shards, \
+         /v1/keyspaces and /v1/kv/{keyspace}/{key}.",
     )
 }
 

@@ -7,7 +7,9 @@
 //!   GET    /health/live                          the process runs: 200
 //!   GET    /health/ready                         the node serves: 200, else 503
 //!   GET    /metrics                              Prometheus text
-//!   GET    /v1/status                            how the node is
+//!   GET    /v1/status                            how the node is, and whether all is well
+//!   GET    /v1/nodes                             all members of the cluster
+//!   GET    /v1/shards?keyspace=NAME              all shards that the node knows, or a keyspace's
 //!   GET    /v1/keyspaces                         all keyspaces
 //!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms,
 //!                                                 replicas}
@@ -50,6 +52,7 @@
 //! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
 
 mod body;
+mod cluster;
 mod context;
 mod handlers;
 mod keyspaces;

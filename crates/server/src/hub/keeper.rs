@@ -1,4 +1,5 @@
-//! The keeper: a thread that looks after memory, old versions and the length of the log.
+//! The keeper: a thread that looks after memory, old versions and the length of the log, and tells
+//! the other nodes what this one carries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,8 @@ use super::checkpoints::Checkpoints;
 
 /// How often the keeper looks.
 const PERIOD: Duration = Duration::from_millis(100);
+/// Every so many periods it tells the other nodes what this one carries.
+const AROUND_PERIODS: u32 = 10;
 /// Old versions may take this share of `memory_max`; beyond it they go before their retention.
 const OLD_SHARE: u64 = 10;
 /// Safe points rise by at least this part of the retention at a time, so that they do not fill
@@ -53,12 +56,17 @@ impl KeeperStop {
 pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop: &KeeperStop) {
     let mut retry_in = 0u32;
     let mut applied = BTreeMap::new();
+    let mut around_in = 0u32;
     while !stop.wait() {
         hub.clock.observe_millis(hub.millis());
         let usage = measure(hub);
         for route in hub.routes().iter() {
             keep_versions(hub, route, usage.pressed, &mut applied);
         }
+        if around_in == 0 {
+            hub.look_around();
+        }
+        around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
         let log_start = checkpoints.lock().log_start();
         let grown = hub.log.facts().written_end.0 - log_start.0;

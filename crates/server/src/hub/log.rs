@@ -10,6 +10,8 @@ use parking_lot::{Condvar, Mutex};
 use storage::Error;
 use storage::log::{Group, Log, Lsn, SyncJob};
 
+use super::durations::Durations;
+
 /// Room kept for control entries beside what commands have reserved.
 const CONTROL_BYTES: u64 = 1 << 20;
 
@@ -24,6 +26,8 @@ pub struct LogRoom {
     /// Wakes the thread that makes segments.
     wake_maker: Condvar,
     interval: Duration,
+    /// How long fsyncs that somebody waited for took.
+    sync_times: Durations,
 }
 
 struct Inner {
@@ -100,6 +104,7 @@ impl LogRoom {
             wake: Condvar::new(),
             wake_maker: Condvar::new(),
             interval,
+            sync_times: Durations::default(),
         }
     }
 
@@ -196,8 +201,7 @@ impl LogRoom {
         if !served.is_empty() {
             let job = inner.log.begin_sync()?;
             drop(inner);
-            let result = job.run();
-            self.finish(&job, result)?;
+            self.sync(&job)?;
         }
         Ok(())
     }
@@ -212,6 +216,19 @@ impl LogRoom {
         if notify {
             self.wake.notify_one();
         }
+    }
+
+    /// Makes a sync, and counts how long it took.
+    fn sync(&self, job: &SyncJob) -> Result<(), Error> {
+        let begun = Instant::now();
+        let result = job.run();
+        self.sync_times.add(begun.elapsed());
+        self.finish(job, result)
+    }
+
+    /// How long fsyncs took that somebody waited for.
+    pub fn sync_times(&self) -> &Durations {
+        &self.sync_times
     }
 
     /// Takes the result of a sync, and marks its success in the log for the next start.
@@ -307,8 +324,7 @@ impl LogRoom {
             let job = inner.log.begin_sync()?;
             inner.syncing = true;
             drop(inner);
-            let result = job.run();
-            self.finish(&job, result)?;
+            self.sync(&job)?;
             for (lane, ticket) in served.drain(..) {
                 durable(lane, ticket);
             }

@@ -16,6 +16,7 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod durations;
 pub mod growth;
 pub mod keeper;
 pub mod lanes;
@@ -23,13 +24,15 @@ pub mod log;
 pub mod mail;
 mod mailbag;
 pub mod open;
+pub mod overview;
 pub mod peers;
 pub mod routes;
 mod snapshots;
+pub mod tallies;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -43,10 +46,12 @@ use replication::BootNanos;
 use txn::{Clock, Physical};
 
 use crate::counters::Counters;
+use crate::relay::{self, Relay};
 use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
+use overview::Overview;
 use peers::Peers;
 use routes::Routes;
 
@@ -74,7 +79,7 @@ pub struct Hub {
     /// Those who wait at the side doors.
     pub side_door: SideDoor,
     /// What the process counts.
-    pub counters: Counters,
+    pub counters: Arc<Counters>,
     /// Memory that data may take.
     pub memory_bytes_max: u64,
     /// Whether it does, so that writes are refused.
@@ -89,8 +94,12 @@ pub struct Hub {
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
     pub stopping: AtomicBool,
+    /// Takes clients' connections while the node holds no data; none without a peer listener.
+    pub relay: OnceLock<Arc<Relay>>,
     /// What the node has of other nodes, if it has a peer listener.
     pub peers: Option<Peers>,
+    /// The cluster in numbers, as the keeper saw it within the last second or so.
+    pub overview: ArcSwap<Overview>,
     /// Of all replicas here.
     views: Mutex<BTreeMap<ShardId, View>>,
     routes: ArcSwap<Routes>,
@@ -142,8 +151,19 @@ impl Hub {
         Now { time: self.now(), boot: boot_nanos() }
     }
 
-    /// Whether all shards that are here serve, or know who leads them.
+    /// Whether nothing is here, as of a node that has just joined: others answer its clients.
+    pub fn is_empty(&self) -> bool {
+        self.peers.is_some()
+            && self.routes().iter().next().is_none()
+            && self.views.lock().is_empty()
+    }
+
+    /// Whether all shards that are here serve, or know who leads them; or, if there are none,
+    /// whether another node can answer.
     pub fn is_serving(&self) -> bool {
+        if let Some(peers) = self.peers.as_ref().filter(|_| self.is_empty()) {
+            return relay::has_target(&peers.cluster);
+        }
         let routes = self.routes();
         let is_known = routes.iter().next().is_some() || self.log.facts().full;
         let serves = |view: &View| view.read().serving.at_all();
@@ -156,9 +176,7 @@ impl Hub {
     /// What the node waits for until [`Self::is_serving`], in words.
     pub fn why_not_serving(&self) -> String {
         if self.routes().iter().next().is_none() {
-            return "no replica of the catalogue is here yet: a cluster gives it to its first three \
-                    nodes, once they are there"
-                .into();
+            return "no data is here, and no other node that holds any is known to be up".into();
         }
         let shards = self.without_leader();
         let shards: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();
@@ -230,9 +248,11 @@ impl Hub {
     }
 
     /// Has the loop of a lane step it, since its groups are fsynced. Without a loop, before and
-    /// after the loops' time, it is stepped here.
+    /// after the loops' time, it is stepped here; and in a cluster, where other nodes wait to be
+    /// told, and the loop has no part in it.
     pub fn durable(&self, lane: usize, ticket: u64) {
-        if !self.mailboxes[lane].post(mail::Mail::Durable { lane, ticket }) {
+        if self.peers.is_some() || !self.mailboxes[lane].post(mail::Mail::Durable { lane, ticket })
+        {
             let durable = Input::Durable { ticket };
             self.lanes[lane].submit(self, [durable], NOBODY, &mut Vec::new());
         }

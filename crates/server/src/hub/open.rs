@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -30,7 +30,6 @@ use super::routes::Routes;
 use super::{Hub, NOBODY, boot_nanos, wall_millis};
 use crate::cluster::{Cluster, Identity};
 use crate::config::Config;
-use crate::counters::Counters;
 use crate::medium::Directory;
 use crate::peer;
 
@@ -296,7 +295,7 @@ fn build(
         log: LogRoom::new(replay.log, Duration::from_millis(config.interval_ms)),
         mailboxes,
         side_door: SideDoor::default(),
-        counters: Counters::default(),
+        counters: Arc::default(),
         memory_bytes_max: config.memory_bytes_max(),
         out_of_memory: AtomicBool::new(false),
         memory_used_bytes: AtomicU64::new(0),
@@ -304,7 +303,9 @@ fn build(
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
+        relay: OnceLock::new(),
         peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
+        overview: ArcSwap::default(),
         views: Mutex::default(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),

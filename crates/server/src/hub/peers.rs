@@ -9,8 +9,9 @@
 //! If a message's replica is not here and the message brings the shard's birth, the replica begins.
 //! The head of a snapshot waits for its state ([`super::snapshots`]).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId};
@@ -24,6 +25,7 @@ use replication::{Message, Refused};
 
 use super::mailbag::{self, Item, Mailbags};
 use super::snapshots::Snapshots;
+use super::tallies::{Tallies, Tally};
 use super::{Hub, NOBODY, News, View};
 use crate::cluster::{Cluster, Frames};
 
@@ -34,8 +36,12 @@ pub const KIND_SNAPSHOT: u8 = 3;
 
 /// How often lanes are told that time passes. [`replication::Limits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);
-/// Every so many ticks leaders look whether their shards want more replicas.
+/// Every so many ticks leaders look whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
+/// … and whether it is another's turn to lead.
+const SPREAD_TICKS: u64 = 40;
+/// A node that has been up for less is not handed anything.
+const SETTLED: Duration = Duration::from_secs(3);
 
 /// What a node of a cluster has beside its lanes.
 pub struct Peers {
@@ -43,6 +49,8 @@ pub struct Peers {
     pub cluster: Arc<Cluster>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
+    /// What is counted of all that.
+    pub tallies: Tallies,
     /// What has come in the peer thread's turn, by lane.
     come: Mutex<Vec<Vec<Input>>>,
     stopping: Mutex<bool>,
@@ -53,8 +61,9 @@ impl Peers {
     /// Of a node with so many lanes.
     pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let snapshots = Snapshots::default();
-        Self { cluster, snapshots, come, stopping: Mutex::new(false), wake: Condvar::new() }
+        let (snapshots, tallies) = Default::default();
+        let (stopping, wake) = Default::default();
+        Self { cluster, snapshots, tallies, come, stopping, wake }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -99,15 +108,19 @@ impl Hub {
                 tracing::error!("cannot send to node {node}: {error}");
             }
         };
+        let mut tally = Tally::default();
         for envelope in effects.messages.drain(..) {
+            tally.message(&envelope.message);
             match envelope.message.snapshot() {
                 Some(_) => peers.snapshots.ask(envelope),
                 None => bags.message(&envelope, &mut send),
             }
         }
         for (node, letter) in effects.letters.drain(..) {
+            tally.letter(&letter);
             bags.letter(node, &letter, &mut send);
         }
+        peers.tallies.sent.add(&tally);
         if bags.send(&mut send) {
             peers.cluster.flush();
         }
@@ -121,6 +134,9 @@ impl Hub {
         let mut send = |node: NodeId, bag: &[u8]| {
             let _asks_again = peers.cluster.send(node, KIND_MAIL, &[bag]);
         };
+        let mut tally = Tally::default();
+        tally.letter(answer);
+        peers.tallies.sent.add(&tally);
         bags.letter(node, answer, &mut send);
         bags.send(&mut send);
         peers.cluster.flush();
@@ -181,6 +197,9 @@ impl Hub {
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
             }
+            if ticks.is_multiple_of(SPREAD_TICKS) {
+                self.spread_leaders(peers);
+            }
             peers.snapshots.expire(self);
             self.spread_news();
         }
@@ -205,6 +224,60 @@ impl Hub {
             let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
             for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {
                 self.grow(*shard, view, wanted, &system_nodes);
+            }
+        }
+    }
+
+    /// Leads as few shards as it can: before it stops. Returns when others lead, or after `patience`.
+    pub fn hand_over(&self, patience: Duration) {
+        let Some(peers) = &self.peers else { return };
+        let until = Instant::now() + patience;
+        let mut asked = BTreeSet::new();
+        loop {
+            let mut led = 0;
+            for (shard, heirs) in self.heirs(peers) {
+                led += 1;
+                if asked.insert(shard) {
+                    self.submit(shard, Input::Transfer { shard, to: heirs[0] });
+                }
+            }
+            if led == 0 || Instant::now() >= until {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Shards that this node leads, each with the replicas that could take over.
+    fn heirs(&self, peers: &Peers) -> Vec<(ShardId, Vec<ReplicaId>)> {
+        let mut found = Vec::new();
+        for lane in &self.lanes {
+            found.extend(lane.with(self, |lane| {
+                let may = |node| peers.cluster.is_connected(node);
+                let heirs = lane.shards().map(|shard| (shard.id(), shard.heirs(may)));
+                heirs.filter(|(_, heirs)| !heirs.is_empty()).collect::<Vec<_>>()
+            }));
+        }
+        found
+    }
+
+    /// Hands shards over to those of their replicas whose turn it is, so that every node leads its
+    /// part, when their nodes have been there for a while.
+    fn spread_leaders(&self, peers: &Peers) {
+        let members = peers.cluster.members();
+        let settled = |node: NodeId| {
+            let member = members.iter().find(|member| member.node == node);
+            member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
+        };
+        for (shard, heirs) in self.heirs(peers) {
+            let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
+            let state = view.read();
+            let descriptor = &state.descriptor;
+            let heir = heirs.into_iter().find(|heir| birth::stands_first(descriptor, *heir));
+            let heir = heir.filter(|heir| descriptor.node_of(*heir).is_some_and(settled));
+            drop(state);
+            if let Some(to) = heir {
+                self.submit(shard, Input::Transfer { shard, to });
             }
         }
     }
@@ -250,32 +323,43 @@ impl HubFrames {
     fn for_lane(&self, shard: ShardId, input: Input) {
         self.peers().come.lock()[self.0.lane_of(shard)].push(input);
     }
+
+    /// Takes what is in a frame to its lanes' inboxes, up to the first item that cannot be read.
+    fn mail(&self, from: NodeId, body: &mut Bytes, tally: &mut Tally) {
+        loop {
+            match mailbag::take(body) {
+                Ok(None) => return,
+                Ok(Some(Item::Message { shard, birth, message })) => {
+                    tally.message(&message);
+                    if let Some(birth) = birth {
+                        // In its order among what has come: the lane may drop it before.
+                        self.turn_ended();
+                        self.0.begin_replica(shard, &birth, &message);
+                    }
+                    let message = Box::new(message);
+                    self.for_lane(shard, Input::Message { shard, message });
+                }
+                Ok(Some(Item::Letter(letter))) => {
+                    tally.letter(&letter);
+                    self.for_lane(letter.shard(), Input::Letter { from, letter });
+                }
+                Err(why) => {
+                    tracing::warn!("mail of node {from} cannot be read: {why}");
+                    return;
+                }
+            }
+        }
+    }
 }
 
 impl Frames for HubFrames {
     fn frame(&self, from: NodeId, kind: u8, mut body: Bytes) {
         match kind {
-            KIND_MAIL => loop {
-                match mailbag::take(&mut body) {
-                    Ok(None) => return,
-                    Ok(Some(Item::Message { shard, birth, message })) => {
-                        if let Some(birth) = birth {
-                            // In its order among what has come: the lane may drop it before.
-                            self.turn_ended();
-                            self.0.begin_replica(shard, &birth, &message);
-                        }
-                        let message = Box::new(message);
-                        self.for_lane(shard, Input::Message { shard, message });
-                    }
-                    Ok(Some(Item::Letter(letter))) => {
-                        self.for_lane(letter.shard(), Input::Letter { from, letter });
-                    }
-                    Err(why) => {
-                        tracing::warn!("mail of node {from} cannot be read: {why}");
-                        return;
-                    }
-                }
-            },
+            KIND_MAIL => {
+                let mut tally = Tally::default();
+                self.mail(from, &mut body, &mut tally);
+                self.peers().tallies.received.add(&tally);
+            }
             KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
             _ => tracing::warn!("node {from} has sent a frame of kind {kind}, which nobody reads"),
         }

@@ -41,6 +41,7 @@ use storage::manifest::CheckpointRef;
 
 use super::checkpoints::Checkpoints;
 use super::peers::{KIND_SNAPSHOT, Peers};
+use super::tallies::Tally;
 use super::{Hub, News};
 use crate::peer::SendError;
 
@@ -153,11 +154,14 @@ impl Snapshots {
             let (shard, to) = (envelope.shard, envelope.message.to());
             match self.send(hub, peers, envelope) {
                 Ok(bytes) => {
+                    peers.tallies.snapshots_sent.add(1);
+                    peers.tallies.snapshot_bytes_sent.add(bytes);
                     let seconds = (bytes / BYTES_A_SECOND) as u32;
                     let until = Instant::now() + INSTALL * (1 + seconds);
                     self.sent.lock().push((shard, to, until));
                 }
                 Err(why) => {
+                    peers.tallies.snapshots_unsent.add(1);
                     tracing::info!("a snapshot of shard {shard} was not sent: {why}");
                     hub.submit(shard, Input::SnapshotLost { shard, to });
                 }
@@ -235,7 +239,7 @@ impl Snapshots {
     }
 
     /// The receiver's thread, until [`Self::stop`].
-    pub fn run_receiver(&self, hub: &Hub, checkpoints: &Mutex<Checkpoints>) {
+    pub fn run_receiver(&self, hub: &Hub, peers: &Peers, checkpoints: &Mutex<Checkpoints>) {
         let mut streams = BTreeMap::new();
         loop {
             let (from, body) = {
@@ -255,7 +259,8 @@ impl Snapshots {
                     }
                 }
             };
-            if let Err(why) = self.take(hub, checkpoints, &mut streams, from, body) {
+            if let Err(why) = self.take(hub, peers, checkpoints, &mut streams, from, body) {
+                peers.tallies.snapshots_broken.add(1);
                 tracing::warn!("a snapshot from node {from} is given up: {why}");
             }
         }
@@ -264,6 +269,7 @@ impl Snapshots {
     fn take(
         &self,
         hub: &Hub,
+        peers: &Peers,
         checkpoints: &Mutex<Checkpoints>,
         streams: &mut BTreeMap<(NodeId, u64), Incoming>,
         from: NodeId,
@@ -275,6 +281,9 @@ impl Snapshots {
         match tag {
             BEGIN => {
                 let Some(incoming) = self.begin(hub, checkpoints, body)? else { return Ok(()) };
+                let mut tally = Tally::default();
+                tally.message(&incoming.head);
+                peers.tallies.received.add(&tally);
                 // Of one shard one stream: the newer.
                 streams.retain(|_, other| other.shard != incoming.shard);
                 streams.insert(key, incoming);
@@ -283,6 +292,7 @@ impl Snapshots {
             BLOCK_OF => {
                 let Some(incoming) = streams.get_mut(&key) else { return Ok(()) };
                 let number = body.try_get_u32_le().map_err(short)?;
+                peers.tallies.snapshot_bytes_received.add(body.len() as u64);
                 let taken = match number == incoming.blocks {
                     true => incoming.block(&body),
                     false => Err(format!("block {number} instead of {}", incoming.blocks)),
@@ -298,7 +308,10 @@ impl Snapshots {
                 if blocks != incoming.blocks {
                     return Err(format!("{} blocks of {blocks}", incoming.blocks));
                 }
-                install(hub, checkpoints, incoming)
+                if install(hub, checkpoints, incoming)? {
+                    peers.tallies.snapshots_received.add(1);
+                }
+                Ok(())
             }
             other => Err(format!("a frame of kind {other}")),
         }
@@ -341,14 +354,19 @@ impl Incoming {
     }
 }
 
-/// All of it is here: it takes the place of what the shard holds, on disk and then in its lane.
-fn install(hub: &Hub, checkpoints: &Mutex<Checkpoints>, incoming: Incoming) -> Result<(), String> {
+/// All of it is here: it takes the place of what the shard holds, on disk and then in its lane;
+/// unless the shard has no use for it any more.
+fn install(
+    hub: &Hub,
+    checkpoints: &Mutex<Checkpoints>,
+    incoming: Incoming,
+) -> Result<bool, String> {
     let Incoming { shard, head, index, state, writer, .. } = incoming;
     // No round of checkpoints goes on meanwhile.
     let mut checkpoints = checkpoints.lock();
     let lane = &hub.lanes[hub.lane_of(shard)];
     if !lane.with(hub, |lane| lane.shard(shard).is_some_and(|here| here.wants(&head))) {
-        return writer.abandon().map_err(|error| error.to_string());
+        return writer.abandon().map(|()| false).map_err(|error| error.to_string());
     }
     writer.finish().map_err(|error| error.to_string())?;
     match checkpoints.replace(CheckpointRef { shard, applied_index: index }) {
@@ -363,5 +381,5 @@ fn install(hub: &Hub, checkpoints: &Mutex<Checkpoints>, incoming: Incoming) -> R
     }
     hub.submit(shard, Input::Install { head: Box::new(head), state: Box::new(state) });
     tracing::info!("shard {shard} is here, as of entry {index}");
-    Ok(())
+    Ok(true)
 }

@@ -53,6 +53,22 @@ impl Fake {
     }
 }
 
+impl Fake {
+    /// Degraded; failing without any keyspace.
+    fn health(&self) -> Health {
+        match self.not_ready() {
+            None => Health {
+                verdict: Verdict::Degraded,
+                reasons: vec!["2 of 3 replicas of shard 1 of keyspace \"0\" are live".into()],
+            },
+            Some(why) => Health {
+                verdict: Verdict::Failing,
+                reasons: vec![format!("this node does not serve: {why}")],
+            },
+        }
+    }
+}
+
 fn newest(versions: &Versions, at: Timestamp) -> Option<(Timestamp, Bytes, Option<u64>)> {
     let (written, value) = versions.iter().rev().find(|(written, _)| *written <= at)?;
     let (value, end) = value.as_ref()?;
@@ -188,6 +204,14 @@ impl Api for Fake {
             version: "0.1.0".into(),
             ready: not_ready.is_none(),
             not_ready,
+            health: self.health(),
+            cluster: ClusterStatus {
+                id: "00000000000000aa".into(),
+                members_up: 2,
+                members_down: 1,
+                shards_led: 1,
+                ..ClusterStatus::default()
+            },
             uptime_ms: 3_723_004,
             listeners: vec![ListenerStatus { protocol: "resp".into(), address: "::1:1".into() }],
             dir: "/data".into(),
@@ -205,6 +229,74 @@ impl Api for Fake {
             recovered: "a new node".into(),
             warnings: vec!["nobody is asked for a password".into()],
         }
+    }
+
+    fn nodes(&self) -> Nodes {
+        let node = |id: u64, state| NodeStatus {
+            id: format!("{id:016x}"),
+            name: format!("n{id}"),
+            this: id == 1,
+            state,
+            since_at_ms: START_MILLIS,
+            linked: state == NodeState::Up,
+            addresses: NodeAddresses {
+                peer: Some(format!("10.0.0.{id}:7600")),
+                resp: Some(format!("10.0.0.{id}:6379")),
+                native: None,
+                http: Some(format!("10.0.0.{id}:7480")),
+            },
+            domain: "rack".into(),
+            version: "carillon 0.1.0".into(),
+            shards: 9,
+            leaders: id,
+            data_bytes: 2048,
+            joined_at_ms: START_MILLIS + id,
+        };
+        let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
+        let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
+        Nodes { health: self.health(), nodes }
+    }
+
+    fn shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError> {
+        let keyspaces = self.state.lock().unwrap();
+        if let Some(name) = keyspace.filter(|name| !keyspaces.keyspaces.contains_key(*name)) {
+            return Err(ApiError::NoKeyspace { name: name.into() });
+        }
+        drop(keyspaces);
+        let replica = |id: u64| ReplicaStatus {
+            replica: id,
+            node: format!("{id:016x}"),
+            name: Some(format!("n{id}")),
+            role: if id == 3 { ReplicaRole::Learner } else { ReplicaRole::Voter },
+            live: id < 3,
+            leader: id == 1,
+            behind: Some(7 * (id - 1)),
+            contact_ms: (id == 2).then_some(12),
+            awaits_snapshot: id == 3,
+        };
+        let shard = |id: u64| ShardStatus {
+            id,
+            keyspace: (id > 0).then(|| "0".into()),
+            slots: (id > 0).then_some([0, 16_383]),
+            arc: None,
+            generation: 4,
+            verdict: Verdict::Degraded,
+            here: true,
+            replicas_wanted: 3,
+            replicas_live: 2,
+            replicas: (1..=3).map(replica).collect(),
+            leader: Some("0000000000000001".into()),
+            without_leader_ms: 0,
+            term: 5,
+            committed: 100,
+            applied: 99,
+            lease_ms: Some(400),
+            sessions: 2,
+            keys: 12,
+            bytes: 4096,
+        };
+        let shards = (0..2).filter(|id| keyspace.is_none() || *id > 0).map(shard).collect();
+        Ok(Shards { health: self.health(), shards })
     }
 
     fn metrics(&self) -> Metrics {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use keyspace::{NodeId, ShardId};
 use node::entry::{Header, Kind};
 use node::record;
-use node::session::BatchId;
+use node::session::{BatchId, Sessions};
 use node::shard::Shard;
 use storage::log::{Group, Lsn};
 
@@ -20,9 +20,12 @@ use super::{Violation, Witness};
 pub struct Agreement {
     applied: BTreeMap<(ShardId, u64), Entry>,
     leaders: BTreeMap<(ShardId, u64), NodeId>,
-    /// How many batches of a shard's session were applied: one after the other, without gaps.
+    /// Each shard's table of sessions, as its entries make it …
+    sessions: BTreeMap<ShardId, Sessions>,
+    /// … and how many batches of each session it has taken: one after the other, without gaps.
     batches: BTreeMap<(ShardId, u64), u64>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
+    elected: Vec<(ShardId, u64)>,
     /// Entries compared with what another replica applied.
     pub compared: u64,
     /// Batches of a session that were applied.
@@ -56,6 +59,11 @@ impl Agreement {
     /// Whether a batch of a session was applied, by anyone.
     pub fn has_batch(&self, shard: ShardId, (session, sequence): (u64, u64)) -> bool {
         self.batches.get(&(shard, session)).is_some_and(|applied| *applied >= sequence)
+    }
+
+    /// The shards and terms whose leader was seen for the first time since the last call.
+    pub fn take_elected(&mut self) -> Vec<(ShardId, u64)> {
+        std::mem::take(&mut self.elected)
     }
 
     /// The node has started again, each of its shards applied up to this index.
@@ -93,11 +101,14 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        let Agreement { applied, leaders, batches, nodes, compared, forwarded } =
+        let Agreement { applied, leaders, sessions, batches, nodes, elected, compared, forwarded } =
             &mut *self.agreement;
         if shard.is_elected() {
             let (term, _) = shard.term_and_commit();
-            let first = *leaders.entry((id, term)).or_insert(self.node);
+            let first = *leaders.entry((id, term)).or_insert_with(|| {
+                elected.push((id, term));
+                self.node
+            });
             if first != self.node {
                 let text = format!("shard {id}, term {term}: nodes {first} and {}", self.node);
                 return Err(Violation::new("R1 one leader a term", text));
@@ -122,10 +133,13 @@ impl Witness for OfNode<'_> {
             match applied.get(&(id, *at)) {
                 None => {
                     applied.insert((id, *at), entry.clone());
-                    if let Some((session, sequence)) = batch_of(&entry.data) {
-                        let applied = batches.entry((id, session)).or_default();
-                        *applied += u64::from(sequence == *applied + 1);
-                        *forwarded += u64::from(sequence == *applied);
+                    if let Some((batch, now_ms)) = batch_of(&entry.data) {
+                        let table = sessions.entry(id).or_default();
+                        if table.judge(batch, now_ms).is_none() {
+                            table.applied(batch, &[]);
+                            batches.insert((id, batch.session), batch.sequence);
+                            *forwarded += 1;
+                        }
                     }
                 }
                 Some(first) if first == entry => *compared += 1,
@@ -140,9 +154,8 @@ impl Witness for OfNode<'_> {
     }
 }
 
-/// Session and place of an entry's batch, if it has one.
-fn batch_of(data: &[u8]) -> Option<(u64, u64)> {
+/// The batch of an entry, if it has one, and its time in ms.
+fn batch_of(data: &[u8]) -> Option<(BatchId, u64)> {
     let (header, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Once)?;
-    assert!(header.count > 0, "batches hold commands");
-    BatchId::split(body).map(|(id, _)| (id.session, id.sequence))
+    BatchId::split(body).map(|(batch, _)| (batch, header.timestamp.millis()))
 }

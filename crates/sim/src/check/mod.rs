@@ -5,7 +5,7 @@
 //! | [`ledger`] | is everything still there that may not be lost, in order, nothing else? | R6, G2, G9, G16 |
 //! | [`versions`] | does every read say what a store says that forgets nothing? | R9, G3, G13, G14 |
 //! | [`linear`] | could one client after another have seen this? | linearizable per hash tag, R6 |
-//! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R6 |
+//! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R5, R6 |
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
 //! | [`scan`] | does SCAN show what was there throughout? | G18 |
 //!

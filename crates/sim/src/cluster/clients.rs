@@ -197,6 +197,7 @@ impl World {
         self.clients.events += 1;
         let (number, call) = (self.clients.made, self.clients.events);
         let gives_up_at = self.now_ms + PATIENCE_MS;
+        self.tell_time(at);
         let seat = &self.seats[at];
         let Some(machine) = &seat.machine else { return };
         self.trace.event(format_args!("op {number} at node {}: {command:?} of {key}", seat.node));
@@ -285,9 +286,12 @@ impl World {
                     self.rest(&op);
                     if why == NotDone::Unknown && op.moment.is_none() {
                         self.counts.unknown += 1;
-                        match op.batch {
+                        let shard = self.shard_of(op.at, op.key);
+                        let machine = self.seats[op.at].machine.as_ref();
+                        let held = machine.and_then(|machine| machine.shard(shard));
+                        let held = held.and_then(|shard| shard.batch_of(waiter));
+                        match held.or(op.batch) {
                             Some((session, sequence)) => {
-                                let shard = self.shard_of(op.at, op.key);
                                 let place = Place::Batch(session, sequence);
                                 self.clients.lost.push((op, shard, place));
                             }

@@ -13,12 +13,14 @@ use crate::machine::open::{self, Start, Started};
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
 
-/// A plan: whom a follower that restarts may not betray, for whom, and when.
+/// A plan: when followers restart, again and again, while a leader and its rival wait for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Betrayal {
     leader: usize,
     rival: usize,
-    at_ms: u64,
+    begins_ms: u64,
+    restarts_left: u64,
+    restart_ms: u64,
 }
 
 /// How long nodes wait for each other on behalf of a client.
@@ -46,35 +48,41 @@ impl World {
         Ok(())
     }
 
-    /// A leader and one of its followers do not hear each other; the other follower restarts in no
-    /// time, and must not have forgotten whom it has given its word (SAFETY G4).
+    /// A leader and one of its followers do not hear each other; the other followers restart in no
+    /// time, a few times, and must not have forgotten whom they have given their word (SAFETY G4).
     fn plan_betrayal(&mut self, at: usize) {
-        let count = self.seats.len();
-        let others: Vec<usize> = (0..count).filter(|other| *other != at).collect();
-        let deaf = *self.rng.pick(&others);
-        let (leader, rival) = (self.seats[at].node, self.seats[deaf].node);
-        self.trace.event(format_args!("nodes {leader} and {rival} do not hear each other"));
+        let leader = match self.led() {
+            led if led.is_empty() => at,
+            led => self.rng.pick(&led).0,
+        };
+        let others: Vec<usize> = (0..self.seats.len()).filter(|other| *other != leader).collect();
+        let rival = *self.rng.pick(&others);
+        let (one, other) = (self.seats[leader].node, self.seats[rival].node);
+        self.trace.event(format_args!("nodes {one} and {other} do not hear each other"));
         self.counts.cuts += 1;
-        self.network.cut(leader, rival);
-        self.network.cut(rival, leader);
-        let at_ms = self.now_ms + self.rng.between(900, 1_800);
-        self.betrayal = Some(Betrayal { leader: at, rival: deaf, at_ms });
+        self.network.cut(one, other);
+        self.network.cut(other, one);
+        let begins_ms = self.now_ms + self.rng.between(600, 1_500);
+        let restarts_left = self.rng.between(1, 4);
+        let restart_ms = begins_ms;
+        self.betrayal = Some(Betrayal { leader, rival, begins_ms, restarts_left, restart_ms });
     }
 
     fn betray(&mut self) {
-        let Some(Betrayal { leader, rival, at_ms }) = self.betrayal else { return };
-        if self.now_ms == at_ms {
-            for at in (0..self.seats.len()).filter(|at| *at != leader && *at != rival) {
+        let Some(mut plan) = self.betrayal else { return };
+        if self.now_ms == plan.restart_ms && plan.restarts_left > 0 {
+            for at in (0..self.seats.len()).filter(|at| *at != plan.leader && *at != plan.rival) {
                 self.crash(at, false);
                 self.seats[at].awake_at = self.now_ms + 2;
             }
+            plan.restarts_left -= 1;
+            plan.restart_ms += self.rng.between(50, 250);
         }
-        if self.now_ms > at_ms && self.now_ms.is_multiple_of(10) && self.is_awake(leader) {
-            self.look_at(leader);
+        let begun = self.now_ms > plan.begins_ms;
+        if begun && self.now_ms.is_multiple_of(10) && self.is_awake(plan.leader) {
+            self.look_at(plan.leader);
         }
-        if self.now_ms > at_ms + 700 {
-            self.betrayal = None;
-        }
+        self.betrayal = (self.now_ms < plan.begins_ms + 1_000).then_some(plan);
     }
 
     /// Whether a node runs and does not stand still.

@@ -17,9 +17,10 @@
 //! | [`faults`] | crashes, loss of power, pauses, partitions, leaders that are told to go |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //!
-//! Checked: one leader a term (R1), replicas apply the same (R3), nothing acknowledged missing and
-//! nothing invented (R6, linearizability of what clients saw), same seed same bytes (R13), and
-//! after the heal an answer for everyone within a bound, and the same state everywhere (R8).
+//! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
+//! lease runs (R5, G4 to G6), nothing acknowledged missing and nothing invented (R6,
+//! linearizability of what clients saw), same seed same bytes (R13), and after the heal an answer
+//! for everyone within a bound, and the same state everywhere (R8).
 
 pub mod clients;
 pub mod faults;
@@ -300,6 +301,7 @@ impl World {
             return self.start(at);
         }
         self.tell_time(at);
+        self.tick(at);
         if self.now_ms == self.seats[at].awake_at && !self.calm {
             self.look_at(at);
         }
@@ -320,7 +322,8 @@ impl World {
         Ok(())
     }
 
-    /// Tells a node's clocks the time, and ticks when it is time: once, however late it is.
+    /// Tells a node's clocks the time, before all that it does: in the millisecond in which it
+    /// wakes, it may be asked before it has its turn.
     fn tell_time(&mut self, at: usize) {
         let now_ms = self.now_ms;
         let seat = &mut self.seats[at];
@@ -328,9 +331,14 @@ impl World {
         let Some(machine) = seat.machine.as_mut() else { return };
         machine.elapsed_ms = now_ms - seat.started_at;
         machine.boot = boot;
-        if now_ms >= seat.next_tick {
-            seat.next_tick = now_ms + TICK_MS;
-            machine.tick();
+    }
+
+    /// Ticks when it is time: once, however late it is.
+    fn tick(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        if self.now_ms >= seat.next_tick {
+            seat.next_tick = self.now_ms + TICK_MS;
+            seat.machine.as_mut().expect("it runs").tick();
         }
     }
 
@@ -363,6 +371,7 @@ impl World {
                 let inputs_max = self.rng.between(1, 12) as usize;
                 let mut witness = self.agreement.of(seat.node);
                 let answers = machine.step_lane(lane, inputs_max, &mut witness, &mut self.trace)?;
+                self.look_for_leases(at)?;
                 answers.into_iter().for_each(|answer| self.answered(at, answer));
             }
             1 => {
@@ -399,6 +408,26 @@ impl World {
         };
         let all: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
         *self.rng.pick(&all)
+    }
+
+    /// While a lease runs, nobody is elected in a later term. In an earlier one, late votes may yet
+    /// elect somebody: a majority is beyond his term, so that he can commit and confirm nothing.
+    fn look_for_leases(&mut self, elected_at: usize) -> Result<(), Violation> {
+        let new = self.seats[elected_at].node;
+        for (id, term) in self.agreement.take_elected() {
+            for seat in self.seats.iter().filter(|seat| seat.node != new) {
+                let Some(machine) = &seat.machine else { continue };
+                let Some(shard) = machine.shard(id) else { continue };
+                let (old, older, now) =
+                    (seat.node, shard.term_and_commit().0, seat.boot(self.now_ms));
+                let leads = shard.is_leader() && older < term;
+                if leads && shard.view().read().serving.at(now) {
+                    let text = format!("shard {id}: {new} leads term {term}, {old} term {older}");
+                    return Err(Violation::new("R5 nobody is elected while a lease runs", text));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Puts what a node has to say on its way.

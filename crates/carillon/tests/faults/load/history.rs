@@ -138,6 +138,15 @@ impl History {
         all
     }
 
+    /// What took longest, in the order of calls.
+    pub fn slowest(&self, count: usize) -> Vec<&Record> {
+        let mut all: Vec<&Record> = self.0.iter().collect();
+        all.sort_by_key(|record| std::cmp::Reverse(record.back - record.call));
+        all.truncate(count);
+        all.sort_by_key(|record| record.call);
+        all
+    }
+
     /// The longest time between `from` and `until` in which some key was not read, or not written,
     /// by anybody, though somebody always tries.
     pub fn longest_silence(&self, from: Duration, until: Duration) -> Duration {

@@ -1,0 +1,154 @@
+//! How long is service away when a node breaks or leaves?
+//!
+//! ```text
+//!   round:  all lead their part ─► break node r mod 3 ─► watch clients of the others ─► mend ─► settle
+//! ```
+//!
+//! Three ways to go: kill -9, SIGSTOP (later SIGCONT), and SIGTERM, a planned leave that hands
+//! leaderships over first and must fail no request. The figure of a round is that of
+//! [`super::silence`]: the longest any client of the surviving nodes waited between two answers,
+//! over all shards, those that the victim led among them. A victim that led nothing shows as
+//! a round without a silence, so the number of these is printed.
+
+use std::fmt::Write;
+use std::thread::sleep;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+
+use super::figures::part;
+use super::nodes::{NODES, Nodes};
+use super::silence::Clients;
+use crate::Outcome;
+
+/// Below this a round had no silence: clients pause between requests, and the machine is busy.
+const NOTHING: Duration = Duration::from_millis(30);
+
+/// What is done to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum Break {
+    /// kill -9, later a start.
+    Kill,
+    /// SIGSTOP, later SIGCONT.
+    Pause,
+    /// SIGTERM, later a start.
+    Leave,
+}
+
+impl Break {
+    fn title(self) -> &'static str {
+        match self {
+            Break::Kill => "kill -9",
+            Break::Pause => "SIGSTOP",
+            Break::Leave => "SIGTERM",
+        }
+    }
+}
+
+/// `bench failover`
+#[derive(Args, Debug)]
+pub struct Options {
+    /// Rounds of each way to break.
+    #[arg(long, default_value_t = 50)]
+    rounds: usize,
+    /// Ways to break, any of kill, pause, leave.
+    #[arg(long, value_delimiter = ',', default_value = "kill,pause,leave")]
+    breaks: Vec<Break>,
+    /// How long clients are watched after the break, in ms.
+    #[arg(long, default_value_t = 2_500)]
+    watch_ms: u64,
+    /// How long the cluster has between two rounds to spread its leaders again, in ms.
+    #[arg(long, default_value_t = 5_500)]
+    settle_ms: u64,
+    /// Ends with an error if a round of kill or pause takes longer than this, in ms.
+    #[arg(long)]
+    gap_ms_max: Option<u64>,
+    /// 5 rounds of each.
+    #[arg(long)]
+    pub quick: bool,
+}
+
+/// The rounds of one way to break.
+#[derive(Debug, Serialize)]
+pub struct Rounds {
+    what: Break,
+    /// The figure of each round in milliseconds, in the order of rounds.
+    silences_ms: Vec<f64>,
+    not_done: u64,
+    unknown: u64,
+}
+
+/// Runs all rounds; returns what is to be printed and the figures.
+pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Rounds>)> {
+    let rounds = if options.quick { 5 } else { options.rounds };
+    let mut nodes = Nodes::start(binary)?;
+    let keys = nodes.keys_of_shards()?;
+    let ports: Vec<u16> = (0..NODES).map(|node| nodes.resp(node)).collect();
+    let clients = Clients::start(&ports, &keys)?;
+    let settle = Duration::from_millis(options.settle_ms);
+    let mut all: Vec<Rounds> = Vec::new();
+    for what in &options.breaks {
+        all.push(Rounds { what: *what, silences_ms: Vec::new(), not_done: 0, unknown: 0 });
+    }
+    for round in 0..rounds {
+        let victim = round % NODES;
+        for result in &mut all {
+            sleep(settle);
+            clients.watch();
+            match result.what {
+                Break::Kill => nodes.kill(victim),
+                Break::Pause => nodes.signal(victim, "STOP")?,
+                Break::Leave => nodes.stop(victim)?,
+            }
+            sleep(Duration::from_millis(options.watch_ms));
+            let seen = clients.seen(victim);
+            match result.what {
+                Break::Pause => nodes.signal(victim, "CONT")?,
+                Break::Kill | Break::Leave => nodes.launch(victim)?,
+            }
+            nodes.wait_until_ready(victim)?;
+            nodes.wait_until_replicated()?;
+            let ms = seen.longest.as_secs_f64() * 1e3;
+            println!(
+                "round {} {} of node {}: {ms:.0} ms; {} not done, {} unknown",
+                round + 1,
+                result.what.title(),
+                victim + 1,
+                seen.not_done,
+                seen.unknown,
+            );
+            result.silences_ms.push(ms);
+            result.not_done += seen.not_done;
+            result.unknown += seen.unknown;
+        }
+    }
+    if let Some(max) = options.gap_ms_max {
+        let ways = all.iter().filter(|result| result.what != Break::Leave);
+        let longest = ways.flat_map(|result| &result.silences_ms).fold(0.0, |a, b| b.max(a));
+        if longest > max as f64 {
+            return Err(format!("service was away for {longest:.0} ms, more than {max}").into());
+        }
+    }
+    Ok((render(&all), all))
+}
+
+fn render(all: &[Rounds]) -> String {
+    let mut out = "| a node | rounds | without a silence | p50 ms | p99 ms | max ms | not done \
+                   | unknown |\n|---|---|---|---|---|---|---|---|\n"
+        .to_owned();
+    for Rounds { what, silences_ms, not_done, unknown } in all {
+        let nothing = silences_ms.iter().filter(|ms| **ms < NOTHING.as_secs_f64() * 1e3).count();
+        let _infallible = writeln!(
+            out,
+            "| {} | {} | {nothing} | {:.0} | {:.0} | {:.0} | {not_done} | {unknown} |",
+            what.title(),
+            silences_ms.len(),
+            part(silences_ms, 0.5),
+            part(silences_ms, 0.99),
+            part(silences_ms, 1.0),
+        );
+    }
+    out
+}

@@ -1,0 +1,27 @@
+//! How fast is a cluster of three beside other stores on this machine, how long is it away when a
+//! node breaks, and what does it cost while nobody asks?
+//!
+//! ```text
+//!   bench cluster    rates       three Carillon nodes │ etcd, three members │ redis-server
+//!   bench failover   silences    three Carillon nodes, clients on all, one node broken in turn
+//!   bench idle       resources   three Carillon nodes that hold 1 000 shards each
+//! ```
+//!
+//! All processes run at once on this machine, and load goes to one system after the other, in an
+//! order that changes with the round; medians count, and ratios are what to look at. Everything of
+//! Carillon is durability `sync` with three replicas.
+//!
+//! Caveats: load generators share the cores with everything else, and the three nodes of a cluster
+//! share one disk, so their fsyncs stand in one queue. A real cluster has a disk and cores for each
+//! node, and a network between them, which here costs next to nothing.
+
+pub mod compare;
+pub mod contender;
+pub mod failover;
+mod figures;
+pub mod idle;
+mod nodes;
+mod pipes;
+mod process;
+mod rivals;
+mod silence;

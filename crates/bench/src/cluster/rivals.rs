@@ -1,0 +1,105 @@
+//! The others: etcd with three members, redis-server alone and with two replicas.
+
+use std::process::Command;
+
+use super::nodes::NODES;
+use super::process::{Directory, Process};
+use crate::Outcome;
+use crate::resp::Connection;
+use crate::server::free_ports;
+
+/// Processes that are one store. Dropping it kills them and removes their files.
+pub struct Rival {
+    processes: Vec<Process>,
+    /// Where clients connect.
+    pub ports: Vec<u16>,
+    _dir: Directory,
+}
+
+impl Rival {
+    /// Process ids.
+    pub fn pids(&self) -> Vec<u32> {
+        self.processes.iter().map(Process::pid).collect()
+    }
+}
+
+/// Whether etcd is installed.
+pub fn has_etcd() -> bool {
+    Command::new("etcd").arg("--version").output().is_ok_and(|output| output.status.success())
+}
+
+/// Three etcd members with their defaults; only the quota of their files is raised.
+pub fn etcd() -> Outcome<Rival> {
+    let found = free_ports::<{ 2 * NODES }>()?;
+    let (client_ports, peer_ports) = found.split_at(NODES);
+    let url = |port: &u16| format!("http://127.0.0.1:{port}");
+    let members: Vec<String> =
+        peer_ports.iter().enumerate().map(|(n, port)| format!("e{n}={}", url(port))).collect();
+    let dir = Directory::new("etcd")?;
+    let mut processes = Vec::new();
+    for n in 0..NODES {
+        let mut command = Command::new("etcd");
+        command.args(["--name", &format!("e{n}"), "--initial-cluster", &members.join(",")]);
+        command.arg("--data-dir").arg(dir.path().join(format!("data-{n}")));
+        command.args(["--quota-backend-bytes", "8589934592"]);
+        let (client, peer) = (url(&client_ports[n]), url(&peer_ports[n]));
+        for flag in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
+            command.args([flag, &peer]);
+        }
+        for flag in ["--listen-client-urls", "--advertise-client-urls"] {
+            command.args([flag, &client]);
+        }
+        processes.push(Process::start(command, &dir.path().join(format!("output-{n}.txt")))?);
+    }
+    for (process, port) in processes.iter_mut().zip(client_ports) {
+        process.wait_until("etcd", || {
+            let health = crate::http::body(*port, "/health");
+            health.is_ok_and(|body| body.contains(r#""health":"true""#))
+        })?;
+    }
+    Ok(Rival { processes, ports: client_ports.to_vec(), _dir: dir })
+}
+
+/// What Redis writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Files {
+    /// No file at all.
+    None,
+    /// A log, synced before every answer.
+    Always,
+}
+
+/// A redis-server with so many replicas, all of which write the same files.
+pub fn redis(name: &str, files: Files, replicas: usize) -> Outcome<Rival> {
+    let dir = Directory::new(name)?;
+    let mut processes: Vec<Process> = Vec::new();
+    let mut ports: Vec<u16> = Vec::new();
+    for n in 0..=replicas {
+        let [port] = free_ports::<1>()?;
+        let data = dir.path().join(format!("data-{n}"));
+        std::fs::create_dir_all(&data)?;
+        let mut command = Command::new("redis-server");
+        command.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", ""]);
+        command.arg("--dir").arg(data);
+        if files == Files::Always {
+            command.args(["--appendonly", "yes", "--appendfsync", "always"]);
+        }
+        if let Some(master) = ports.first() {
+            command.args(["--replicaof", "127.0.0.1", &master.to_string()]);
+        }
+        let mut process = Process::start(command, &dir.path().join(format!("output-{n}.txt")))?;
+        process.wait_until("redis-server", || {
+            let connection = Connection::open(port);
+            connection.and_then(|mut c| c.call(&["PING"])).is_ok_and(|reply| reply == "PONG")
+        })?;
+        processes.push(process);
+        ports.push(port);
+    }
+    let mut master = Connection::open(ports[0])?;
+    processes[0].wait_until("replication", || {
+        master.call(&["SET", "first", "1"]).is_ok()
+            && master.call(&["WAIT", &replicas.to_string(), "500"]).ok()
+                == Some(replicas.to_string())
+    })?;
+    Ok(Rival { processes, ports, _dir: dir })
+}

@@ -1,0 +1,201 @@
+//! The cluster in the words of the wire: nodes, shards, and whether all is well.
+
+use serde::{Deserialize, Serialize};
+
+/// How things are, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// All is well.
+    #[default]
+    Ok,
+    /// All requests can be done, or all but some that ask for room; a further failure may end that.
+    Degraded,
+    /// Some requests cannot be done now.
+    Failing,
+}
+
+/// How things are, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Health {
+    /// In one word.
+    pub verdict: Verdict,
+    /// Why it is not `ok`, the worst first: a sentence each.
+    pub reasons: Vec<String>,
+}
+
+/// The cluster in numbers, as this node sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClusterStatus {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Members that answer; this node is one.
+    pub members_up: u64,
+    /// Of these, members that did not answer lately.
+    pub members_suspected: u64,
+    /// Members that are dead, paused or cut off.
+    pub members_down: u64,
+    /// Shards that this node leads.
+    pub shards_led: u64,
+    /// Shards of which this node has a replica and knows no leader.
+    pub shards_without_leader: u64,
+    /// Shards of which this node has a replica, and which have fewer live replicas than their
+    /// keyspace asks for.
+    pub shards_below_strength: u64,
+}
+
+/// Whether a node is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NodeState {
+    /// It answers.
+    Up,
+    /// It did not answer lately, and may still.
+    Suspected,
+    /// It is dead, paused or cut off, and may come back.
+    Down,
+    /// It has left on purpose.
+    Left,
+}
+
+/// Where a node is reached: `HOST:PORT`, if it listens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeAddresses {
+    /// By other nodes.
+    pub peer: Option<String>,
+    /// By Redis clients.
+    pub resp: Option<String>,
+    /// By clients of the native protocol.
+    pub native: Option<String>,
+    /// By HTTP.
+    pub http: Option<String>,
+}
+
+/// A member of the cluster, as this node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name; not unique.
+    pub name: String,
+    /// Whether it is the node that says all this.
+    pub this: bool,
+    /// Whether it is there.
+    pub state: NodeState,
+    /// Since when this node sees it in this state, in milliseconds since 1970.
+    pub since_at_ms: u64,
+    /// Whether this node has a link to it.
+    pub linked: bool,
+    /// Where it is reached.
+    pub addresses: NodeAddresses,
+    /// What it shares a fate with; empty: unknown.
+    pub domain: String,
+    /// The program it runs.
+    pub version: String,
+    /// Replicas it holds, as it last told.
+    pub shards: u64,
+    /// Of these, the ones that lead.
+    pub leaders: u64,
+    /// Its keys and values, in bytes, as it last told.
+    pub data_bytes: u64,
+    /// When it joined, in milliseconds since 1970: nodes are in this order.
+    pub joined_at_ms: u64,
+}
+
+/// What `GET /v1/nodes` answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nodes {
+    /// Whether all is well, as this node sees it.
+    pub health: Health,
+    /// All members.
+    pub nodes: Vec<NodeStatus>,
+}
+
+/// What a replica does in its shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ReplicaRole {
+    /// It decides with the others.
+    Voter,
+    /// It follows, and will vote.
+    Learner,
+    /// It decides until a change of replicas is done.
+    Outgoing,
+}
+
+/// One replica of a shard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplicaStatus {
+    /// Its id in the shard.
+    pub replica: u64,
+    /// Its node's id.
+    pub node: String,
+    /// Its node's name, if that is known.
+    pub name: Option<String>,
+    /// What it does.
+    pub role: ReplicaRole,
+    /// Whether its node is up.
+    pub live: bool,
+    /// Whether it leads, as far as this node knows.
+    pub leader: bool,
+    /// Entries that it lacks of the leader's log; only the leader knows.
+    pub behind: Option<u64>,
+    /// How long ago the leader sent it something that it has answered; only the leader knows.
+    pub contact_ms: Option<u64>,
+    /// Whether a snapshot is on its way to it.
+    pub awaits_snapshot: bool,
+}
+
+/// A shard, as this node knows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShardStatus {
+    /// Its id.
+    pub id: u64,
+    /// Its keyspace's name; `null` for the shard that holds the catalogue of keyspaces.
+    pub keyspace: Option<String>,
+    /// The first and the last of its slots, of a hashed keyspace.
+    pub slots: Option<[u16; 2]>,
+    /// The first position that it owns and the first that it does not, in hexadecimal, of an
+    /// ordered keyspace. Empty: the ends of the circle.
+    pub arc: Option<[String; 2]>,
+    /// How often its replicas or ends have changed.
+    pub generation: u64,
+    /// Whether it is well, by itself.
+    pub verdict: Verdict,
+    /// Whether this node has a replica of it. If not, what follows is what it began with.
+    pub here: bool,
+    /// How many replicas its keyspace asks for.
+    pub replicas_wanted: u64,
+    /// How many of its voters are on nodes that are up.
+    pub replicas_live: u64,
+    /// Its replicas.
+    pub replicas: Vec<ReplicaStatus>,
+    /// The id of the node that leads it.
+    pub leader: Option<String>,
+    /// For how long nobody has been known to lead it; 0 if somebody is.
+    pub without_leader_ms: u64,
+    /// Its term, at this node.
+    pub term: u64,
+    /// Up to where this node knows entries to be committed.
+    pub committed: u64,
+    /// Up to where they are applied here.
+    pub applied: u64,
+    /// If this node leads it: for how long nobody else can. `null` for a sole replica, which needs
+    /// no lease.
+    pub lease_ms: Option<u64>,
+    /// Nodes whose forwarded writes it remembers, so that none is done twice.
+    pub sessions: u64,
+    /// Its keys.
+    pub keys: u64,
+    /// What they take in memory here, in bytes, with old versions.
+    pub bytes: u64,
+}
+
+/// What `GET /v1/shards` answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shards {
+    /// Whether all is well, as this node sees it: all shards, whichever were asked for.
+    pub health: Health,
+    /// Shards by id.
+    pub shards: Vec<ShardStatus>,
+}

@@ -1,0 +1,59 @@
+//! How long did something take, over and over? Counted in buckets, for Prometheus.
+
+use std::time::Duration;
+
+use crate::api::Histogram;
+use crate::counters::Counter;
+
+/// Upper bounds in seconds: from what a disk with a battery takes to what one that hangs takes.
+const BOUNDS: [f64; 13] =
+    [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0];
+
+/// How often it took how long.
+#[derive(Debug, Default)]
+pub struct Durations {
+    /// At or below each bound, above the one before.
+    buckets: [Counter; BOUNDS.len()],
+    /// Above all bounds.
+    beyond: Counter,
+    nanos: Counter,
+}
+
+impl Durations {
+    /// It took this long.
+    pub fn add(&self, took: Duration) {
+        let place = BOUNDS.iter().position(|bound| took.as_secs_f64() <= *bound);
+        place.map_or(&self.beyond, |place| &self.buckets[place]).add(1);
+        self.nanos.add(took.as_nanos() as u64);
+    }
+
+    /// What was counted, without labels.
+    pub fn histogram(&self) -> Histogram {
+        let mut count = 0;
+        let buckets = BOUNDS.iter().zip(&self.buckets).map(|(bound, bucket)| {
+            count += bucket.get();
+            (*bound, count)
+        });
+        let buckets = buckets.collect();
+        let (sum, count) = (self.nanos.get() as f64 / 1e9, count + self.beyond.get());
+        Histogram { labels: Vec::new(), buckets, sum, count }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_is_in_one_bucket_and_all_above() {
+        let durations = Durations::default();
+        for micros in [100, 300, 2_000, 3_000_000] {
+            durations.add(Duration::from_micros(micros));
+        }
+        let Histogram { buckets, sum, count, .. } = durations.histogram();
+        assert_eq!(count, 4);
+        assert!((sum - 3.0024).abs() < 1e-9, "{sum}");
+        let below = |bound: f64| buckets.iter().find(|(b, _)| *b == bound).unwrap().1;
+        assert_eq!([below(0.0001), below(0.0005), below(0.0025), below(1.0)], [1, 2, 3, 3]);
+    }
+}

@@ -1,0 +1,464 @@
+//! What does this node know of its cluster, and is all well?
+//!
+//! ```text
+//!   lanes (reports) ┐
+//!   views           ┼──► Seen, one a shard ──► Overview ──► health in words
+//!   members         ┘         │                   └─ once a second: load told to others, INFO
+//!                             └──► GET /v1/shards, metrics
+//! ```
+//!
+//! Whoever asks gathers; nothing here is kept but the keeper's [`Overview`] of the last second, for
+//! those who must not wait for a lane. A lane is held for [`LANE_SHARDS`] shards at a time.
+//!
+//! Health speaks of shards of which this node has a replica: of others it knows nothing that is
+//! sure to be true. A shard is **failing** when nobody is known to lead it, **degraded** when fewer
+//! of its voters live than its keyspace asks for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspace::{Descriptor, NodeId, ReplicaId, ShardId};
+use node::shard::{ShardReport, Tally};
+use node::state::{Content, ShardState};
+use replication::Members;
+use storage::engine::Layout;
+
+use super::{Hub, View, boot_nanos};
+use crate::api::{Health, Verdict};
+use crate::cluster::{Load, MemberInfo, MemberState};
+
+/// Shards looked at under one hold of a lane.
+const LANE_SHARDS: usize = 64;
+/// Reasons that are told; how many more there are is told too.
+const REASONS_MAX: usize = 8;
+/// Shards that a reason names.
+const NAMED_MAX: usize = 6;
+
+/// A shard, as this node knows it.
+pub struct Seen {
+    /// Its keyspace's name; none for the system shard.
+    pub keyspace: Option<Box<str>>,
+    /// Whether its keys are in their order, not spread by their hash.
+    pub is_ordered: bool,
+    /// Its arc and its replicas. If it is not here, as it began.
+    pub descriptor: Descriptor,
+    /// Who votes.
+    pub members: Members,
+    /// Replicas that its keyspace asks for.
+    pub wanted: usize,
+    /// Of its voters, those on nodes that are up.
+    pub live: usize,
+    /// What the replica here says, if there is one.
+    pub report: Option<ShardReport>,
+    /// Its keys.
+    pub keys: u64,
+    /// What they take in memory.
+    pub bytes: u64,
+    /// Sessions it remembers.
+    pub sessions: u64,
+}
+
+impl Seen {
+    /// Which shard.
+    pub fn id(&self) -> ShardId {
+        self.descriptor.shard
+    }
+
+    /// Whether it is well.
+    pub fn verdict(&self) -> Verdict {
+        match &self.report {
+            None => Verdict::Ok,
+            Some(report) if report.leader.is_none() => Verdict::Failing,
+            Some(_) if self.live < self.wanted => Verdict::Degraded,
+            Some(_) => Verdict::Ok,
+        }
+    }
+
+    /// Voters whose node is not up.
+    fn missing<'a>(&'a self, up: &'a BTreeSet<NodeId>) -> impl Iterator<Item = NodeId> + 'a {
+        let voters = self.members.voters.iter();
+        let nodes = voters.filter_map(|replica| self.descriptor.node_of(*replica));
+        nodes.filter(|node| !up.contains(node))
+    }
+}
+
+/// The cluster in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overview {
+    /// Members that are up, this node among them.
+    pub members_up: u64,
+    /// Of these, suspected ones.
+    pub members_suspected: u64,
+    /// Members that are down.
+    pub members_down: u64,
+    /// Replicas here.
+    pub shards: u64,
+    /// Of these, those that lead.
+    pub shards_led: u64,
+    /// Of these, those that know no leader.
+    pub shards_without_leader: u64,
+    /// Of these, those with fewer live voters than wanted.
+    pub shards_below_strength: u64,
+    /// Keys and values of all replicas here, in bytes.
+    pub data_bytes: u64,
+    /// The worst of all.
+    pub verdict: Verdict,
+}
+
+/// All that is asked for at once.
+pub struct Survey {
+    /// Shards by id: all, whichever are shown.
+    pub shards: Vec<Seen>,
+    /// Members; none without a peer listener.
+    pub members: Arc<Vec<MemberInfo>>,
+    /// In numbers.
+    pub overview: Overview,
+    /// In words.
+    pub health: Health,
+}
+
+impl Hub {
+    /// How everything is, as this node sees it now.
+    pub fn survey(&self) -> Survey {
+        let members = self.members();
+        let up = self.nodes_up(&members);
+        let shards = self.shards_seen(&up);
+        let mut overview = count(&shards, &members);
+        let health = self.health(&shards, &members, &up);
+        overview.verdict = health.verdict;
+        Survey { shards, members, overview, health }
+    }
+
+    /// Tells the others what this node carries, and keeps the numbers for those who ask often.
+    pub fn look_around(&self) {
+        let Survey { overview, .. } = self.survey();
+        self.overview.store(Arc::new(overview));
+        let Some(peers) = &self.peers else { return };
+        let load = Load {
+            shards: overview.shards as u32,
+            leaders: overview.shards_led as u32,
+            data_bytes: overview.data_bytes,
+        };
+        let own = peers.cluster.members();
+        let own = own.iter().find(|member| member.node == self.node_id);
+        if own.is_none_or(|own| own.load != load) {
+            peers.cluster.set_load(load);
+        }
+    }
+
+    /// The members, if this node knows any.
+    pub fn members(&self) -> Arc<Vec<MemberInfo>> {
+        self.peers.as_ref().map(|peers| peers.cluster.members()).unwrap_or_default()
+    }
+
+    /// What has happened in shards here since the start.
+    pub fn shard_tally(&self) -> Tally {
+        let now = boot_nanos();
+        let tallies = self.lanes.iter().map(|lane| lane.with(self, |lane| lane.tally(now)));
+        tallies.fold(Tally::default(), Tally::and)
+    }
+
+    fn nodes_up(&self, members: &[MemberInfo]) -> BTreeSet<NodeId> {
+        let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
+        up.chain([self.node_id]).collect()
+    }
+
+    fn reports(&self) -> BTreeMap<ShardId, ShardReport> {
+        let mut reports = BTreeMap::new();
+        let now = boot_nanos();
+        for lane in &self.lanes {
+            let mut after = None;
+            loop {
+                let some: Vec<ShardReport> = lane.with(self, |lane| {
+                    let rest = lane.shards().skip_while(|shard| Some(shard.id()) <= after);
+                    rest.take(LANE_SHARDS).map(|shard| shard.report(now)).collect()
+                });
+                let Some(last) = some.last() else { break };
+                after = Some(last.shard);
+                reports.extend(some.into_iter().map(|report| (report.shard, report)));
+            }
+        }
+        reports
+    }
+
+    fn shards_seen(&self, up: &BTreeSet<NodeId>) -> Vec<Seen> {
+        let now = self.now();
+        let mut reports = self.reports();
+        let mut shards = Vec::new();
+        let mut see = |keyspace: Option<&str>, view: &View, wanted: u8| {
+            let state: &ShardState = &view.read();
+            let descriptor = state.descriptor.clone();
+            let is_up = |replica: &&ReplicaId| {
+                descriptor.node_of(**replica).is_some_and(|node| up.contains(&node))
+            };
+            let usage = state.keys().map(|engine| engine.usage());
+            let layout = state.keys().map(|engine| engine.layout());
+            shards.push(Seen {
+                is_ordered: layout == Some(Layout::Ordered),
+                keyspace: keyspace.map(Into::into),
+                live: state.members.voters.iter().filter(is_up).count(),
+                members: state.members.clone(),
+                wanted: usize::from(wanted),
+                report: reports.remove(&descriptor.shard),
+                keys: state.keys().map_or(0, |engine| engine.len(now)),
+                bytes: usage.map_or(0, |u| u.live_bytes + u.old_bytes),
+                sessions: state.sessions.len() as u64,
+                descriptor,
+            });
+        };
+        let system = self.views.lock().get(&ShardId(0)).cloned();
+        if let Some(view) = system {
+            let wanted = replicas_of_system(&view);
+            see(None, &view, wanted);
+        }
+        for route in self.routes().iter() {
+            for view in &route.views {
+                see(Some(&route.keyspace.name), view, route.keyspace.options.replicas);
+            }
+        }
+        shards.sort_unstable_by_key(Seen::id);
+        shards
+    }
+
+    fn health(&self, shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>) -> Health {
+        let mut reasons = Reasons::default();
+        if let Some(why) = self.not_ready() {
+            reasons.add(Verdict::Failing, format!("this node does not serve: {why}"));
+        }
+        judge(shards, members, up, &mut reasons);
+        if self.log.facts().full {
+            let why = "the disk of this node has no room: writes to shards that it leads are \
+                       refused until there is";
+            reasons.add(Verdict::Degraded, why.into());
+        }
+        if self.out_of_memory.load(Ordering::Relaxed) {
+            let why = "memory is full: writes by way of this node that need more are refused";
+            reasons.add(Verdict::Degraded, why.into());
+        }
+        reasons.finish()
+    }
+
+    /// Why the node does not serve yet, or any more, in words; `None` if it does.
+    pub fn not_ready(&self) -> Option<String> {
+        if self.stopping.load(Ordering::Acquire) {
+            return Some("the node is stopping".into());
+        }
+        let ready = self.ready.load(Ordering::Acquire);
+        (!ready).then(|| format!("the node is starting: {}", self.why_not_serving()))
+    }
+}
+
+/// The system shard has as many as the keyspace that asks for most.
+fn replicas_of_system(view: &View) -> u8 {
+    match &view.read().content {
+        Content::System(system) => {
+            let replicas = system.catalogue.iter().map(|keyspace| keyspace.options.replicas);
+            replicas.max().unwrap_or(1)
+        }
+        Content::Keys(_) => unreachable!("shard 0 is born as the system shard"),
+    }
+}
+
+fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
+    let of = |state| members.iter().filter(|member| member.state == state).count() as u64;
+    let here = || shards.iter().filter_map(|seen| Some((seen, seen.report.as_ref()?)));
+    let with = |what: fn(&Seen, &ShardReport) -> bool| {
+        here().filter(|(seen, report)| what(seen, report)).count() as u64
+    };
+    Overview {
+        members_up: of(MemberState::Up).max(1),
+        members_suspected: members.iter().filter(|m| m.is_up() && m.suspected).count() as u64,
+        members_down: of(MemberState::Down),
+        shards: with(|_, _| true),
+        shards_led: with(|_, report| report.leads),
+        shards_without_leader: with(|_, report| report.leader.is_none()),
+        shards_below_strength: with(|seen, _| seen.live < seen.wanted),
+        data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
+        verdict: Verdict::Ok,
+    }
+}
+
+/// Says what is wrong with shards: once for all shards of a keyspace with the same trouble.
+fn judge(shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>, reasons: &mut Reasons) {
+    let mut leaderless: BTreeMap<Option<&str>, Vec<&Seen>> = BTreeMap::new();
+    let mut weak: BTreeMap<(Option<&str>, usize), Vec<&Seen>> = BTreeMap::new();
+    for seen in shards.iter().filter(|seen| seen.report.is_some()) {
+        let keyspace = seen.keyspace.as_deref();
+        if seen.verdict() == Verdict::Failing {
+            leaderless.entry(keyspace).or_default().push(seen);
+        }
+        if seen.live < seen.wanted {
+            weak.entry((keyspace, seen.live)).or_default().push(seen);
+        }
+    }
+    for (keyspace, shards) in leaderless {
+        let nanos = shards.iter().filter_map(|seen| Some(seen.report.as_ref()?.leaderless_nanos));
+        let seconds = nanos.max().unwrap_or(0) as f64 / 1e9;
+        let why = format!(
+            "nobody has led {} for {seconds:.1} s: requests for it are not done until more than \
+             half of its replicas have elected one",
+            named(keyspace, &shards)
+        );
+        reasons.add(Verdict::Failing, why);
+    }
+    for ((keyspace, live), shards) in weak {
+        let wanted = shards.iter().map(|seen| seen.wanted).max().unwrap_or(0);
+        let missing: BTreeSet<NodeId> = shards.iter().flat_map(|seen| seen.missing(up)).collect();
+        let missing: Vec<String> = missing.iter().map(|node| name_of(*node, members)).collect();
+        let because = match missing.is_empty() {
+            true => "further nodes are needed, or still catch up".to_owned(),
+            false => format!("missing: {}", missing.join(", ")),
+        };
+        let why = format!(
+            "{live} of {wanted} replicas of {} are live ({because})",
+            named(keyspace, &shards)
+        );
+        reasons.add(Verdict::Degraded, why);
+    }
+}
+
+fn named(keyspace: Option<&str>, shards: &[&Seen]) -> String {
+    let Some(keyspace) = keyspace else { return "the catalogue of keyspaces (shard 0)".into() };
+    let mut ids: Vec<String> = shards.iter().map(|seen| seen.id().to_string()).collect();
+    let more = ids.len().saturating_sub(NAMED_MAX);
+    ids.truncate(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let word = if shards.len() == 1 { "shard" } else { "shards" };
+    format!("{word} {}{more} of keyspace \"{keyspace}\"", ids.join(", "))
+}
+
+/// A node as people know it.
+pub fn name_of(node: NodeId, members: &[MemberInfo]) -> String {
+    match members.iter().find(|member| member.node == node) {
+        Some(member) => member.name.clone(),
+        None => format!("{:016x}", node.0),
+    }
+}
+
+/// What is wrong, gathered.
+#[derive(Default)]
+struct Reasons(Vec<(Verdict, String)>);
+
+impl Reasons {
+    fn add(&mut self, verdict: Verdict, why: String) {
+        self.0.push((verdict, why));
+    }
+
+    /// The worst first.
+    fn finish(mut self) -> Health {
+        self.0.sort_by_key(|(verdict, _)| std::cmp::Reverse(*verdict));
+        let verdict = self.0.first().map_or(Verdict::Ok, |(verdict, _)| *verdict);
+        let more = self.0.len().saturating_sub(REASONS_MAX);
+        self.0.truncate(REASONS_MAX);
+        let mut reasons: Vec<String> = self.0.into_iter().map(|(_, why)| why).collect();
+        if more > 0 {
+            reasons.push(format!("and {more} more"));
+        }
+        Health { verdict, reasons }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Arc, Durability, Generation, KeyspaceId};
+
+    use super::*;
+
+    /// A shard with three replicas on nodes 1, 2 and 3.
+    fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
+        let ids = [1, 2, 3].map(ReplicaId);
+        let descriptor = Descriptor {
+            shard: ShardId(id),
+            arc: Arc::of_slots(KeyspaceId(1), 0, 100),
+            replicas: ids.map(|replica| (replica, NodeId(replica.0))).to_vec(),
+            generation: Generation(4),
+            leader: None,
+        };
+        let report = ShardReport {
+            shard: ShardId(id),
+            replica: ids[0],
+            term: 3,
+            committed: 9,
+            applied: 9,
+            last_index: 9,
+            leader: leader.map(ReplicaId),
+            leader_node: leader.map(NodeId),
+            leads: leader == Some(1),
+            lease_until: 0,
+            followers: Vec::new(),
+            leaderless_nanos: if leader.is_none() { 2_500_000_000 } else { 0 },
+            durability: Durability::Sync,
+        };
+        Seen {
+            keyspace: Some("0".into()),
+            is_ordered: false,
+            live: ids.iter().filter(|replica| up.contains(&NodeId(replica.0))).count(),
+            descriptor,
+            members: Members::of_voters(&ids),
+            wanted: 3,
+            report: Some(report),
+            keys: 5,
+            bytes: 500,
+            sessions: 1,
+        }
+    }
+
+    fn health(shards: &[Seen], up: &BTreeSet<NodeId>) -> Health {
+        let mut reasons = Reasons::default();
+        judge(shards, &[], up, &mut reasons);
+        reasons.finish()
+    }
+
+    #[test]
+    fn all_replicas_and_a_leader_are_well() {
+        let up = BTreeSet::from([1, 2, 3].map(NodeId));
+        let shards = [seen(1, Some(2), &up), seen(2, Some(1), &up)];
+        assert_eq!(health(&shards, &up), Health::default());
+        let overview = count(&shards, &[]);
+        assert_eq!((overview.shards, overview.shards_led, overview.data_bytes), (2, 1, 1000));
+    }
+
+    #[test]
+    fn a_dead_node_degrades_and_a_shard_without_leader_fails() {
+        let up = BTreeSet::from([1, 2].map(NodeId));
+        let mut shards = vec![seen(1, Some(2), &up), seen(2, Some(1), &up)];
+        let degraded = health(&shards, &up);
+        assert_eq!(degraded.verdict, Verdict::Degraded);
+        assert_eq!(
+            degraded.reasons,
+            [
+                "2 of 3 replicas of shards 1, 2 of keyspace \"0\" are live (missing: 0000000000000003)"
+            ]
+        );
+        shards.push(seen(3, None, &up));
+        let failing = health(&shards, &up);
+        assert_eq!(failing.verdict, Verdict::Failing);
+        let first = &failing.reasons[0];
+        assert!(first.starts_with("nobody has led shard 3 of keyspace \"0\" for 2.5 s"), "{first}");
+        assert_eq!(failing.reasons.len(), 2);
+        assert_eq!(count(&shards, &[]).shards_without_leader, 1);
+    }
+
+    #[test]
+    fn of_shards_elsewhere_nothing_is_claimed() {
+        let up = BTreeSet::from([NodeId(1)]);
+        let mut elsewhere = seen(1, None, &up);
+        elsewhere.report = None;
+        assert_eq!(elsewhere.verdict(), Verdict::Ok);
+        assert_eq!(health(&[elsewhere], &up), Health::default());
+    }
+
+    #[test]
+    fn long_lists_are_cut_and_say_so() {
+        let mut reasons = Reasons::default();
+        (0..20).for_each(|n| reasons.add(Verdict::Degraded, n.to_string()));
+        let health = reasons.finish();
+        assert_eq!(health.reasons.len(), REASONS_MAX + 1);
+        assert_eq!(health.reasons.last().unwrap(), "and 12 more");
+        let up = BTreeSet::from([1, 2, 3].map(NodeId));
+        let shards: Vec<Seen> = (1..=9).map(|id| seen(id, None, &up)).collect();
+        let named = named(Some("0"), &shards.iter().collect::<Vec<_>>());
+        assert_eq!(named, "shards 1, 2, 3, 4, 5, 6 and 3 more of keyspace \"0\"");
+    }
+}

@@ -1,0 +1,118 @@
+//! What is counted of the mail between nodes, by kind.
+//!
+//! A lane's turn and a frame that has come gather numbers of their own, and add them here once:
+//! relaxed atomics, a handful of them, and none for kinds that did not occur.
+
+use node::letter::Letter;
+use replication::{Message, MessageKind};
+
+use crate::counters::Counter;
+
+const MESSAGES: usize = MessageKind::COUNT;
+const LETTERS: usize = Letter::KINDS.len();
+
+/// Messages of replicas first, then letters.
+const KINDS: usize = MESSAGES + LETTERS;
+
+/// Numbers of one turn, or of one frame.
+#[derive(Default)]
+pub struct Tally {
+    kinds: [u32; KINDS],
+    /// Commands in letters that ask for writes.
+    commands: u64,
+}
+
+impl Tally {
+    /// A message of a replica.
+    pub fn message(&mut self, message: &Message) {
+        if let Some(kind) = message.kind() {
+            self.kinds[kind.place()] += 1;
+        }
+    }
+
+    /// A letter.
+    pub fn letter(&mut self, letter: &Letter) {
+        self.kinds[MESSAGES + letter.kind()] += 1;
+        if let Letter::Write { count, .. } = letter {
+            self.commands += u64::from(*count);
+        }
+    }
+}
+
+/// Sums in one direction.
+#[derive(Default)]
+pub struct Mail {
+    kinds: [Counter; KINDS],
+    /// Commands in letters that ask for writes. What is sent again counts again.
+    pub commands: Counter,
+}
+
+impl Mail {
+    /// Adds a tally.
+    pub fn add(&self, tally: &Tally) {
+        for (counter, count) in self.kinds.iter().zip(tally.kinds).filter(|(_, count)| *count > 0) {
+            counter.add(u64::from(count));
+        }
+        if tally.commands > 0 {
+            self.commands.add(tally.commands);
+        }
+    }
+
+    /// Questions for an index to read at.
+    pub fn reads(&self) -> u64 {
+        let read = Letter::KINDS.iter().position(|name| *name == "read");
+        self.kinds[MESSAGES + read.expect("letters have such a kind")].get()
+    }
+
+    /// The sums: `replica` or `letter`, the kind's name, how many.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let names = MessageKind::all().map(|kind| ("replica", kind.name()));
+        let names = names.into_iter().chain(Letter::KINDS.map(|name| ("letter", name)));
+        names.zip(&self.kinds).map(|((class, name), counter)| (class, name, counter.get()))
+    }
+}
+
+/// Both directions, and states of shards.
+#[derive(Default)]
+pub struct Tallies {
+    /// To other nodes. Some of it may not have arrived.
+    pub sent: Mail,
+    /// From other nodes.
+    pub received: Mail,
+    /// Snapshots whose last block was sent.
+    pub snapshots_sent: Counter,
+    /// Bytes of their blocks.
+    pub snapshot_bytes_sent: Counter,
+    /// Snapshots that were to be sent, and were not.
+    pub snapshots_unsent: Counter,
+    /// Snapshots that came whole and were installed.
+    pub snapshots_received: Counter,
+    /// Bytes of blocks that came, of whatever became of their snapshots.
+    pub snapshot_bytes_received: Counter,
+    /// Snapshots that began to come and were given up.
+    pub snapshots_broken: Counter,
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{ShardId, Timestamp};
+    use node::session::BatchId;
+
+    use super::*;
+
+    #[test]
+    fn letters_are_counted_by_kind_and_commands_by_number() {
+        let mut tally = Tally::default();
+        let id = BatchId { session: 1, sequence: 1, floor: 1, sent_ms: 1 };
+        let shard = ShardId(3);
+        tally.letter(&Letter::Write { shard, id, count: 16, commands: Default::default() });
+        tally.letter(&Letter::Read { shard, number: 1, at: Timestamp(1) });
+        tally.letter(&Letter::Read { shard, number: 2, at: Timestamp(2) });
+        let mail = Mail::default();
+        mail.add(&tally);
+        mail.add(&tally);
+        let found: Vec<_> = mail.each().filter(|(_, _, count)| *count > 0).collect();
+        assert_eq!(found, [("letter", "write", 2), ("letter", "read", 4)]);
+        assert_eq!(mail.commands.get(), 32);
+    }
+}

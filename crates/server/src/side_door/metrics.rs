@@ -1,0 +1,266 @@
+//! What is counted, as Prometheus is told it.
+//!
+//! Labels are bounded: shards and peers beyond [`SHARDS_MAX`] and [`PEERS_MAX`] have no numbers of
+//! their own, and `carillon_metrics_omitted` says how many these are. Sums over all of them are
+//! always there (`carillon_shards…`, `carillon_members`).
+
+use std::sync::atomic::Ordering;
+
+use keyspace::NodeId;
+
+use super::NodeApi;
+use crate::api::{Kind, Metrics};
+use crate::cluster::{MemberInfo, MemberState};
+use crate::counters::Counter;
+use crate::hub::overview::{Overview, Seen, Survey, name_of};
+use crate::hub::peers::Peers;
+use crate::hub::tallies::Mail;
+use crate::peer::PeerCounters;
+
+/// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
+pub const SHARDS_MAX: usize = 256;
+/// Peers with numbers of their own, the lowest ids first: ten numbers each.
+pub const PEERS_MAX: usize = 128;
+
+type Labels = Vec<(&'static str, String)>;
+type Sample = (Labels, f64);
+
+impl NodeApi {
+    pub(super) fn show_metrics(&self) -> Metrics {
+        let mut out = self.node_metrics();
+        let survey = self.hub.survey();
+        verdicts(&mut out, &survey.overview);
+        self.leaders(&mut out);
+        shards(&mut out, &survey);
+        if let Some(peers) = &self.hub.peers {
+            mail(&mut out, peers);
+            snapshots(&mut out, peers);
+            members(&mut out, peers);
+            links(&mut out, peers, &survey);
+        }
+        let omitted = |what: &str, count: usize, max: usize| {
+            (vec![("what", what.to_owned())], count.saturating_sub(max) as f64)
+        };
+        let peers = self.hub.peers.as_ref().map_or(0, |p| p.cluster.counters().peers.len());
+        let omitted = [
+            omitted("shards", survey.shards.len(), SHARDS_MAX),
+            omitted("peers", peers, PEERS_MAX),
+        ];
+        let help = "Shards and peers that have no numbers of their own here: there are too many.";
+        out.numbers("carillon_metrics_omitted", help, Kind::Gauge, omitted);
+        out
+    }
+
+    fn node_metrics(&self) -> Metrics {
+        let mut out = Metrics::default();
+        let (counters, log) = (&self.hub.counters, self.hub.log.facts());
+        let mut count = |name, help, value| out.counter(name, help, value);
+        count("carillon_commands_total", "Commands done.", counters.commands.get());
+        count("carillon_writes_total", "Commands that change keys.", counters.writes.get());
+        count("carillon_errors_total", "Error replies to Redis clients.", counters.errors.get());
+        count("carillon_get_hits_total", "GETs that found a value.", counters.hits.get());
+        count("carillon_get_misses_total", "GETs that found none.", counters.misses.get());
+        count("carillon_input_bytes_total", "Bytes received.", counters.input_bytes.get());
+        count("carillon_output_bytes_total", "Bytes sent.", counters.output_bytes.get());
+        let accepted = counters.connections_accepted.get();
+        count("carillon_connections_accepted_total", "Connections accepted.", accepted);
+        let rejected = counters.connections_rejected.get();
+        count("carillon_connections_rejected_total", "Connections refused: too many.", rejected);
+        count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
+        count("carillon_log_written_bytes_total", "End of the log.", log.written_end.0);
+        count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);
+        count("carillon_log_syncs_total", "Fsyncs of the log.", log.syncs);
+        let help = "How long fsyncs of the log took that somebody waited for.";
+        out.histograms("carillon_fsync_seconds", help, vec![self.hub.log.sync_times().histogram()]);
+        let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
+        gauge("carillon_connections", "Connections now.", counters.connections.get());
+        gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
+        gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
+        let used = self.hub.memory_used_bytes.load(Ordering::Relaxed);
+        gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
+        let old = self.hub.memory_old_bytes.load(Ordering::Relaxed);
+        gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
+        gauge("carillon_memory_max_bytes", "What data may take.", self.hub.memory_bytes_max);
+        let process = crate::process::usage();
+        gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
+        let now = self.hub.now();
+        let routes = self.hub.routes();
+        let keys = routes.iter().map(|route| {
+            let labels = vec![("keyspace", route.keyspace.name.to_string())];
+            (labels, node::whole::size(route, &node::whole::everywhere, now) as f64)
+        });
+        let keys: Vec<_> = keys.collect();
+        out.numbers("carillon_keys", "Keys of a keyspace.", Kind::Gauge, keys);
+        out
+    }
+
+    fn leaders(&self, out: &mut Metrics) {
+        let tally = self.hub.shard_tally();
+        let help = "Leaders heard of that were not known before, summed over shards.";
+        out.counter("carillon_elections_seen_total", help, tally.leaders_seen);
+        let help = "Elections in which a replica of this node stood.";
+        out.counter("carillon_elections_stood_total", help, tally.elections_stood);
+        let help = "Time in which no leader was known, summed over the shards of this node.";
+        let seconds = tally.leaderless_nanos as f64 / 1e9;
+        let name = "carillon_shards_leaderless_seconds_total";
+        out.numbers(name, help, Kind::Counter, [(Vec::new(), seconds)]);
+    }
+}
+
+fn verdicts(out: &mut Metrics, overview: &Overview) {
+    let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
+    let verdict = overview.verdict as u64;
+    gauge("carillon_health", "0 ok, 1 degraded, 2 failing, as this node sees it.", verdict);
+    gauge("carillon_shards", "Replicas of shards here.", overview.shards);
+    gauge("carillon_shards_led", "Of these, replicas that lead.", overview.shards_led);
+    let help = "Of these, replicas that know no leader.";
+    gauge("carillon_shards_without_leader", help, overview.shards_without_leader);
+    let help = "Of these, replicas of shards with fewer live voters than asked for.";
+    gauge("carillon_shards_below_strength", help, overview.shards_below_strength);
+}
+
+fn shards(out: &mut Metrics, survey: &Survey) {
+    let labels = |seen: &Seen| {
+        let keyspace = seen.keyspace.as_deref().unwrap_or_default().to_owned();
+        vec![("shard", seen.id().to_string()), ("keyspace", keyspace)]
+    };
+    let shards = survey.shards.iter().take(SHARDS_MAX);
+    let here = shards.filter_map(|seen| Some((seen, seen.report.as_ref()?)));
+    let (mut leader, mut term, mut applied, mut committed) =
+        <(Vec<_>, Vec<_>, Vec<_>, Vec<_>)>::default();
+    let (mut live, mut lag) = <(Vec<Sample>, Vec<Sample>)>::default();
+    for (seen, report) in here {
+        leader.push((labels(seen), f64::from(u8::from(report.leads))));
+        term.push((labels(seen), report.term as f64));
+        applied.push((labels(seen), report.applied as f64));
+        committed.push((labels(seen), report.committed as f64));
+        live.push((labels(seen), seen.live as f64));
+        for follower in report.followers.iter().filter(|f| f.replica != report.replica) {
+            let Some(node) = seen.descriptor.node_of(follower.replica) else { continue };
+            let mut labels = labels(seen);
+            labels.push(("node", name_of(node, &survey.members)));
+            lag.push((labels, (report.last_index - follower.matched) as f64));
+        }
+    }
+    let mut each = |name, help, samples| out.numbers(name, help, Kind::Gauge, samples);
+    each("carillon_shard_leader", "1 if the replica here leads the shard.", leader);
+    each("carillon_shard_term", "The shard's term, at the replica here.", term);
+    each("carillon_shard_applied_index", "Up to where entries are applied here.", applied);
+    let help = "Up to where entries are known here to be committed.";
+    each("carillon_shard_committed_index", help, committed);
+    each("carillon_shard_live_replicas", "Voters of the shard on nodes that are up.", live);
+    let help = "Entries of the log that a follower lacks; told by the shard's leader.";
+    each("carillon_shard_follower_lag_entries", help, lag);
+}
+
+fn mail(out: &mut Metrics, peers: &Peers) {
+    let both = [("sent", &peers.tallies.sent), ("received", &peers.tallies.received)];
+    let kinds = both.iter().flat_map(|(direction, mail)| {
+        mail.each().map(|(class, kind, count)| {
+            let labels = vec![
+                ("class", class.to_owned()),
+                ("type", kind.to_owned()),
+                ("direction", (*direction).to_owned()),
+            ];
+            (labels, count as f64)
+        })
+    });
+    let help = "Messages of replicas, and letters by which nodes ask each other, by type.";
+    out.numbers("carillon_messages_total", help, Kind::Counter, kinds.collect::<Vec<_>>());
+    let of = |value: fn(&Mail) -> u64| {
+        both.map(|(direction, mail)| {
+            (vec![("direction", direction.to_owned())], value(mail) as f64)
+        })
+    };
+    let help = "Writes of clients handed to a leader on another node; those sent again as well.";
+    out.numbers("carillon_forwarded_writes_total", help, Kind::Counter, of(|m| m.commands.get()));
+    let help = "Questions for an index to read at: one for all reads that wait at that moment.";
+    out.numbers("carillon_forwarded_reads_total", help, Kind::Counter, of(Mail::reads));
+}
+
+fn snapshots(out: &mut Metrics, peers: &Peers) {
+    let tallies = &peers.tallies;
+    let of = |direction: &str, result: &str, value: u64| {
+        let labels = vec![("direction", direction.to_owned()), ("result", result.to_owned())];
+        (labels, value as f64)
+    };
+    let samples = [
+        of("sent", "done", tallies.snapshots_sent.get()),
+        of("sent", "failed", tallies.snapshots_unsent.get()),
+        of("received", "done", tallies.snapshots_received.get()),
+        of("received", "failed", tallies.snapshots_broken.get()),
+    ];
+    let help = "States of shards sent whole to other nodes, or received.";
+    out.numbers("carillon_snapshots_total", help, Kind::Counter, samples);
+    let of =
+        |direction: &str, value: u64| (vec![("direction", direction.to_owned())], value as f64);
+    let samples = [
+        of("sent", tallies.snapshot_bytes_sent.get()),
+        of("received", tallies.snapshot_bytes_received.get()),
+    ];
+    out.numbers("carillon_snapshot_bytes_total", "Bytes of these.", Kind::Counter, samples);
+}
+
+fn members(out: &mut Metrics, peers: &Peers) {
+    let members = peers.cluster.members();
+    let of = |state: &str, is: fn(&MemberInfo) -> bool| {
+        let count = members.iter().filter(|member| is(member)).count();
+        (vec![("state", state.to_owned())], count as f64)
+    };
+    let samples = [
+        of("up", |member| member.is_up() && !member.suspected),
+        of("suspected", |member| member.is_up() && member.suspected),
+        of("down", |member| member.state == MemberState::Down),
+        of("left", |member| member.state == MemberState::Left),
+    ];
+    out.numbers("carillon_members", "Members as this node sees them.", Kind::Gauge, samples);
+    let counters = peers.cluster.counters();
+    let help = "How often others took this node for dead while it lived.";
+    out.counter("carillon_rebirths_total", help, counters.rebirths);
+    let help = "Frames about members that made no sense.";
+    out.counter("carillon_bad_frames_total", help, counters.bad_frames);
+}
+
+fn links(out: &mut Metrics, peers: &Peers, survey: &Survey) {
+    let counters = peers.cluster.counters().peers;
+    let counters: Vec<_> = counters.iter().take(PEERS_MAX).collect();
+    let labels = |node: NodeId| {
+        vec![("peer", format!("{:016x}", node.0)), ("name", name_of(node, &survey.members))]
+    };
+    let one = |value: &dyn Fn(NodeId, &PeerCounters) -> f64| -> Vec<Sample> {
+        counters.iter().map(|(node, counters)| (labels(*node), value(*node, counters))).collect()
+    };
+    let both = |read: fn(&PeerCounters) -> &Counter, sent: fn(&PeerCounters) -> &Counter| {
+        let directions = [("received", read), ("sent", sent)];
+        let each = counters.iter().flat_map(|(node, counters)| {
+            directions.map(|(direction, value)| {
+                let mut labels = labels(*node);
+                labels.push(("direction", direction.to_owned()));
+                (labels, value(counters).get() as f64)
+            })
+        });
+        each.collect::<Vec<Sample>>()
+    };
+    let connected = |node| peers.cluster.is_connected(node);
+    let total = Kind::Counter;
+    let samples = both(|c| &c.bytes_in, |c| &c.bytes_out);
+    out.numbers("carillon_peer_bytes_total", "Bytes on links with a peer.", total, samples);
+    let samples = both(|c| &c.frames_in, |c| &c.frames_out);
+    out.numbers("carillon_peer_frames_total", "Frames on links with a peer.", total, samples);
+    let samples = one(&|node, _| f64::from(u8::from(connected(node))));
+    out.numbers("carillon_peer_connected", "1 if there is a link.", Kind::Gauge, samples);
+    let samples = one(&|node, _| peers.cluster.unsent_bytes(node) as f64);
+    let help = "Bytes on their way to a peer that the socket has not taken.";
+    out.numbers("carillon_peer_unsent_bytes", help, Kind::Gauge, samples);
+    let losses = |node, c: &PeerCounters| c.links.get().saturating_sub(u64::from(connected(node)));
+    let samples = one(&|node, c| losses(node, c) as f64);
+    out.numbers("carillon_peer_link_losses_total", "Links that were lost.", total, samples);
+    let samples = one(&|_, c| c.drops.get() as f64);
+    let help = "Frames not taken because too much was on its way to the peer.";
+    out.numbers("carillon_peer_dropped_frames_total", help, total, samples);
+    let samples = one(&|_, c| c.dials_failed.get() as f64);
+    out.numbers("carillon_peer_dials_failed_total", "Attempts to dial in vain.", total, samples);
+    let samples = one(&|_, c| c.rtt_nanos.get() as f64 / 1e9);
+    let help = "Time from the last ping to its answer.";
+    out.numbers("carillon_peer_round_trip_seconds", help, Kind::Gauge, samples);
+}

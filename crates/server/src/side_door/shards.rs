@@ -1,0 +1,101 @@
+//! How is each shard? For `/v1/shards`.
+
+use keyspace::{Arc, NodeId, ReplicaId};
+use replication::{BootNanos, Follower, Members};
+
+use super::NodeApi;
+use crate::api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards};
+use crate::hub::boot_nanos;
+use crate::hub::overview::{Seen, Survey};
+
+impl NodeApi {
+    pub(super) fn show_shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError> {
+        if let Some(name) = keyspace
+            && self.hub.routes().get(name).is_none()
+        {
+            return Err(ApiError::NoKeyspace { name: name.into() });
+        }
+        let survey = self.hub.survey();
+        let is_asked = |seen: &&Seen| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;
+        let now = boot_nanos();
+        let shards = survey.shards.iter().filter(is_asked);
+        let shards = shards.map(|seen| self.shard(seen, &survey, now)).collect();
+        Ok(Shards { health: survey.health, shards })
+    }
+
+    fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {
+        let arc = &seen.descriptor.arc;
+        let is_hashed = !seen.is_ordered && seen.keyspace.is_some();
+        let slots = arc.slots().filter(|_| is_hashed).map(|(first, end)| [first, end - 1]);
+        let report = seen.report.as_ref();
+        let leader = report.and_then(|report| report.leader_node);
+        let lease = report.filter(|report| report.leads && report.lease_until != BootNanos::MAX);
+        ShardStatus {
+            id: seen.id().0,
+            keyspace: seen.keyspace.as_deref().map(str::to_owned),
+            slots,
+            arc: seen.is_ordered.then(|| ends(arc)),
+            generation: seen.descriptor.generation.0,
+            verdict: seen.verdict(),
+            here: report.is_some(),
+            replicas_wanted: seen.wanted as u64,
+            replicas_live: seen.live as u64,
+            replicas: self.replicas(seen, survey, now),
+            leader: leader.map(shown),
+            without_leader_ms: report.map_or(0, |report| report.leaderless_nanos / 1_000_000),
+            term: report.map_or(0, |report| report.term),
+            committed: report.map_or(0, |report| report.committed),
+            applied: report.map_or(0, |report| report.applied),
+            lease_ms: lease.map(|report| report.lease_until.saturating_sub(now) / 1_000_000),
+            sessions: seen.sessions,
+            keys: seen.keys,
+            bytes: seen.bytes,
+        }
+    }
+
+    fn replicas(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> Vec<ReplicaStatus> {
+        let one = |(replica, node): &(ReplicaId, NodeId)| {
+            let member = survey.members.iter().find(|member| member.node == *node);
+            let this = *node == self.hub.node_id;
+            let name = match member {
+                Some(member) => Some(member.name.clone()),
+                None => this.then(|| self.config.name.clone()),
+            };
+            let report = seen.report.as_ref();
+            let is = |follower: &&Follower| follower.replica == *replica;
+            let follower = report.and_then(|report| report.followers.iter().find(is));
+            let behind =
+                |follower: &Follower| report.map(|report| report.last_index - follower.matched);
+            let contact = follower.filter(|follower| follower.echoed > 0);
+            ReplicaStatus {
+                replica: replica.0,
+                node: shown(*node),
+                name,
+                role: role(&seen.members, *replica),
+                live: this || member.is_some_and(|member| member.is_up()),
+                leader: report.is_some_and(|report| report.leader == Some(*replica)),
+                behind: follower.and_then(behind),
+                contact_ms: contact.map(|follower| now.saturating_sub(follower.echoed) / 1_000_000),
+                awaits_snapshot: follower.is_some_and(|follower| follower.awaits_snapshot),
+            }
+        };
+        seen.descriptor.replicas.iter().map(one).collect()
+    }
+}
+
+fn shown(node: NodeId) -> String {
+    format!("{:016x}", node.0)
+}
+
+fn role(members: &Members, replica: ReplicaId) -> ReplicaRole {
+    match replica {
+        _ if members.voters.contains(&replica) => ReplicaRole::Voter,
+        _ if members.outgoing.contains(&replica) => ReplicaRole::Outgoing,
+        _ => ReplicaRole::Learner,
+    }
+}
+
+fn ends(arc: &Arc) -> [String; 2] {
+    let hex = |tail: &[u8]| tail.iter().map(|byte| format!("{byte:02x}")).collect();
+    [hex(arc.start().tail()), hex(arc.end().tail())]
+}

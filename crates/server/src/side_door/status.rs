@@ -1,0 +1,139 @@
+//! How is this node, and which nodes are there? For `/v1/status` and `/v1/nodes`.
+
+use std::sync::atomic::Ordering;
+
+use super::NodeApi;
+use crate::api::{
+    ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Status,
+};
+use crate::cluster::{MemberInfo, MemberState};
+use crate::config::Listen;
+use crate::config::names::host_and_port;
+use crate::hub::overview::{Overview, Survey};
+
+impl NodeApi {
+    pub(super) fn show_status(&self) -> Status {
+        let (now, routes) = (self.hub.now(), self.hub.routes());
+        let log = self.hub.log.facts();
+        let not_ready = self.hub.not_ready();
+        let counters = &self.hub.counters;
+        let Survey { overview, health, .. } = self.hub.survey();
+        Status {
+            name: self.config.name.clone(),
+            node_id: format!("{:016x}", self.hub.node_id.0),
+            version: env!("CARGO_PKG_VERSION").into(),
+            ready: not_ready.is_none(),
+            not_ready,
+            health,
+            cluster: self.cluster_status(&overview),
+            uptime_ms: self.hub.millis() - self.hub.started_millis(),
+            listeners: self.facts.listeners.clone(),
+            dir: self.config.dir.display().to_string(),
+            threads: self.config.threads_count() as u64,
+            connections: counters.connections.get(),
+            keyspaces: routes.iter().count() as u64,
+            shards: routes.iter().map(|route| route.views.len() as u64).sum::<u64>() + 1,
+            keys: routes
+                .iter()
+                .map(|route| node::whole::size(route, &node::whole::everywhere, now))
+                .sum(),
+            memory: MemoryStatus {
+                used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
+                old_versions_bytes: self.hub.memory_old_bytes.load(Ordering::Relaxed),
+                max_bytes: self.hub.memory_bytes_max,
+            },
+            log: LogStatus {
+                bytes: log.bytes_on_disk,
+                segments: log.segments,
+                bytes_since_checkpoint: log.written_end.0 - counters.log_start.get(),
+                checkpoint_at_ms: counters.checkpoint_millis.get(),
+            },
+            recovered: self.facts.recovered.clone(),
+            warnings: self.facts.warnings.clone(),
+        }
+    }
+
+    fn cluster_status(&self, overview: &Overview) -> ClusterStatus {
+        ClusterStatus {
+            id: format!("{:016x}", self.hub.cluster_id),
+            members_up: overview.members_up,
+            members_suspected: overview.members_suspected,
+            members_down: overview.members_down,
+            shards_led: overview.shards_led,
+            shards_without_leader: overview.shards_without_leader,
+            shards_below_strength: overview.shards_below_strength,
+        }
+    }
+
+    pub(super) fn show_nodes(&self) -> Nodes {
+        let Survey { overview, health, members, .. } = self.hub.survey();
+        let nodes = match members.is_empty() {
+            true => vec![self.alone(&overview)],
+            false => members.iter().map(|member| self.member(member, &overview)).collect(),
+        };
+        Nodes { health, nodes }
+    }
+
+    fn member(&self, member: &MemberInfo, overview: &Overview) -> NodeStatus {
+        let this = member.node == self.hub.node_id;
+        let state = match member.state {
+            MemberState::Up if member.suspected => NodeState::Suspected,
+            MemberState::Up => NodeState::Up,
+            MemberState::Down => NodeState::Down,
+            MemberState::Left => NodeState::Left,
+        };
+        let port = |port: Option<u16>| port.map(|port| host_and_port(&member.host, port));
+        let linked =
+            self.hub.peers.as_ref().is_some_and(|peers| peers.cluster.is_connected(member.node));
+        let load = member.load;
+        let (shards, leaders, data_bytes) = match this {
+            true => (overview.shards, overview.shards_led, overview.data_bytes),
+            false => (load.shards.into(), load.leaders.into(), load.data_bytes),
+        };
+        NodeStatus {
+            id: format!("{:016x}", member.node.0),
+            name: member.name.clone(),
+            this,
+            state,
+            since_at_ms: self.hub.millis() - member.since.elapsed().as_millis() as u64,
+            linked: linked || this,
+            addresses: NodeAddresses {
+                peer: (!member.peer.is_empty()).then(|| member.peer.clone()),
+                resp: port(member.resp),
+                native: port(member.native),
+                http: port(member.http),
+            },
+            domain: member.domain.clone(),
+            version: member.software.clone(),
+            shards,
+            leaders,
+            data_bytes,
+            joined_at_ms: member.joined_at,
+        }
+    }
+
+    /// A node without a peer listener is its whole cluster.
+    fn alone(&self, overview: &Overview) -> NodeStatus {
+        let shown = |listen: Listen| listen.address().map(|address| address.to_string());
+        NodeStatus {
+            id: format!("{:016x}", self.hub.node_id.0),
+            name: self.config.name.clone(),
+            this: true,
+            state: NodeState::Up,
+            since_at_ms: self.hub.started_millis(),
+            linked: true,
+            addresses: NodeAddresses {
+                peer: None,
+                resp: shown(self.config.resp),
+                native: shown(self.config.native),
+                http: shown(self.config.http),
+            },
+            domain: self.config.domain.clone(),
+            version: format!("carillon {}", env!("CARGO_PKG_VERSION")),
+            shards: overview.shards,
+            leaders: overview.shards_led,
+            data_bytes: overview.data_bytes,
+            joined_at_ms: self.facts.joined_at_ms,
+        }
+    }
+}
