@@ -1,8 +1,8 @@
 //! A server that stands still, and a client that speaks to it.
 
 use server::gateway::resp::{
-    ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer, Request, Session,
-    parse,
+    ArgRanges, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer,
+    Request, Session, parse,
 };
 
 /// What the clock says.
@@ -29,6 +29,14 @@ impl Context for Still {
             started_millis: NOW_MILLIS - 5_000,
             clients: 2,
             memory_used_bytes: 1 << 20,
+            cluster: ClusterFacts {
+                id: 0xaa,
+                members_up: 2,
+                members_down: 1,
+                companions: 1,
+                health: "degraded",
+                ..ClusterFacts::default()
+            },
             ..Facts::default()
         }
     }
