@@ -36,7 +36,6 @@ fn show(status: &Value, paint: Paint) -> String {
         };
         all.iter().map(one).collect::<Vec<_>>().join(", ")
     });
-<<<<<<< HEAD
     let cluster = &status["cluster"];
     let members = number(&cluster["members_up"]).zip(number(&cluster["members_down"]));
     // A node alone is no cluster to speak of.
@@ -48,17 +47,6 @@ fn show(status: &Value, paint: Paint) -> String {
     let shards = number(&status["shards"]).map(|count| match number(&cluster["shards_led"]) {
         Some(led) => format!("{count}, leads {led}"),
         None => count.to_string(),
-=======
-    let members = number(&status["cluster"]["members_up"]).map(|up| {
-        let count = |name: &str| number(&status["cluster"][name]).unwrap_or(0);
-        let led = count("shards_led");
-        let (suspected, down) = (count("members_suspected"), count("members_down"));
-        let suspected =
-            if suspected > 0 { format!(" ({suspected} suspected)") } else { String::new() };
-        let weak = count("shards_below_strength") + count("shards_without_leader");
-        let weak = if weak > 0 { ", not all shards are well".to_string() } else { String::new() };
-        format!("{up} nodes up{suspected}, {down} down; leads {led} shards here{weak}")
->>>>>>> main
     });
     let rows = [
         ("node", text("name").zip(text("node_id")).map(|(name, id)| format!("{name} ({id})"))),
