@@ -43,7 +43,7 @@ fn show(status: &Value, paint: Paint) -> String {
         let suspected =
             if suspected > 0 { format!(" ({suspected} suspected)") } else { String::new() };
         let weak = count("shards_below_strength") + count("shards_without_leader");
-        let weak = if weak > 0 { format!(", not all shards are well") } else { String::new() };
+        let weak = if weak > 0 { ", not all shards are well".to_string() } else { String::new() };
         format!("{up} nodes up{suspected}, {down} down; leads {led} shards here{weak}")
     });
     let rows = [
