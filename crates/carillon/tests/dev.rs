@@ -396,13 +396,17 @@ fn a_node_that_does_not_start_ends_it_all() {
 #[test]
 fn command_lines_are_printed_and_nothing_is_started() {
     let (dir, base) = (dir("print"), base_port());
-    let mut dev = Dev::start(&dir, base, &["--print", "--", "--log-level", "warn"]);
+    let flags = ["--print", "--resp-mode", "cluster", "--", "--log-level", "warn"];
+    let mut dev = Dev::start(&dir, base, &flags);
     assert_eq!(dev.wait().code(), Some(0));
     let lines: Vec<String> = dev.out.iter().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (number, line) in (1..).zip(&lines) {
         let own = format!(" start --dir {}/node-{number} --name node-{number} ", dir.display());
-        assert!(line.contains(&own) && line.ends_with(" --log-level warn"), "{line}");
+        assert!(
+            line.contains(&own) && line.ends_with(" --resp-mode=cluster --log-level warn"),
+            "{line}"
+        );
     }
     assert!(dir.join("secret").is_file(), "the lines name it");
     assert!(!dir.join("node-1").exists());
