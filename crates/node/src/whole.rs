@@ -42,9 +42,10 @@ pub struct Stretch<'a> {
     pub keys_max: usize,
 }
 
-/// Whether all shards at `places` may be asked at `now`: they serve, and if anything in them has expired by
-/// then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may still find it
-/// alive. Who was blocked asks again with the same `now`, or writers could keep him off for ever.
+/// Whether all shards at `places` may be asked at `now`: they serve, and if anything in them has
+/// expired by then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may
+/// still find it alive. Who was blocked asks again with the same `now`, or writers could keep him
+/// off for ever.
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
@@ -172,8 +173,8 @@ pub fn scan(
     Ok(0)
 }
 
-/// Shows up to `keys_max` keys of one slot. At most `piece_keys` are looked at under one hold of the
-/// guard, usually [`PIECE_KEYS`].
+/// Shows up to `keys_max` keys of one slot. At most `piece_keys` are looked at under one hold of
+/// the guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is ordered.

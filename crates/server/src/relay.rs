@@ -18,7 +18,7 @@
 //! |---|---|---|
 //! | connections | `connections_max`, with all others | refused by the event loop |
 //! | bytes under way | 8 KiB for each direction | the sender waits |
-//! | time to reach a member | [`CONNECT`] each, in turn | the next one is tried |
+//! | time to reach a member | `CONNECT` each, in turn | the next one is tried |
 
 use std::io;
 use std::net::TcpStream as StdStream;
@@ -39,8 +39,8 @@ use crate::counters::Counters;
 /// How long a member has to take a connection.
 const CONNECT: Duration = Duration::from_secs(1);
 
-const NOBODY: &[u8] =
-    b"-TRYAGAIN this node holds no data yet, and no node that does can be reached; nothing was done\r\n";
+const NOBODY: &[u8] = b"-TRYAGAIN this node holds no data yet, and no node that does can be \
+    reached; nothing was done\r\n";
 
 /// A client's connection.
 pub struct Relayed {

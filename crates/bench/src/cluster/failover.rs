@@ -1,7 +1,7 @@
 //! How long is service away when a node breaks or leaves?
 //!
 //! ```text
-//!   round:  all lead their part ─► break one of three ─► watch clients of the others ─► mend ─► settle
+//!   round:  all lead their part ─► break one ─► watch clients of the others ─► mend ─► settle
 //! ```
 //!
 //! Three ways to go: kill -9, SIGSTOP (later SIGCONT), and SIGTERM, a planned leave that hands

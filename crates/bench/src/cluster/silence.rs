@@ -3,8 +3,8 @@
 //! One client for each node and shard, on a connection of its own: it sets a key of the shard,
 //! reads it, sets it, with a short pause between. A shard that nobody leads thus silences its own
 //! clients and no others. What is measured is strict: the longest time between two answers to the
-//! *same* client, of all clients of the nodes that are looked at; a client that is stuck with an old
-//! request while new ones would be answered counts as silenced.
+//! *same* client, of all clients of the nodes that are looked at; a client that is stuck with an
+//! old request while new ones would be answered counts as silenced.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -237,8 +237,8 @@ impl EventLoop {
         }
     }
 
-    /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what is
-    /// found out until then is as of that clock.
+    /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what
+    /// is found out until then is as of that clock.
     pub(super) fn wait_for(
         &mut self,
         connection: &mut Connection,

@@ -306,19 +306,19 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
              done"
         }
         NotDone::Unknown => {
-            "UNKNOWN the node that leads this key's shard has not answered; the command may have been \
-             done, or may still be. Read what it would have changed before you send it again"
+            "UNKNOWN the node that leads this key's shard has not answered; the command may have \
+             been done, or may still be. Read what it would have changed before you send it again"
         }
         NotDone::NotLeader { .. } | NotDone::Replaced => {
             "TRYAGAIN no node is known to lead this key's shard; nothing was done. Send it again"
         }
         NotDone::Away => {
-            "TRYAGAIN this node has no replica of the key's shard; nothing was done. Ask a node that \
-             CLUSTER SHARDS names"
+            "TRYAGAIN this node has no replica of the key's shard; nothing was done. Ask a node \
+             that CLUSTER SHARDS names"
         }
         NotDone::Busy => {
-            "BUSY too much waits for the node that leads this key's shard; nothing was done. Send it \
-             again later"
+            "BUSY too much waits for the node that leads this key's shard; nothing was done. Send \
+             it again later"
         }
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \

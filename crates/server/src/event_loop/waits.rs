@@ -8,7 +8,7 @@
 //! ```text
 //!   WAIT 2 100 ──► shard 3: leads, 1 of 2 others has index 4711 ──┐
 //!                  shard 5: leads, 2 of 2                         ├──► 1, not enough: look again
-//!                  shard 6: led elsewhere, at least 1 of 2 ───────┘    soon, until the time is over
+//!                  shard 6: led elsewhere, at least 1 of 2 ──────┘    soon, until time is over
 //! ```
 //!
 //! Looking asks the lane, so it is done by who waits only, some milliseconds apart.
@@ -214,7 +214,8 @@ impl EventLoop {
         known
     }
 
-    /// How many others have every write of a shard that was answered; none if there is no such shard.
+    /// How many others have every write of a shard that was answered; none if there is no such
+    /// shard.
     fn least(&self, shard: ShardId) -> Option<u64> {
         let routes = self.hub.routes();
         let view = routes.iter().find_map(|route| {

@@ -172,8 +172,8 @@ impl EventLoop {
         Done::Yes
     }
 
-    /// One flush for each shard; the reply is that of all. In mode `cluster`, for each that this node
-    /// leads of the session's keyspace: there is no other for clients of that mode.
+    /// One flush for each shard; the reply is that of all. In mode `cluster`, for each that this
+    /// node leads of the session's keyspace: there is no other for clients of that mode.
     fn flush_keys(
         &mut self,
         at: usize,

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Whoever asks gathers; nothing here is kept but the keeper's [`Overview`] of the last second, for
-//! those who must not wait for a lane. A lane is held for [`LANE_SHARDS`] shards at a time.
+//! those who must not wait for a lane. A lane is held for `LANE_SHARDS` shards at a time.
 //!
 //! Health speaks of shards of which this node has a replica: of others it knows nothing that is
 //! sure to be true. A shard is **failing** when nobody is known to lead it, **degraded** when fewer
@@ -436,9 +436,10 @@ mod tests {
         assert_eq!(degraded.verdict, Verdict::Degraded);
         assert_eq!(
             degraded.reasons,
-            [
-                "2 of 3 replicas of shards 1, 2 of keyspace \"0\" are live (missing: 0000000000000003)"
-            ]
+            [concat!(
+                "2 of 3 replicas of shards 1, 2 of keyspace \"0\" are live ",
+                "(missing: 0000000000000003)"
+            )]
         );
         shards.push(seen(3, None, &up));
         let failing = health(&shards, &up);

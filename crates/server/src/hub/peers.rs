@@ -7,7 +7,7 @@
 //! ```
 //!
 //! If a message's replica is not here and the message brings the shard's birth, the replica begins.
-//! The head of a snapshot waits for its state ([`super::snapshots`]).
+//! The head of a snapshot waits for its state (`snapshots`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -228,7 +228,8 @@ impl Hub {
         }
     }
 
-    /// Leads as few shards as it can: before it stops. Returns when others lead, or after `patience`.
+    /// Leads as few shards as it can: before it stops. Returns when others lead, or after
+    /// `patience`.
     pub fn hand_over(&self, patience: Duration) {
         let Some(peers) = &self.peers else { return };
         let until = Instant::now() + patience;

@@ -7,10 +7,10 @@
 //!     end                               ──►  file finished, manifest names it, lane installs it
 //! ```
 //!
-//! A block is about 256 KiB; no more than [`UNSENT_BYTES_MAX`] are on their way to a node at one
-//! time, and no more than [`WAITING_BYTES_MAX`] wait for the receiver's disk: beyond that a stream is
-//! dropped. A stream that was dropped, or whose link has gone, begins again from its beginning when
-//! the leader asks for it again. Frames have checksums, and so has the file.
+//! A block is about 256 KiB; no more than `UNSENT_BYTES_MAX` are on their way to a node at one
+//! time, and no more than `WAITING_BYTES_MAX` wait for the receiver's disk: beyond that a stream
+//! is dropped. A stream that was dropped, or whose link has gone, begins again from its beginning
+//! when the leader asks for it again. Frames have checksums, and so has the file.
 //!
 //! | frame | after the tag u8 and the stream's number u64 |
 //! |---|---|

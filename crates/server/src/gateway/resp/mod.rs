@@ -21,9 +21,9 @@
 //!
 //! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs. Options
 //! are judged before the key is looked at, so a bad expiry of GETEX is refused even if the key is
-//! not there, and OBJECT FREQ always. Keys have a length limit of their own. Transactions, scripts,
-//! subscriptions and types other than strings are not there. What a cluster does by itself cannot be
-//! asked for (CLUSTER MEET and the like).
+//! not there, and OBJECT FREQ always. Keys have a length limit of their own. Transactions,
+//! scripts, subscriptions and types other than strings are not there. What a cluster does by
+//! itself cannot be asked for (CLUSTER MEET and the like).
 
 mod args;
 pub mod commands;

@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Redis Cluster knows masters and replicas of masters; here a node leads some shards and follows
-//! in others. Where a shard is told of, each node has its role *there*. Where a node is told of as a
-//! whole, it is a master if it leads anything, else a replica of the node that leads most of what
-//! it holds.
+//! in others. Where a shard is told of, each node has its role *there*. Where a node is told of as
+//! a whole, it is a master if it leads anything, else a replica of the node that leads most of
+//! what it holds.
 //!
 //! Invariants: shards tile the slots, in rising order; indexes point into [`Topology::nodes`].
 

@@ -33,8 +33,9 @@ pub fn myid<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 
 /// `CLUSTER SLOTS`: stretches of slots, each with who leads there and, behind, who else holds it.
 ///
-/// Some clients take a node for what it is where they first read of it, though it may follow in one
-/// shard and lead another. So the first slot of each leader comes first, alone and without replicas.
+/// Some clients take a node for what it is where they first read of it, though it may follow in
+/// one shard and lead another. So the first slot of each leader comes first, alone and without
+/// replicas.
 pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     let topology = topology(call)?;
     let mut entries: Vec<((u16, u16), usize, &[usize])> = Vec::new();
