@@ -138,7 +138,11 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     for row in [&head].into_iter().chain(rows) {
         let is_head = std::ptr::eq(row, &head);
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, wide))| {
-            XX = " ".repeat(wide - width(cell));
+            // A dash is a number that is not known, beside numbers.
+            let is_number = |row: &Vec<String>| row[column].parse::<u64>().is_ok();
+            let of_numbers = rows.iter().all(|row| row[column] == "-" || is_number(row))
+                && (rows.is_empty() || rows.iter().any(is_number));
+            let room = " ".repeat(wide - width(cell));
             match of_numbers && (is_head || !rows.is_empty()) {
                 true => room + cell,
                 false => cell.to_owned() + &room,
