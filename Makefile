@@ -29,9 +29,12 @@ run: build ## Builds and starts three nodes on ./carillon-dev (NODES=â€¦, DIR=â€
 test: ## All checks and tests: this is what CI runs
 	@scripts/test.sh
 
-bench: build ## Measures beside redis-server; BENCH='--quick' for a short run
-	@scripts/setup.sh
+bench: build ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
+	@scripts/setup.sh bench
 	@cargo run --release --locked --quiet --package bench -- $(BENCH)
+	@cargo run --release --locked --quiet --package bench -- cluster $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- failover $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- idle $(filter --quick,$(BENCH))
 
 callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh

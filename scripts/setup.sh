@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what tests and benchmarks need, and skips what is there: Redis and its tools (Debian's),
 # redis-py in target/venv, ioredis beside its test, go-redis built into target/clients.
+# `setup.sh bench` installs for benchmarks of clusters besides: Debian's etcd, and its driver built into
+# target/clients. Without them these benchmarks leave etcd out, so that is no failure.
 # Quiet unless something fails. Safe to run again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -68,4 +70,21 @@ if [ "$(cat target/clients/goredis.wanted 2>/dev/null)" != "$want" ]; then
   say "go-redis"
   (cd tests/clients/goredis && quietly go build -o ../../../target/clients/goredis .)
   echo "$want" >target/clients/goredis.wanted
+fi
+
+[ "${1-}" = bench ] || exit 0
+
+if ! command -v etcd >/dev/null && ! install etcd-server; then
+  say "etcd cannot be installed: benchmarks of clusters go without it"
+  exit 0
+fi
+
+want=$(cat crates/bench/etcd/{go.mod,go.sum,main.go} | cksum)
+if [ "$(cat target/clients/etcd-load.wanted 2>/dev/null)" != "$want" ]; then
+  say "the driver of etcd"
+  if ! (cd crates/bench/etcd && quietly go build -o ../../../target/clients/etcd-load .); then
+    say "etcd's client cannot be had: benchmarks of clusters go without it"
+    exit 0
+  fi
+  echo "$want" >target/clients/etcd-load.wanted
 fi

@@ -12,19 +12,24 @@ class Cluster:
     """Nodes in directories of their own. The first founds the cluster, the others join it."""
 
     def __init__(self, count=3, flags=""):
-        self.peers = free_ports(count)
+        # All at once, so that they differ.
+        ports = free_ports(3 * count)
+        self.peers, self.clients = ports[:count], list(zip(ports[count::2], ports[count + 1 :: 2]))
         self.nodes = [self.node(number, flags) for number in range(count)]
 
     def node(self, number, flags):
         """A node that is not started yet."""
         others = ",".join(f"127.0.0.1:{port}" for port in self.peers if port != self.peers[number])
         join = f"--join {others}" if number else ""
-        return Server(
+        server = Server(
             f"{shlex.quote(CARILLON)} start --dir {{dir}} --name n{number + 1} "
-            f"--resp 127.0.0.1:{{resp}} --native 127.0.0.1:{{native}} --http 127.0.0.1:{{http}} "
+            f"--resp 127.0.0.1:{{resp}} --native off --http 127.0.0.1:{{http}} "
             f"--peer 127.0.0.1:{self.peers[number]} {join} --peer-secret-file {{dir}}/../secret "
             f"--memory-max 512MiB {flags}"
         )
+        server.resp, server.http = self.clients[number]
+        server.ports |= {"resp": server.resp, "http": server.http}
+        return server
 
     @property
     def addresses(self):
@@ -55,13 +60,15 @@ class Cluster:
         online = [all(b"online" in holder for holder in each) for each in holders]
         return fine and all(online) and all(len(each) == len(self.nodes) for each in holders)
 
-    def leader(self):
-        """The node that leads most slots."""
+    def leader(self, key=None):
+        """The node that leads most slots, or that of a key."""
         link = self.nodes[0].connect()
+        slot = None if key is None else link.call("CLUSTER", "KEYSLOT", key)
         slots = {}
         for entry in link.call("CLUSTER", "SLOTS"):
             first, last, leader = entry[:3]
-            slots[leader[1]] = slots.get(leader[1], 0) + last - first + 1
+            if slot is None or first <= slot <= last:
+                slots[leader[1]] = slots.get(leader[1], 0) + last - first + 1
         link.close()
         port = max(slots, key=slots.get)
         return next(node for node in self.nodes if node.resp == port)

@@ -21,6 +21,7 @@ pub struct Paint(bool);
 
 impl Paint {
     /// As it is.
+    #[cfg(test)]
     pub const PLAIN: Self = Self(false);
 
     /// For standard output: colours only on a terminal whose user has not asked for plain text.

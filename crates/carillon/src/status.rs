@@ -36,28 +36,30 @@ fn show(status: &Value, paint: Paint) -> String {
         };
         all.iter().map(one).collect::<Vec<_>>().join(", ")
     });
-    let members = number(&status["cluster"]["members_up"]).map(|up| {
-        let count = |name: &str| number(&status["cluster"][name]).unwrap_or(0);
-        let led = count("shards_led");
-        let (suspected, down) = (count("members_suspected"), count("members_down"));
-        let suspected =
-            if suspected > 0 { format!(" ({suspected} suspected)") } else { String::new() };
-        let weak = count("shards_below_strength") + count("shards_without_leader");
-        let weak = if weak > 0 { format!(", not all shards are well") } else { String::new() };
-        format!("{up} nodes up{suspected}, {down} down; leads {led} shards here{weak}")
+    let cluster = &status["cluster"];
+    let members = number(&cluster["members_up"]).zip(number(&cluster["members_down"]));
+    // A node alone is no cluster to speak of.
+    let members = members.filter(|members| *members != (1, 0));
+    let suspected = match number(&cluster["members_suspected"]) {
+        None | Some(0) => String::new(),
+        Some(count) => format!(" ({count} suspected)"),
+    };
+    let shards = number(&status["shards"]).map(|count| match number(&cluster["shards_led"]) {
+        Some(led) => format!("{count}, leads {led}"),
+        None => count.to_string(),
     });
     let rows = [
         ("node", text("name").zip(text("node_id")).map(|(name, id)| format!("{name} ({id})"))),
         ("version", text("version")),
         ("state", Some(state)),
         ("health", status["health"]["verdict"].as_str().map(|verdict| health(verdict, paint))),
-        ("cluster", members),
+        ("cluster", members.map(|(up, down)| format!("{up} nodes up{suspected}, {down} down"))),
         ("up", number(&status["uptime_ms"]).map(time)),
         ("listens", listeners),
         ("directory", text("dir")),
         ("recovered", text("recovered")),
         ("keyspaces", plain("keyspaces")),
-        ("shards", plain("shards")),
+        ("shards", shards),
         ("keys", plain("keys")),
         ("clients", plain("connections")),
         ("memory", memory.map(|(used, max)| format!("{} of {}", size(used), size(max)))),
@@ -68,9 +70,11 @@ fn show(status: &Value, paint: Paint) -> String {
         if let Some(value) = value {
             out += &format!("{name:<10} {value}\n");
         }
-    }
-    for reason in status["health"]["reasons"].as_array().into_iter().flatten() {
-        out += &format!("{:<10} {}\n", "because", reason.as_str().unwrap_or_default());
+        if name == "health" {
+            for reason in status["health"]["reasons"].as_array().into_iter().flatten() {
+                out += &format!("{:<10} - {}\n", "", reason.as_str().unwrap_or_default());
+            }
+        }
     }
     for warning in status["warnings"].as_array().into_iter().flatten() {
         out += &format!("{:<10} {}\n", "warning", warning.as_str().unwrap_or_default());

@@ -182,6 +182,10 @@ fn status_is_for_people_and_programs() {
     for line in [
         "node       fake (00000000000000ff)",
         "state      ready",
+        "health     degraded",
+        "           - 2 of 3 replicas of shard 1 of keyspace \"0\" are live",
+        "cluster    2 nodes up, 1 down",
+        "shards     8, leads 1",
         "up         1h 2m",
         "keys       12345",
         "memory     5.0 MiB of 1.0 GiB",
@@ -192,6 +196,35 @@ fn status_is_for_people_and_programs() {
     assert!(node.run("status --json").text().contains("\"keys\":12345"));
     assert_eq!(node.run("keyspace drop 0").code, 0);
     assert_eq!(node.run("status").code, 1, "not ready");
+}
+
+#[test]
+fn nodes_and_shards_are_tables_and_scripts_are_told_what_fails() {
+    let node = Node::new();
+    let nodes = node.run("nodes");
+    assert_eq!(nodes.code, 0, "{}", nodes.err);
+    let words = |text: &str, line: usize| {
+        let line = text.lines().nth(line).unwrap_or_default().to_owned();
+        line.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(words(nodes.text(), 1)[..2], ["n1*", "up"]);
+    assert_eq!(words(nodes.text(), 3)[..2], ["n3", "down"]);
+    assert!(nodes.text().contains("\ndegraded\n  2 of 3 replicas"), "{}", nodes.text());
+    assert!(!nodes.text().contains('\x1b'), "no colours in a pipe");
+    let shards = node.run("shards --keyspace 0");
+    assert_eq!(shards.code, 0, "{}", shards.err);
+    let expected = ["1", "0", "0-16383", "degraded", "2/3", "n1", "n1*", "n2:7", "n3+!:14"];
+    assert_eq!(words(shards.text(), 1)[..9], expected);
+    assert_eq!(words(shards.text(), 2), [""; 0], "the catalogue's is another keyspace's");
+    assert!(node.run("shards --json").text().contains("\"lease_ms\":400"));
+    assert_eq!(node.run("shards --keyspace nothing").code, 1);
+    assert_eq!(node.run("keyspace drop 0").code, 0);
+    for command in ["nodes", "shards"] {
+        let failing = node.run(command);
+        assert_eq!(failing.code, 1, "{}", failing.text());
+        assert!(failing.text().contains("\nfailing\n  this node does not serve"));
+    }
+    assert!(node.run("shards --watch 0").code == 2, "not that often");
 }
 
 #[test]

@@ -122,6 +122,58 @@ impl Dev {
     }
 }
 
+impl Dev {
+    /// What a command says of a node, and its exit code.
+    fn command(&self, number: u16, words: &str) -> (serde_json::Value, i32) {
+        let output = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(words.split(' '))
+            .args(["--json", "--http", &format!("127.0.0.1:{}", self.base + 1_100 + number)])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        let answer = serde_json::from_str(&text);
+        (answer.unwrap_or_else(|why| panic!("{why}: {output:?}")), output.status.code().unwrap())
+    }
+
+    /// … when it is as wanted.
+    fn until(
+        &self,
+        number: u16,
+        words: &str,
+        wanted: impl Fn(&serde_json::Value, i32) -> bool,
+    ) -> serde_json::Value {
+        let begun = Instant::now();
+        loop {
+            let (answer, code) = self.command(number, words);
+            if wanted(&answer, code) {
+                return answer;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{words} of node {number}: {code} {answer}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The sum of all samples of a metric of a node that have these labels.
+    fn metric(&self, number: u16, name: &str, labels: &[&str]) -> f64 {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.base + 1_100 + number)).unwrap();
+        let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let is_meant = |line: &&str| {
+            let rest = line.strip_prefix(name).unwrap_or_default();
+            rest.starts_with(['{', ' ']) && labels.iter().all(|label| rest.contains(label))
+        };
+        let samples: Vec<f64> = text
+            .lines()
+            .filter(is_meant)
+            .map(|line| line.rsplit(' ').next().unwrap().parse().unwrap())
+            .collect();
+        assert!(!samples.is_empty(), "no {name} with {labels:?} in\n{text}");
+        samples.iter().sum()
+    }
+}
+
 impl Drop for Dev {
     fn drop(&mut self) {
         // It may have ended by itself.
@@ -192,6 +244,94 @@ fn nodes_start_together_stop_together_and_resume() {
     fewer.says("--nodes 3");
 }
 
+/// Nodes, shards, health and metrics say what has become of a cluster, as each loss is worse.
+#[test]
+fn what_an_operator_sees_follows_what_happens() {
+    let dev = Dev::start(&dir("health"), base_port(), &[]);
+    let pids = dev.ready(3);
+    for number in 1..=3 {
+        let well = |status: &serde_json::Value, code| {
+            code == 0
+                && status["health"]["verdict"] == "ok"
+                && status["cluster"]["members_up"] == 3
+                && status["cluster"]["shards_below_strength"] == 0
+        };
+        dev.until(number, "status", well);
+    }
+
+    // All agree on who leads, and every leader knows how far the others are.
+    let (shards, _) = dev.command(1, "shards");
+    let shards = shards["shards"].as_array().unwrap().clone();
+    assert_eq!(shards.len(), 9, "the catalogue's and those of keyspace 0");
+    for (place, shard) in shards.iter().enumerate() {
+        let led = |node: &u16| {
+            let (theirs, _) = dev.command(*node, "shards");
+            let theirs = &theirs["shards"][place];
+            assert_eq!(theirs["replicas"].as_array().unwrap().len(), 3);
+            assert_eq!((&theirs["here"], &theirs["replicas_live"]), (&true.into(), &3.into()));
+            let own = &theirs["replicas"][usize::from(*node - 1)];
+            assert_eq!(own["name"], format!("node-{node}"));
+            let followers_known = theirs["replicas"].as_array().unwrap().iter();
+            let known = followers_known.filter(|replica| replica["behind"].is_u64()).count();
+            assert_eq!(known, if own["leader"] == true { 3 } else { 0 }, "{theirs}");
+            own["leader"] == true
+        };
+        assert_eq!((1..=3).filter(led).count(), 1, "{shard}");
+    }
+    let loads = |nodes: &serde_json::Value, _| {
+        let nodes = nodes["nodes"].as_array().unwrap();
+        let all = nodes
+            .iter()
+            .all(|node| node["state"] == "up" && node["linked"] == true && node["shards"] == 9);
+        all && nodes.iter().map(|node| node["leaders"].as_u64().unwrap()).sum::<u64>() == 9
+    };
+    let nodes = dev.until(2, "nodes", loads);
+    let this = nodes["nodes"].as_array().unwrap().iter().filter(|node| node["this"] == true);
+    assert_eq!(this.map(|node| &node["name"]).collect::<Vec<_>>(), ["node-2"]);
+
+    // Writes by way of all nodes: what they hand to each other is counted on both sides.
+    for number in 1..=3 {
+        (0..20)
+            .for_each(|key| assert_eq!(dev.ask(number, &format!("SET {number}-{key} v")), "+OK"));
+    }
+    let sum =
+        |name: &str, labels: &[&str]| (1..=3).map(|n| dev.metric(n, name, labels)).sum::<f64>();
+    assert_eq!(sum("carillon_shards_led", &[]), 9.0);
+    assert_eq!(sum("carillon_shard_leader", &["keyspace=\"0\""]), 8.0);
+    let sent = sum("carillon_forwarded_writes_total", &["direction=\"sent\""]);
+    assert!(sent >= 20.0, "of 60 writes about 40 are led elsewhere, not {sent}");
+    assert!(sum("carillon_messages_total", &["type=\"append\"", "direction=\"sent\""]) > 0.0);
+    assert!(sum("carillon_messages_total", &["type=\"write\"", "direction=\"received\""]) > 0.0);
+    assert!(sum("carillon_peer_bytes_total", &["direction=\"received\""]) > 0.0);
+    assert_eq!(sum("carillon_peer_connected", &[]), 6.0);
+    assert!(sum("carillon_elections_seen_total", &[]) >= 27.0);
+    assert_eq!(sum("carillon_metrics_omitted", &["what=\"shards\""]), 0.0);
+
+    signal("KILL", pids[0]);
+    let degraded = dev
+        .until(2, "status", |status, code| code == 0 && status["health"]["verdict"] == "degraded");
+    let reasons = degraded["health"]["reasons"].to_string();
+    assert!(
+        reasons.contains("2 of 3 replicas") && reasons.contains("missing: node-1"),
+        "{reasons}"
+    );
+    assert_eq!(degraded["cluster"]["shards_below_strength"], 9);
+    dev.until(3, "nodes", |nodes, _| nodes["nodes"][0]["state"] == "down");
+    assert_eq!(dev.ask(3, "SET after kill"), "+OK");
+    assert!(dev.metric(3, "carillon_peer_link_losses_total", &["name=\"node-1\""]) >= 1.0);
+
+    // Without a majority nobody leads for long.
+    signal("KILL", pids[1]);
+    let failing = dev.until(3, "shards", |shards, code| {
+        code == 1 && shards["shards"].as_array().unwrap().iter().all(|s| s["verdict"] == "failing")
+    });
+    let reasons = failing["health"]["reasons"].to_string();
+    assert!(reasons.contains("nobody has led the catalogue of keyspaces"), "{reasons}");
+    assert_eq!(dev.command(3, "status").0["cluster"]["shards_without_leader"], 9);
+    assert!(dev.metric(3, "carillon_shards_leaderless_seconds_total", &[]) > 0.0);
+    assert_eq!(dev.metric(3, "carillon_health", &[]), 2.0);
+}
+
 /// Even SIGKILL, which nobody can answer, leaves no node behind.
 #[test]
 fn nodes_end_with_whoever_started_them() {
@@ -256,13 +396,17 @@ fn a_node_that_does_not_start_ends_it_all() {
 #[test]
 fn command_lines_are_printed_and_nothing_is_started() {
     let (dir, base) = (dir("print"), base_port());
-    let mut dev = Dev::start(&dir, base, &["--print", "--", "--log-level", "warn"]);
+    let flags = ["--print", "--resp-mode", "cluster", "--", "--log-level", "warn"];
+    let mut dev = Dev::start(&dir, base, &flags);
     assert_eq!(dev.wait().code(), Some(0));
     let lines: Vec<String> = dev.out.iter().collect();
     assert_eq!(lines.len(), 3, "{lines:?}");
     for (number, line) in (1..).zip(&lines) {
         let own = format!(" start --dir {}/node-{number} --name node-{number} ", dir.display());
-        assert!(line.contains(&own) && line.ends_with(" --log-level warn"), "{line}");
+        assert!(
+            line.contains(&own) && line.ends_with(" --resp-mode=cluster --log-level warn"),
+            "{line}"
+        );
     }
     assert!(dir.join("secret").is_file(), "the lines name it");
     assert!(!dir.join("node-1").exists());

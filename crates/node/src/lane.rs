@@ -17,7 +17,7 @@
 //! 2. An answer leaves after its entry is applied and visible to readers (G3).
 //! 3. Commit and apply happen in the same turn (G11), so what is committed here is applied here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspace::{
@@ -89,6 +89,11 @@ pub enum Input {
     },
     /// Begin a new shard with this first state. It is in the log before it serves.
     Create(ShardStart),
+    /// There is a shard of which this node has no replica, or none yet.
+    Away {
+        /// Which.
+        shard: ShardId,
+    },
     /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
     Drop {
         /// The shard.
@@ -171,6 +176,8 @@ pub enum Input {
 pub enum NotDone {
     /// The shard is not here (any more): look its keyspace up again.
     NoSuchShard,
+    /// This node has no replica of the shard, or none yet.
+    Away,
     /// Everything of the shard that was under way when it was dropped may or may not be done.
     Dropped,
     /// Nobody is known to lead the shard, and the time for the request is over.
@@ -324,6 +331,8 @@ pub struct Lane {
     started: BootNanos,
     seed: u64,
     shards: BTreeMap<ShardId, Shard>,
+    /// Shards that are on other nodes only.
+    away: BTreeSet<ShardId>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
@@ -347,6 +356,7 @@ impl Lane {
             started: 0,
             seed,
             shards: BTreeMap::new(),
+            away: BTreeSet::new(),
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
@@ -423,15 +433,15 @@ impl Lane {
     /// Takes one input. Its effects come with the next [`Self::turn`].
     pub fn accept(&mut self, input: Input) {
         match input {
-            Input::Propose { shard, origin, batch } => match self.touch(shard) {
+            Input::Propose { shard: id, origin, batch } => match self.touch(id) {
                 Some(shard) => shard.propose(origin, batch),
-                None => self.refuse(origin, batch.into_parts().1),
+                None => self.refuse(id, origin, batch.into_parts().1),
             },
-            Input::Await { shard, at, origin, waiter } => {
+            Input::Await { shard: id, at, origin, waiter } => {
                 let now = self.now;
-                match self.touch(shard) {
+                match self.touch(id) {
                     Some(shard) => shard.await_read(at, origin, waiter, now),
-                    None => self.refuse(origin, vec![waiter]),
+                    None => self.refuse(id, origin, vec![waiter]),
                 }
             }
             Input::Tick => self.tick(),
@@ -480,6 +490,11 @@ impl Lane {
                 self.operate(shard, Kind::SafePoint, &to.0.to_le_bytes(), None);
             }
             Input::Create(start) => self.create(start),
+            Input::Away { shard } => {
+                if !self.shards.contains_key(&shard) {
+                    self.away.insert(shard);
+                }
+            }
             Input::Drop { shard } => self.drop_shard(shard),
             Input::Configure { shard, durability } => {
                 if let Some(shard) = self.shards.get_mut(&shard) {
@@ -544,8 +559,9 @@ impl Lane {
         }
     }
 
-    fn refuse(&mut self, origin: Origin, waiters: Vec<Waiter>) {
-        let why = NotDone::NoSuchShard;
+    fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
+        let is_away = self.away.contains(&shard);
+        let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
 
@@ -591,12 +607,14 @@ impl Lane {
         }
         let mut shard = self.start(start);
         shard.begin();
+        self.away.remove(&id);
         let before = self.shards.insert(id, shard);
         assert!(before.is_none(), "shard ids are never reused");
         self.touch(id);
     }
 
     fn drop_shard(&mut self, id: ShardId) {
+        self.away.remove(&id);
         let Some(mut shard) = self.shards.remove(&id) else { return };
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);

@@ -414,7 +414,8 @@ mod tests {
         };
         let engine = Engine::new(Layout::Ordered, hasher);
         let birth = ShardState::new(descriptor, Content::Keys(Box::new(engine))).birth_record();
-        let mut recovering = Recovering::born(shard, &birth, hasher).expect("its own birth");
+        let recovering = Recovering::born(shard, NodeId(1), &birth, hasher);
+        let mut recovering = recovering.expect("its own birth");
         let voted = HardState { term: 2, vote: 2, commit: 0 };
         let mut record = |kind, payload: &[u8]| {
             recovering.record(Lsn::NEW, kind, payload).expect("its own record");

@@ -302,7 +302,8 @@ fn spawn_peer_threads(
     cluster: &Arc<Cluster>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    let spawn = |name: &str, run: Box<dyn FnOnce(&Hub, &Peers) + Send>| {
+    type Run = Box<dyn FnOnce(&Hub, &Peers) + Send>;
+    let spawn = |name: &str, run: Run| {
         let hub = hub.clone();
         thread::Builder::new().name(name.into()).spawn(move || {
             let peers = hub.peers.as_ref().expect("a node of a cluster has peers");

@@ -332,9 +332,14 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
     match (why, id) {
         (NotDone::DiskFull, _) => ApiError::DiskFull,
         (NotDone::Dropped | NotDone::Unknown, Some(id)) => ApiError::Unknown { id },
-        (NotDone::NotLeader { .. } | NotDone::Replaced | NotDone::Unknown | NotDone::Busy, _) => {
-            ApiError::Busy
-        }
+        (
+            NotDone::NotLeader { .. }
+            | NotDone::Replaced
+            | NotDone::Unknown
+            | NotDone::Away
+            | NotDone::Busy,
+            _,
+        ) => ApiError::Busy,
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {
             ApiError::NoKeyspace { name: "(dropped meanwhile)".into() }
         }

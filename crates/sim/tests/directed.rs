@@ -63,6 +63,7 @@ fn start_at(wall_ms: u64) -> Start {
         boot: 0,
         join: None,
         limits: Limits::usual(),
+        seed: 1,
     }
 }
 

@@ -7,6 +7,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::contender::{CLIENTS, Load, Stores, Who};
+use super::process::Directory;
 use crate::load::{Run, VALUE_BYTES};
 use crate::rates::median;
 use crate::{Outcome, machine};
@@ -81,7 +82,7 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Vec<Runs>)> 
         true => (1, options.keys.min(20_000), options.percent.min(25)),
         false => (options.rounds, options.keys, options.percent),
     };
-    let fsyncs_per_second = machine::fsyncs_per_second(&std::env::temp_dir())?;
+    let fsyncs_per_second = machine::fsyncs_per_second(Directory::new("fsyncs")?.path())?;
     println!("{fsyncs_per_second:.0} fsyncs/s; filling {keys} keys everywhere");
     let stores = Stores::start(binary, keys, options.etcd_connections)?;
     let mut all: BTreeMap<Load, Vec<Run>> = BTreeMap::new();

@@ -1,5 +1,6 @@
 //! Who is measured, and how load is brought to it.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
@@ -79,9 +80,11 @@ pub struct Stores {
 }
 
 impl Stores {
-    /// Starts all of them and sets every key once. Without etcd if it is not installed.
+    /// Starts all of them and sets every key once. Without etcd if it or its
+    /// driver is not installed.
     pub fn start(binary: &str, keys: usize, etcd_connections: usize) -> Outcome<Self> {
-        let etcd = if rivals::has_etcd() { Some(rivals::etcd()?) } else { None };
+        let has_etcd = rivals::has_etcd() && Path::new(ETCD_LOAD).exists();
+        let etcd = if has_etcd { Some(rivals::etcd()?) } else { None };
         let stores = Self {
             nodes: Nodes::start(binary)?,
             etcd,

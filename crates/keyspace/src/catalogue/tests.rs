@@ -105,7 +105,7 @@ fn replicas_are_raised_where_every_one_of_them_syncs() {
 
 #[test]
 fn an_even_number_of_old_stays_until_it_is_raised() {
-    let bytes = b"\x01\x02\x02\x01\x02ab\x01\x01\x00\x00\x04\x01\x01";
+    let bytes = b"\x02\x02\x02\x01\x02ab\x01\x01\x00\x00\x04\x01\x01\x00";
     let mut catalogue = Catalogue::decode(&mut Reader::new(bytes)).unwrap();
     let same = Alteration { retention_ms: Some(5), replicas: Some(4), ..Default::default() };
     assert_eq!(catalogue.alter("ab", same).unwrap().options.replicas, 4);
@@ -139,20 +139,46 @@ fn there_is_a_most() {
 fn the_bytes_of_a_catalogue() {
     let mut catalogue = Catalogue::default();
     catalogue.create("ab", ORDERED).unwrap();
-    assert_eq!(encoded(&catalogue), b"\x01\x02\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01");
+    catalogue.place("none", &[NodeId(7)]);
+    assert_eq!(encoded(&catalogue), b"\x02\x02\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01\x00");
+}
+
+/// Shards begin on an odd number of nodes, and the bytes say on which.
+#[test]
+fn a_keyspace_is_placed() {
+    let mut catalogue = Catalogue::default();
+    let three = KeyspaceOptions { replicas: 3, ..Default::default() };
+    catalogue.create("three", three).unwrap();
+    catalogue.create("one", ORDERED).unwrap();
+    let nodes = [7, 9, 8, 5].map(NodeId);
+    assert_eq!(catalogue.place("three", &nodes).unwrap().nodes, nodes[..3]);
+    assert_eq!(catalogue.place("three", &nodes[..2]).unwrap().nodes, nodes[..1]);
+    assert_eq!(catalogue.place("one", &nodes).unwrap().nodes, nodes[..1]);
+    assert_eq!(catalogue.place("none", &nodes), None);
+    assert_eq!(Catalogue::decode(&mut Reader::new(&encoded(&catalogue))), Ok(catalogue));
+}
+
+/// The system's keyspace was never made, and is never gone.
+#[test]
+fn what_was_dropped_is_known() {
+    let mut catalogue = Catalogue::default();
+    let id = catalogue.create("a", ORDERED).unwrap().id;
+    assert!(!catalogue.has_dropped(id) && !catalogue.has_dropped(KeyspaceId(0)));
+    catalogue.drop("a").unwrap();
+    assert!(catalogue.has_dropped(id) && !catalogue.has_dropped(KeyspaceId(id.0 + 1)));
 }
 
 #[test]
 fn a_catalogue_that_breaks_its_invariants_is_refused() {
     let field = |what| Err(DecodeError::Field { what });
     for (bytes, refusal) in [
-        (&b"\x02"[..], Err(DecodeError::Version { what: "catalogue", found: 2 })),
+        (&b"\x03"[..], Err(DecodeError::Version { what: "catalogue", found: 3 })),
         (
-            b"\x01\x01\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01",
+            b"\x02\x01\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01\x00",
             field("id: out of range or used twice"),
         ),
-        (b"\x01\x02\x02\x01\x02ab\x01\x01\x02\x00\x01\x02\x01\x01", field("shard count")),
-        (b"\x01\x02\x02\x01\x02a/\x01\x01\x02\x00\x01\x01\x01", field("keyspace: name or options")),
+        (b"\x02\x02\x02\x01\x02ab\x01\x01\x02\x00\x01\x02\x01\x01", field("shard count")),
+        (b"\x02\x02\x02\x01\x02a/\x01\x01\x02\x00\x01\x01\x01", field("keyspace: name or options")),
     ] {
         assert_eq!(Catalogue::decode(&mut Reader::new(bytes)), refusal);
     }

@@ -15,6 +15,17 @@ pub enum Verdict {
     Failing,
 }
 
+impl Verdict {
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Degraded => "degraded",
+            Verdict::Failing => "failing",
+        }
+    }
+}
+
 /// How things are, and why.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {

@@ -74,6 +74,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",
+        "resp_mode" => "cluster",
         "durability" => "memory",
         "log_level" => "warn",
         "log_format" => "json",

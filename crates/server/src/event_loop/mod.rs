@@ -352,7 +352,9 @@ impl EventLoop {
     fn serve_all(&mut self) {
         // Where all clients wait for the same fsync, handing it to another thread and back costs
         // more than it gives.
-        let claimed = self.write_turns >= WRITE_TURNS_MIN && self.hub.log.claim();
+        // With other replicas, what they have may be enough to answer before an own sync is done.
+        let is_alone = self.hub.peers.is_none();
+        let claimed = is_alone && self.write_turns >= WRITE_TURNS_MIN && self.hub.log.claim();
         self.serve_rounds();
         if claimed {
             self.sync_claimed();

@@ -312,6 +312,10 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
         NotDone::NotLeader { .. } | NotDone::Replaced => {
             "TRYAGAIN no node is known to lead this key's shard; nothing was done. Send it again"
         }
+        NotDone::Away => {
+            "TRYAGAIN this node has no replica of the key's shard; nothing was done. Ask a node that \
+             CLUSTER SHARDS names"
+        }
         NotDone::Busy => {
             "BUSY too much waits for the node that leads this key's shard; nothing was done. Send it \
              again later"

@@ -81,8 +81,9 @@ struct Known {
     replicas: u64,
     /// This node has, too.
     local: bool,
-    /// It leads all shards written to: more will be known when there is more.
-    leads: bool,
+    /// More will be known here when there is more: this node leads all shards written to, and they
+    /// are of durability `sync`.
+    may_rise: bool,
 }
 
 impl EventLoop {
@@ -171,7 +172,7 @@ impl EventLoop {
         let is_over = |until: Instant| until <= Instant::now();
         let patience = Duration::from_millis(self.config.request_timeout_ms);
         // For what cannot be known here, and for whom nobody may be there any more, not for ever.
-        let in_vain = !known.leads || connection.hung_up;
+        let in_vain = !known.may_rise || connection.hung_up;
         satisfied
             || waiting.until.is_some_and(is_over)
             || (in_vain && is_over(waiting.began + patience) && waiting.until.is_none())
@@ -181,7 +182,7 @@ impl EventLoop {
 
     /// What is known now of writes to these shards.
     fn known(&self, shards: &mut [Target]) -> Known {
-        let mut known = Known { replicas: u64::MAX, local: true, leads: true };
+        let mut known = Known { replicas: u64::MAX, local: true, may_rise: true };
         for target in shards {
             let lane = &self.hub.lanes[self.hub.lane_of(target.shard)];
             let found = lane.with(&self.hub, |lane| {
@@ -203,11 +204,12 @@ impl EventLoop {
                 target.index = None;
             }
             known.replicas = known.replicas.min(replicas);
-            known.leads &= leads;
-            known.local &= leads && self.is_sync(target.shard);
+            let leads_durably = leads && self.is_sync(target.shard);
+            known.local &= leads_durably;
+            known.may_rise &= leads_durably;
         }
         if known.replicas == u64::MAX {
-            known = Known { replicas: 0, local: false, leads: true };
+            known = Known { replicas: 0, local: false, may_rise: false };
         }
         known
     }

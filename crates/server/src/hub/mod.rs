@@ -170,7 +170,10 @@ impl Hub {
         if is_known && routes.iter().flat_map(|route| &route.views).all(serves) {
             return true;
         }
-        is_known && self.peers.is_some() && self.without_leader().is_empty()
+        is_known
+            && self.peers.is_some()
+            && self.missing().is_empty()
+            && self.without_leader().is_empty()
     }
 
     /// What the node waits for until [`Self::is_serving`], in words.
@@ -178,12 +181,33 @@ impl Hub {
         if self.routes().iter().next().is_none() {
             return "no data is here, and no other node that holds any is known to be up".into();
         }
+        let missing = self.missing().len();
+        if missing > 0 {
+            return format!("{missing} shards are on their way to this node");
+        }
         let shards = self.without_leader();
         let shards: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();
         format!(
             "nobody leads shard {} yet: more than half of a shard's replicas must be there",
             shards.join(", ")
         )
+    }
+
+    /// Shards of which this node is to have replicas, and has none yet.
+    pub fn missing(&self) -> Vec<ShardId> {
+        let system = self.views.lock().get(&ShardId(0)).cloned();
+        let nodes: Vec<NodeId> = system.map_or_else(Vec::new, |system| {
+            let state = system.read();
+            state.descriptor.replicas.iter().map(|(_, node)| *node).collect()
+        });
+        let Some(place) = nodes.iter().position(|node| *node == self.node_id) else {
+            return Vec::new();
+        };
+        let routes = self.routes();
+        let wanted = routes.iter().filter(|r| usize::from(r.keyspace.options.replicas) > place);
+        let views = self.views.lock();
+        let shards = wanted.flat_map(|route| &route.keyspace.shards);
+        shards.filter(|shard| !views.contains_key(shard)).copied().collect()
     }
 
     /// Shards here without a known leader.

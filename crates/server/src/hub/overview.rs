@@ -100,6 +100,8 @@ pub struct Overview {
     pub shards_without_leader: u64,
     /// Of these, those with fewer live voters than wanted.
     pub shards_below_strength: u64,
+    /// Other nodes that are up and hold something that this one holds too.
+    pub companions: u64,
     /// Keys and values of all replicas here, in bytes.
     pub data_bytes: u64,
     /// The worst of all.
@@ -125,6 +127,10 @@ impl Hub {
         let up = self.nodes_up(&members);
         let shards = self.shards_seen(&up);
         let mut overview = count(&shards, &members);
+        let here = shards.iter().filter(|seen| seen.report.is_some());
+        let holders = here.flat_map(|seen| seen.descriptor.replicas.iter().map(|(_, node)| *node));
+        let others: BTreeSet<NodeId> = holders.filter(|node| *node != self.node_id).collect();
+        overview.companions = others.intersection(&up).count() as u64;
         let health = self.health(&shards, &members, &up);
         overview.verdict = health.verdict;
         Survey { shards, members, overview, health }
@@ -274,6 +280,7 @@ fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
         shards_led: with(|_, report| report.leads),
         shards_without_leader: with(|_, report| report.leader.is_none()),
         shards_below_strength: with(|seen, _| seen.live < seen.wanted),
+        companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
         verdict: Verdict::Ok,
     }

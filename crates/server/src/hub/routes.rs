@@ -151,7 +151,10 @@ impl Hub {
                 self.submit(shard, Input::Create(start));
                 view
             }
-            None => Arc::new(RwLock::new(state)),
+            None => {
+                self.submit(shard, Input::Away { shard });
+                Arc::new(RwLock::new(state))
+            }
         }
     }
 

@@ -17,7 +17,7 @@ impl NodeApi {
         let log = self.hub.log.facts();
         let not_ready = self.hub.not_ready();
         let counters = &self.hub.counters;
-        let Survey { overview, health, .. } = self.hub.survey();
+        let Survey { overview, health, shards, .. } = self.hub.survey();
         Status {
             name: self.config.name.clone(),
             node_id: format!("{:016x}", self.hub.node_id.0),
@@ -32,7 +32,7 @@ impl NodeApi {
             threads: self.config.threads_count() as u64,
             connections: counters.connections.get(),
             keyspaces: routes.iter().count() as u64,
-            shards: routes.iter().map(|route| route.views.len() as u64).sum::<u64>() + 1,
+            shards: shards.len() as u64,
             keys: routes
                 .iter()
                 .map(|route| node::whole::size(route, &node::whole::everywhere, now))

@@ -1,8 +1,8 @@
 //! A server that stands still, and a client that speaks to it.
 
 use server::gateway::resp::{
-    ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer, Request, Session,
-    parse,
+    ArgRanges, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer,
+    Request, Session, parse,
 };
 
 /// What the clock says.
@@ -29,6 +29,14 @@ impl Context for Still {
             started_millis: NOW_MILLIS - 5_000,
             clients: 2,
             memory_used_bytes: 1 << 20,
+            cluster: ClusterFacts {
+                id: 0xaa,
+                members_up: 2,
+                members_down: 1,
+                companions: 1,
+                health: "degraded",
+                ..ClusterFacts::default()
+            },
             ..Facts::default()
         }
     }
@@ -61,11 +69,16 @@ pub fn send(session: &mut Session, line: &[u8]) -> (String, Vec<u8>) {
 
 /// As [`send`], of a command in whatever form.
 pub fn send_bytes(session: &mut Session, bytes: &[u8]) -> (String, Vec<u8>) {
+    send_to(&Still, session, bytes)
+}
+
+/// As [`send_bytes`], to another server.
+pub fn send_to(server: &dyn Context, session: &mut Session, bytes: &[u8]) -> (String, Vec<u8>) {
     let mut ranges = ArgRanges::new();
     let parsed = parse(bytes, &Limits::default(), &mut ranges).expect("a request");
     assert_eq!(parsed, Parsed::Command { consumed: bytes.len() });
     let mut out = Vec::new();
-    let request = session.translate(ranges.args(bytes), &Still, &mut out);
+    let request = session.translate(ranges.args(bytes), server, &mut out);
     if request == Request::Answered {
         assert_eq!(out.is_empty(), session.is_muted());
     }

@@ -1,5 +1,6 @@
 //! The Redis gateway seen from outside: bytes in, requests and bytes out.
 
+mod cluster;
 mod context;
 mod corpus;
 mod errors;

@@ -260,7 +260,13 @@ fn info_has_what_client_libraries_read() {
         assert!(all.contains(wanted), "{wanted} in {all}");
     }
     assert!(!all.contains("db1:"));
-    assert_eq!(info("INFO cluster"), "$30\r\n# Cluster\r\ncluster_enabled:0\r\n\r\n");
+    let cluster = info("INFO cluster");
+    let expected = "# Cluster\r\ncluster_enabled:0\r\ncarillon_cluster_id:00000000000000aa\r\n\
+                    carillon_health:degraded\r\ncarillon_members_up:2\r\n\
+                    carillon_members_down:1\r\n";
+    assert!(cluster.contains(expected), "{cluster}");
+    // How many others hold copies: no lines that would make read-only servers of them.
+    assert!(all.contains("connected_slaves:1\r\n") && !all.contains("slave0"), "{all}");
     assert_eq!(info("INFO nosuch"), "$0\r\n\r\n");
     let two = info("INFO replication CLUSTER");
     assert!(two.contains("# Replication") && two.contains("\r\n\r\n# Cluster"));

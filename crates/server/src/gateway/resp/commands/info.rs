@@ -167,9 +167,13 @@ fn stats(out: &mut String, report: &Report<'_>) {
     numbers.into_iter().for_each(|(name, number)| line(out, name, number));
 }
 
+/// Redis knows one master and its copies; here every node takes writes, and leads some shards and
+/// follows in others. `master` is what tools may do with any node. `connected_slaves` is how many
+/// other live nodes hold copies of what is here, so that "fewer than two" is an alarm that means
+/// what it says. There are no lines `slaveN`: tools would take those nodes for read-only ones.
 fn replication(out: &mut String, report: &Report<'_>) {
     line(out, "role", "master");
-    line(out, "connected_slaves", 0);
+    line(out, "connected_slaves", report.facts.cluster.companions);
     line(out, "master_failover_state", "no-failover");
     line(out, "master_replid", report.facts.node_id);
     line(out, "master_repl_offset", 0);
@@ -182,8 +186,21 @@ fn cpu(out: &mut String, report: &Report<'_>) {
     line(out, "used_cpu_user", seconds(report.facts.cpu_user_micros));
 }
 
+/// What Redis says there, and what it has no word for.
 fn cluster(out: &mut String, report: &Report<'_>) {
     line(out, "cluster_enabled", i32::from(report.ctx.mode() == Mode::Cluster));
+    let facts = &report.facts.cluster;
+    line(out, "carillon_cluster_id", format_args!("{:016x}", facts.id));
+    line(out, "carillon_health", facts.health);
+    let numbers = [
+        ("carillon_members_up", facts.members_up),
+        ("carillon_members_down", facts.members_down),
+        ("carillon_shards", facts.shards),
+        ("carillon_shards_led", facts.shards_led),
+        ("carillon_shards_without_leader", facts.shards_without_leader),
+        ("carillon_shards_below_strength", facts.shards_below_strength),
+    ];
+    numbers.into_iter().for_each(|(name, number)| line(out, name, number));
 }
 
 /// `db0:…` for keyspaces with a number for a name, `keyspace_NAME:…` for the others.
