@@ -129,7 +129,7 @@ STATE is what that node sees:
   down       it is dead, paused or cut off; it comes back by itself when it can
   left       it has left for good
 SINCE is for how long. LINK: whether there is a connection between the two.
-SHARDS, LEADS and DATA are what the node last told of itself.
+SHARDS, LEADS and DATA are what the node last told of itself, within seconds.
 
 Exit code 1 if health is failing: see `carillon status --help`.
 

@@ -114,15 +114,21 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
         };
         let link = if node["linked"] == true { "yes" } else { "no" };
         let version = text("version");
+        // What a dead node said last is not so any more.
+        let is_there = matches!(state.as_str(), "up" | "suspected");
+        let told = |number: String| if is_there { number } else { "-".to_owned() };
         vec![
             format!("{}{mark}", text("name")),
             paint.paint(tone, &state),
             // The node's clock may be ahead of this machine's.
-            time(now.saturating_sub(number("since_at_ms")) / 1000 * 1000),
+            match now.saturating_sub(number("since_at_ms")) / 1000 {
+                0 => "now".to_owned(),
+                seconds => time(seconds * 1000),
+            },
             link.to_owned(),
-            number("shards").to_string(),
-            number("leaders").to_string(),
-            size(number("data_bytes")),
+            told(number("shards").to_string()),
+            told(number("leaders").to_string()),
+            told(size(number("data_bytes"))),
             address("peer"),
             address("resp"),
             address("http"),
@@ -244,7 +250,7 @@ mod tests {
         let expected = "\
 NODE  STATE  SINCE  LINK  SHARDS  LEADS  DATA     PEER    RESP  HTTP    VERSION  ID
 a*    up     1m 1s  yes        9      3  2.0 KiB  a:7600  -     a:7480  0.1.0    00000000000000aa
-b     down   1m 1s  no         9      3  2.0 KiB  a:7600  -     a:7480  0.1.0    00000000000000aa
+b     down   1m 1s  no         -      -  -        a:7600  -     a:7480  0.1.0    00000000000000aa
 
 degraded
   a replica is missing

@@ -138,7 +138,8 @@ pub fn table(headings: &[&str], rows: &[Vec<String>]) -> String {
     for row in [&head].into_iter().chain(rows) {
         let is_head = std::ptr::eq(row, &head);
         let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, wide))| {
-            let of_numbers = rows.iter().all(|row| row[column].parse::<u64>().is_ok());
+            let is_number = |cell: &str| cell == "-" || cell.parse::<u64>().is_ok();
+            let of_numbers = rows.iter().all(|row| is_number(&row[column]));
             let room = " ".repeat(wide - width(cell));
             match of_numbers && (is_head || !rows.is_empty()) {
                 true => room + cell,

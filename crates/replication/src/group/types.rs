@@ -64,6 +64,15 @@ pub struct Follower {
     pub awaits_snapshot: bool,
 }
 
+impl Follower {
+    /// How many entries it lacks of a log that ends at `last_index`. `None` for one that has said
+    /// nothing since this leader was elected.
+    pub fn behind(&self, last_index: u64) -> Option<u64> {
+        let is_heard = self.echoed > 0 || self.matched > 0;
+        is_heard.then(|| last_index.saturating_sub(self.matched))
+    }
+}
+
 /// This replica does not lead, or leadership is being handed over: nothing was proposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotLeader;

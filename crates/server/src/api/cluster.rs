@@ -149,7 +149,7 @@ pub struct ReplicaStatus {
     pub live: bool,
     /// Whether it leads, as far as this node knows.
     pub leader: bool,
-    /// Entries that it lacks of the leader's log; only the leader knows.
+    /// Entries that it lacks of the leader's log; only the leader knows, once it has heard of it.
     pub behind: Option<u64>,
     /// How long ago the leader sent it something that it has answered; only the leader knows.
     pub contact_ms: Option<u64>,

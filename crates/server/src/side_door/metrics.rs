@@ -137,9 +137,10 @@ fn shards(out: &mut Metrics, survey: &Survey) {
         live.push((labels(seen), seen.live as f64));
         for follower in report.followers.iter().filter(|f| f.replica != report.replica) {
             let Some(node) = seen.descriptor.node_of(follower.replica) else { continue };
+            let Some(behind) = follower.behind(report.last_index) else { continue };
             let mut labels = labels(seen);
             labels.push(("node", name_of(node, &survey.members)));
-            lag.push((labels, (report.last_index - follower.matched) as f64));
+            lag.push((labels, behind as f64));
         }
     }
     let mut each = |name, help, samples| out.numbers(name, help, Kind::Gauge, samples);
@@ -149,7 +150,8 @@ fn shards(out: &mut Metrics, survey: &Survey) {
     let help = "Up to where entries are known here to be committed.";
     each("carillon_shard_committed_index", help, committed);
     each("carillon_shard_live_replicas", "Voters of the shard on nodes that are up.", live);
-    let help = "Entries of the log that a follower lacks; told by the shard's leader.";
+    let help = "Entries of the log that a follower lacks; told by the shard's leader, of those \
+                that it has heard of since it leads.";
     each("carillon_shard_follower_lag_entries", help, lag);
 }
 

@@ -64,8 +64,7 @@ impl NodeApi {
             let report = seen.report.as_ref();
             let is = |follower: &&Follower| follower.replica == *replica;
             let follower = report.and_then(|report| report.followers.iter().find(is));
-            let behind =
-                |follower: &Follower| report.map(|report| report.last_index - follower.matched);
+            let last_index = report.map_or(0, |report| report.last_index);
             let contact = follower.filter(|follower| follower.echoed > 0);
             ReplicaStatus {
                 replica: replica.0,
@@ -74,7 +73,7 @@ impl NodeApi {
                 role: role(&seen.members, *replica),
                 live: this || member.is_some_and(|member| member.is_up()),
                 leader: report.is_some_and(|report| report.leader == Some(*replica)),
-                behind: follower.and_then(behind),
+                behind: follower.and_then(|follower| follower.behind(last_index)),
                 contact_ms: contact.map(|follower| now.saturating_sub(follower.echoed) / 1_000_000),
                 awaits_snapshot: follower.is_some_and(|follower| follower.awaits_snapshot),
             }
