@@ -312,8 +312,7 @@ fn judge(shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>, reasons
     for ((keyspace, live), shards) in weak {
         let wanted = shards.iter().map(|seen| seen.wanted).max().unwrap_or(0);
         let missing: BTreeSet<NodeId> = shards.iter().flat_map(|seen| seen.missing(up)).collect();
-        let mut missing: Vec<String> =
-            missing.iter().map(|node| name_of(*node, members)).collect();
+        let mut missing: Vec<String> = missing.iter().map(|node| name_of(*node, members)).collect();
         missing.sort_unstable();
         let because = match missing.is_empty() {
             true => "further nodes are needed, or still catch up".to_owned(),

@@ -21,7 +21,8 @@ fn hello_switches_the_protocol() {
     assert_eq!(session.version(), Version::V3);
     assert_eq!(reply(&mut session, "CLIENT GETNAME"), "$2\r\nme\r\n");
     assert_eq!(reply(&mut session, "COMMAND INFO nosuch"), "*1\r\n_\r\n");
-    assert!(reply(&mut session, "INFO cluster").starts_with("=34\r\ntxt:# Cluster"));
+    let info = reply(&mut session, "INFO cluster");
+    assert!(info.starts_with('=') && info.contains("\r\ntxt:# Cluster"), "{info}");
     // An error leaves everything as it was.
     assert!(reply(&mut session, "HELLO 2 SETNAME you FOO").starts_with("-ERR Syntax error"));
     assert_eq!(reply(&mut session, "CLIENT GETNAME"), "$2\r\nme\r\n");
