@@ -84,8 +84,20 @@ impl Endpoint {
         }
     }
 
-    /// Sends a request and reads its reply.
+    /// Sends a request and reads its reply. A node without data may send it on to another, once.
     pub fn ask(&self, request: &Request<'_>) -> Result<Reply, ClientError> {
+        let reply = self.ask_once(request)?;
+        if reply.status != 307 {
+            return Ok(reply);
+        }
+        let target = reply.header("location").and_then(|target| target.strip_prefix("http://"));
+        let Some((address, _)) = target.and_then(|target| target.split_once('/')) else {
+            return Ok(reply);
+        };
+        Self::new(address, self.timeout)?.ask_once(request)
+    }
+
+    fn ask_once(&self, request: &Request<'_>) -> Result<Reply, ClientError> {
         let failed = |why: String| match request.is_write {
             true => ClientError::Unknown { why, request_id: None },
             false => ClientError::Broken { address: self.address.clone(), why },

@@ -37,6 +37,8 @@
 //! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
 //! | `Written`, `Durable`: how far the log has come | – |
 //! | `Tick`, `Message`: time, and other replicas | – |
+//! | `Letter`, `LinkLost`: what other nodes ask and answer for clients | letters |
+//! | `Away`: a shard that is on other nodes only | – |
 //! | `AddReplicas`, `Transfer`: what becomes of a shard's replicas | – |
 //! | `Install`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
@@ -45,6 +47,7 @@
 //! | `records`, `ticket`, `sync` | appends them as one group; says `Written`, later `Durable` |
 //! | `answers` | gives them to those who asked |
 //! | `messages` | sends them to other nodes; beside the head of a snapshot, the state |
+//! | `letters` | sends them to other nodes |
 //! | `refused` | counts them; a replica that has lost what it promised is given up |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
 //! | `safe_points` | tells every shard of the keyspace |
@@ -54,10 +57,10 @@
 //!
 //! # How shards split, merge and move
 //!
-//! They do not yet: a keyspace keeps the shards it was made with. A shard may have several replicas
-//! ([`shard`]): the simulator's clusters have them, the server's node has one for each shard.
-//! What is there for the rest: descriptors with generations, entries that name their term,
-//! ownership checked under the guard of every read.
+//! They do not yet: a keyspace keeps the shards it was made with ([`birth`] says how they begin), and
+//! those the replicas that they were given. A replica that does not lead has who does do what it is
+//! asked ([`letter`], [`session`]). What is there for the rest: descriptors with generations, entries
+//! that name their term, ownership checked under the guard of every read.
 //!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No

@@ -12,7 +12,8 @@
 //!
 //! A connection stays with its member until either side ends it. If the member dies, the client
 //! sees its connection end, connects again, and gets another member. If none can be reached, it is
-//! told so and let go; nothing was done.
+//! told so and let go; nothing was done. HTTP requests for keys and keyspaces are redirected instead
+//! (307): what the node says of itself by HTTP is its own.
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
@@ -91,10 +92,20 @@ fn address_of(member: &MemberInfo, is_native: bool) -> Option<String> {
     port.filter(|_| holds).map(|port| format!("{}:{port}", member.host))
 }
 
-/// Whether any member holds data, and takes clients.
+/// Whether any other member holds data.
 pub fn has_target(cluster: &Cluster) -> bool {
     let members = cluster.members();
-    members.iter().any(|m| m.node != cluster.node() && address_of(m, false).is_some())
+    members.iter().any(|m| m.node != cluster.node() && m.is_up() && m.load.shards > 0)
+}
+
+/// `HOST:PORT` where a member that holds data listens for HTTP.
+pub fn http_target(cluster: &Cluster) -> Option<String> {
+    let members = cluster.members();
+    let mut others = members.iter().filter(|m| m.node != cluster.node());
+    others.find_map(|member| {
+        let holds = member.is_up() && member.load.shards > 0;
+        member.http.filter(|_| holds).map(|port| format!("{}:{port}", member.host))
+    })
 }
 
 async fn run(

@@ -105,7 +105,7 @@ impl Hub {
             if let Err(error @ crate::peer::SendError::TooLong { .. }) =
                 peers.cluster.send(node, KIND_MAIL, &[bag])
             {
-                tracing::error!("cannot send to node {node}: {error}");
+                tracing::error!("cannot send to node {:016x}: {error}", node.0);
             }
         };
         let mut tally = Tally::default();
@@ -172,7 +172,7 @@ impl Hub {
             }
             views.insert(id, view.clone());
         }
-        tracing::info!("a replica of shard {id} begins here");
+        tracing::debug!("a replica of shard {id} begins here");
         self.post_news([News::Shown(id, view)]);
         self.submit(id, Input::Create(start));
         let mut views = self.views.lock();
@@ -345,7 +345,7 @@ impl HubFrames {
                     self.for_lane(letter.shard(), Input::Letter { from, letter });
                 }
                 Err(why) => {
-                    tracing::warn!("mail of node {from} cannot be read: {why}");
+                    tracing::warn!("mail of node {:016x} cannot be read: {why}", from.0);
                     return;
                 }
             }
@@ -362,7 +362,7 @@ impl Frames for HubFrames {
                 self.peers().tallies.received.add(&tally);
             }
             KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
-            _ => tracing::warn!("node {from} has sent a frame of kind {kind}, which nobody reads"),
+            _ => tracing::warn!("node {:016x} has sent a frame of kind {kind}", from.0),
         }
     }
 
@@ -375,11 +375,11 @@ impl Frames for HubFrames {
     }
 
     fn link_up(&self, node: NodeId) {
-        tracing::info!("linked with node {node}");
+        tracing::debug!("linked with node {:016x}", node.0);
     }
 
     fn link_down(&self, node: NodeId) {
-        tracing::info!("the link to node {node} is gone");
+        tracing::debug!("the link to node {:016x} is gone", node.0);
         for lane in &self.0.lanes {
             lane.submit(&self.0, [Input::LinkLost { node }], NOBODY, &mut Vec::new());
         }

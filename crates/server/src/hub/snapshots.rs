@@ -182,7 +182,8 @@ impl Snapshots {
             Some((checkpoint, head))
         });
         let (mut checkpoint, head) = begun.ok_or("this node does not lead it any more")?;
-        tracing::info!("sends shard {shard}, as of entry {}, to node {node}", checkpoint.index);
+        let index = checkpoint.index;
+        tracing::debug!("sends shard {shard}, as of entry {index}, to node {:016x}", node.0);
         let stream = self.streams.fetch_add(1, Ordering::Relaxed);
         let mut head_bytes = Vec::new();
         head.encode(&mut head_bytes);
@@ -261,7 +262,7 @@ impl Snapshots {
             };
             if let Err(why) = self.take(hub, peers, checkpoints, &mut streams, from, body) {
                 peers.tallies.snapshots_broken.add(1);
-                tracing::warn!("a snapshot from node {from} is given up: {why}");
+                tracing::warn!("a snapshot from node {:016x} is given up: {why}", from.0);
             }
         }
     }
@@ -338,7 +339,7 @@ impl Snapshots {
             Some(here.meta_of(state.state()))
         });
         let Some(meta) = meta else { return Ok(None) };
-        tracing::info!("receives shard {shard}, as of entry {index}");
+        tracing::debug!("receives shard {shard}, as of entry {index}");
         let (disk, cluster) = checkpoints.lock().place();
         let writer = CheckpointWriter::create(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;

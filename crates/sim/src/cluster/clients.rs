@@ -60,8 +60,8 @@ struct Op {
     /// Of a read: when it came, and whether it may be tried.
     moment: Option<Now>,
     ready: bool,
-    /// Of a write that was sent on to a leader: its batch.
-    batch: Option<(u64, u64)>,
+    /// Of a write: how it stands in the log, if it does, as far as is known.
+    place: Option<Place>,
 }
 
 impl Clients {
@@ -204,8 +204,8 @@ impl World {
         let is_read = command.is_read();
         let moment = is_read.then(|| machine.moment());
         let (given_up, ready) = (false, is_read);
-        let batch = None;
-        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready, batch };
+        let place = None;
+        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready, place };
         if !is_read {
             self.propose(number, &op);
         }
@@ -286,13 +286,10 @@ impl World {
                     self.rest(&op);
                     if why == NotDone::Unknown && op.moment.is_none() {
                         self.counts.unknown += 1;
-                        let shard = self.shard_of(op.at, op.key);
-                        let machine = self.seats[op.at].machine.as_ref();
-                        let held = machine.and_then(|machine| machine.shard(shard));
-                        let held = held.and_then(|shard| shard.batch_of(waiter));
-                        match held.or(op.batch) {
-                            Some((session, sequence)) => {
-                                let place = Place::Batch(session, sequence);
+                        // It may be applied later than this.
+                        match self.place_of(waiter.0, &op) {
+                            Some(place) => {
+                                let shard = self.shard_of(op.at, op.key);
                                 self.clients.lost.push((op, shard, place));
                             }
                             None => self.clients.note(op, None),
@@ -343,21 +340,28 @@ impl World {
                 },
             }
         }
-        self.follow_batches();
+        self.follow_writes();
     }
 
-    /// Remembers which batches carry the writes that are under way.
-    fn follow_batches(&mut self) {
+    /// Remembers where the writes that are under way stand.
+    fn follow_writes(&mut self) {
         let waiting = self.clients.ops.iter().filter(|(_, op)| op.moment.is_none());
-        let waiting: Vec<(u64, usize, u64)> =
-            waiting.map(|(number, op)| (*number, op.at, op.key)).collect();
-        for (number, at, key) in waiting {
-            let Some(machine) = &self.seats[at].machine else { continue };
-            let shard = machine.shard(self.shard_of(at, key));
-            let batch = shard.and_then(|shard| shard.batch_of(Waiter(number)));
-            if let (Some(batch), Some(op)) = (batch, self.clients.ops.get_mut(&number)) {
-                op.batch = Some(batch);
-            }
+        let places: Vec<(u64, Option<Place>)> =
+            waiting.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
+        for (number, place) in places {
+            self.clients.ops.get_mut(&number).expect("it was just found").place = place;
+        }
+    }
+
+    /// How a write stands in the log, if it does. A batch stays the same, wherever it is proposed.
+    fn place_of(&self, number: u64, op: &Op) -> Option<Place> {
+        let Some(machine) = &self.seats[op.at].machine else { return op.place };
+        let Some(shard) = machine.shard(self.shard_of(op.at, op.key)) else { return op.place };
+        let batch = shard.batch_of(Waiter(number)).map(|(a, b)| Place::Batch(a, b));
+        let entry = || shard.place_of(Waiter(number)).map(|(a, b)| Place::Entry(a, b));
+        match op.place {
+            Some(Place::Batch(..)) => batch.or(op.place),
+            _ => batch.or_else(entry).or(op.place),
         }
     }
 
@@ -370,19 +374,15 @@ impl World {
     /// Nobody at this node will be answered any more.
     pub(super) fn lose_ops(&mut self, at: usize) {
         let lost = self.clients.ops.iter().filter(|(_, op)| op.at == at);
-        let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
+        let lost: Vec<(u64, Option<Place>)> =
+            lost.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
         let Some(machine) = self.seats[at].machine.take() else { return };
-        for number in lost {
+        for (number, place) in lost {
             let op = self.clients.ops.remove(&number).expect("it was just found");
             self.rest(&op);
             let route = &machine.routes[KEYSPACE];
             let name = &self.clients.names[op.key as usize];
             let id = route.shard(route.place(&route.key(name)));
-            let shard = machine.shard(id);
-            let place = shard.and_then(|shard| shard.place_of(Waiter(number)));
-            let place = place.map(|(index, term)| Place::Entry(index, term));
-            let batch = shard.and_then(|shard| shard.batch_of(Waiter(number))).or(op.batch);
-            let place = batch.map(|(session, sequence)| Place::Batch(session, sequence)).or(place);
             self.trace.event(format_args!("op {number} is lost at {place:?}"));
             self.counts.unknown += u64::from(place.is_some());
             match place {
