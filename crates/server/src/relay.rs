@@ -12,8 +12,8 @@
 //!
 //! A connection stays with its member until either side ends it. If the member dies, the client
 //! sees its connection end, connects again, and gets another member. If none can be reached, it is
-//! told so and let go; nothing was done. HTTP requests for keys and keyspaces are redirected instead
-//! (307): what the node says of itself by HTTP is its own.
+//! told so and let go; nothing was done. HTTP requests for keys and keyspaces are redirected
+//! instead (307): what the node says of itself by HTTP is its own.
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
