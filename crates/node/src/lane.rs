@@ -181,10 +181,7 @@ pub enum NotDone {
     /// Everything of the shard that was under way when it was dropped may or may not be done.
     Dropped,
     /// Nobody is known to lead the shard, and the time for the request is over.
-    NotLeader {
-        /// The leader's node, if it is known.
-        leader: Option<NodeId>,
-    },
+    NotLeader,
     /// Another leader's entry has taken its place in the log.
     Replaced,
     /// It may or may not have been done, or may still be: whoever was asked has not answered in

@@ -16,7 +16,7 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{CatalogueError, DecodeError, Keyspace, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueError, DecodeError, Keyspace, ShardId, Timestamp};
 
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
 
@@ -88,8 +88,6 @@ pub enum Letter {
         shard: ShardId,
         /// Which.
         what: Asked,
-        /// Who leads, if it is known: u64, or 0.
-        leader: Option<NodeId>,
     },
     /// 8: nothing was done about a batch, for this node cannot now: its disk is full.
     Unable {
@@ -214,10 +212,9 @@ impl Letter {
                     Err(error) => error.encode(out),
                 }
             }
-            Letter::NotLed { shard, what, leader } => {
+            Letter::NotLed { shard, what } => {
                 begin(7, *shard, out);
                 put_asked(*what, out);
-                out.extend_from_slice(&leader.map_or(0, |node| node.0).to_le_bytes());
             }
             Letter::Unable { shard, what } => {
                 begin(8, *shard, out);
@@ -276,11 +273,7 @@ impl Letter {
                 };
                 Letter::CatalogueDone { number, index, result }
             }
-            7 => {
-                let what = read_asked(reader)?;
-                let leader = Some(NodeId(reader.u64()?)).filter(|node| node.0 != 0);
-                Letter::NotLed { shard, what, leader }
-            }
+            7 => Letter::NotLed { shard, what: read_asked(reader)? },
             8 => Letter::Unable { shard, what: read_asked(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })
@@ -355,4 +348,27 @@ fn read_verdict(reader: &mut Reader<'_>) -> Result<Verdict, DecodeError> {
         5 => Verdict::Ahead,
         found => return Err(DecodeError::Tag { what: "verdict", found }),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Whatever comes is refused, or is what its own bytes say.
+        #[test]
+        fn any_bytes_are_read_or_refused(
+            tag in 0u8..10,
+            rest in prop::collection::vec(any::<u8>(), 0..80),
+        ) {
+            let bytes = Bytes::from([&[tag][..], &rest].concat());
+            if let Ok(letter) = Letter::decode(bytes.clone()) {
+                let mut again = Vec::new();
+                letter.encode(&mut again);
+                prop_assert_eq!(Letter::decode(again.into()), Ok(letter));
+            }
+        }
+    }
 }

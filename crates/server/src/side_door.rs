@@ -338,7 +338,7 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
         (NotDone::DiskFull, _) => ApiError::DiskFull,
         (NotDone::Dropped | NotDone::Unknown, Some(id)) => ApiError::Unknown { id },
         (
-            NotDone::NotLeader { .. }
+            NotDone::NotLeader
             | NotDone::Replaced
             | NotDone::Unknown
             | NotDone::Away

@@ -30,9 +30,9 @@ use crate::letter::{Asked, Letter};
 use crate::session::{BatchId, Verdict, WINDOW_MS};
 
 /// Bytes of batches that are held for the leader of one shard, beyond which more are refused.
-pub const HELD_BYTES_MAX: usize = 64 << 20;
+const HELD_BYTES_MAX: usize = 64 << 20;
 /// Batches under way to the leader of one shard at one time.
-pub const SENT_MAX: usize = 256;
+const SENT_MAX: usize = 256;
 /// Questions of readers under way at one time.
 const ASKS_MAX: usize = 4;
 /// When nothing is heard for so long, it is sent again.
@@ -410,7 +410,7 @@ impl Forward {
         while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
             let Held { origin, waiters, bytes, .. } = held;
             self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
-            let why = NotDone::NotLeader { leader: None };
+            let why = NotDone::NotLeader;
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
         for sent in self.sent.iter_mut().filter(|sent| !sent.told && late(sent.held.since)) {
@@ -418,7 +418,7 @@ impl Forward {
             let (origin, waiters) = (sent.held.origin, sent.held.waiters.clone());
             effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::Unknown });
         }
-        let why = NotDone::NotLeader { leader: None };
+        let why = NotDone::NotLeader;
         for reader in self.readers.extract_if(.., |reader| late(reader.since)) {
             refuse_one(reader.origin, reader.waiter, why, effects);
         }

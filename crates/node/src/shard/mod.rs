@@ -40,7 +40,6 @@ mod replicas;
 mod report;
 
 use forward::Forward;
-pub use forward::{HELD_BYTES_MAX, SENT_MAX};
 pub(crate) use post::not_here;
 use readers::Reader;
 use report::Watch;

@@ -7,7 +7,8 @@
 //! ```
 
 use bytes::Bytes;
-use keyspace::{NodeId, ShardId};
+use keyspace::codec::Reader;
+use keyspace::{CatalogueOp, NodeId, ShardId};
 use replication::BootNanos;
 
 use super::forward::Post;
@@ -37,7 +38,8 @@ impl Shard {
                 self.read(at, ReadAsker::Remote { node: from, number }, now);
             }
             Letter::Read { number, .. } => self.not_led(from, Asked::Read { number }, effects),
-            Letter::Catalogue { number, op } if self.group.is_leader() => {
+            // What cannot be read must not come into the log.
+            Letter::Catalogue { number, op } if self.group.is_leader() && is_operation(&op) => {
                 let asker = Asker::RemoteOperation { node: from, number };
                 let bytes = operation(&op);
                 self.queue.push_back(Queued::Operation { kind: Kind::Catalogue, bytes, asker });
@@ -81,7 +83,7 @@ impl Shard {
     }
 
     pub(super) fn not_led(&self, to: NodeId, what: Asked, effects: &mut Effects) {
-        let letter = Letter::NotLed { shard: self.id, what, leader: self.leader() };
+        let letter = Letter::NotLed { shard: self.id, what };
         effects.letters.push((to, letter));
     }
 
@@ -239,7 +241,12 @@ impl Shard {
 /// What a node without the shard says to a letter.
 pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
     let what = letter.asks()?;
-    Some(Letter::NotLed { shard, what, leader: None })
+    Some(Letter::NotLed { shard, what })
+}
+
+fn is_operation(bytes: &[u8]) -> bool {
+    let mut reader = Reader::new(bytes);
+    CatalogueOp::decode(&mut reader).is_ok() && reader.rest().is_empty()
 }
 
 /// Whether these are so many commands, each of a key of this shard.

@@ -309,7 +309,7 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "UNKNOWN the node that leads this key's shard has not answered; the command may have \
              been done, or may still be. Read what it would have changed before you send it again"
         }
-        NotDone::NotLeader { .. } | NotDone::Replaced => {
+        NotDone::NotLeader | NotDone::Replaced => {
             "TRYAGAIN no node is known to lead this key's shard; nothing was done. Send it again"
         }
         NotDone::Away => {
