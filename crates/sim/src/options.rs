@@ -89,11 +89,23 @@ pub enum Fault {
     Checkpoints,
     /// Safe points rise and old versions are collected.
     Collection,
+    /// Of clusters: a process stands still.
+    Pause,
+    /// Of clusters: nodes do not hear each other, or only one of two.
+    Cut,
+    /// Of clusters: packets are lost, come twice, or late.
+    Loss,
+    /// Of clusters: a link is lost with what was on it, and comes back.
+    Link,
+    /// Of clusters: leaders are told to hand over.
+    Transfer,
+    /// Of clusters: syncs that take long.
+    SlowSync,
 }
 
 impl Fault {
     /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 15] = [
         Self::Kill,
         Self::Power,
         Self::SyncFails,
@@ -103,7 +115,16 @@ impl Fault {
         Self::Catalogue,
         Self::Checkpoints,
         Self::Collection,
+        Self::Pause,
+        Self::Cut,
+        Self::Loss,
+        Self::Link,
+        Self::Transfer,
+        Self::SlowSync,
     ];
+    /// Those that mean nothing to a node alone.
+    pub const OF_CLUSTERS: [Self; 6] =
+        [Self::Pause, Self::Cut, Self::Loss, Self::Link, Self::Transfer, Self::SlowSync];
 
     /// As it is typed and printed.
     pub fn name(self) -> &'static str {
@@ -117,6 +138,12 @@ impl Fault {
             Self::Catalogue => "catalogue",
             Self::Checkpoints => "checkpoints",
             Self::Collection => "collection",
+            Self::Pause => "pause",
+            Self::Cut => "cut",
+            Self::Loss => "loss",
+            Self::Link => "link",
+            Self::Transfer => "transfer",
+            Self::SlowSync => "slow-sync",
         }
     }
 }
@@ -167,7 +194,8 @@ impl fmt::Display for Faults {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
-     catalogue, checkpoints and collection"
+     catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer and \
+     slow-sync"
 )]
 pub struct NoSuchFault(pub String);
 
