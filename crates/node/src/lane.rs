@@ -330,6 +330,8 @@ pub struct Lane {
     shards: BTreeMap<ShardId, Shard>,
     /// Shards that are on other nodes only.
     away: BTreeSet<ShardId>,
+    /// Shards that have ended here. Their replicas had voted and promised: none begins again.
+    ended: BTreeSet<ShardId>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
@@ -354,6 +356,7 @@ impl Lane {
             seed,
             shards: BTreeMap::new(),
             away: BTreeSet::new(),
+            ended: BTreeSet::new(),
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
@@ -387,6 +390,13 @@ impl Lane {
         assert!(before.is_none(), "a shard is adopted once");
         self.touch(id);
         view
+    }
+
+    /// These shards have ended here, says the log. Who asks to begin one of them again has not
+    /// heard of that yet, and is ignored: the new replica would have forgotten what the old one
+    /// had promised under the same id (SAFETY G4, G9).
+    pub fn bury(&mut self, shards: impl IntoIterator<Item = ShardId>) {
+        self.ended.extend(shards);
     }
 
     fn start(&self, start: ShardStart) -> Shard {
@@ -596,6 +606,9 @@ impl Lane {
             let state = start.view.read();
             (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
         };
+        if self.ended.contains(&id) {
+            return;
+        }
         if is_born {
             push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
         } else {
@@ -613,6 +626,7 @@ impl Lane {
     fn drop_shard(&mut self, id: ShardId) {
         self.away.remove(&id);
         let Some(mut shard) = self.shards.remove(&id) else { return };
+        self.ended.insert(id);
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);

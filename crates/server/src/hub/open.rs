@@ -1,6 +1,6 @@
 //! From a directory to a hub whose shards serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -216,6 +216,7 @@ fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manif
 struct Replay {
     log: Log,
     shards: BTreeMap<ShardId, Recovering>,
+    dropped: BTreeSet<ShardId>,
     records: u64,
     cut_bytes: u64,
 }
@@ -233,8 +234,10 @@ fn replay(
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
+    let dropped = replay.dropped();
     let shards = replay.finish()?;
-    Ok(Replay { log, shards, records: recovered.records, cut_bytes: recovered.cut_bytes })
+    let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
+    Ok(Replay { log, shards, dropped, records, cut_bytes })
 }
 
 /// Reads all checkpoints, on as many threads as there are cores.
@@ -283,6 +286,7 @@ fn build(
         let mut lane = Lane::new(clock.clone(), seed ^ number as u64, TURN_BYTES_MAX);
         lane.set_patience(config.request_timeout_ms * 1_000_000);
         lane.observe(boot_nanos());
+        lane.bury(replay.dropped.iter().copied());
         LaneCell::new(number, lane)
     };
     let lanes = (0..lanes_count).map(lane).collect();

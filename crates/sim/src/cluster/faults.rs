@@ -72,7 +72,7 @@ impl World {
             on(Fault::Cut, 3),
             if faults.has(Fault::Cut) { on(Fault::Kill, 5) } else { 0 },
             on(Fault::Transfer, 5),
-            on(Fault::Cut, 3),
+            on(Fault::Cut, 7),
             on(Fault::Power, 4),
             on(Fault::SyncFails, 3),
             on(Fault::WriteFails, 2),

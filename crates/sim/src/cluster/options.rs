@@ -261,7 +261,7 @@ impl Mood {
             late_in: maybe(rng, Fault::Loss, 10, 200),
             delay_ms_max: rng.between(0, 15),
             slow_sync_in: maybe(rng, Fault::SlowSync, 10, 200),
-            break_ms: rng.between(150, 900),
+            break_ms: rng.between(120, 700),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
             think_ms: rng.between(20, 120),
         }

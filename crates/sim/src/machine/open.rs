@@ -1,6 +1,6 @@
 //! From a disk to a node that serves: the steps of a start, as the server takes them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
@@ -86,6 +86,7 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
+    let dropped = replay.dropped();
     let shards = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
@@ -93,7 +94,7 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     }
     log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
-    let machine = build(handle, manifest, hasher, log, shards, start);
+    let machine = build(handle, manifest, hasher, log, (shards, dropped), start);
     Ok(Started { machine, recovered })
 }
 
@@ -138,7 +139,7 @@ fn build(
     manifest: Manifest,
     hasher: KeyHasher,
     log: Log,
-    mut shards: BTreeMap<ShardId, Recovering>,
+    (mut shards, dropped): (BTreeMap<ShardId, Recovering>, BTreeSet<ShardId>),
     start: &Start,
 ) -> Machine {
     let highest = shards.values().map(Recovering::highest).max();
@@ -174,7 +175,10 @@ fn build(
         short_checkpoint: false,
     };
     machine.now();
-    machine.lanes.iter_mut().for_each(|seat| seat.lane.observe(start.boot));
+    for seat in &mut machine.lanes {
+        seat.lane.observe(start.boot);
+        seat.lane.bury(dropped.iter().copied());
+    }
     let catalogue = match shards.remove(&ShardId(0)) {
         Some(recovered) => machine.adopt_system(recovered),
         // It waits for a replica of the system shard.
