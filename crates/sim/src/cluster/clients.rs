@@ -6,7 +6,8 @@
 //! Values are never the same twice, so that a history says which write a read saw.
 //!
 //! **Time.** Nodes' clocks may lie hours apart, and values end. A read was judged at the time that
-//! it was given, or at that of the newest entry it saw if that is later; a write at its entry's
+//! it was given, or at the floor that its replica then had, or at that of the newest entry it saw
+//! if that is later; a write at its entry's
 //! time, which lies above all that was applied of its shard when it was asked, and not above what
 //! was when it was answered. The search for a linear order is told that.
 //!
@@ -32,6 +33,9 @@ use crate::machine::CLIENTS;
 
 /// How long a client waits.
 const PATIENCE_MS: u64 = 2_500;
+
+/// States that the search of a history looks at before it is given up.
+const STATES_MAX: usize = 100_000;
 
 /// What clients do and have seen.
 pub struct Clients {
@@ -188,7 +192,7 @@ impl Clients {
             }
             history.sort_by_key(|seen| seen.call);
             for (places, cells, seen) in linear::apart(&cells, history) {
-                match linear::is_linear(&cells, &seen) {
+                match linear::is_linear_within(&cells, &seen, STATES_MAX) {
                     Linear::Yes => continue,
                     // One command was under way while very many others came and went.
                     Linear::TooLong => {
@@ -354,7 +358,13 @@ impl World {
         match read::read(&route, &request, now, &mut sink) {
             Ok(()) => {
                 let view = machine.view(shard);
-                let last = view.map_or(now.time, |view| view.read().last.max(now.time));
+                let (floor, last) = view.map_or((now.time, now.time), |view| {
+                    let state = view.read();
+                    (state.serving.floor(), state.last)
+                });
+                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+                let op = op.expect("it is under way");
+                op.low_ms = op.low_ms.max(floor.millis());
                 self.done(number, sink.0, last.millis());
             }
             Err(blocked) => {
