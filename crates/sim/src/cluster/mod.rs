@@ -41,6 +41,7 @@ use storage::faulty::FaultyDisk;
 use crate::check::Violation;
 use crate::check::agreement::Agreement;
 use crate::machine::open::Cluster;
+use crate::machine::rounds::Progress;
 use crate::machine::{Failed, Machine, NOBODY};
 use crate::options::Fault;
 use crate::rng::Rng;
@@ -57,6 +58,8 @@ pub const TICK_MS: u64 = 50;
 const ANSWER_MS_MAX: u64 = 15_000;
 /// Virtual time within which replicas that have been added vote.
 const RAISE_MS_MAX: u64 = 20_000;
+/// How long a round of checkpoints waits when there was no room for the last.
+const ROUND_AGAIN_MS: u64 = 100;
 /// The keyspace that clients use.
 pub const KEYSPACE: &str = "0";
 
@@ -121,6 +124,8 @@ pub(crate) struct Seat {
     pub armed: Option<faults::Armed>,
     /// Whether its disk is full.
     pub full: bool,
+    /// No round of checkpoints is begun or gone on with before: there was no room for the last.
+    pub round_at: u64,
     /// Planted: time that its boot clock did not count.
     pub slept_nanos: u64,
 }
@@ -166,6 +171,7 @@ impl World {
             started_at: 0,
             armed: None,
             full: false,
+            round_at: 0,
             slept_nanos: 0,
         };
         let seats = (0..options.nodes).map(seat).collect();
@@ -382,6 +388,7 @@ impl World {
         let lanes = 0..machine.lanes.len();
         let busy: Vec<usize> = lanes.filter(|lane| machine.is_busy(*lane)).collect();
         let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
+        let rounds = self.mood.checkpoints && self.now_ms >= seat.round_at;
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
         let weights = [
             on(!busy.is_empty(), 40),
@@ -391,7 +398,7 @@ impl World {
             on(machine.has_news(), 12),
             on(!reads.is_empty(), 20),
             on(may_ask, 10),
-            on(self.mood.checkpoints, if machine.is_checkpointing() { 6 } else { 1 }),
+            on(rounds, if machine.is_checkpointing() { 6 } else { 1 }),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -428,7 +435,9 @@ impl World {
             }
             6 => self.ask(at),
             _ => {
-                machine.step_round()?;
+                if machine.step_round()? == Progress::Full {
+                    seat.round_at = self.now_ms + ROUND_AGAIN_MS;
+                }
             }
         }
         Ok(true)
