@@ -408,8 +408,8 @@ pub struct SimArgs {
     /// Of a cluster: the power of its first node goes when its disk has changed so often.
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
-    /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, unsynced-vote or
-    /// fresh-leader-reads.
+    /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
+    /// unsynced-vote or fresh-leader-reads.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.

@@ -15,10 +15,10 @@
 //! And there is who leads, as far as the replica has heard: a hint for those who tell clients
 //! where to go, and never a reason to serve anything.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
 use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
+
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
 
 /// Shared by a shard's lane and its readers.
 #[derive(Debug, Default)]

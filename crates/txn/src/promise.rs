@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use keyspace::Timestamp;
 
 use crate::Clock;
+use crate::sync::{AtomicU64, Ordering};
 
 /// How far ahead of a reader's time a new horizon is logged.
 pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;

@@ -58,6 +58,8 @@ pub const TICK_MS: u64 = 50;
 const ANSWER_MS_MAX: u64 = 15_000;
 /// Virtual time within which replicas that have been added vote.
 const RAISE_MS_MAX: u64 = 20_000;
+/// Planted: how long after a pause its ticks are made up.
+const BURST_AFTER_MS: u64 = 5;
 /// How long a round of checkpoints waits when there was no room for the last.
 const ROUND_AGAIN_MS: u64 = 100;
 /// The keyspace that clients use.
@@ -128,6 +130,8 @@ pub(crate) struct Seat {
     pub round_at: u64,
     /// Planted: time that its boot clock did not count.
     pub slept_nanos: u64,
+    /// Planted: time that its boot clock counts twice, and when it begins to.
+    pub burst: Option<(u64, u64)>,
 }
 
 /// See the front page of this module.
@@ -173,6 +177,7 @@ impl World {
             full: false,
             round_at: 0,
             slept_nanos: 0,
+            burst: None,
         };
         let seats = (0..options.nodes).map(seat).collect();
         Self {
@@ -372,8 +377,17 @@ impl World {
 
     /// Ticks when it is time: once, however late it is.
     fn tick(&mut self, at: usize) {
+        let planted = self.has(Plant::BurstTicks);
         let seat = &mut self.seats[at];
+        if let Some((_, nanos)) = seat.burst.take_if(|(from_ms, _)| self.now_ms >= *from_ms) {
+            seat.boot_offset += nanos;
+        }
         if self.now_ms >= seat.next_tick {
+            let missed_ms = self.now_ms - seat.next_tick;
+            if planted && missed_ms > TICK_MS {
+                // First comes what has come meanwhile.
+                seat.burst = Some((self.now_ms + BURST_AFTER_MS, missed_ms * seat.rate_ppm));
+            }
             seat.next_tick = self.now_ms + TICK_MS;
             seat.machine.as_mut().expect("it runs").tick();
         }

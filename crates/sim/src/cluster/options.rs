@@ -18,6 +18,9 @@ pub enum Plant {
     LeaseByRole,
     /// A restarted replica votes and stands at once (G4).
     ForgetfulVote,
+    /// Ticks that a pause has swallowed are made up, and each counts as time that has passed since
+    /// (G5).
+    BurstTicks,
     /// What promises to be on disk leaves before it is (G9, G16).
     UnsyncedVote,
     /// A new leader serves reads before its term's first entry (G1).
@@ -26,10 +29,11 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
+        Self::BurstTicks,
         Self::UnsyncedVote,
         Self::FreshLeaderReads,
     ];
@@ -40,6 +44,7 @@ impl Plant {
             Self::StaleLease => "stale-lease",
             Self::LeaseByRole => "lease-by-role",
             Self::ForgetfulVote => "forgetful-vote",
+            Self::BurstTicks => "burst-ticks",
             Self::UnsyncedVote => "unsynced-vote",
             Self::FreshLeaderReads => "fresh-leader-reads",
         }
@@ -49,8 +54,8 @@ impl Plant {
 /// There is no planted bug of this name for clusters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, unsynced-vote and \
-     fresh-leader-reads can be planted"
+    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
+     unsynced-vote and fresh-leader-reads can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
