@@ -236,7 +236,23 @@ impl Machine {
         let gone: Vec<_> = gone.map(|route| route.keyspace.clone()).collect();
         for keyspace in gone {
             self.routes.remove(&keyspace.name);
-            self.drop_shards(&keyspace);
+        }
+        // Also those that have begun by a message, and whose coming and going it has jumped over.
+        let known = self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.view()));
+        let begun =
+            self.lanes.iter().flat_map(|seat| &seat.inbox).filter_map(|input| match input {
+                Input::Create(start) => Some(start.view.clone()),
+                _ => None,
+            });
+        let mut gone = Vec::new();
+        for view in known.chain(begun) {
+            let descriptor = &view.read().descriptor;
+            if catalogue.has_dropped(descriptor.keyspace()) {
+                gone.push(descriptor.shard);
+            }
+        }
+        for shard in gone {
+            self.submit(shard, Input::Drop { shard });
         }
         for keyspace in catalogue.iter() {
             let places = 0..keyspace.shards.len();
