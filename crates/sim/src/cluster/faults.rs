@@ -17,7 +17,8 @@ use crate::options::Fault;
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
 
-/// A plan: when followers restart, again and again, while a leader and its rival wait for them.
+/// A plan: when followers restart, or stand still, again and again, while a leader and its rival
+/// wait for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Betrayal {
     leader: usize,
@@ -25,6 +26,8 @@ pub struct Betrayal {
     begins_ms: u64,
     restarts_left: u64,
     restart_ms: u64,
+    /// Whether they stand still only.
+    pauses: bool,
 }
 
 /// How long nodes wait for each other on behalf of a client.
@@ -84,7 +87,10 @@ impl World {
             1 => self.crash(at, true),
             2 => self.crash(at, false),
             3 => self.blackout(),
-            4 => self.pause(at),
+            4 => {
+                let millis = self.rng.between(100, 2_500);
+                self.pause(at, millis);
+            }
             5 => self.isolate(at),
             6 => self.cut_one_way(at),
             7 => self.plan_betrayal(at),
@@ -176,7 +182,8 @@ impl World {
     }
 
     /// A leader and one of its followers do not hear each other; the other followers restart in no
-    /// time, a few times, and must not have forgotten whom they have given their word (SAFETY G4).
+    /// time, or stand still, a few times, and must not have forgotten whom they have given their
+    /// word, nor think that it was long ago (SAFETY G4, G5).
     fn plan_betrayal(&mut self, at: usize) {
         let leader = match self.led() {
             led if led.is_empty() => at,
@@ -192,24 +199,33 @@ impl World {
         let begins_ms = self.now_ms + self.rng.between(600, 1_500);
         let restarts_left = self.rng.between(1, 4);
         let restart_ms = begins_ms;
-        self.betrayal = Some(Betrayal { leader, rival, begins_ms, restarts_left, restart_ms });
+        let pauses = self.options.faults.has(Fault::Pause) && self.rng.one_in(3);
+        let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
+        self.betrayal = Some(plan);
     }
 
     fn betray(&mut self) {
         let Some(mut plan) = self.betrayal else { return };
         if self.now_ms == plan.restart_ms && plan.restarts_left > 0 {
             for at in (0..self.seats.len()).filter(|at| *at != plan.leader && *at != plan.rival) {
-                self.crash(at, false);
-                self.seats[at].awake_at = self.now_ms + 2;
+                if plan.pauses {
+                    let millis = self.rng.between(300, 2_500);
+                    self.pause(at, millis);
+                } else {
+                    self.crash(at, false);
+                    self.seats[at].awake_at = self.now_ms + 2;
+                }
             }
             plan.restarts_left -= 1;
-            plan.restart_ms += self.rng.between(50, 250);
+            let after = if plan.pauses { 2_500 } else { 0 };
+            plan.restart_ms += after + self.rng.between(50, 250);
         }
         let begun = self.now_ms > plan.begins_ms;
         if begun && self.now_ms.is_multiple_of(10) && self.is_awake(plan.leader) {
             self.look_at(plan.leader);
         }
-        self.betrayal = (self.now_ms < plan.begins_ms + 1_000).then_some(plan);
+        let ends_ms = plan.begins_ms.max(plan.restart_ms) + 1_000;
+        self.betrayal = (self.now_ms < ends_ms).then_some(plan);
     }
 
     /// Whether a node runs and does not stand still.
@@ -258,8 +274,7 @@ impl World {
     }
 
     /// A process stands still, and its clocks do not.
-    fn pause(&mut self, at: usize) {
-        let millis = self.rng.between(100, 2_500);
+    fn pause(&mut self, at: usize, millis: u64) {
         let planted = self.has(Plant::StaleLease);
         let seat = &mut self.seats[at];
         if seat.machine.is_none() || self.now_ms < seat.awake_at {
