@@ -209,7 +209,7 @@ impl World {
         if self.now_ms == plan.restart_ms && plan.restarts_left > 0 {
             for at in (0..self.seats.len()).filter(|at| *at != plan.leader && *at != plan.rival) {
                 if plan.pauses {
-                    let millis = self.rng.between(300, 2_500);
+                    let millis = self.rng.between(400, 1_100);
                     self.pause(at, millis);
                 } else {
                     self.crash(at, false);
@@ -217,7 +217,7 @@ impl World {
                 }
             }
             plan.restarts_left -= 1;
-            let after = if plan.pauses { 2_500 } else { 0 };
+            let after = if plan.pauses { 1_200 } else { 0 };
             plan.restart_ms += after + self.rng.between(50, 250);
         }
         let begun = self.now_ms > plan.begins_ms;

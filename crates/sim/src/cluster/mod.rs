@@ -381,7 +381,11 @@ impl World {
         let seat = &mut self.seats[at];
         if let Some((_, nanos)) = seat.burst.take_if(|(from_ms, _)| self.now_ms >= *from_ms) {
             seat.boot_offset += nanos;
+            self.tell_time(at);
+            let machine = self.seats[at].machine.as_mut().expect("it runs");
+            (0..nanos / 1_000_000 / TICK_MS).for_each(|_| machine.tick());
         }
+        let seat = &mut self.seats[at];
         if self.now_ms >= seat.next_tick {
             let missed_ms = self.now_ms - seat.next_tick;
             if planted && missed_ms > TICK_MS {
