@@ -14,7 +14,7 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::check::{self, Refused};
-use crate::entries::{Entries, Entry, from_library};
+use crate::entries::{Entries, all_from_library};
 use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
@@ -479,8 +479,8 @@ impl Group {
         if !owed.is_empty() {
             self.owed.push_back((number, owed));
         }
-        let entries: Vec<Entry> = ready.take_entries().into_iter().map(from_library).collect();
-        let committed = ready.take_committed_entries().into_iter().map(from_library).collect();
+        let entries = all_from_library(ready.take_entries());
+        let committed = all_from_library(ready.take_committed_entries());
         self.raw.advance_append_async(ready);
         if restored.is_some() || !entries.is_empty() {
             self.unsynced = number;
