@@ -16,7 +16,7 @@ use crate::state::{Outcome, ShardState};
 
 impl Shard {
     pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
-        if !self.leads() || self.group.is_transferring() {
+        if self.queue.is_empty() || !self.leads() || self.group.is_transferring() {
             return;
         }
         while turn_bytes < turn.bytes_max {
