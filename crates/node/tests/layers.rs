@@ -4,7 +4,7 @@
 //!   carillon ─► server ─► node ─► txn ─► replication ─► storage ─► keyspace
 //!       │          sim ───┘  │                └──────────────────────┘
 //!       │                    └──► membership, overlay ─► keyspace
-//!       ├─► client (nothing of ours)
+//!       ├─► client ─► keyspace
 //!       └─► sim             bench ─► anything; nobody ─► bench
 //! ```
 //!
