@@ -28,7 +28,7 @@ struct Fake {
 }
 
 impl Fake {
-    /// One that does these in turn, then the last of them for ever; `greets` is its answer to HELLO.
+    /// One that does these in turn, then the last of them for ever, and answers HELLO so.
     async fn start(greets: &'static str, acts: Vec<Act>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();

@@ -20,8 +20,8 @@ pub enum Error {
         /// In words: the node's, if it said something.
         text: String,
     },
-    /// It may have been done, or may yet be: it was sent, and no answer came that says so. Read what
-    /// it would have changed before sending it again.
+    /// It may have been done, or may yet be: it was sent, and no answer came that says so. Read
+    /// what it would have changed before sending it again.
     #[error("unknown outcome of request {request} ({command}): {text}")]
     Unknown {
         /// Its number among the requests of its store.

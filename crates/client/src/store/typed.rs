@@ -87,7 +87,8 @@ impl Store {
     /// use std::time::Duration;
     /// use client::{Expiry, SetOptions, When};
     ///
-    /// let once = SetOptions { when: When::Absent, expiry: Expiry::After(Duration::from_secs(30)) };
+    /// let expiry = Expiry::After(Duration::from_secs(30));
+    /// let once = SetOptions { when: When::Absent, expiry };
     /// let is_mine = store.set_with("lock", "me", once).await?;
     /// # Ok(()) }
     /// ```
@@ -222,8 +223,8 @@ impl Store {
     /// transaction, and others may see some of them before the rest.
     ///
     /// # Errors
-    /// [`Error::NotDone`] and [`Error::BadRequest`] only if none was set; [`Error::Unknown`] if some
-    /// were, or may have been.
+    /// [`Error::NotDone`] and [`Error::BadRequest`] only if none was set; [`Error::Unknown`] if
+    /// some were, or may have been.
     pub async fn mset<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],

@@ -229,8 +229,8 @@ pub fn reply<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     Ok(Request::Answered)
 }
 
-/// `CLIENT ROUTE ON | OFF`, which Redis has not: with ON, a command whose keys lie in one shard that
-/// another node leads is answered `MOVED`, and CLUSTER tells of this connection's keyspace.
+/// `CLIENT ROUTE ON | OFF`, which Redis has not: with ON, a command whose keys lie in one shard
+/// that another node leads is answered `MOVED`, and CLUSTER tells of this connection's keyspace.
 pub fn route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     call.session.routes = one_of(args, 2, "ON", "OFF")?;
     call.ok()
