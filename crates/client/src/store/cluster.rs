@@ -2,8 +2,8 @@
 //!
 //! | what is known of the key's shard | goes to |
 //! |---|---|
-//! | its leader, which is up | the leader: always over the same link for the same slot |
-//! | its leader, which is down; or that nobody leads | any other node that is up, over its **detour**: it passes on, or waits for the next leader |
+//! | its leader, and the slot's link with it is up | the leader, over that link |
+//! | its leader, and that link is down; or that nobody leads | any other node that is up, over its **detour**: it passes on, or waits for the next leader |
 //! | nothing of any shard (an ordered keyspace, a node alone) | any node that is up |
 //!
 //! The detour is a connection apart: a request that waits for a leader holds up no others.
@@ -43,7 +43,13 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// A link that is up, the same for the same number if it can be.
+    /// The link of a slot, if it is up. If it is not, the node may be dying, and a write over
+    /// another link would be lost as this one was.
+    fn of_slot(&self, slot: Slot) -> Option<&Arc<Link>> {
+        Some(&self.direct[usize::from(slot) % self.direct.len()]).filter(|link| link.is_up())
+    }
+
+    /// A link that is up, beginning with that of a number.
     fn direct(&self, number: usize) -> Option<&Arc<Link>> {
         let first = number % self.direct.len();
         let (before, from) = self.direct.split_at(first);
@@ -123,7 +129,7 @@ impl Cluster {
         let leader = slot.and_then(|slot| view.image.leader(slot)).map(|at| &view.nodes[at]);
         if let (Some(slot), Some(leader)) = (slot, leader)
             && spread == 0
-            && let Some(link) = leader.direct(usize::from(slot))
+            && let Some(link) = leader.of_slot(slot)
         {
             return Some(Way { link: link.clone(), node: leader.clone() });
         }
@@ -154,7 +160,7 @@ impl Cluster {
         let at = view.find(address)?;
         view.image.adjust(slot, at);
         let node = &view.nodes[at];
-        let link = node.direct(usize::from(slot))?;
+        let link = node.of_slot(slot)?;
         Some(Way { link: link.clone(), node: node.clone() })
     }
 
