@@ -175,6 +175,18 @@ impl Shard {
         }
     }
 
+    /// Replicas that take no part any more, and are still among the members, as far as it knows.
+    pub(super) fn missed(&self) -> Vec<ReplicaId> {
+        if !self.leads() {
+            return Vec::new();
+        }
+        let descriptor = &self.state.read().descriptor;
+        let mut missed = self.group.members().all();
+        let is_placed = |replica| descriptor.node_of(replica).is_some();
+        missed.retain(|replica| !is_placed(*replica) || self.broken.contains(replica));
+        missed
+    }
+
     /// A new replica for the place of each that is broken. Its id is above all that there are: of
     /// those with a place in the shard the newest keeps it until a newer one takes it, so that no
     /// id comes twice.

@@ -26,6 +26,9 @@ pub struct Betrayal {
 /// How long nodes wait for each other on behalf of a client.
 const PATIENCE_NANOS: u64 = 1_500_000_000;
 
+/// How often leaders compare their replicas.
+const CHECK_NANOS: u64 = 2_000_000_000;
+
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
@@ -236,6 +239,7 @@ impl World {
         })?;
         machine.boot = boot;
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_patience(PATIENCE_NANOS));
+        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(CHECK_NANOS));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));

@@ -32,6 +32,7 @@ use std::collections::BTreeMap;
 use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
+use node::shard::Finding;
 use storage::faulty::FaultyDisk;
 
 use crate::check::Violation;
@@ -76,6 +77,10 @@ pub struct Counts {
     pub transfers: u64,
     /// Entries compared between replicas.
     pub compared: u64,
+    /// Digests of replicas that were found to agree with others.
+    pub digests: u64,
+    /// Replicas that had lost what they had promised, and ended.
+    pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
     /// Histories that were too long to judge.
@@ -361,6 +366,7 @@ impl World {
             on(!reads.is_empty(), 20),
             on(may_ask, 10),
             on(self.mood.checkpoints, if machine.is_checkpointing() { 6 } else { 1 }),
+            on(!machine.digests.is_empty(), 3),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -371,6 +377,8 @@ impl World {
                 let inputs_max = self.rng.between(1, 12) as usize;
                 let mut witness = self.agreement.of(seat.node);
                 let answers = machine.step_lane(lane, inputs_max, &mut witness, &mut self.trace)?;
+                let findings = std::mem::take(&mut machine.findings);
+                self.judge(findings)?;
                 self.look_for_leases(at)?;
                 answers.into_iter().for_each(|answer| self.answered(at, answer));
             }
@@ -393,11 +401,26 @@ impl World {
                 self.read(at, op);
             }
             6 => self.ask(at),
+            8 => machine.step_digest(),
             _ => {
                 machine.step_round()?;
             }
         }
         Ok(true)
+    }
+
+    /// Leaders have compared their replicas.
+    fn judge(&mut self, findings: Vec<Finding>) -> Result<(), Violation> {
+        for Finding { shard, index, agreeing, differing } in findings {
+            self.counts.digests += agreeing.len() as u64;
+            if !differing.is_empty() {
+                let text = format!(
+                    "shard {shard} as of entry {index}: {differing:?} differ from {agreeing:?}"
+                );
+                return Err(Violation::new("R8 replicas digest the same", text));
+            }
+        }
+        Ok(())
     }
 
     /// A node that knows the clients' keyspace.
