@@ -16,6 +16,7 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod digests;
 pub mod durations;
 pub mod growth;
 pub mod keeper;
@@ -124,6 +125,8 @@ pub enum News {
     Answer(Answer),
     /// A replica has begun: routes are to lead to it.
     Shown(ShardId, View),
+    /// A replica has ended: routes are to lead to nothing in its place.
+    Hidden(ShardId),
     /// The catalogue has become this one at once.
     Jumped(Arc<Catalogue>),
 }
@@ -317,6 +320,7 @@ impl Hub {
             }
             News::Catalogue(change) => self.follow(change),
             News::Shown(shard, view) => self.show(shard, &view),
+            News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),
         }
     }
