@@ -387,7 +387,7 @@ impl Shard {
         self.forget_appends();
         self.publish();
         self.watch(turn.now);
-        self.send(effects);
+        self.send(turn.now, effects);
     }
 
     /// Why it must take no part any more, if it must not.

@@ -11,7 +11,7 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use keyspace::{NodeId, ReplicaId};
-use replication::{BootNanos, Change, HardState, Message, Refused};
+use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
@@ -20,6 +20,10 @@ use crate::lane::{Effects, Envelope, NotDone, Turn};
 use crate::members::Step;
 use crate::recovery::encode_meta;
 use crate::state::{BORN, ShardState};
+
+/// Who has not answered for so long may not even know that it is there: its disk may have lost its
+/// beginning.
+const SILENT_NANOS: u64 = 2_000_000_000;
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
@@ -291,7 +295,7 @@ impl Shard {
     }
 
     /// Puts messages on their way.
-    pub(super) fn send(&mut self, effects: &mut Effects) {
+    pub(super) fn send(&mut self, now: BootNanos, effects: &mut Effects) {
         self.group.take_messages(&mut self.outbox);
         if self.outbox.is_empty() {
             return;
@@ -299,7 +303,12 @@ impl Shard {
         let state = self.state.read();
         let fresh: Vec<ReplicaId> = match self.group.is_leader() {
             true => {
-                self.group.progress().iter().filter(|(_, i)| *i == 0).map(|(r, _)| *r).collect()
+                let is_fresh = |follower: &&Follower| {
+                    let is_silent = follower.echoed + SILENT_NANOS <= now;
+                    follower.matched == 0 || (is_silent && follower.replica != self.replica)
+                };
+                let followers = self.group.followers();
+                followers.iter().filter(is_fresh).map(|follower| follower.replica).collect()
             }
             // Those who are to vote may not have heard of the shard yet.
             false if self.group.last_index() == BORN.0 => state.members.all(),

@@ -115,8 +115,8 @@ pub struct Machine {
     pub digests: Vec<Digesting>,
     /// What leaders have found, to be looked at by the world.
     pub findings: Vec<Finding>,
-    /// Replicas that ended because they were unfit.
-    pub quarantines: u64,
+    /// Shards whose replica has ended because it was unfit, to be looked at by the world.
+    pub ended: Vec<ShardId>,
     /// Whether its disk has lost what was synced: it may notice.
     pub may_lose: bool,
 }
@@ -320,8 +320,11 @@ impl Machine {
         let (node, letters) = (self.manifest.node, effects.letters.drain(..));
         let letters = letters.map(|(to, letter)| Packet::Letter(Post { from: node, to, letter }));
         self.outgoing.extend(letters);
+        // What is late may be for a replica that has ended.
         let may_lose = self.may_lose;
-        effects.refused.retain(|(_, why)| !may_lose || !matches!(why, Refused::LostLog { .. }));
+        let is_expected =
+            |why: &Refused| matches!(why, Refused::LostLog { .. } | Refused::Misled { .. });
+        effects.refused.retain(|(_, why)| !may_lose || !is_expected(why));
         if let Some((shard, refused)) = effects.refused.pop() {
             let text = format!("shard {shard}: {refused}");
             return Err(Violation::new("R3 replicas keep what they promise", text).into());
@@ -344,7 +347,7 @@ impl Machine {
         seat.unappended = false;
         for (shard, replica, why) in ended {
             trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
-            self.quarantines += 1;
+            self.ended.push(shard);
             self.digests.retain(|digesting| digesting.shard != shard);
             self.hide(shard);
         }

@@ -176,7 +176,7 @@ fn build(
         short_checkpoint: false,
         digests: Vec::new(),
         findings: Vec::new(),
-        quarantines: 0,
+        ended: Vec::new(),
         may_lose: false,
     };
     machine.now();

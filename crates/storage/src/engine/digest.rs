@@ -132,8 +132,7 @@ mod tests {
     }
 
     fn digest(engine: &mut Engine, low: Timestamp, to: Timestamp) -> u128 {
-        let (mut cursor, mut digest, mut piece) =
-            (DumpCursor::default(), Digest::new(to), vec![]);
+        let (mut cursor, mut digest, mut piece) = (DumpCursor::default(), Digest::new(to), vec![]);
         engine.pin(engine.safe_point());
         let limits = PieceLimits { examined_max: 2, bytes_max: 1 << 20 };
         loop {
