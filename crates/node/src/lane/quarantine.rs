@@ -37,8 +37,10 @@ pub struct Quarantine {
     others: Vec<NodeId>,
     /// The group of the log that says so …
     ticket: u64,
-    /// … and whether it is on disk.
+    /// … and whether it is on disk,
     is_durable: bool,
+    /// or one before it is, that is not cut off yet.
+    is_remembered: bool,
 }
 
 impl Quarantine {
@@ -50,7 +52,7 @@ impl Quarantine {
         let here = descriptor.node_of(replica);
         let nodes = descriptor.replicas.iter().map(|(_, node)| *node);
         let others = nodes.filter(|node| Some(*node) != here).collect();
-        Ok(Self { replica, birth, others, ticket: 0, is_durable: true })
+        Ok(Self { replica, birth, others, ticket: 0, is_durable: true, is_remembered: true })
     }
 
     /// Reads the payload of its record in the log.
@@ -78,6 +80,7 @@ impl Lane {
         let birth = shard.view().read().birth_record();
         let replica = shard.replica();
         let mut quarantine = Quarantine::new(replica, birth).expect("its own record of birth");
+        quarantine.is_remembered = false;
         quarantine.write(id, self.next_ticket, &mut effects.records);
         effects.sync = true;
         shard.give_up(effects);
@@ -128,12 +131,13 @@ impl Lane {
     pub(super) fn marks_durable(&mut self, ticket: u64) {
         for quarantine in self.quarantined.values_mut() {
             quarantine.is_durable |= quarantine.ticket <= ticket;
+            quarantine.is_remembered |= quarantine.is_durable;
         }
     }
 
     /// Tells the shards' other nodes what is to be replaced: only what a restart would know, too.
     pub(super) fn tell_of_quarantined(&mut self) {
-        for (shard, quarantine) in self.quarantined.iter().filter(|(_, q)| q.is_durable) {
+        for (shard, quarantine) in self.quarantined.iter().filter(|(_, q)| q.is_remembered) {
             let tiding = Tiding::Quarantined { replica: quarantine.replica };
             for node in &quarantine.others {
                 let letter = Letter::Tiding { shard: *shard, tiding };

@@ -84,7 +84,9 @@ impl World {
             return Ok(());
         }
         let at = self.rng.below(self.seats.len() as u64) as usize;
-        match self.rng.weighted(&[6, 6, 1, 6, 4, 3, 5, 5, 3, 40]) {
+        // Rarely possible; and with a planted bug, whatever a lost log shows is no news.
+        let tails = if self.options.plant.is_none() { 40 } else { 0 };
+        match self.rng.weighted(&[6, 6, 1, 6, 4, 3, 5, 5, 3, tails]) {
             0 => self.crash(at, true),
             1 => self.crash(at, false),
             2 => self.blackout(),
@@ -190,7 +192,7 @@ impl World {
     /// acknowledged would be lost.
     fn lose_tail(&mut self, at: usize) {
         let all_awake = (0..self.seats.len()).all(|other| self.is_awake(other));
-        if !all_awake || !self.is_whole() || self.options.plant.is_some() {
+        if !all_awake || !self.is_whole() {
             return;
         }
         // What it lost must not reach back to a change of members: it would lead among those of
