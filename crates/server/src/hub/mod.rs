@@ -16,6 +16,7 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod clocks;
 pub mod digests;
 pub mod durations;
 pub mod growth;
@@ -48,6 +49,7 @@ use txn::{Clock, Physical};
 
 use crate::counters::Counters;
 use crate::relay::{self, Relay};
+use clocks::Clocks;
 use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
@@ -109,7 +111,9 @@ pub struct Hub {
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
     started: Instant,
-    time: Physical,
+    time: ArcSwap<Physical>,
+    /// How its clock compares with those of its peers.
+    pub clocks: Clocks,
 }
 
 /// What readers see of a shard.
@@ -133,14 +137,18 @@ pub enum News {
 
 impl Hub {
     /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12), unless
-    /// the log was far ahead of that ([`Physical`]).
+    /// the log was far ahead of that, or its peers' clocks are far away ([`Physical`]).
     pub fn millis(&self) -> u64 {
-        self.time.millis(self.started.elapsed().as_millis() as u64)
+        self.time.load().millis(self.elapsed_millis())
+    }
+
+    fn elapsed_millis(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     /// When the process started, by its own clock.
     pub fn started_millis(&self) -> u64 {
-        self.time.millis(0)
+        self.time.load().millis(0)
     }
 
     /// Tells the clock the time, and reads it: the time of reads from here on.

@@ -22,6 +22,7 @@ use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
+use super::clocks::Clocks;
 use super::growth::Growth;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
@@ -317,7 +318,8 @@ fn build(
         news: Mutex::default(),
         spreading: Mutex::new(()),
         started: Instant::now(),
-        time,
+        time: ArcSwap::from_pointee(time),
+        clocks: Clocks::new(config.clock_offset_max_ms),
     });
     hub.clock.observe_millis(hub.millis());
     let is_founder = manifest.origin == Origin::Founder;
@@ -327,11 +329,11 @@ fn build(
         hub.lanes[hub.lane_of(shard)].adopt_quarantined(shard, ended);
     }
     hub.adopt(replay.shards, config, waits);
-    if hub.time.ahead_millis() > 0 {
+    if time.ahead_millis() > 0 {
         tracing::warn!(
             "the log is {} ms ahead of the wall clock: set the clock right. Time goes on from the \
              log's, and slows by a hundredth until both agree",
-            hub.time.ahead_millis()
+            time.ahead_millis()
         );
     }
     hub

@@ -148,6 +148,7 @@ impl Hub {
 
     /// Tells the others what this node carries, and keeps the numbers for those who ask often.
     pub fn look_around(&self) {
+        self.compare_clocks();
         let Survey { overview, .. } = self.survey();
         self.overview.store(Arc::new(overview));
         let Some(peers) = &self.peers else { return };
@@ -258,6 +259,13 @@ impl Hub {
             reasons.add(Verdict::Failing, format!("this node does not serve: {why}"));
         }
         judge(shards, members, up, &mut reasons);
+        if let Some(ahead) = self.clocks.wrong_millis() {
+            let why = format!(
+                "the clock of this node is {ahead} ms ahead of the median of its peers: set it \
+                 right, and start the node again"
+            );
+            reasons.add(Verdict::Degraded, why);
+        }
         let ended = self.quarantined();
         if !ended.is_empty() {
             let names = ended.iter().take(NAMED_MAX);

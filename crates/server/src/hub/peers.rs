@@ -276,11 +276,16 @@ impl Hub {
             let member = members.iter().find(|member| member.node == node);
             member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
         };
+        let wrong = self.nodes_with_wrong_clocks();
+        let settled = |node: NodeId| settled(node) && !wrong.contains(&node);
         for (shard, heirs) in self.heirs(peers) {
             let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
             let state = view.read();
             let descriptor = &state.descriptor;
-            let heir = heirs.into_iter().find(|heir| birth::stands_first(descriptor, *heir));
+            // SAFETY G12: with a clock far off it leads as little as it can.
+            let is_far = self.clocks.is_far();
+            let fits = |heir: &ReplicaId| is_far || birth::stands_first(descriptor, *heir);
+            let heir = heirs.into_iter().find(fits);
             let heir = heir.filter(|heir| descriptor.node_of(*heir).is_some_and(settled));
             drop(state);
             if let Some(to) = heir {

@@ -12,6 +12,7 @@ use super::NodeApi;
 use crate::api::{Kind, Metrics};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
+use crate::hub::clocks::Clocks;
 use crate::hub::overview::{Overview, Seen, Survey, name_of};
 use crate::hub::peers::Peers;
 use crate::hub::tallies::Mail;
@@ -36,6 +37,7 @@ impl NodeApi {
             mail(&mut out, peers);
             snapshots(&mut out, peers);
             digests(&mut out, peers);
+            clocks(&mut out, &self.hub.clocks);
             members(&mut out, peers);
             links(&mut out, peers, &survey);
         }
@@ -202,6 +204,12 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
         of("received", tallies.snapshot_bytes_received.get()),
     ];
     out.numbers("carillon_snapshot_bytes_total", "Bytes of these.", Kind::Counter, samples);
+}
+
+fn clocks(out: &mut Metrics, clocks: &Clocks) {
+    let help = "How far the median of the peers' clocks is ahead of this node's time.";
+    let seconds = clocks.away_millis() as f64 / 1e3;
+    out.gauge("carillon_clock_behind_seconds", help, seconds);
 }
 
 fn digests(out: &mut Metrics, peers: &Peers) {

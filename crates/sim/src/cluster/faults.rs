@@ -36,7 +36,9 @@ const PATIENCE_NANOS: u64 = 1_500_000_000;
 const CHECK_NANOS: u64 = 2_000_000_000;
 
 /// For how long nothing else breaks after a disk has lost what it had promised.
-const TRUCE_MS: u64 = 2_500;
+const TRUCE_MS: u64 = 4_500;
+/// … and for how long its node is down.
+const DOWN_MS: u64 = 2_500;
 
 /// Whether a shard has so many voters, each with a place, and nobody else.
 pub(super) fn is_whole(state: &ShardState, replicas: usize) -> bool {
@@ -210,7 +212,8 @@ impl World {
         let bytes_max = self.rng.between(200, 3_000);
         self.crash(at, true);
         let seat = &mut self.seats[at];
-        seat.awake_at = self.now_ms + 20;
+        // The others have leaders when it comes back.
+        seat.awake_at = self.now_ms + DOWN_MS;
         let floor = seat.members_end.1;
         let lost =
             lose_log_tail(&*seat.disk.handle(), floor, bytes_max).expect("a disk without faults");
