@@ -13,8 +13,8 @@
 //! state that is not keys: descriptor, members, horizon, sessions, or the catalogue. What is
 //! collected when makes no difference, nor does what is written later: versions make that cheap.
 //!
-//! One that is under way when a snapshot takes the state's place, or when its replica goes, comes to
-//! nothing: a leader that gets no digest knows nothing about that replica.
+//! One that is under way when a snapshot takes the state's place, or when its replica goes, comes
+//! to nothing: a leader that gets no digest knows nothing about that replica.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! What becomes of a replica that must not take part any more? It ends, and others replace it.
 //!
 //! A replica that has lost what it had promised, or holds something else than its peers, would do
-//! harm by every vote and every answer under its id (SAFETY G9). So its lane lets it go at once, with
-//! all that waits for it, and writes that down, lest a restart or a late message bring it back:
+//! harm by every vote and every answer under its id (SAFETY G9). So its lane lets it go at once,
+//! with all that waits for it, and writes that down, lest a restart or a late message bring it
+//! back:
 //!
 //! ```text
 //!   unfit ─► record ─(durable)─► "replica 3 is quarantined", each second, to all of its shard

@@ -1,7 +1,7 @@
 //! Is this node's clock right, as far as its peers can tell? (SAFETY G12)
 //!
-//! Every answer to a link's ping brings the peer's time; half the round trip is added. Once a second
-//! the median of all, this node's own clock among them, is compared with the own one:
+//! Every answer to a link's ping brings the peer's time; half the round trip is added. Once a
+//! second the median of all, this node's own clock among them, is compared with the own one:
 //!
 //! ```text
 //!   median more than clock_offset_max_ms away ─► physical time goes there (txn::Physical), health
@@ -10,8 +10,8 @@
 //!   the wall clock has stepped                 ─► said in the log; physical time goes on without
 //! ```
 //!
-//! Nothing that clients are promised depends on it: clocks that differ make expiry early or late, and
-//! snapshots differ from real time by as much.
+//! Nothing that clients are promised depends on it: clocks that differ make expiry early or late,
+//! and snapshots differ from real time by as much.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

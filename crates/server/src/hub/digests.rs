@@ -113,8 +113,8 @@ impl Hub {
         };
         match agreeing.is_empty() {
             false => tracing::error!(
-                "shard {shard}: replica {} holds something else than {} as of entry {index}. It is \
-                 replaced by a new one on the same node. Memory or disk of that node may be faulty: \
+                "shard {shard}: replica {} holds something else than {} as of entry {index}. It \
+                 is replaced by a new one on its node. Memory or disk of that node may be faulty: \
                  look at it, and tell us (SECURITY.md)",
                 named(differing),
                 named(agreeing)
@@ -149,9 +149,9 @@ impl Hub {
         };
         digests.quarantined.add(1);
         tracing::error!(
-            "replica {replica} of shard {shard} is quarantined: {found}. It takes no part any more; \
-             the shard's leader puts a new one in its place on this node, which takes a majority of \
-             the others. The disk or the memory here may be faulty: see docs/operations.md"
+            "replica {replica} of shard {shard} is quarantined: {found}. It takes no part any \
+             more; the shard's leader puts a new one in its place on this node, which takes a \
+             majority of the others. Disk or memory here may be faulty: see docs/operations.md"
         );
     }
 }

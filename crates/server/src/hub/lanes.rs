@@ -97,7 +97,7 @@ impl LaneCell {
         result
     }
 
-    /// As [`Self::with`], without stepping it: for those who hold something that a step may ask for.
+    /// As [`Self::with`], without stepping it: for those who hold what a step may ask for.
     pub fn peek<R>(&self, look: impl FnOnce(&Lane) -> R) -> R {
         look(&self.core.lock().lane)
     }

@@ -114,8 +114,12 @@ impl World {
             let view = machine.view(shard).expect("it was listed");
             let mut state = view.write();
             let last = state.last;
+            let hasher = state.keys().map(|engine| engine.hasher());
+            let Some(key) = hasher.map(|hasher| hasher.key(b"rot")) else { continue };
+            if !state.owns(&key) {
+                continue;
+            }
             if let Some(engine) = state.keys_mut() {
-                let key = engine.hasher().key(b"rot");
                 engine.put(&key, &[b"rot"], 0, last);
                 return;
             }
