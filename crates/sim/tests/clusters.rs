@@ -14,12 +14,18 @@ fn run(options: &Options) -> Result<sim::cluster::Counts, String> {
 #[test]
 fn all_rules_hold() {
     let (mut sum, mut unjudged, mut transfers) = (0, 0, 0);
+    let (mut digests, mut tails, mut quarantines) = (0, 0, 0);
     for seed in 0..60 {
         let counts = run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}"));
         sum += counts.answered;
         unjudged += counts.unjudged;
         transfers += counts.transfers;
+        digests += counts.digests;
+        tails += counts.tails_lost;
+        quarantines += counts.quarantines;
     }
+    println!("{digests} digests, {tails} tails lost, {quarantines} quarantines");
+    assert!(digests > 300 && quarantines > 10, "replicas are compared, and replaced");
     assert!(sum > 1_000 && transfers > 50, "the runs do something");
     assert!(unjudged <= 2, "nearly all histories can be judged");
 }
