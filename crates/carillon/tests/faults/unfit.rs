@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use client::Client;
+use client::http::Client;
 use serde_json::Value;
 
 use crate::harness::node::HTTP;
