@@ -78,7 +78,7 @@ Example:
 pub struct NodeArgs {
     /// HTTP address of the node.
     #[arg(long, value_name = "HOST:PORT", env = "CARILLON_HTTP")]
-    #[arg(default_value = client::DEFAULT_ADDRESS)]
+    #[arg(default_value = client::http::DEFAULT_ADDRESS)]
     pub http: String,
     /// Print JSON, one object a command.
     #[arg(long)]
@@ -390,7 +390,7 @@ pub struct SimArgs {
     pub clients: u8,
     /// Kinds of faults: all, none, or a list of kill, power, sync-fails, write-fails, full, clock,
     /// catalogue, checkpoints, collection; of clusters also pause, cut, loss, link, transfer,
-    /// slow-sync.
+    /// slow-sync, tail.
     #[arg(long, value_name = "KINDS", default_value = "all")]
     pub faults: sim::Faults,
     /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon or

@@ -101,11 +101,13 @@ pub enum Fault {
     Transfer,
     /// Of clusters: syncs that take long.
     SlowSync,
+    /// Of clusters: a disk loses the end of the log, synced or not.
+    Tail,
 }
 
 impl Fault {
     /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Kill,
         Self::Power,
         Self::SyncFails,
@@ -121,10 +123,18 @@ impl Fault {
         Self::Link,
         Self::Transfer,
         Self::SlowSync,
+        Self::Tail,
     ];
     /// Those that mean nothing to a node alone.
-    pub const OF_CLUSTERS: [Self; 6] =
-        [Self::Pause, Self::Cut, Self::Loss, Self::Link, Self::Transfer, Self::SlowSync];
+    pub const OF_CLUSTERS: [Self; 7] = [
+        Self::Pause,
+        Self::Cut,
+        Self::Loss,
+        Self::Link,
+        Self::Transfer,
+        Self::SlowSync,
+        Self::Tail,
+    ];
 
     /// As it is typed and printed.
     pub fn name(self) -> &'static str {
@@ -144,13 +154,14 @@ impl Fault {
             Self::Link => "link",
             Self::Transfer => "transfer",
             Self::SlowSync => "slow-sync",
+            Self::Tail => "tail",
         }
     }
 }
 
 /// The kinds of faults that a run may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Faults(u16);
+pub struct Faults(u32);
 
 impl Faults {
     /// All.
@@ -194,8 +205,8 @@ impl fmt::Display for Faults {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
-     catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer and \
-     slow-sync"
+     catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer, \
+     slow-sync and tail"
 )]
 pub struct NoSuchFault(pub String);
 

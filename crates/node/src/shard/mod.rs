@@ -5,9 +5,11 @@
 //!
 //! | here | what |
 //! |---|---|
-//! | this file | batches: queued, proposed, persisted, applied, answered |
+//! | this file | what a replica is, its turn, and who is told when it ends |
+//! | `entries` | entries: proposed, persisted, applied, answered |
 //! | [`readers`](self) | reads that wait for a horizon, an entry or the proof of leadership |
 //! | `replicas` | messages, time, changes of replicas, snapshots |
+//! | `checks` | whether all replicas hold the same |
 //! | `forward` | what the leader elsewhere is asked to do |
 //! | `post` | what other nodes ask of this one, and answer |
 //! | `report` | how it is, for those who look after it |
@@ -16,29 +18,32 @@
 //! lost the lead stays on the list: its entry may yet be applied, and is answered then; or another
 //! takes its place in the log, and it is done for good.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, Entry, Group, HardState, Message, Start, Work};
+use replication::{Boot, BootNanos, Group, HardState, Message, Start};
 use storage::log::Lsn;
-use txn::{Clock, Promise};
+use txn::Promise;
 
 use crate::birth;
-use crate::entry::{Batch, Header, Kind, Spent, Waiter};
-use crate::lane::{Answer, Effects, NotDone, Origin, Turn, push, report};
-use crate::record;
+use crate::entry::{Batch, Kind, Waiter};
+use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::serving::Serving;
 use crate::session::BatchId;
-use crate::state::{BORN, Outcome, ShardState};
+use crate::state::{BORN, ShardState};
 
+mod checks;
+mod entries;
 mod forward;
 mod post;
 mod readers;
 mod replicas;
 mod report;
 
+use checks::Checks;
+pub use checks::{Finding, Unfit};
 use forward::Forward;
 pub(crate) use post::not_here;
 use readers::Reader;
@@ -116,6 +121,9 @@ pub struct Shard {
     unmarked_bytes: usize,
     outbox: Vec<Message>,
     watch: Watch,
+    checks: Checks,
+    /// Replicas that have said that they take no part any more, if this one leads.
+    broken: BTreeSet<ReplicaId>,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
 }
@@ -223,6 +231,8 @@ impl Shard {
             unmarked_bytes: 0,
             outbox: Vec::new(),
             watch: Watch::new(boot.now),
+            checks: Checks::default(),
+            broken: BTreeSet::new(),
             active: false,
         }
     }
@@ -364,6 +374,7 @@ impl Shard {
                 self.take_over();
             }
             self.serve_readers(turn.now, clock, effects);
+            self.check(turn, effects);
             self.propose_queued(turn, effects.records.bytes());
             self.change_members(turn.now, clock);
             let Some(work) = self.group.ready() else { break };
@@ -376,197 +387,24 @@ impl Shard {
         self.forget_appends();
         self.publish();
         self.watch(turn.now);
-        self.send(effects);
+        self.send(turn.now, effects);
     }
 
-    fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
-        if !self.leads() || self.group.is_transferring() {
-            return;
-        }
-        while turn_bytes < turn.bytes_max {
-            let Some(queued) = self.queue.pop_front() else { return };
-            let index = self.group.last_index() + 1;
-            let (kind, mut bytes, count, asker) = match queued {
-                Queued::Batch { origin, batch } => {
-                    let (bytes, waiters) = batch.into_parts();
-                    let count = waiters.len() as u32;
-                    (Kind::Commands, bytes, count, Asker::Batch { origin, waiters })
-                }
-                Queued::Operation { kind, bytes, asker } => (kind, bytes, 1, asker),
-                Queued::Once { from, id, count, bytes } => {
-                    let BatchId { session, sequence, .. } = id;
-                    (Kind::Once, bytes, count, Asker::Once { from, session, sequence })
-                }
-            };
-            turn_bytes += bytes.len() as u64;
-            let term = self.stamp(turn.clock, index, kind, count, &mut bytes);
-            let place = match self.group.propose(bytes) {
-                Ok(place) => place,
-                Err(_) => unreachable!("a leader that hands nothing over proposes"),
-            };
-            assert_eq!(place.index, index, "the index was reserved under the same lane step");
-            self.in_flight.push_back(InFlight { index, term, since: turn.now, asker });
-        }
+    /// Why it must take no part any more, if it must not.
+    pub(crate) fn unfit(&self) -> Option<Unfit> {
+        self.checks.differs.then_some(Unfit::Differs)
     }
 
-    /// Takes the timestamp of the entry that is proposed next, and fills in its header; its term.
-    fn stamp(
-        &mut self,
-        clock: &Clock,
-        index: u64,
-        kind: Kind,
-        count: u32,
-        bytes: &mut [u8],
-    ) -> u64 {
-        let timestamp = self.promise.take(clock, index);
-        let term = self.group.term();
-        Header { kind, timestamp, term, count }.fill(bytes);
-        term
-    }
-
-    /// Puts what must persist into the turn's group, and applies what is committed.
-    fn hand_out(&mut self, work: Work, clock: &Clock, effects: &mut Effects) {
-        // SAFETY G9: what others count on is fsynced at every durability.
-        let mut needs_sync = self.durability == Durability::Sync || !self.is_sole();
-        if let Some(hard_state) = work.hard_state {
-            let payload = record::encode_hard_state(hard_state);
-            push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
-            needs_sync = true;
-            self.vote_uncovered = true;
-        }
-        self.replace(&work.entries, effects);
-        self.mark_committed(&work.entries, effects);
-        for entry in &work.entries {
-            if !self.group.is_leader() {
-                observe(entry, clock);
-            }
-            let prefix = record::entry_prefix(entry.index, entry.term);
-            push(&mut effects.records, self.id, record::ENTRY, &[&prefix, &entry.data]);
-            let kind = entry.data.first().copied();
-            // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
-            // hold up the commands behind it, though: the system shard's record of it is durable
-            // already, so that here it is only followed. An empty entry opens a term.
-            let is_commands = [Kind::Commands as u8, Kind::Once as u8];
-            effects.sync |= !kind.is_some_and(|kind| is_commands.contains(&kind));
-            let follows = [Kind::Commands as u8, Kind::SafePoint as u8, Kind::Once as u8];
-            needs_sync |= !kind.is_some_and(|kind| follows.contains(&kind));
-        }
-        if work.hard_state.is_some() || !work.entries.is_empty() {
-            effects.sync |= needs_sync;
-            self.appends.push_back(Append {
-                number: work.number,
-                ticket: effects.ticket,
-                last_index: work.entries.last().map_or(0, |entry| entry.index),
-                needs_sync,
-                lsn: None,
-                persisted: false,
-            });
-        } else {
-            // There is nothing to persist, but what it says must not overtake what is persisted.
-            match self.appends.back_mut().filter(|append| !append.persisted) {
-                Some(append) => append.number = work.number,
-                None => self.group.persisted(work.number),
-            }
-        }
-        if !work.committed.is_empty() {
-            self.apply(work.committed, clock, effects);
-        }
-    }
-
-    /// Writes down now and then how far the group has agreed: a restart applies that much as it
-    /// reads, and keeps in memory only what lies above. A sole voter's log is all agreed.
-    ///
-    /// With every change of members, always: whoever has the next one on disk must remember after a
-    /// restart that the one before is in force, or it would lead among members of the past
-    /// (decision 0012).
-    fn mark_committed(&mut self, entries: &[Entry], effects: &mut Effects) {
-        self.unmarked_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
-        let is_due = self.unmarked_bytes >= MARK_BYTES && !self.is_sole();
-        if is_due || entries.iter().any(|entry| entry.is_change) {
-            self.unmarked_bytes = 0;
-            let payload = record::encode_hard_state(self.group.hard_state());
-            push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
-        }
-    }
-
-    /// What was proposed here, and has lost its place in the log to these, will never be done.
-    fn replace(&mut self, entries: &[Entry], effects: &mut Effects) {
-        let Some(first) = entries.first() else { return };
-        while let Some(last) = self.in_flight.back() {
-            if last.index < first.index || last.term >= first.term {
-                return;
-            }
-            let lost = self.in_flight.pop_back().expect("it was just looked at");
-            self.refuse(lost.asker, NotDone::Replaced, effects);
-        }
-    }
-
-    /// What is applied is of this term: nothing that was proposed here in an older one, and has not
-    /// been applied, ever will be.
-    fn outlive(&mut self, term: u64, effects: &mut Effects) {
+    /// Tells everyone who waits that this replica has gone, and others must be asked.
+    pub(crate) fn give_up(&mut self, effects: &mut Effects) {
+        self.serving.until(0);
+        self.serving.led_by(None);
+        self.refuse_queued(NotDone::Away, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
-            match in_flight.term < term {
-                true => self.refuse(in_flight.asker, NotDone::Replaced, effects),
-                false => self.in_flight.push_back(in_flight),
-            }
+            self.refuse(in_flight.asker, NotDone::Unknown, effects);
         }
-    }
-
-    /// Lets go of what is applied and persisted.
-    fn forget_appends(&mut self) {
-        let applied = self.applied;
-        while self.appends.front().is_some_and(|a| a.persisted && a.last_index <= applied) {
-            self.appends.pop_front();
-        }
-    }
-
-    fn apply(&mut self, committed: Vec<Entry>, clock: &Clock, effects: &mut Effects) {
-        for entry in committed {
-            let mut replies = Vec::new();
-            let outcome = {
-                let mut state = self.state.write();
-                let outcome = state.apply(&entry, &mut replies);
-                if let Outcome::Members(step) = &outcome {
-                    state.members = self.group.change(&step.change).clone();
-                    let ShardState { descriptor, members, .. } = &mut *state;
-                    step.apply(descriptor, members);
-                }
-                let opens_term = entry.data.is_empty() && entry.term == self.group.term();
-                if opens_term && self.group.is_leader() {
-                    // SAFETY G2: above everything that the leaders before have promised.
-                    clock.observe(state.horizon.max(state.last));
-                    self.opened_term = entry.term;
-                    self.promise.lead();
-                    self.serving.raise_floor(clock.now());
-                }
-                outcome
-            };
-            self.applied = entry.index;
-            self.group.applied(entry.index);
-            self.promise.applied(entry.index);
-            let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index);
-            let asker = if mine { self.in_flight.pop_front() } else { None };
-            if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term) {
-                self.outlive(entry.term, effects);
-            }
-            match asker {
-                Some(lost) if lost.term != entry.term => {
-                    self.refuse(lost.asker, NotDone::Replaced, effects);
-                    report(outcome, None, effects);
-                }
-                Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
-                    assert_eq!(waiters.len(), replies.len(), "one reply per command");
-                    // Nobody else holds the entry any more, so this takes its memory, not a copy.
-                    let spent = Spent { bytes: entry.data.into(), waiters };
-                    effects.answers.push(Answer::Applied { origin, spent, replies });
-                }
-                Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
-                    report(outcome, Some((origin, waiter)), effects);
-                }
-                Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
-                None => report(outcome, None, effects),
-            }
-        }
+        self.refuse_readers(NotDone::Away, effects);
+        self.forward.abandon(NotDone::Away, NotDone::Unknown, effects);
     }
 
     /// Tells everyone who waits that the shard is dropped.
@@ -579,7 +417,7 @@ impl Shard {
             }
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
-        self.forward.abandon(effects);
+        self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
     }
 
     /// Tells all that was not proposed yet why it will not be.
@@ -611,13 +449,3 @@ impl Shard {
         effects.answers.push(Answer::NotDone { origin, waiters, why });
     }
 }
-
-/// A follower's clock goes above what it is sent, so that it may lead next (SAFETY G2).
-fn observe(entry: &Entry, clock: &Clock) {
-    if let Some((header, _)) = Header::decode(&entry.data) {
-        clock.observe(header.timestamp);
-    }
-}
-
-/// Bytes of entries after which the commit index is written down.
-const MARK_BYTES: usize = 1 << 20;

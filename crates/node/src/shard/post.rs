@@ -58,6 +58,7 @@ impl Shard {
             }
             Letter::NotLed { what, .. } => self.forward.misled(what, now),
             Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
     }
 

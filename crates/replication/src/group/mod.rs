@@ -14,7 +14,7 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::check::{self, Refused};
-use crate::entries::{Entries, Entry, from_library};
+use crate::entries::{Entries, all_from_library};
 use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
@@ -44,6 +44,8 @@ pub struct Group {
     restored: Option<(u64, u64)>,
     /// To be sent now.
     outbox: Vec<Message>,
+    /// Up to where each replica was told that entries are committed, while this one leads.
+    told: Vec<(ReplicaId, u64)>,
     /// To be sent when the work of this number is persisted: they promise it.
     owed: VecDeque<(u64, Vec<eraftpb::Message>)>,
 }
@@ -74,12 +76,14 @@ impl Group {
             max_committed_size_per_ready: limits.committed_bytes_max,
             check_quorum: true,
             pre_vote: true,
+            // What is committed is news that the next entries or heartbeat carry, or
+            // [`Self::tell_committed`]: a message of its own for every commit doubles the traffic.
+            skip_bcast_commit: true,
             // Joins entries to a message that names another place before them (0.7.0).
             batch_append: false,
             ..Config::default()
         };
         let saved = start.hard_state;
-        let was_used = start.hard_state.term > 0;
         // Nobody else could have got a sole voter's vote. But a change of members may wait in the
         // log, which was in force before the start.
         let waits = start.entries.iter().any(|entry| entry.is_change);
@@ -90,8 +94,8 @@ impl Group {
             .expect("the configuration is constant and the start state was checked above");
         let mut word = Word::default();
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
-        // such promises have run out.
-        if was_used && !is_alone {
+        // such promises have run out. One without any term may have forgotten everything.
+        if !is_alone {
             word.silent_until = clock.started + limits.still_nanos();
         }
         let mut group = Self {
@@ -107,6 +111,7 @@ impl Group {
             unsynced: 0,
             restored: None,
             outbox: Vec::new(),
+            told: Vec::new(),
             owed: VecDeque::new(),
         };
         group.choose_timeout();
@@ -237,6 +242,24 @@ impl Group {
         }
     }
 
+    /// Tells a follower now what is committed, if it leads and the follower has not been told: its
+    /// readers, or somebody else's, wait to see it there. Others learn it with the next entries or
+    /// the next heartbeat. What is lost is told again only then.
+    pub fn tell_committed(&mut self, to: ReplicaId) {
+        let committed = self.committed();
+        let was_told = self.told.iter().any(|(id, told)| *id == to && *told >= committed);
+        let knows_it = self.raw.raft.prs().get(to.0).is_some();
+        if self.is_leader() && to != self.id && knows_it && !was_told {
+            self.raw.raft.send_append(to.0);
+        }
+    }
+
+    /// As [`Self::tell_committed`], to all.
+    pub fn tell_all_committed(&mut self) {
+        let replicas: Vec<u64> = self.raw.raft.prs().iter().map(|(id, _)| *id).collect();
+        replicas.into_iter().for_each(|replica| self.tell_committed(ReplicaId(replica)));
+    }
+
     /// Asks all replicas to confirm that it leads, as of now: [`Self::confirmed_at`] will tell.
     pub fn confirm(&mut self) {
         if self.is_leader() {
@@ -358,6 +381,11 @@ impl Group {
     fn wrap(&mut self, inner: eraftpb::Message) -> Message {
         let clock = match inner.get_msg_type() {
             MessageType::MsgAppend | MessageType::MsgHeartbeat | MessageType::MsgSnapshot => {
+                let to = ReplicaId(inner.to);
+                match self.told.iter_mut().find(|(id, _)| *id == to) {
+                    Some((_, told)) => *told = inner.commit,
+                    None => self.told.push((to, inner.commit)),
+                }
                 self.now
             }
             MessageType::MsgAppendResponse | MessageType::MsgHeartbeatResponse => {
@@ -450,8 +478,8 @@ impl Group {
         if !owed.is_empty() {
             self.owed.push_back((number, owed));
         }
-        let entries: Vec<Entry> = ready.take_entries().into_iter().map(from_library).collect();
-        let committed = ready.take_committed_entries().into_iter().map(from_library).collect();
+        let entries = all_from_library(ready.take_entries());
+        let committed = all_from_library(ready.take_committed_entries());
         self.raw.advance_append_async(ready);
         if restored.is_some() || !entries.is_empty() {
             self.unsynced = number;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ShardId};
+use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ReplicaId, ShardId};
 use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
@@ -106,6 +106,20 @@ impl Hub {
         self.publish(routes.with(Route { keyspace, hasher, views }));
     }
 
+    /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
+    pub(super) fn hide(&self, shard: ShardId) {
+        let routes = self.routes();
+        let leads = |route: &&Arc<Route>| route.keyspace.shards.contains(&shard);
+        let Some(route) = routes.iter().find(leads) else { return };
+        if self.views.lock().contains_key(&shard) {
+            return;
+        }
+        let place = route.keyspace.shards.iter().position(|id| *id == shard);
+        let place = place.expect("it was just found");
+        let nothing = birth::first_state(&route.keyspace, place, self.hasher);
+        self.show(shard, &Arc::new(RwLock::new(nothing)));
+    }
+
     fn drop_shards(&self, keyspace: &Keyspace) {
         for shard in keyspace.shards.iter().copied() {
             // Before its lane lets it go: afterwards nobody begins it again.
@@ -137,7 +151,8 @@ impl Hub {
             return view.clone();
         }
         let state = birth::first_state(keyspace, place, self.hasher);
-        match state.descriptor.replica_on(self.node_id) {
+        let here = state.descriptor.replica_on(self.node_id);
+        match here.filter(|replica| self.may_begin(shard, *replica)) {
             Some(replica) => {
                 let durability = keyspace.options.durability;
                 let start = ShardStart::born(state, replica, durability);
@@ -158,6 +173,13 @@ impl Hub {
                 Arc::new(RwLock::new(state))
             }
         }
+    }
+
+    /// Whether this replica of a shard has not ended here.
+    pub(super) fn may_begin(&self, shard: ShardId, replica: ReplicaId) -> bool {
+        let lane = &self.lanes[self.lane_of(shard)];
+        let ended = lane.peek(|lane| lane.quarantined(shard));
+        ended.is_none_or(|ended| ended < replica)
     }
 
     /// Asks the system shard for a change of the catalogue. `callback` is told when the change can

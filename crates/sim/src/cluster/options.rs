@@ -25,17 +25,20 @@ pub enum Plant {
     UnsyncedVote,
     /// A new leader serves reads before its term's first entry (G1).
     FreshLeaderReads,
+    /// The memory of one replica changes (G13).
+    RottenState,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
         Self::BurstTicks,
         Self::UnsyncedVote,
         Self::FreshLeaderReads,
+        Self::RottenState,
     ];
 
     /// As it is typed.
@@ -47,6 +50,7 @@ impl Plant {
             Self::BurstTicks => "burst-ticks",
             Self::UnsyncedVote => "unsynced-vote",
             Self::FreshLeaderReads => "fresh-leader-reads",
+            Self::RottenState => "rotten-state",
         }
     }
 }
@@ -55,7 +59,7 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote and fresh-leader-reads can be planted"
+     unsynced-vote, fresh-leader-reads and rotten-state can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

@@ -65,6 +65,7 @@ pub struct Session {
     pub(super) no_evict: bool,
     pub(super) no_touch: bool,
     pub(super) readonly: bool,
+    pub(super) routes: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
     pub(super) limits: Limits,
@@ -86,6 +87,7 @@ impl Session {
             no_evict: false,
             no_touch: false,
             readonly: false,
+            routes: false,
             reply: ReplyMode::On,
             muted: false,
             limits,
@@ -108,6 +110,12 @@ impl Session {
     #[inline]
     pub fn is_readonly(&self) -> bool {
         self.readonly
+    }
+
+    /// Whether it wants to be told who leads a key's shard (CLIENT ROUTE).
+    #[inline]
+    pub fn is_routing(&self) -> bool {
+        self.routes
     }
 
     /// The name of the keyspace that commands act on.

@@ -20,304 +20,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{
-    CatalogueError, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp,
-};
+use keyspace::{NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState, Message, Refused};
-use storage::log::{Group as Records, Lsn};
 use txn::Clock;
 
-use crate::catalogue::Change;
-use crate::command::Reply;
-use crate::entry::{Batch, Kind, Spent, Waiter, operation};
+use crate::entry::{Kind, Waiter, operation};
 use crate::letter::Letter;
 use crate::record;
-use crate::shard::{Shard, ShardStart, Tally, not_here};
-use crate::state::{Outcome, ShardState};
+use crate::shard::{Shard, ShardStart, Tally, Unfit, not_here};
+use crate::state::ShardState;
 
-/// Where an answer goes: the driver's number for a connection thread or other asker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Origin(pub u32);
+mod answer;
+mod effects;
+mod input;
+mod quarantine;
 
-/// What a lane is told.
-#[derive(Debug)]
-pub enum Input {
-    /// Commands for one shard. Answered by [`Answer::Applied`] or [`Answer::NotDone`].
-    Propose {
-        /// The shard.
-        shard: ShardId,
-        /// Who asks.
-        origin: Origin,
-        /// What is to be done.
-        batch: Batch,
-    },
-    /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
-    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`].
-    Await {
-        /// The shard.
-        shard: ShardId,
-        /// The time of the read.
-        at: Timestamp,
-        /// Who asks.
-        origin: Origin,
-        /// Who waits there.
-        waiter: Waiter,
-    },
-    /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
-    Catalogue {
-        /// A `keyspace::CatalogueOp`, encoded.
-        op: Vec<u8>,
-        /// Who asks.
-        origin: Origin,
-        /// Who waits there.
-        waiter: Waiter,
-    },
-    /// Raise a keyspace's safe point; system shard's lane only (G14).
-    RaiseKeyspace {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// To at least this.
-        to: Timestamp,
-    },
-    /// The shard's keyspace has raised its safe point: follow it.
-    RaiseShard {
-        /// The shard.
-        shard: ShardId,
-        /// To at least this.
-        to: Timestamp,
-    },
-    /// Begin a new shard with this first state. It is in the log before it serves.
-    Create(ShardStart),
-    /// There is a shard of which this node has no replica, or none yet.
-    Away {
-        /// Which.
-        shard: ShardId,
-    },
-    /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
-    Drop {
-        /// The shard.
-        shard: ShardId,
-    },
-    /// The shard's keyspace has another durability from now on.
-    Configure {
-        /// The shard.
-        shard: ShardId,
-        /// From now on.
-        durability: Durability,
-    },
-    /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
-    /// not made up (SAFETY G5).
-    Tick,
-    /// Another replica says something to this shard's.
-    Message {
-        /// The shard.
-        shard: ShardId,
-        /// What it says.
-        message: Box<Message>,
-    },
-    /// The shard should have these replicas too. Its leader sees to it, if it is asked.
-    AddReplicas {
-        /// The shard.
-        shard: ShardId,
-        /// Ids never used in it before, each on a node of its own.
-        nodes: Vec<(ReplicaId, NodeId)>,
-    },
-    /// Hand the leadership of a shard over to another of its replicas.
-    Transfer {
-        /// The shard.
-        shard: ShardId,
-        /// The heir.
-        to: ReplicaId,
-    },
-    /// The state of a snapshot is on disk: it takes the place of the replica's, if
-    /// [`Shard::wants`] its head.
-    Install {
-        /// The head, of the same moment as the state.
-        head: Box<Message>,
-        /// The state.
-        state: Box<ShardState>,
-    },
-    /// Another node asks for something, or answers.
-    Letter {
-        /// Which.
-        from: NodeId,
-        /// What.
-        letter: Letter,
-    },
-    /// The link to a node is gone: letters that were on their way may not have arrived.
-    LinkLost {
-        /// Which.
-        node: NodeId,
-    },
-    /// The state of a snapshot has not reached this replica.
-    SnapshotLost {
-        /// The shard.
-        shard: ShardId,
-        /// The replica that waits for it.
-        to: ReplicaId,
-    },
-    /// The group of this ticket is written at `lsn`, and kill -9 loses it no more.
-    Written {
-        /// The ticket of [`Effects`].
-        ticket: u64,
-        /// Where the group begins.
-        lsn: Lsn,
-    },
-    /// All groups up to this ticket are fsynced.
-    Durable {
-        /// The newest ticket that is.
-        ticket: u64,
-    },
-}
-
-/// Why nothing was done. The asker may try again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NotDone {
-    /// The shard is not here (any more): look its keyspace up again.
-    NoSuchShard,
-    /// This node has no replica of the shard, or none yet.
-    Away,
-    /// Everything of the shard that was under way when it was dropped may or may not be done.
-    Dropped,
-    /// Nobody is known to lead the shard, and the time for the request is over.
-    NotLeader,
-    /// Another leader's entry has taken its place in the log.
-    Replaced,
-    /// It may or may not have been done, or may still be: whoever was asked has not answered in
-    /// time, or a snapshot has jumped over its place in the log.
-    Unknown,
-    /// Too much is held for the shard's leader already.
-    Busy,
-    /// The log has no room: free space and try again. Reads go on.
-    DiskFull,
-}
-
-/// What a lane says to those who asked.
-#[derive(Debug)]
-pub enum Answer {
-    /// The commands of a batch are applied; one reply each, in order.
-    Applied {
-        /// Who asked.
-        origin: Origin,
-        /// Whom each reply is for, and the batch's memory to be used again.
-        spent: Spent,
-        /// The replies.
-        replies: Vec<Reply>,
-    },
-    /// Nothing of the batch was done, nor ever will be.
-    NotDone {
-        /// Who asked.
-        origin: Origin,
-        /// Who waited.
-        waiters: Vec<Waiter>,
-        /// Why.
-        why: NotDone,
-    },
-    /// The read may be tried (again).
-    Go {
-        /// Who asked.
-        origin: Origin,
-        /// Who waits.
-        waiter: Waiter,
-    },
-    /// What the catalogue said.
-    Catalogue {
-        /// Who asked.
-        origin: Origin,
-        /// Who waits.
-        waiter: Waiter,
-        /// Whether it has changed.
-        result: Result<Box<Keyspace>, CatalogueError>,
-    },
-}
-
-impl Answer {
-    /// Who asked.
-    pub fn origin(&self) -> Origin {
-        match self {
-            Answer::Applied { origin, .. }
-            | Answer::NotDone { origin, .. }
-            | Answer::Go { origin, .. }
-            | Answer::Catalogue { origin, .. } => *origin,
-        }
-    }
-
-    /// Who waits there, in the order of the replies.
-    pub fn waiters(&self) -> &[Waiter] {
-        match self {
-            Answer::Applied { spent, .. } => &spent.waiters,
-            Answer::NotDone { waiters, .. } => waiters,
-            Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
-                std::slice::from_ref(waiter)
-            }
-        }
-    }
-}
-
-/// A message of one replica to another, on its way between nodes.
-#[derive(Debug)]
-pub struct Envelope {
-    /// Of this shard.
-    pub shard: ShardId,
-    /// The other replica's node.
-    pub node: NodeId,
-    /// The shard's record of birth, if the other replica may not be there yet.
-    pub birth: Option<Vec<u8>>,
-    /// The message. If it heads a snapshot, the sender's driver sends the state beside it
-    /// ([`crate::checkpoint`]), with the head as of that state's moment.
-    pub message: Message,
-}
-
-/// What a turn wants done.
-#[derive(Debug, Default)]
-pub struct Effects {
-    /// To be appended to the node's log, as one group, before anything else; then
-    /// [`Input::Written`].
-    pub records: Records,
-    /// Its ticket, if it is not empty.
-    pub ticket: u64,
-    /// Whether someone waits for it to be fsynced: then [`Input::Durable`] must follow.
-    pub sync: bool,
-    /// To be given to those who asked.
-    pub answers: Vec<Answer>,
-    /// To be sent to other nodes, in this order, after the lane's turn. Some may be lost.
-    pub messages: Vec<Envelope>,
-    /// To be sent to these nodes, in this order, after the lane's turn. Some may be lost.
-    pub letters: Vec<(NodeId, Letter)>,
-    /// Messages that made no sense, and why. [`Refused::LostLog`] means that the replica's disk
-    /// has lost what it had promised: it must not go on under its id (SAFETY G9).
-    pub refused: Vec<(ShardId, Refused)>,
-    /// The catalogue has changed, in this order.
-    pub changes: Vec<Change>,
-    /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
-    pub safe_points: Vec<(KeyspaceId, Timestamp)>,
-}
-
-impl Effects {
-    /// Empties it, keeping its buffers.
-    pub fn clear(&mut self) {
-        self.records.clear();
-        self.sync = false;
-        self.answers.clear();
-        self.messages.clear();
-        self.letters.clear();
-        self.refused.clear();
-        self.changes.clear();
-        self.safe_points.clear();
-    }
-
-    /// Whether the turn had nothing to say.
-    pub fn is_empty(&self) -> bool {
-        self.records.is_empty()
-            && self.answers.is_empty()
-            && self.messages.is_empty()
-            && self.letters.is_empty()
-            && self.refused.is_empty()
-            && self.changes.is_empty()
-            && self.safe_points.is_empty()
-    }
-}
+pub use answer::{Answer, NotDone, Origin};
+pub use effects::{Effects, Envelope};
+pub(crate) use effects::{push, report};
+pub use input::Input;
+pub use quarantine::Quarantine;
+use quarantine::TELL_TICKS;
 
 /// See the module's front page.
 pub struct Lane {
@@ -332,12 +56,17 @@ pub struct Lane {
     away: BTreeSet<ShardId>,
     /// Shards that have ended here. Their replicas had voted and promised: none begins again.
     ended: BTreeSet<ShardId>,
+    /// Shards whose replica here takes no part any more.
+    quarantined: BTreeMap<ShardId, Quarantine>,
+    ticks: u64,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
     turn_bytes_max: u64,
     /// How long who asks waits for who leads elsewhere, in nanoseconds.
     patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    check_every: u64,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -357,10 +86,13 @@ impl Lane {
             shards: BTreeMap::new(),
             away: BTreeSet::new(),
             ended: BTreeSet::new(),
+            quarantined: BTreeMap::new(),
+            ticks: 0,
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
             patience: PATIENCE_NANOS,
+            check_every: 0,
             pending: Effects::default(),
             gone: Tally::default(),
         }
@@ -370,6 +102,11 @@ impl Lane {
     /// became of it. Usually [`PATIENCE_NANOS`].
     pub fn set_patience(&mut self, nanos: u64) {
         self.patience = nanos;
+    }
+
+    /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
+    pub fn set_check_every(&mut self, nanos: u64) {
+        self.check_every = nanos;
     }
 
     /// It is this late by the node's boot clock. Going back is ignored.
@@ -480,6 +217,13 @@ impl Lane {
                     }
                 }
             }
+            Input::Digested { shard: id, replica, index, digest } => {
+                let mut pending = std::mem::take(&mut self.pending);
+                if let Some(shard) = self.touch(id).filter(|shard| shard.replica() == replica) {
+                    shard.digested(index, digest, &mut pending);
+                }
+                self.pending = pending;
+            }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
                     shard.snapshot_lost(to);
@@ -516,6 +260,7 @@ impl Lane {
                 }
             }
             Input::Durable { ticket } => {
+                self.marks_durable(ticket);
                 for id in &self.active {
                     if let Some(shard) = self.shards.get_mut(id) {
                         shard.durable(ticket);
@@ -532,19 +277,23 @@ impl Lane {
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
         effects.letters.append(&mut self.pending.letters);
+        effects.quarantined.append(&mut self.pending.quarantined);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, turn_bytes_max: bytes_max, .. } = *self;
+        let Self { now, seed, patience, check_every, turn_bytes_max: bytes_max, .. } = *self;
         let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, seed };
+        let turn = Turn { now, clock, bytes_max, patience, check_every, seed };
+        let mut unfit = Vec::new();
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
             shard.turn(&turn, effects);
+            unfit.extend(shard.unfit().map(|why| (*id, why)));
             shard.active = !shard.is_idle();
             shard.active
         });
+        unfit.into_iter().for_each(|(id, why)| self.quarantine(id, why, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -573,6 +322,10 @@ impl Lane {
     }
 
     fn tick(&mut self) {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(TELL_TICKS) {
+            self.tell_of_quarantined();
+        }
         let now = self.now;
         for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| shard.needs_ticks()) {
             shard.tick(now);
@@ -588,6 +341,11 @@ impl Lane {
         let Some(shard) = self.touch(id) else { return };
         if let Err(refused) = shard.step(message, now) {
             self.pending.refused.push((id, refused));
+            if matches!(refused, Refused::LostLog { .. }) {
+                let mut pending = std::mem::take(&mut self.pending);
+                self.quarantine(id, Unfit::LostLog, &mut pending);
+                self.pending = pending;
+            }
         }
     }
 
@@ -606,7 +364,7 @@ impl Lane {
             let state = start.view.read();
             (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
         };
-        if self.ended.contains(&id) {
+        if self.ended.contains(&id) || !self.may_begin(id, start.replica) {
             return;
         }
         if is_born {
@@ -625,6 +383,9 @@ impl Lane {
 
     fn drop_shard(&mut self, id: ShardId) {
         self.away.remove(&id);
+        if self.quarantined.remove(&id).is_some() {
+            push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
+        }
         let Some(mut shard) = self.shards.remove(&id) else { return };
         self.ended.insert(id);
         self.gone = self.gone.and(shard.tally(self.now));
@@ -643,6 +404,8 @@ pub(crate) struct Turn<'a> {
     pub bytes_max: u64,
     /// How long who asks waits, in nanoseconds.
     pub patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    pub check_every: u64,
     /// Drawn for the lane.
     pub seed: u64,
 }
@@ -657,26 +420,3 @@ pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first replica.
 pub const FIRST_REPLICA: ReplicaId = ReplicaId(1);
-
-/// Puts a record into a group; sizes were limited when the batch was built.
-pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u8]]) {
-    records.push(shard, kind, parts).expect("batches stay far below the largest group");
-}
-
-/// Turns what an applied entry led to into news.
-pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
-    match outcome {
-        Outcome::Quiet | Outcome::Members(_) | Outcome::Once(_) => {}
-        Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
-        Outcome::Catalogue(result) => {
-            let result = result.map(|change| {
-                let keyspace = Box::new(change.keyspace().clone());
-                effects.changes.push(change);
-                keyspace
-            });
-            if let Some((origin, waiter)) = asker {
-                effects.answers.push(Answer::Catalogue { origin, waiter, result });
-            }
-        }
-    }
-}

@@ -1,0 +1,94 @@
+//! What a lane says to those who asked.
+
+use keyspace::{CatalogueError, Keyspace};
+
+use crate::command::Reply;
+use crate::entry::{Spent, Waiter};
+
+/// Where an answer goes: the driver's number for a connection thread or other asker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin(pub u32);
+
+/// Why nothing was done. The asker may try again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotDone {
+    /// The shard is not here (any more): look its keyspace up again.
+    NoSuchShard,
+    /// This node has no replica of the shard, or none yet.
+    Away,
+    /// Everything of the shard that was under way when it was dropped may or may not be done.
+    Dropped,
+    /// Nobody is known to lead the shard, and the time for the request is over.
+    NotLeader,
+    /// Another leader's entry has taken its place in the log.
+    Replaced,
+    /// It may or may not have been done, or may still be: whoever was asked has not answered in
+    /// time, or a snapshot has jumped over its place in the log.
+    Unknown,
+    /// Too much is held for the shard's leader already.
+    Busy,
+    /// The log has no room: free space and try again. Reads go on.
+    DiskFull,
+}
+
+/// What a lane says to those who asked.
+#[derive(Debug)]
+pub enum Answer {
+    /// The commands of a batch are applied; one reply each, in order.
+    Applied {
+        /// Who asked.
+        origin: Origin,
+        /// Whom each reply is for, and the batch's memory to be used again.
+        spent: Spent,
+        /// The replies.
+        replies: Vec<Reply>,
+    },
+    /// Nothing of the batch was done, nor ever will be.
+    NotDone {
+        /// Who asked.
+        origin: Origin,
+        /// Who waited.
+        waiters: Vec<Waiter>,
+        /// Why.
+        why: NotDone,
+    },
+    /// The read may be tried (again).
+    Go {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+    },
+    /// What the catalogue said.
+    Catalogue {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Whether it has changed.
+        result: Result<Box<Keyspace>, CatalogueError>,
+    },
+}
+
+impl Answer {
+    /// Who asked.
+    pub fn origin(&self) -> Origin {
+        match self {
+            Answer::Applied { origin, .. }
+            | Answer::NotDone { origin, .. }
+            | Answer::Go { origin, .. }
+            | Answer::Catalogue { origin, .. } => *origin,
+        }
+    }
+
+    /// Who waits there, in the order of the replies.
+    pub fn waiters(&self) -> &[Waiter] {
+        match self {
+            Answer::Applied { spent, .. } => &spent.waiters,
+            Answer::NotDone { waiters, .. } => waiters,
+            Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
+                std::slice::from_ref(waiter)
+            }
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! What a lane is told.
+
+use keyspace::{Durability, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use replication::Message;
+use storage::log::Lsn;
+
+use super::Origin;
+use crate::entry::{Batch, Waiter};
+use crate::letter::Letter;
+use crate::shard::ShardStart;
+use crate::state::ShardState;
+
+/// What a lane is told.
+#[derive(Debug)]
+pub enum Input {
+    /// Commands for one shard. Answered by [`Answer::Applied`] or [`Answer::NotDone`].
+    Propose {
+        /// The shard.
+        shard: ShardId,
+        /// Who asks.
+        origin: Origin,
+        /// What is to be done.
+        batch: Batch,
+    },
+    /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
+    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`].
+    Await {
+        /// The shard.
+        shard: ShardId,
+        /// The time of the read.
+        at: Timestamp,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
+    Catalogue {
+        /// A `keyspace::CatalogueOp`, encoded.
+        op: Vec<u8>,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// Raise a keyspace's safe point; system shard's lane only (G14).
+    RaiseKeyspace {
+        /// The keyspace.
+        keyspace: KeyspaceId,
+        /// To at least this.
+        to: Timestamp,
+    },
+    /// The shard's keyspace has raised its safe point: follow it.
+    RaiseShard {
+        /// The shard.
+        shard: ShardId,
+        /// To at least this.
+        to: Timestamp,
+    },
+    /// Begin a new shard with this first state. It is in the log before it serves.
+    Create(ShardStart),
+    /// There is a shard of which this node has no replica, or none yet.
+    Away {
+        /// Which.
+        shard: ShardId,
+    },
+    /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
+    Drop {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// The shard's keyspace has another durability from now on.
+    Configure {
+        /// The shard.
+        shard: ShardId,
+        /// From now on.
+        durability: Durability,
+    },
+    /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
+    /// not made up (SAFETY G5).
+    Tick,
+    /// Another replica says something to this shard's.
+    Message {
+        /// The shard.
+        shard: ShardId,
+        /// What it says.
+        message: Box<Message>,
+    },
+    /// The shard should have these replicas too. Its leader sees to it, if it is asked.
+    AddReplicas {
+        /// The shard.
+        shard: ShardId,
+        /// Ids never used in it before, each on a node of its own.
+        nodes: Vec<(ReplicaId, NodeId)>,
+    },
+    /// Hand the leadership of a shard over to another of its replicas.
+    Transfer {
+        /// The shard.
+        shard: ShardId,
+        /// The heir.
+        to: ReplicaId,
+    },
+    /// The state of a snapshot is on disk: it takes the place of the replica's, if
+    /// [`Shard::wants`] its head.
+    Install {
+        /// The head, of the same moment as the state.
+        head: Box<Message>,
+        /// The state.
+        state: Box<ShardState>,
+    },
+    /// Another node asks for something, or answers.
+    Letter {
+        /// Which.
+        from: NodeId,
+        /// What.
+        letter: Letter,
+    },
+    /// A digest that a turn has asked for is done.
+    Digested {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: ReplicaId,
+        /// As of this entry.
+        index: u64,
+        /// None: it has come to nothing.
+        digest: Option<u128>,
+    },
+    /// The link to a node is gone: letters that were on their way may not have arrived.
+    LinkLost {
+        /// Which.
+        node: NodeId,
+    },
+    /// The state of a snapshot has not reached this replica.
+    SnapshotLost {
+        /// The shard.
+        shard: ShardId,
+        /// The replica that waits for it.
+        to: ReplicaId,
+    },
+    /// The group of this ticket is written at `lsn`, and kill -9 loses it no more.
+    Written {
+        /// The ticket of [`Effects`].
+        ticket: u64,
+        /// Where the group begins.
+        lsn: Lsn,
+    },
+    /// All groups up to this ticket are fsynced.
+    Durable {
+        /// The newest ticket that is.
+        ticket: u64,
+    },
+}
