@@ -19,6 +19,9 @@ fn all_rules_hold() {
     }
     let sum = |count: fn(&Counts) -> u64| all.iter().map(count).sum::<u64>();
     println!("{} answered, {} unjudged", sum(|c| c.answered), sum(|c| c.unjudged));
+    println!("{} links, {} deaths by disks", sum(|c| c.links), sum(|c| c.disk_deaths));
+    println!("{} full disks, {} changes", sum(|c| c.fillings), sum(|c| c.changes));
+    println!("{} digests, {} quarantines", sum(|c| c.digests), sum(|c| c.quarantines));
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     assert!(sum(|c| c.links) > 50, "links are lost");

@@ -123,8 +123,7 @@ impl World {
     /// acknowledged would be lost.
     pub(super) fn lose_tail(&mut self, at: usize) {
         let all_awake = (0..self.seats.len()).all(|other| self.is_awake(other));
-        let any_breaks = self.seats.iter().any(|seat| seat.armed.is_some() || seat.full);
-        if !all_awake || any_breaks || !self.is_whole() || self.has_alone(at) {
+        if !all_awake || !self.is_whole() || self.has_alone(at) {
             return;
         }
         // What it lost must not reach back to a change of members: it would lead among those of

@@ -45,6 +45,8 @@ impl World {
         let at = self.rng.below(self.seats.len() as u64) as usize;
         let faults = self.options.faults;
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
+        // One disk at a time: with two that have lost what they promised, so has the cluster.
+        let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
         let weights = [
             1,
             on(Fault::Power, 5),
@@ -56,13 +58,13 @@ impl World {
             if faults.has(Fault::Cut) { on(Fault::Kill, 5) } else { 0 },
             on(Fault::Transfer, 5),
             on(Fault::Cut, 7),
-            on(Fault::Power, 4),
-            on(Fault::SyncFails, 3),
-            on(Fault::WriteFails, 2),
-            on(Fault::Full, 5),
+            of_disks(Fault::Power, 4),
+            of_disks(Fault::SyncFails, 3),
+            of_disks(Fault::WriteFails, 2),
+            of_disks(Fault::Full, 5),
             on(Fault::Link, 6),
-            // Rarely possible; and with a planted bug, whatever a lost log shows is no news.
-            if self.options.plant.is_none() { on(Fault::Tail, 50) } else { 0 },
+            // Rarely possible.
+            if self.mood.tails { 60 } else { 0 },
         ];
         match self.rng.weighted(&weights) {
             0 => {}
@@ -171,7 +173,7 @@ impl World {
         let begins_ms = self.now_ms + self.rng.between(600, 1_500);
         let restarts_left = self.rng.between(1, 4);
         let restart_ms = begins_ms;
-        let pauses = self.options.faults.has(Fault::Pause) && self.rng.one_in(3);
+        let pauses = self.options.faults.has(Fault::Pause) && self.rng.one_in(2);
         let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
         self.betrayal = Some(plan);
     }
@@ -181,7 +183,7 @@ impl World {
         if self.now_ms == plan.restart_ms && plan.restarts_left > 0 {
             for at in (0..self.seats.len()).filter(|at| *at != plan.leader && *at != plan.rival) {
                 if plan.pauses {
-                    let millis = self.rng.between(400, 1_100);
+                    let millis = self.rng.between(550, 1_100);
                     self.pause(at, millis);
                 } else {
                     self.crash(at, false);

@@ -235,6 +235,8 @@ pub struct Mood {
     pub slow_sync_in: u64,
     /// Something breaks once in about so many milliseconds.
     pub break_ms: u64,
+    /// Whether disks lose the ends of their logs. Little else breaks meanwhile.
+    pub tails: bool,
     /// Whether checkpoints are written.
     pub checkpoints: bool,
     /// Milliseconds between what a client asks, at most.
@@ -253,6 +255,7 @@ impl Mood {
         };
         let offset_ms_max = *rng.pick(&[0, 400, 3_600_000]);
         let checkpoints = rng.one_in(2);
+        let tails = rng.one_in(3);
         Self {
             replicas: if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 },
             born_whole: rng.one_in(2),
@@ -271,6 +274,8 @@ impl Mood {
             delay_ms_max: rng.between(0, 15),
             slow_sync_in: maybe(rng, Fault::SlowSync, 10, 200),
             break_ms: rng.between(120, 700),
+            // With a planted bug, whatever a lost log shows is no news.
+            tails: tails && faults.has(Fault::Tail) && options.plant.is_none(),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
             think_ms: rng.between(20, 120),
         }
