@@ -103,3 +103,8 @@ pub mod shard;
 pub mod state;
 pub mod tiding;
 pub mod whole;
+
+/// What threads share goes by this name, so that the test of threads can put its own there.
+mod sync {
+    pub use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+}

@@ -145,6 +145,12 @@ impl Replay {
         Ok(())
     }
 
+    /// The shards whose end the log holds, for [`crate::lane::Lane::bury`]. The replica of the
+    /// catalogue may still have them: it knows again what is committed when it hears its group.
+    pub fn dropped(&self) -> BTreeSet<ShardId> {
+        self.dropped.clone()
+    }
+
     /// The shards as the whole log has made them.
     ///
     /// # Errors

@@ -57,6 +57,8 @@ pub struct Lane {
     /// Shards whose replica here takes no part any more.
     quarantined: BTreeMap<ShardId, Quarantine>,
     ticks: u64,
+    /// Shards that have ended here. Their replicas had voted and promised: none begins again.
+    ended: BTreeSet<ShardId>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
@@ -85,6 +87,7 @@ impl Lane {
             away: BTreeSet::new(),
             quarantined: BTreeMap::new(),
             ticks: 0,
+            ended: BTreeSet::new(),
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
@@ -124,6 +127,13 @@ impl Lane {
         assert!(before.is_none(), "a shard is adopted once");
         self.touch(id);
         view
+    }
+
+    /// These shards have ended here, says the log. Who asks to begin one of them again has not
+    /// heard of that yet, and is ignored: the new replica would have forgotten what the old one
+    /// had promised under the same id (SAFETY G4, G9).
+    pub fn bury(&mut self, shards: impl IntoIterator<Item = ShardId>) {
+        self.ended.extend(shards);
     }
 
     fn start(&self, start: ShardStart) -> Shard {
@@ -354,7 +364,7 @@ impl Lane {
             let state = start.view.read();
             (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
         };
-        if !self.may_begin(id, start.replica) {
+        if self.ended.contains(&id) || !self.may_begin(id, start.replica) {
             return;
         }
         if is_born {
@@ -377,6 +387,7 @@ impl Lane {
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
         let Some(mut shard) = self.shards.remove(&id) else { return };
+        self.ended.insert(id);
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);

@@ -179,6 +179,8 @@ impl Shard {
                     // SAFETY G2: above everything that the leaders before have promised.
                     clock.observe(state.horizon.max(state.last));
                     self.opened_term = entry.term;
+                    self.promise.lead();
+                    self.serving.raise_floor(clock.now());
                 }
                 outcome
             };

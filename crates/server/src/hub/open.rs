@@ -1,6 +1,6 @@
 //! From a directory to a hub whose shards serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -219,6 +219,7 @@ struct Replay {
     log: Log,
     shards: BTreeMap<ShardId, Recovering>,
     quarantined: BTreeMap<ShardId, Quarantine>,
+    dropped: BTreeSet<ShardId>,
     records: u64,
     cut_bytes: u64,
 }
@@ -236,9 +237,10 @@ fn replay(
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
+    let dropped = replay.dropped();
     let Replayed { shards, quarantined } = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
-    Ok(Replay { log, shards, quarantined, records, cut_bytes })
+    Ok(Replay { log, shards, quarantined, dropped, records, cut_bytes })
 }
 
 /// Reads all checkpoints, on as many threads as there are cores.
@@ -288,6 +290,7 @@ fn build(
         lane.set_patience(config.request_timeout_ms * 1_000_000);
         lane.set_check_every(config.check_interval_ms * 1_000_000);
         lane.observe(boot_nanos());
+        lane.bury(replay.dropped.iter().copied());
         LaneCell::new(number, lane)
     };
     let lanes = (0..lanes_count).map(lane).collect();

@@ -85,10 +85,12 @@ impl Hub {
         for keyspace in catalogue.iter() {
             routes = routes.with(self.route_of(keyspace.clone()));
         }
-        let before = self.routes();
         self.publish(routes);
-        for route in before.iter().filter(|route| catalogue.by_id(route.keyspace.id).is_none()) {
-            self.drop_shards(&route.keyspace);
+        // Also those that have begun by a message, and whose coming and going it has jumped over.
+        let is_gone = |view: &View| catalogue.has_dropped(view.read().descriptor.keyspace());
+        let gone: Vec<_> = self.views.lock().extract_if(.., |_, view| is_gone(view)).collect();
+        for (shard, _) in gone {
+            self.submit(shard, Input::Drop { shard });
         }
     }
 

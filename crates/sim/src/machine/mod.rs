@@ -235,6 +235,10 @@ impl Machine {
     ) -> Result<Vec<Input>, Error> {
         let size = |input: &Input| match input {
             Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+            // A reader may need a horizon.
+            Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
+            Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
+            Input::Message { message, .. } => message.entry_bytes(),
             Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
                 commands.len() as u64 + FRAMING_BYTES
             }
@@ -260,8 +264,9 @@ impl Machine {
                 Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
                     (origin, vec![waiter])
                 }
-                // The keeper asks again.
+                // The keeper asks again, and so does a leader.
                 Input::RaiseKeyspace { .. } => continue,
+                Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
                 Input::Letter { from, letter } => {
                     match letter.when_unable() {
                         Some(answer) => self.outgoing.push(Packet::Letter(Post {

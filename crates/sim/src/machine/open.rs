@@ -1,6 +1,6 @@
 //! From a disk to a node that serves: the steps of a start, as the server takes them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
@@ -86,6 +86,7 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
+    let dropped = replay.dropped();
     let Replayed { shards, quarantined } = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
@@ -94,7 +95,7 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
     let replayed = Replayed { shards, quarantined };
-    let machine = build(handle, manifest, hasher, log, replayed, start);
+    let machine = build(handle, manifest, hasher, log, (replayed, dropped), start);
     Ok(Started { machine, recovered })
 }
 
@@ -139,7 +140,7 @@ fn build(
     manifest: Manifest,
     hasher: KeyHasher,
     log: Log,
-    replayed: Replayed,
+    (replayed, dropped): (Replayed, BTreeSet<ShardId>),
     start: &Start,
 ) -> Machine {
     let Replayed { mut shards, quarantined } = replayed;
@@ -180,7 +181,10 @@ fn build(
         may_lose: false,
     };
     machine.now();
-    machine.lanes.iter_mut().for_each(|seat| seat.lane.observe(start.boot));
+    for seat in &mut machine.lanes {
+        seat.lane.observe(start.boot);
+        seat.lane.bury(dropped.iter().copied());
+    }
     let has_system = !quarantined.contains_key(&ShardId(0));
     for (shard, ended) in quarantined {
         let lane = machine.lane_of(shard);
