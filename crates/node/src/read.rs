@@ -23,6 +23,7 @@ use replication::BootNanos;
 use storage::engine::{At, Version};
 
 use crate::command::{self, Read, Sink};
+use crate::fetch::Fetched;
 use crate::route::Route;
 use crate::state::ShardState;
 
@@ -62,15 +63,34 @@ pub fn read(
     now: Now,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
+    read_with(route, request, now, Fetched::NONE, sink)
+}
+
+/// As [`read()`], with what was fetched for it, after it had come, of shards that are on other
+/// nodes.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn read_with(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<(), Blocked> {
     // The hot path: one key, hashed once.
     if let Read::Get(key) = request {
-        return value(route, key, now, |version| match version {
+        return value_with(route, key, now, fetched, |version| match version {
             Some(version) => sink.bulk(version.value),
             None => sink.nil(),
         });
     }
-    let guards = Guards::take(route, request, now)?;
-    command::answer(&guards, request, now.time, sink);
+    let guards = Guards::take(route, request, now, fetched)?;
+    let first = request.keys().first().map(|key| route.shard(route.place(&route.key(key))));
+    // What is left of a life is counted from when it was looked at.
+    let looked_at = first.zip(request.keys().first()).and_then(|(s, key)| fetched.version(s, key));
+    let time = looked_at.map_or(now.time, |(_, at)| at);
+    command::answer(&guards, request, time, sink);
     match guards.blocked.get() {
         Some(place) => Err(Blocked { place, at: now.time }),
         None => Ok(()),
@@ -87,9 +107,29 @@ pub fn value<R>(
     now: Now,
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<R, Blocked> {
+    value_with(route, key, now, Fetched::NONE, use_it)
+}
+
+/// As [`value`], with what was fetched for it.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn value_with<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    fetched: &Fetched,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<R, Blocked> {
     let key = route.key(key);
     let place = route.place(&key);
-    let state = lock(route, place, now)?;
+    let state = match lock(route, place, now) {
+        Ok(state) => state,
+        Err(blocked) => {
+            let (version, _) = fetched.version(route.shard(place), key.bytes).ok_or(blocked)?;
+            return Ok(use_it(version));
+        }
+    };
     match newest(&state, &key, now.time) {
         Ok(version) => Ok(use_it(version)),
         Err(()) => Err(Blocked { place, at: now.time }),
@@ -106,13 +146,27 @@ pub fn get_each(
     route: &Route,
     keys: &[&[u8]],
     now: Now,
+    each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
+) -> Result<(), Blocked> {
+    get_each_with(route, keys, now, Fetched::NONE, each)
+}
+
+/// As [`get_each`], with what was fetched for them.
+///
+/// # Errors
+/// [`Blocked`]: those before the first that is blocked were shown; it and the rest were not.
+pub fn get_each_with(
+    route: &Route,
+    keys: &[&[u8]],
+    now: Now,
+    fetched: &Fetched,
     mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
     let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
         [const { None }; GUARDS_MAX];
     if route.views.len() > GUARDS_MAX || keys.len() > KEYS_MAX {
         for key in keys {
-            if value(route, key, now, &mut each)?.is_break() {
+            if value_with(route, key, now, fetched, &mut each)?.is_break() {
                 break;
             }
         }
@@ -138,9 +192,11 @@ pub fn get_each(
     }
     for (place, key) in looked_up() {
         let blocked = Blocked { place: *place, at: now.time };
-        let state =
-            guards[*place].as_ref().filter(|state| state.serving.at(now.boot)).ok_or(blocked)?;
-        if each(newest(state, key, now.time).map_err(|()| blocked)?).is_break() {
+        let version = match guards[*place].as_ref().filter(|state| state.serving.at(now.boot)) {
+            Some(state) => newest(state, key, now.time).map_err(|()| blocked)?,
+            None => fetched.version(route.shard(*place), key.bytes).ok_or(blocked)?.0,
+        };
+        if each(version).is_break() {
             break;
         }
     }
@@ -175,19 +231,31 @@ pub fn read_at<R>(
 struct Guards<'a> {
     route: &'a Route,
     now: Now,
+    fetched: &'a Fetched,
     held: Vec<(usize, RwLockReadGuard<'a, ShardState>)>,
     blocked: Cell<Option<usize>>,
 }
 
 impl<'a> Guards<'a> {
-    fn take(route: &'a Route, request: &Read<'_>, now: Now) -> Result<Self, Blocked> {
+    /// Those of shards whose keys were all fetched are not needed.
+    fn take(
+        route: &'a Route,
+        request: &Read<'_>,
+        now: Now,
+        fetched: &'a Fetched,
+    ) -> Result<Self, Blocked> {
+        let is_fetched = |place, key: &[u8]| fetched.version(route.shard(place), key).is_some();
         let keys = request.keys().iter();
-        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
+        let places = keys.map(|key| (route.place(&route.key(key)), key));
+        let mut places: Vec<usize> = places
+            .filter(|(place, key)| !is_fetched(*place, key))
+            .map(|(place, _)| place)
+            .collect();
         places.sort_unstable();
         places.dedup();
         let guards = places.into_iter().map(|place| Ok((place, lock(route, place, now)?)));
         let held = guards.collect::<Result<_, _>>()?;
-        Ok(Self { route, now, held, blocked: Cell::new(None) })
+        Ok(Self { route, now, fetched, held, blocked: Cell::new(None) })
     }
 
     fn guard(&self, place: usize) -> &ShardState {
@@ -202,7 +270,7 @@ fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, Sha
 }
 
 /// The newest value of a key in its shard, or the news that the shard must be asked first.
-fn newest<'s>(
+pub(crate) fn newest<'s>(
     state: &'s ShardState,
     key: &HashedKey<'_>,
     now: Timestamp,
@@ -226,6 +294,9 @@ impl command::View for Guards<'_> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
         let key = self.route.key(key);
         let place = self.route.place(&key);
+        if let Some((version, _)) = self.fetched.version(self.route.shard(place), key.bytes) {
+            return version;
+        }
         newest(self.guard(place), &key, self.now.time).unwrap_or_else(|()| {
             self.blocked.set(Some(place));
             None

@@ -1,9 +1,10 @@
 //! What a lane says to those who asked.
 
-use keyspace::{CatalogueError, Keyspace};
+use keyspace::{CatalogueError, Keyspace, ShardId, Timestamp};
 
 use crate::command::Reply;
 use crate::entry::{Spent, Waiter};
+use crate::fetch::{Found, Want};
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +60,21 @@ pub enum Answer {
         /// Who waits.
         waiter: Waiter,
     },
+    /// What a shard on other nodes holds of what was wanted, when it was asked.
+    Fetched {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Which shard.
+        shard: ShardId,
+        /// When, by its leader's clock.
+        at: Timestamp,
+        /// What was wanted.
+        want: Box<Want>,
+        /// What was found.
+        found: Box<Found>,
+    },
     /// What the catalogue said.
     Catalogue {
         /// Who asked.
@@ -77,6 +93,7 @@ impl Answer {
             Answer::Applied { origin, .. }
             | Answer::NotDone { origin, .. }
             | Answer::Go { origin, .. }
+            | Answer::Fetched { origin, .. }
             | Answer::Catalogue { origin, .. } => *origin,
         }
     }
@@ -86,9 +103,9 @@ impl Answer {
         match self {
             Answer::Applied { spent, .. } => &spent.waiters,
             Answer::NotDone { waiters, .. } => waiters,
-            Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
-                std::slice::from_ref(waiter)
-            }
+            Answer::Go { waiter, .. }
+            | Answer::Fetched { waiter, .. }
+            | Answer::Catalogue { waiter, .. } => std::slice::from_ref(waiter),
         }
     }
 }

@@ -17,7 +17,7 @@
 //! 2. An answer leaves after its entry is applied and visible to readers (G3).
 //! 3. Commit and apply happen in the same turn (G11), so what is committed here is applied here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use keyspace::{NodeId, ReplicaId, ShardId};
@@ -26,7 +26,9 @@ use replication::{Boot, BootNanos, HardState, Message};
 use txn::Clock;
 
 use crate::entry::{Kind, Waiter, operation};
+use crate::fetch::Want;
 use crate::letter::Letter;
+use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::{Shard, ShardStart, Tally, not_here};
 use crate::state::ShardState;
@@ -50,7 +52,9 @@ pub struct Lane {
     seed: u64,
     shards: BTreeMap<ShardId, Shard>,
     /// Shards that are on other nodes only.
-    away: BTreeSet<ShardId>,
+    away: BTreeMap<ShardId, Proxy>,
+    /// Those with something to do or on its way.
+    active_away: Vec<ShardId>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
@@ -74,7 +78,8 @@ impl Lane {
             started: 0,
             seed,
             shards: BTreeMap::new(),
-            away: BTreeSet::new(),
+            away: BTreeMap::new(),
+            active_away: Vec::new(),
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
@@ -138,6 +143,12 @@ impl Lane {
         self.shards.get(&shard)
     }
 
+    /// Session and sequence of the batch with a waiter's write, if it was sent to who leads a shard
+    /// that is on other nodes only, and it is not known what became of it.
+    pub fn batch_of(&self, shard: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
+        self.away.get(&shard)?.batch_of(waiter)
+    }
+
     /// What has happened in all shards that were ever here, up to `now`.
     pub fn tally(&self, now: BootNanos) -> Tally {
         self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
@@ -151,10 +162,19 @@ impl Lane {
     /// Takes one input. Its effects come with the next [`Self::turn`].
     pub fn accept(&mut self, input: Input) {
         match input {
-            Input::Propose { shard: id, origin, batch } => match self.touch(id) {
-                Some(shard) => shard.propose(origin, batch),
-                None => self.refuse(id, origin, batch.into_parts().1),
-            },
+            Input::Propose { shard: id, origin, batch } => {
+                if let Some(shard) = self.touch(id) {
+                    return shard.propose(origin, batch);
+                }
+                let now = self.now;
+                match self.touch_away(id) {
+                    Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
+                    None => self.refuse(id, origin, batch.into_parts().1),
+                }
+            }
+            Input::Fetch { shard, want, bytes_max, origin, waiter } => {
+                self.fetch(shard, *want, bytes_max, (origin, waiter));
+            }
             Input::Await { shard: id, at, origin, waiter } => {
                 let now = self.now;
                 match self.touch(id) {
@@ -190,6 +210,8 @@ impl Lane {
                         shard.link_lost(node);
                     }
                 }
+                let now = self.now;
+                self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
             }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
@@ -208,9 +230,10 @@ impl Lane {
                 self.operate(shard, Kind::SafePoint, &to.0.to_le_bytes(), None);
             }
             Input::Create(start) => self.create(start),
-            Input::Away { shard } => {
+            Input::Away { shard, nodes } => {
                 if !self.shards.contains_key(&shard) {
-                    self.away.insert(shard);
+                    let proxy = self.away.entry(shard);
+                    proxy.or_insert_with(|| Proxy::new(shard, Vec::new())).is_on(nodes);
                 }
             }
             Input::Drop { shard } => self.drop_shard(shard),
@@ -256,6 +279,13 @@ impl Lane {
             shard.active = !shard.is_idle();
             shard.active
         });
+        let away = &mut self.away;
+        self.active_away.retain(|id| {
+            let Some(proxy) = away.get_mut(id) else { return false };
+            proxy.turn(&turn, effects);
+            proxy.active = !proxy.is_idle();
+            proxy.active
+        });
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -271,6 +301,28 @@ impl Lane {
         Some(shard)
     }
 
+    /// As [`Self::touch`], for a shard that is on other nodes only; and where to put answers.
+    fn touch_away(&mut self, id: ShardId) -> Option<(&mut Proxy, &mut Effects)> {
+        let proxy = self.away.get_mut(&id)?;
+        if !proxy.active {
+            proxy.active = true;
+            self.active_away.push(id);
+        }
+        Some((proxy, &mut self.pending))
+    }
+
+    fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
+        let (now, (origin, waiter)) = (self.now, asker);
+        // It may have come here meanwhile.
+        if self.shards.contains_key(&id) {
+            return self.pending.answers.push(Answer::Go { origin, waiter });
+        }
+        match self.touch_away(id) {
+            Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
+            None => self.refuse(id, origin, vec![waiter]),
+        }
+    }
+
     fn operate(&mut self, id: ShardId, kind: Kind, body: &[u8], asker: Option<(Origin, Waiter)>) {
         if let Some(shard) = self.touch(id) {
             shard.operate(kind, operation(body), asker);
@@ -278,7 +330,7 @@ impl Lane {
     }
 
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
-        let is_away = self.away.contains(&shard);
+        let is_away = self.away.contains_key(&shard);
         let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
@@ -303,11 +355,14 @@ impl Lane {
     }
 
     fn letter(&mut self, from: NodeId, letter: Letter) {
-        let (id, now) = (letter.shard(), self.now);
+        let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
         let mut pending = std::mem::take(&mut self.pending);
-        match self.touch(id) {
-            Some(shard) => shard.letter(from, letter, now, &mut pending),
-            None => pending.letters.extend(not_here(id, &letter).map(|answer| (from, answer))),
+        if let Some(shard) = self.touch(id) {
+            shard.letter(from, letter, now, &clock, &mut pending);
+        } else if let Some(answer) = not_here(id, &letter) {
+            pending.letters.push((from, answer));
+        } else if let Some((proxy, _)) = self.touch_away(id) {
+            proxy.letter(from, letter, now, &mut pending);
         }
         self.pending = pending;
     }
@@ -325,14 +380,18 @@ impl Lane {
         }
         let mut shard = self.start(start);
         shard.begin();
-        self.away.remove(&id);
+        if let Some(mut proxy) = self.away.remove(&id) {
+            shard.succeed(proxy.replaced(&mut self.pending));
+        }
         let before = self.shards.insert(id, shard);
         assert!(before.is_none(), "shard ids are never reused");
         self.touch(id);
     }
 
     fn drop_shard(&mut self, id: ShardId) {
-        self.away.remove(&id);
+        if let Some(mut proxy) = self.away.remove(&id) {
+            proxy.abandon(&mut self.pending);
+        }
         let Some(mut shard) = self.shards.remove(&id) else { return };
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);

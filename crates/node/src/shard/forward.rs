@@ -44,7 +44,7 @@ const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
 
 /// See the front page.
 #[derive(Default)]
-pub(super) struct Forward {
+pub(crate) struct Forward {
     session: u64,
     next_sequence: u64,
     used_at: BootNanos,
@@ -114,14 +114,14 @@ struct Operation {
 }
 
 /// A batch that was sent before its sender came to lead the shard itself.
-pub(super) struct Own {
+pub(crate) struct Own {
     pub id: BatchId,
     pub count: u32,
     pub commands: Vec<u8>,
 }
 
 /// What a shard is sent with.
-pub(super) struct Post<'a> {
+pub(crate) struct Post<'a> {
     pub shard: ShardId,
     /// Who leads it, if that is known, and another.
     pub leader: Option<NodeId>,
@@ -339,6 +339,8 @@ impl Forward {
             }
             Asked::Write { .. } => return,
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            // Not its own.
+            Asked::Fetch { .. } => return,
             Asked::Catalogue { number } => {
                 let asked = self.operations.iter_mut().filter(|op| op.number == number);
                 asked.for_each(|op| op.sent_to = None);
@@ -353,7 +355,7 @@ impl Forward {
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
-            Asked::Write { .. } => {}
+            Asked::Write { .. } | Asked::Fetch { .. } => {}
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
             Asked::Catalogue { number } => {
                 let place = self.operations.iter().position(|op| op.number == number);
