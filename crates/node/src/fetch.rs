@@ -24,7 +24,7 @@
 
 use std::ops::Bound;
 
-use keyspace::{NodeId, ShardId, Timestamp};
+use keyspace::{NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
 use crate::route::Route;
@@ -60,6 +60,8 @@ pub enum Want {
     Scan {
         /// Where to begin.
         cursor: u64,
+        /// The slot where to end.
+        end: Slot,
         /// About how many.
         keys_max: u64,
     },
@@ -180,11 +182,11 @@ impl Want {
                 let rest = keys.get(versions.len()..).unwrap_or_default();
                 (!rest.is_empty()).then(|| Want::Keys(rest.to_vec()))
             }
-            (Want::Scan { keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
+            (Want::Scan { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
                 let bytes: usize = keys.iter().map(|key| key.len()).sum();
                 let left = keys_max.saturating_sub(keys.len() as u64);
                 let more = left > 0 && bytes <= bytes_max;
-                more.then_some(Want::Scan { cursor: *next, keys_max: left })
+                more.then_some(Want::Scan { cursor: *next, end: *end, keys_max: left })
             }
             (
                 Want::Range { low, high, reverse, keys_max, with_values },
@@ -253,7 +255,7 @@ pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Fo
             let key = engine.random_key(random.rotate_left(32), now).map(Box::from);
             Found::Random { size: engine.len(now), key }
         }
-        Want::Scan { cursor, keys_max } => scan(engine, *cursor, *keys_max, now),
+        Want::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
         Want::Range { low, high, reverse, keys_max, with_values } => {
             let range = Range {
                 start: low.as_ref().map(|key| &**key),
@@ -298,7 +300,7 @@ fn then(engine: &Engine, key: &[u8], at: Timestamp) -> Then {
     }
 }
 
-fn scan(engine: &Engine, cursor: u64, keys_max: u64, now: Timestamp) -> Found {
+fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) -> Found {
     let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
     let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
     let mut next = Some(place_of_cursor(cursor));
@@ -306,11 +308,13 @@ fn scan(engine: &Engine, cursor: u64, keys_max: u64, now: Timestamp) -> Found {
         let step = SCAN_STEP.min(keys_max - seen);
         seen += step;
         let scanned = engine.scan(from, step, now, &mut |key: &[u8], _| {
-            bytes += key.len();
-            keys.push(Box::from(key));
+            if end >= keyspace::SLOTS || slot_of(key) < end {
+                bytes += key.len();
+                keys.push(Box::from(key));
+            }
         });
         // Whoever asks for it in an ordered keyspace is told that there is nothing.
-        next = scanned.unwrap_or(None);
+        next = scanned.unwrap_or(None).filter(|next| next.slot < end);
     }
     Found::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
 }

@@ -13,14 +13,16 @@ fn run(options: &Options) -> Result<sim::cluster::Counts, String> {
 
 #[test]
 fn all_rules_hold() {
-    let (mut sum, mut unjudged, mut transfers) = (0, 0, 0);
+    let (mut sum, mut unjudged, mut transfers, mut fetched) = (0, 0, 0, 0);
     for seed in 0..60 {
         let counts = run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}"));
         sum += counts.answered;
         unjudged += counts.unjudged;
         transfers += counts.transfers;
+        fetched += counts.fetched;
     }
     assert!(sum > 1_000 && transfers > 50, "the runs do something");
+    assert!(fetched > 200, "nodes without a replica answer: {fetched}");
     assert!(unjudged <= 2, "nearly all histories can be judged");
 }
 

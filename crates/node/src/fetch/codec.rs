@@ -7,7 +7,7 @@
 use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, Timestamp};
+use keyspace::{DecodeError, SLOTS, Slot, Timestamp};
 
 use super::{Found, Held, KEYS_MAX, Then, Want};
 
@@ -29,9 +29,10 @@ impl Want {
                 out.push(3);
                 put_varint(*random, out);
             }
-            Want::Scan { cursor, keys_max } => {
+            Want::Scan { cursor, end, keys_max } => {
                 out.push(4);
                 put_varint(*cursor, out);
+                put_varint(u64::from(*end), out);
                 put_varint(*keys_max, out);
             }
             Want::Range { low, high, reverse, keys_max, with_values } => {
@@ -61,7 +62,11 @@ impl Want {
             1 => Want::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
             2 => Want::Size,
             3 => Want::Random(reader.varint()?),
-            4 => Want::Scan { cursor: reader.varint()?, keys_max: reader.varint()? },
+            4 => Want::Scan {
+                cursor: reader.varint()?,
+                end: reader.varint_max(SLOTS.into(), "slot")? as Slot,
+                keys_max: reader.varint()?,
+            },
             5 => Want::Range {
                 low: read_bound(reader)?,
                 high: read_bound(reader)?,

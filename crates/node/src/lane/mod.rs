@@ -313,9 +313,10 @@ impl Lane {
 
     fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
         let (now, (origin, waiter)) = (self.now, asker);
-        // It may have come here meanwhile.
-        if self.shards.contains_key(&id) {
-            return self.pending.answers.push(Answer::Go { origin, waiter });
+        // It may have come here meanwhile. The asker's time was read from this clock before.
+        let at = self.clock.now();
+        if let Some(shard) = self.touch(id) {
+            return shard.await_read(at, origin, waiter, now);
         }
         match self.touch_away(id) {
             Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),

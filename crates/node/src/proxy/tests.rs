@@ -175,7 +175,7 @@ fn what_is_written_through_it_is_read_through_it() {
     assert_eq!(two.fetch(Want::Size), Found::Size(1));
     let random = Found::Random { size: 1, key: Some(key.as_bytes().into()) };
     assert_eq!(two.fetch(Want::Random(77)), random);
-    let scanned = two.fetch(Want::Scan { cursor: 0, keys_max: 10 });
+    let scanned = two.fetch(Want::Scan { cursor: 0, end: keyspace::SLOTS, keys_max: 10 });
     assert_eq!(scanned, Found::Keys { keys: vec![key.as_bytes().into()], next: None });
 }
 

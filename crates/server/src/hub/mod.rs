@@ -40,6 +40,7 @@ use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
+use node::route::Route;
 use node::state::ShardState;
 use parking_lot::{Mutex, RwLock};
 use replication::BootNanos;
@@ -220,6 +221,11 @@ impl Hub {
             }));
         }
         found
+    }
+
+    /// Whether a shard is on other nodes only: what is read of it must be fetched.
+    pub fn is_away(&self, route: &Route, place: usize) -> bool {
+        self.peers.is_some() && route.is_away(place, self.node_id)
     }
 
     /// The lane of a shard.

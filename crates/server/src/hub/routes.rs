@@ -152,7 +152,7 @@ impl Hub {
                 view
             }
             None => {
-                self.submit(shard, Input::Away { shard });
+                self.submit(shard, Input::Away { shard, nodes: keyspace.nodes.clone() });
                 Arc::new(RwLock::new(state))
             }
         }

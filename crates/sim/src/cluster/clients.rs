@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use keyspace::ShardId;
 use node::command::{Reply, SetIf, SetReply};
 use node::entry::{Batch, Waiter};
+use node::fetch::{Found, Want};
 use node::lane::{Answer, Input, NotDone};
 use node::read::{self, Now};
 
@@ -247,6 +248,12 @@ impl World {
         });
         match answered {
             Ok(()) => self.done(number, vec![found]),
+            Err(_) if route.is_away(route.place(&route.key(&name)), machine.node()) => {
+                op.ready = false;
+                let (want, bytes_max) = (Box::new(Want::keys([&name[..]])), usize::MAX);
+                let (origin, waiter) = (CLIENTS, Waiter(number));
+                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+            }
             Err(blocked) => {
                 op.ready = false;
                 let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
@@ -304,6 +311,12 @@ impl World {
                     op.ready = true;
                 }
             }
+            Answer::Fetched { waiter, found, .. } => {
+                let Found::Versions(versions) = *found else { return };
+                self.counts.fetched += 1;
+                let found = versions.into_iter().next().flatten();
+                self.done(waiter.0, vec![found.map_or(Reply::Nil, |held| Reply::Bulk(held.value))]);
+            }
             Answer::Catalogue { .. } => {}
         }
     }
@@ -356,7 +369,11 @@ impl World {
     /// How a write stands in the log, if it does. A batch stays the same, wherever it is proposed.
     fn place_of(&self, number: u64, op: &Op) -> Option<Place> {
         let Some(machine) = &self.seats[op.at].machine else { return op.place };
-        let Some(shard) = machine.shard(self.shard_of(op.at, op.key)) else { return op.place };
+        let id = self.shard_of(op.at, op.key);
+        let Some(shard) = machine.shard(id) else {
+            let batch = machine.batch_of(id, Waiter(number)).map(|(a, b)| Place::Batch(a, b));
+            return batch.or(op.place);
+        };
         let batch = shard.batch_of(Waiter(number)).map(|(a, b)| Place::Batch(a, b));
         let entry = || shard.place_of(Waiter(number)).map(|(a, b)| Place::Entry(a, b));
         match op.place {

@@ -78,6 +78,8 @@ pub struct Counts {
     pub compared: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
+    /// Reads of shards that are on other nodes only, answered.
+    pub fetched: u64,
     /// Histories that were too long to judge.
     pub unjudged: u64,
     /// Things that nodes did.
@@ -237,11 +239,13 @@ impl World {
     }
 
     fn add_replicas(&mut self) {
-        let others = self.seats.iter().skip(1).take(self.mood.replicas - 1).map(|seat| seat.node);
+        let others = self.seats.iter().skip(1).map(|seat| seat.node);
         let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
+        let mood = self.mood;
         let Some(machine) = self.seats[0].machine.as_mut() else { return };
         for shard in machine.shard_ids() {
-            machine.submit(shard, Input::AddReplicas { shard, nodes: nodes.clone() });
+            let nodes = nodes[..mood.replicas_of(shard) - 1].to_vec();
+            machine.submit(shard, Input::AddReplicas { shard, nodes });
         }
     }
 
@@ -251,7 +255,8 @@ impl World {
         let raised = |shard: ShardId| {
             let view = machine.view(shard).expect("the first node has all shards");
             let state = view.read();
-            state.members.voters.len() == self.mood.replicas && !state.members.is_joint()
+            let wanted = self.mood.replicas_of(shard);
+            state.members.voters.len() == wanted && !state.members.is_joint()
         };
         let shards = machine.shard_ids();
         (self.mood.born_whole || self.has_keyspace()) && shards.into_iter().all(raised)
@@ -508,7 +513,7 @@ impl World {
         }
         for (id, applied) in found {
             let equal = applied.windows(2).all(|pair| pair[0] == pair[1]);
-            if !equal || applied.len() != self.mood.replicas || leaders[&id] != 1 {
+            if !equal || applied.len() != self.mood.replicas_of(id) || leaders[&id] != 1 {
                 let led = leaders[&id];
                 text += &format!("shard {id} has applied {applied:?} and {led} leaders; ");
             }

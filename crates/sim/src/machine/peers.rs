@@ -12,6 +12,7 @@ use node::birth;
 use node::catalogue::System;
 use node::checkpoint::Checkpoint;
 use node::command::Reply;
+use node::entry::Waiter;
 use node::lane::{Envelope, Input};
 use node::letter::Letter;
 use node::recovery::Recovering;
@@ -278,7 +279,11 @@ impl Machine {
                 let state = birth::first_state(keyspace, place, settings);
                 match keyspace.nodes.contains(&self.manifest.node) {
                     true => self.create_shard(state, keyspace.options.durability),
-                    false => Arc::new(RwLock::new(state)),
+                    false => {
+                        let nodes = keyspace.nodes.clone();
+                        self.submit(shard, Input::Away { shard, nodes });
+                        Arc::new(RwLock::new(state))
+                    }
                 }
             }
         }
@@ -304,6 +309,11 @@ impl Machine {
         }
     }
 
+    /// Which node it is.
+    pub fn node(&self) -> NodeId {
+        self.manifest.node
+    }
+
     /// All shards that have a replica here.
     pub fn shard_ids(&self) -> Vec<ShardId> {
         self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.id())).collect()
@@ -312,6 +322,11 @@ impl Machine {
     /// The replica of a shard.
     pub fn shard(&self, id: ShardId) -> Option<&Shard> {
         self.lanes[self.lane_of(id)].lane.shard(id)
+    }
+
+    /// Session and sequence of the batch with a client's write to a shard that is on other nodes.
+    pub fn batch_of(&self, id: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
+        self.lanes[self.lane_of(id)].lane.batch_of(id, waiter)
     }
 
     /// The view of a shard's replica.
