@@ -156,6 +156,8 @@ impl Shard {
         }
     }
 
+    /// Applies what is committed, and answers it. The others hear of it with the next entries, but
+    /// of what changes the catalogue at once: all nodes' clients meet that.
     fn apply(&mut self, committed: Vec<Entry>, clock: &Clock, effects: &mut Effects) {
         for entry in committed {
             let mut replies = Vec::new();
@@ -178,6 +180,9 @@ impl Shard {
             self.applied = entry.index;
             self.group.applied(entry.index);
             self.promise.applied(entry.index);
+            if matches!(outcome, Outcome::Catalogue(_)) {
+                self.group.tell_all_committed();
+            }
             let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index);
             let asker = if mine { self.in_flight.pop_front() } else { None };
             if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term) {

@@ -10,6 +10,8 @@
 //!
 //! Whoever is let go asks again with the clock it had, and is served then.
 
+use std::collections::BTreeSet;
+
 use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
 use txn::{Clock, SnapshotRead};
@@ -72,6 +74,7 @@ impl Shard {
         let mut wanted = Timestamp::ZERO;
         let mut unconfirmed = false;
         let promise = &mut self.promise;
+        let mut let_go = BTreeSet::new();
         self.readers.retain_mut(|reader| {
             if reader.after == 0 {
                 match promise.read_at(reader.at, horizon, clock) {
@@ -92,6 +95,7 @@ impl Shard {
                         let (shard, now_ms) = (self.id, clock.now().millis());
                         let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
                         effects.letters.push((node, letter));
+                        let_go.insert(node);
                     }
                     Asker::Fetch { node, number, want } => {
                         let (shard, at) = (self.id, reader.at);
@@ -105,6 +109,8 @@ impl Shard {
             }
             !go
         });
+        // They wait there until the index is applied.
+        let_go.into_iter().for_each(|node| self.tell_committed(node));
         if wanted > self.horizon_asked.max(horizon) {
             self.horizon_asked = wanted;
             self.operate(Kind::Horizon, operation(&wanted.0.to_le_bytes()), None);

@@ -24,6 +24,17 @@ use crate::state::{BORN, ShardState};
 const NEAR: u64 = 1024;
 
 impl Shard {
+    /// Tells the replica on a node, now, what is committed: somebody there waits for it.
+    pub(super) fn tell_committed(&mut self, node: NodeId) {
+        let replica = {
+            let replicas = &self.state.read().descriptor.replicas;
+            replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica)
+        };
+        if let Some(replica) = replica {
+            self.group.tell_committed(replica);
+        }
+    }
+
     /// Which replica it is.
     pub fn replica(&self) -> ReplicaId {
         self.replica

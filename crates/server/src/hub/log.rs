@@ -15,6 +15,10 @@ use super::durations::Durations;
 /// Room kept for control entries beside what commands have reserved.
 const CONTROL_BYTES: u64 = 1 << 20;
 
+/// So long after a sync the log says that it was made, unless something is appended meanwhile,
+/// which says so as well. Until then rot of what was synced last looks like a torn tail.
+const MARKER_DELAY: Duration = Duration::from_millis(2);
+
 /// At durability `memory` nobody asks for fsyncs, but a restart would have to write again what was
 /// never synced. So that much may be unsynced before one is made all the same.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
@@ -39,6 +43,8 @@ struct Inner {
     /// When a sync is due for what keyspaces of durability `interval` have appended since the
     /// last one began. Set by the first of these appends: later ones do not put it off.
     interval_due: Option<Instant>,
+    /// When the log is to say that its end is synced.
+    marker_due: Option<Instant>,
     /// Whether too much is unsynced.
     overdue: bool,
     /// Whether the last reservation failed for want of space.
@@ -91,6 +97,7 @@ impl LogRoom {
             outstanding_bytes: 0,
             wanted: Vec::new(),
             interval_due: None,
+            marker_due: None,
             overdue: false,
             full: false,
             syncs: 0,
@@ -202,6 +209,11 @@ impl LogRoom {
             let job = inner.log.begin_sync()?;
             drop(inner);
             self.sync(&job)?;
+            // The log thread is not woken for it.
+            let mut inner = self.inner.lock();
+            if inner.wanted.is_empty() {
+                inner.log.append_marker()?;
+            }
         }
         Ok(())
     }
@@ -231,15 +243,12 @@ impl LogRoom {
         &self.sync_times
     }
 
-    /// Takes the result of a sync, and marks its success in the log for the next start.
+    /// Takes the result of a sync.
     fn finish(&self, job: &SyncJob, result: std::io::Result<()>) -> Result<(), Error> {
         let mut inner = self.inner.lock();
         inner.syncing = false;
         inner.log.finish_sync(job, result)?;
         inner.syncs += 1;
-        if inner.wanted.is_empty() && inner.log.wants_marker() {
-            inner.log.append_marker()?;
-        }
         Ok(())
     }
 
@@ -307,13 +316,23 @@ impl LogRoom {
             let mut inner = self.inner.lock();
             while (inner.wanted.is_empty() || inner.claimed) && !inner.stopping && !inner.overdue {
                 inner.asleep = true;
-                match inner.interval_due {
+                let due = [inner.interval_due, inner.marker_due].into_iter().flatten().min();
+                match due {
                     Some(due) => {
-                        if self.wake.wait_until(&mut inner, due).timed_out() {
-                            break;
+                        if !self.wake.wait_until(&mut inner, due).timed_out() {
+                            continue;
                         }
                     }
-                    None => self.wake.wait(&mut inner),
+                    None => {
+                        self.wake.wait(&mut inner);
+                        continue;
+                    }
+                }
+                if inner.marker_due.take_if(|due| *due <= Instant::now()).is_some() {
+                    inner.log.append_marker()?;
+                }
+                if inner.interval_due.is_some_and(|due| due <= Instant::now()) {
+                    break;
                 }
             }
             inner.asleep = false;
@@ -328,8 +347,10 @@ impl LogRoom {
             for (lane, ticket) in served.drain(..) {
                 durable(lane, ticket);
             }
-            if stopping && self.inner.lock().wanted.is_empty() {
-                return Ok(());
+            let mut inner = self.inner.lock();
+            inner.marker_due = Some(Instant::now() + MARKER_DELAY);
+            if stopping && inner.wanted.is_empty() {
+                return inner.log.append_marker();
             }
         }
     }

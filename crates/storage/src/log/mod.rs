@@ -40,7 +40,7 @@
 //!
 //! **Caveat.** Rot of groups that were synced, but whose durability no later group on disk states
 //! yet, looks like a torn tail and is cut. [`Log::append_marker`] closes that window; call it
-//! whenever a sync ends and [`Log::wants_marker`], and at a clean stop.
+//! when nothing is appended for a moment after a sync, and at a clean stop.
 //!
 //! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover` and `jobs`.
 
