@@ -85,7 +85,7 @@ pub fn read_with(
             None => sink.nil(),
         });
     }
-    let guards = Guards::take(route, request, now, fetched)?;
+    let guards = Guards::take(route, request, now, 0, fetched)?;
     let first = request.keys().first().map(|key| route.shard(route.place(&route.key(key))));
     // What is left of a life is counted from when it was looked at.
     let looked_at = first.zip(request.keys().first()).and_then(|(s, key)| fetched.version(s, key));
@@ -95,6 +95,48 @@ pub fn read_with(
         Some(place) => Err(Blocked { place, at: now.time }),
         None => Ok(()),
     }
+}
+
+/// Serves a read of named keys that may be old: by up to `age_max` nanoseconds, where a replica
+/// here does not lead. How old the oldest part of the answer may be, in nanoseconds: it shows
+/// everything that anyone was told so long before `now`, and maybe more (SAFETY G17).
+///
+/// # Errors
+/// [`Blocked`]: nothing was read. The replica is older than that, or does not know how old it is;
+/// who goes on as with [`read()`] gets an answer that is not old.
+pub fn read_stale(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    age_max: u64,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<u64, Blocked> {
+    let guards = Guards::take(route, request, now, age_max, fetched)?;
+    command::answer(&guards, request, now.time, sink);
+    match guards.blocked.get() {
+        Some(place) => Err(Blocked { place, at: now.time }),
+        None => Ok(guards.held.iter().map(|held| held.age).max().unwrap_or(0)),
+    }
+}
+
+/// As [`value`], of a value that may be old by up to `age_max` nanoseconds; and how old it is.
+///
+/// # Errors
+/// [`Blocked`]: as [`read_stale`].
+pub fn value_stale<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    age_max: u64,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<(R, u64), Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    let held = Held::take(route, place, now, age_max)?;
+    let version = newest(&held.state, &key, held.time);
+    let version = version.map_err(|()| Blocked { place, at: now.time })?;
+    Ok((use_it(version), held.age))
 }
 
 /// Hands the newest value of one key, with its times, to `use_it`: a linearizable read at `now`.
@@ -227,12 +269,33 @@ pub fn read_at<R>(
     Ok(use_it(engine.at(&key, at)))
 }
 
+/// The read guard of a shard that may be read.
+struct Held<'a> {
+    place: usize,
+    state: RwLockReadGuard<'a, ShardState>,
+    /// How old what is there may be, in nanoseconds.
+    age: u64,
+    /// The time at which to judge what has expired.
+    time: Timestamp,
+}
+
+impl<'a> Held<'a> {
+    fn take(route: &'a Route, place: usize, now: Now, age_max: u64) -> Result<Self, Blocked> {
+        let state = route.views[place].read();
+        if state.serving.at(now.boot) {
+            return Ok(Self { place, state, age: 0, time: now.time });
+        }
+        let known = state.serving.age(now.boot).filter(|(age, _)| *age <= age_max && age_max > 0);
+        let (age, time) = known.ok_or(Blocked { place, at: now.time })?;
+        Ok(Self { place, state, age, time })
+    }
+}
+
 /// The read guards of the shards that a request touches, in ring order.
 struct Guards<'a> {
     route: &'a Route,
-    now: Now,
     fetched: &'a Fetched,
-    held: Vec<(usize, RwLockReadGuard<'a, ShardState>)>,
+    held: Vec<Held<'a>>,
     blocked: Cell<Option<usize>>,
 }
 
@@ -242,6 +305,7 @@ impl<'a> Guards<'a> {
         route: &'a Route,
         request: &Read<'_>,
         now: Now,
+        age_max: u64,
         fetched: &'a Fetched,
     ) -> Result<Self, Blocked> {
         let is_fetched = |place, key: &[u8]| fetched.version(route.shard(place), key).is_some();
@@ -253,14 +317,14 @@ impl<'a> Guards<'a> {
             .collect();
         places.sort_unstable();
         places.dedup();
-        let guards = places.into_iter().map(|place| Ok((place, lock(route, place, now)?)));
+        let guards = places.into_iter().map(|place| Held::take(route, place, now, age_max));
         let held = guards.collect::<Result<_, _>>()?;
-        Ok(Self { route, now, fetched, held, blocked: Cell::new(None) })
+        Ok(Self { route, fetched, held, blocked: Cell::new(None) })
     }
 
-    fn guard(&self, place: usize) -> &ShardState {
-        let at = self.held.binary_search_by_key(&place, |(place, _)| *place);
-        &self.held[at.expect("the guards of all keys of the request are held")].1
+    fn guard(&self, place: usize) -> &Held<'a> {
+        let at = self.held.binary_search_by_key(&place, |held| held.place);
+        &self.held[at.expect("the guards of all keys of the request are held")]
     }
 }
 
@@ -297,7 +361,8 @@ impl command::View for Guards<'_> {
         if let Some((version, _)) = self.fetched.version(self.route.shard(place), key.bytes) {
             return version;
         }
-        newest(self.guard(place), &key, self.now.time).unwrap_or_else(|()| {
+        let held = self.guard(place);
+        newest(&held.state, &key, held.time).unwrap_or_else(|()| {
             self.blocked.set(Some(place));
             None
         })

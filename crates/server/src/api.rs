@@ -91,6 +91,8 @@ pub enum Command {
         key: Bytes,
         /// As of then; newest if not given.
         at: Option<Timestamp>,
+        /// The newest may be so old, in ms: then the answer is [`Answer::Aged`].
+        stale_ms: Option<u64>,
     },
     /// A new value for a key.
     Put {
@@ -142,6 +144,13 @@ pub enum Answer {
         timestamp: Timestamp,
         /// When it ends, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
+    },
+    /// What there was so many milliseconds ago, or later.
+    Aged {
+        /// How old it is at most, in ms.
+        age_ms: u64,
+        /// What there was.
+        answer: Box<Answer>,
     },
     /// There is no value.
     Nil,

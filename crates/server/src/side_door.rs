@@ -129,10 +129,16 @@ impl Api for NodeApi {
             };
         };
         match command {
-            Command::Get { key, at: None } => {
+            Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
+                let age_max = stale_ms.saturating_mul(1_000_000);
+                get_stale(self.hub.clone(), route, key, self.hub.moment(), age_max, done);
+            }
+            Command::Get { key, at: None, stale_ms: None } => {
                 get(self.hub.clone(), route, key, self.hub.moment(), done)
             }
-            Command::Get { key, at: Some(at) } => get_at(self.hub.clone(), route, key, at, done),
+            Command::Get { key, at: Some(at), .. } => {
+                get_at(self.hub.clone(), route, key, at, done)
+            }
             Command::Put { key, value, expires_at_ms, when } => {
                 let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
                 let when = match when {
@@ -297,6 +303,29 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
                     Err(error) => done(Err(error)),
                 }),
             );
+        }
+    }
+}
+
+/// As [`get`], of a value that may be old by up to `age_max` nanoseconds.
+fn get_stale(
+    hub: Arc<Hub>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    now: Now,
+    age_max: u64,
+    done: Done<Answer>,
+) {
+    let found = read::value_stale(&route, &key, now, age_max, |version| match version {
+        Some(version) => value(&version),
+        None => Answer::Nil,
+    });
+    let aged = |answer, age_ms| Answer::Aged { age_ms, answer: Box::new(answer) };
+    match found {
+        Ok((answer, age)) => done(Ok(aged(answer, age.div_ceil(1_000_000)))),
+        // Who leads is asked; its answer is not old.
+        Err(_) => {
+            get(hub, route, key, now, Box::new(move |result| done(result.map(|a| aged(a, 0)))));
         }
     }
 }

@@ -14,14 +14,17 @@ fn run(options: &Options) -> Result<sim::cluster::Counts, String> {
 #[test]
 fn all_rules_hold() {
     let (mut sum, mut unjudged, mut transfers, mut fetched) = (0, 0, 0, 0);
+    let mut stale = 0;
     for seed in 0..60 {
         let counts = run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}"));
         sum += counts.answered;
         unjudged += counts.unjudged;
         transfers += counts.transfers;
         fetched += counts.fetched;
+        stale += counts.stale;
     }
     assert!(sum > 1_000 && transfers > 50, "the runs do something");
+    assert!(stale > 200, "replicas that do not lead answer: {stale}");
     assert!(fetched > 200, "nodes without a replica answer: {fetched}");
     assert!(unjudged <= 4, "nearly all histories can be judged, but not {unjudged}");
 }

@@ -100,6 +100,8 @@ struct Ask {
     number: u64,
     /// Fit for all who have come by then.
     asked_at: BootNanos,
+    /// … and the time for which it was asked.
+    at: Timestamp,
     index: Option<u64>,
 }
 
@@ -157,13 +159,15 @@ impl Forward {
 
     /// Holds a change of the catalogue.
     pub fn operate(&mut self, op: Vec<u8>, (origin, waiter): (Origin, Waiter), now: BootNanos) {
-        let number = self.draw_number();
+        let number = self.draw_number(now);
         let (sent_to, done) = (None, None);
         self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
     }
 
-    fn draw_number(&mut self) -> u64 {
-        self.next_number += 1;
+    /// One that nothing which is still on its way names, not even from before the node's last start:
+    /// its boot clock was not there yet.
+    fn draw_number(&mut self, now: BootNanos) -> u64 {
+        self.next_number = (self.next_number + 1).max(now);
         self.next_number
     }
 
@@ -240,11 +244,11 @@ impl Forward {
         if !is_due || self.asks.len() >= ASKS_MAX {
             return;
         }
-        let number = self.draw_number();
+        let number = self.draw_number(post.now);
         // Read behind `now`: no reader that had come by then has a later time.
         let times = self.readers.iter().map(|reader| reader.at);
         let at = times.fold(post.clock.now(), Timestamp::max);
-        self.asks.push_back(Ask { number, asked_at: post.now, index: None });
+        self.asks.push_back(Ask { number, asked_at: post.now, at, index: None });
         effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
     }
 
@@ -388,8 +392,13 @@ impl Forward {
     }
 
     /// This much is applied here. Lets go whoever waited for it; the clock up to which all reads
-    /// that had come are served by it, if there is a new one.
-    pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<BootNanos> {
+    /// that had come are served by it, if there is a new one, and the time up to which nothing will
+    /// come any more.
+    pub fn applied(
+        &mut self,
+        applied: u64,
+        effects: &mut Effects,
+    ) -> Option<(BootNanos, Timestamp)> {
         let ripe = |op: &mut Operation| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
         for op in self.operations.extract_if(.., ripe) {
             let (origin, waiter) = (op.origin, op.waiter);
@@ -398,12 +407,13 @@ impl Forward {
         }
         let ripe = |ask: &&Ask| ask.index.is_some_and(|index| index <= applied);
         let asked_at = self.asks.iter().filter(ripe).map(|ask| ask.asked_at).max()?;
+        let closed = self.asks.iter().filter(ripe).map(|ask| ask.at).max()?;
         self.asks.retain(|ask| ask.asked_at > asked_at);
         for reader in self.readers.extract_if(.., |reader| reader.since <= asked_at) {
             let Reader { origin, waiter, .. } = reader;
             effects.answers.push(Answer::Go { origin, waiter });
         }
-        Some(asked_at)
+        Some((asked_at, closed))
     }
 
     /// Tells those who have waited too long.

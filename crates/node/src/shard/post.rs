@@ -207,9 +207,10 @@ impl Shard {
     /// After a turn: lets go who waited for what is applied, and tells who waits in vain.
     pub(super) fn post(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if !self.forward.is_idle()
-            && let Some(clock) = self.forward.applied(self.applied, effects)
+            && let Some((clock, closed)) = self.forward.applied(self.applied, effects)
         {
             self.read_until = self.read_until.max(clock.saturating_add(1));
+            self.serving.fresh(clock, closed);
         }
         // Without a majority, what is proposed may wait for ever.
         let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;

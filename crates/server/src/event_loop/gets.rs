@@ -34,7 +34,8 @@ impl Get {
         session: &Session,
         key_bytes_max: usize,
     ) -> Option<Self> {
-        if args.len() != 2 || !args.is(0, "get") || session.is_quiet() {
+        let is_plain = !session.is_quiet() && session.stale_nanos() == 0;
+        if args.len() != 2 || !args.is(0, "get") || !is_plain {
             return None;
         }
         let plain = connection.pending.is_empty()

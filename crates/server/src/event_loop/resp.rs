@@ -210,12 +210,20 @@ impl EventLoop {
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
-        match node::read::read_with(route, read, now, &fetched, &mut capped) {
-            Ok(()) if capped.overflown => {
+        let age_max = session.stale_nanos();
+        let answered = match age_max {
+            0 => node::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0),
+            _ => node::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
+        };
+        if let (Ok(age), true) = (&answered, age_max > 0) {
+            session.was_old(*age);
+        }
+        match answered {
+            Ok(_) if capped.overflown => {
                 connection.output.truncate(before);
                 self.refuse(connection, session, TOO_LONG, muted)
             }
-            Ok(()) => {
+            Ok(_) => {
                 if let Read::Get(_) = read {
                     let found =
                         connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());

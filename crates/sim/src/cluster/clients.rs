@@ -32,6 +32,8 @@ pub struct Clients {
     ops: BTreeMap<u64, Op>,
     made: u64,
     events: u64,
+    /// How many there were by the end of each millisecond.
+    events_by: Vec<u64>,
     /// When each client asks again.
     free_at: Vec<u64>,
     names: Vec<Vec<u8>>,
@@ -55,6 +57,9 @@ struct Op {
     key: u64,
     command: Command,
     call: u64,
+    began_ms: u64,
+    /// Of a read: how old its answer may be, in ms.
+    stale_ms: u64,
     gives_up_at: u64,
     /// Whether its client has gone on to something else.
     given_up: bool,
@@ -73,6 +78,7 @@ impl Clients {
             ops: BTreeMap::new(),
             made: 0,
             events: 0,
+            events_by: Vec::new(),
             free_at: vec![0; mood.clients as usize],
             names: (0..mood.keys).map(|key| format!("key-{key}").into_bytes()).collect(),
             histories: vec![Vec::new(); mood.keys as usize],
@@ -169,12 +175,16 @@ impl World {
         leaders.retain(|at| self.is_awake(*at));
         let to_leader = !leaders.is_empty() && !self.rng.one_in(4);
         let at = if to_leader { *self.rng.pick(&leaders) } else { at };
-        self.begin_op(client, at, key, command);
+        let stale_ms = match command.is_read() && self.rng.one_in(4) {
+            true => self.rng.between(1, 1_500),
+            false => 0,
+        };
+        self.begin_op(client, at, key, command, stale_ms);
     }
 
     /// The last read of a key.
     pub(super) fn read_last(&mut self, at: usize, key: u64) {
-        self.begin_op(0, at, key, Command::Get);
+        self.begin_op(0, at, key, Command::Get, 0);
     }
 
     /// Someone reads every key at a node, at once: before its lanes do anything.
@@ -184,7 +194,7 @@ impl World {
             return;
         }
         for key in 0..self.mood.keys {
-            self.begin_op(0, at, key, Command::Get);
+            self.begin_op(0, at, key, Command::Get, 0);
             let number = self.clients.made;
             if let Some(op) = self.clients.ops.get_mut(&number) {
                 op.given_up = true;
@@ -193,7 +203,7 @@ impl World {
         }
     }
 
-    fn begin_op(&mut self, client: usize, at: usize, key: u64, command: Command) {
+    fn begin_op(&mut self, client: usize, at: usize, key: u64, command: Command, stale_ms: u64) {
         self.clients.made += 1;
         self.clients.events += 1;
         let (number, call) = (self.clients.made, self.clients.events);
@@ -206,7 +216,21 @@ impl World {
         let moment = is_read.then(|| machine.moment());
         let (given_up, ready) = (false, is_read);
         let place = None;
-        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready, place };
+        let began_ms = self.now_ms;
+        let op = Op {
+            client,
+            at,
+            key,
+            command,
+            call,
+            began_ms,
+            stale_ms,
+            gives_up_at,
+            given_up,
+            moment,
+            ready,
+            place,
+        };
         if !is_read {
             self.propose(number, &op);
         }
@@ -240,6 +264,16 @@ impl World {
             let found = machine.peek(shard, &name);
             return self.done(number, vec![found]);
         }
+        if op.stale_ms > 0 {
+            let age_max = op.stale_ms * 1_000_000;
+            let old = read::value_stale(&route, &name, now, age_max, |version| match version {
+                Some(version) => Reply::Bulk(version.value.into()),
+                None => Reply::Nil,
+            });
+            if let Ok((found, age)) = old {
+                return self.done_stale(number, found, age);
+            }
+        }
         let mut found = Reply::Nil;
         let answered = read::value(&route, &name, now, |version| {
             if let Some(version) = version {
@@ -260,6 +294,22 @@ impl World {
                 machine.submit(shard, Input::Await { shard, at, origin, waiter });
             }
         }
+    }
+
+    /// An answer that may be old is right if a read could have seen it that had come so much
+    /// earlier.
+    fn done_stale(&mut self, number: u64, found: Reply, age: u64) {
+        let Some(op) = self.clients.ops.get_mut(&number) else { return };
+        // The node's clock may run 2 % fast or slow.
+        let age_ms = age.div_ceil(1_000_000) * 103 / 100 + 1;
+        if age > 0 {
+            let then = op.began_ms.saturating_sub(age_ms + 1) as usize;
+            let events = self.clients.events_by.get(then).copied().unwrap_or(0);
+            op.call = op.call.min(events);
+            self.counts.stale += 1;
+        }
+        self.trace.event(format_args!("op {number} may be {age_ms} ms old"));
+        self.done(number, vec![found]);
     }
 
     fn done(&mut self, number: u64, replies: Vec<Reply>) {
@@ -325,6 +375,7 @@ impl World {
     /// node is gone may be known by now.
     pub(super) fn expire_ops(&mut self) {
         let now_ms = self.now_ms;
+        self.clients.events_by.resize(now_ms as usize + 1, self.clients.events);
         let late = |op: &Op| op.gives_up_at <= now_ms && !op.given_up;
         let ops = self.clients.ops.iter().filter(|(_, op)| late(op));
         let numbers: Vec<u64> = ops.map(|(number, _)| *number).collect();

@@ -80,6 +80,8 @@ pub struct Counts {
     pub forwarded: u64,
     /// Reads of shards that are on other nodes only, answered.
     pub fetched: u64,
+    /// Reads answered with what may have been old.
+    pub stale: u64,
     /// Histories that were too long to judge.
     pub unjudged: u64,
     /// Things that nodes did.
