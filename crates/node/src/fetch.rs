@@ -28,7 +28,7 @@ use keyspace::{NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
 use crate::route::Route;
-use crate::state::ShardState;
+use crate::state::{Content, ShardState};
 use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
 
 mod codec;
@@ -51,6 +51,11 @@ pub enum Want {
         key: Box<[u8]>,
         /// The time.
         at: Timestamp,
+    },
+    /// The catalogue, of the system shard, if it is not as of this index.
+    Catalogue {
+        /// What is known already; 0: nothing.
+        known: u64,
     },
     /// How many keys there are.
     Size,
@@ -111,6 +116,13 @@ pub enum Found {
     Versions(Vec<Option<Held>>),
     /// Of a key at a past time.
     Then(Then),
+    /// The catalogue as of an index, encoded; `None`: it is known already.
+    Catalogue {
+        /// Its index.
+        index: u64,
+        /// A `keyspace::Catalogue`.
+        bytes: Option<Box<[u8]>>,
+    },
     /// So many keys.
     Size(u64),
     /// So many keys, and one of them if there is any.
@@ -154,7 +166,7 @@ impl Want {
         32 + match self {
             Want::Keys(keys) => keys.iter().map(|key| key.len() + 4).sum(),
             Want::At { key, .. } => key.len(),
-            Want::Size | Want::Random(_) | Want::Scan { .. } => 0,
+            Want::Catalogue { .. } | Want::Size | Want::Random(_) | Want::Scan { .. } => 0,
             Want::Range { low, high, .. } => of(low) + of(high),
         }
     }
@@ -166,6 +178,7 @@ impl Want {
                 versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
             }
             (Want::At { .. }, Found::Then(_))
+            | (Want::Catalogue { .. }, Found::Catalogue { .. })
             | (Want::Size, Found::Size(_))
             | (Want::Random(_), Found::Random { .. })
             | (Want::Scan { .. }, Found::Keys { .. })
@@ -228,11 +241,12 @@ impl Found {
 
 /// Whether all that is wanted is this shard's.
 pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
-    let Some(engine) = state.keys() else { return false };
+    let Some(engine) = state.keys() else { return matches!(want, Want::Catalogue { .. }) };
     let owns = |key: &[u8]| state.owns(&engine.hasher().key(key));
     match want {
         Want::Keys(keys) => keys.len() <= KEYS_MAX && keys.iter().all(|key| owns(key)),
         Want::At { key, .. } => owns(key),
+        Want::Catalogue { .. } => false,
         _ => true,
     }
 }
@@ -241,6 +255,15 @@ pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
 /// must be asked first, for something has expired that an entry under way may still find alive, or
 /// time is beyond what is logged ([`crate::read`]).
 pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Found> {
+    if let (Want::Catalogue { known }, Content::System(system)) = (want, &state.content) {
+        let index = state.applied_index;
+        let encoded = || {
+            let mut bytes = Vec::new();
+            system.catalogue.encode(&mut bytes);
+            bytes.into_boxed_slice()
+        };
+        return Some(Found::Catalogue { index, bytes: (index != *known).then(encoded) });
+    }
     let engine = state.keys()?;
     match want {
         Want::Keys(keys) => return versions(state, engine, keys, now),
@@ -249,7 +272,9 @@ pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Fo
         _ => {}
     }
     Some(match want {
-        Want::Keys(_) | Want::At { .. } => unreachable!("answered above"),
+        Want::Keys(_) | Want::At { .. } | Want::Catalogue { .. } => {
+            unreachable!("answered above")
+        }
         Want::Size => Found::Size(engine.len(now)),
         Want::Random(random) => {
             let key = engine.random_key(random.rotate_left(32), now).map(Box::from);

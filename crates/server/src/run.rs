@@ -302,7 +302,7 @@ fn spawn_peer_threads(
     cluster: &Arc<Cluster>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    type Run = Box<dyn FnOnce(&Hub, &Peers) + Send>;
+    type Run = Box<dyn FnOnce(&Arc<Hub>, &Peers) + Send>;
     let spawn = |name: &str, run: Run| {
         let hub = hub.clone();
         thread::Builder::new().name(name.into()).spawn(move || {

@@ -24,7 +24,7 @@ fn all_rules_hold() {
         stale += counts.stale;
     }
     assert!(sum > 1_000 && transfers > 50, "the runs do something");
-    assert!(stale > 200, "replicas that do not lead answer: {stale}");
+    assert!(stale > 50, "replicas that do not lead answer: {stale}");
     assert!(fetched > 200, "nodes without a replica answer: {fetched}");
     assert!(unjudged <= 4, "nearly all histories can be judged, but not {unjudged}");
 }

@@ -24,6 +24,10 @@ impl Want {
                 put_bytes(key, out);
                 out.extend_from_slice(&at.0.to_le_bytes());
             }
+            Want::Catalogue { known } => {
+                out.push(6);
+                put_varint(*known, out);
+            }
             Want::Size => out.push(2),
             Want::Random(random) => {
                 out.push(3);
@@ -74,6 +78,7 @@ impl Want {
                 keys_max: reader.varint()?,
                 with_values: read_flag(reader)?,
             },
+            6 => Want::Catalogue { known: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
     }
@@ -101,6 +106,11 @@ impl Found {
                         out.extend_from_slice(&safe_point.0.to_le_bytes());
                     }
                 }
+            }
+            Found::Catalogue { index, bytes } => {
+                out.push(6);
+                put_varint(*index, out);
+                put_maybe(bytes.as_ref(), out, |bytes, out| put_bytes(bytes, out));
             }
             Found::Size(size) => {
                 out.push(2);
@@ -152,6 +162,7 @@ impl Found {
                 pairs: read_all(reader, usize::MAX, |r| Ok((bytes(r)?, bytes(r)?)))?,
                 reached: read_maybe(reader, bytes)?,
             },
+            6 => Found::Catalogue { index: reader.varint()?, bytes: read_maybe(reader, bytes)? },
             found => return Err(DecodeError::Tag { what: "what was found", found }),
         })
     }
@@ -163,6 +174,7 @@ impl Found {
             Found::Versions(all) => all.iter().map(|v| v.as_ref().map_or(1, held)).sum(),
             Found::Then(Then::Value(value)) => held(value),
             Found::Then(_) | Found::Size(_) => 0,
+            Found::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
             Found::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),
             Found::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
             Found::Pairs { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len() + 8).sum(),

@@ -81,6 +81,12 @@ pub enum Input {
         /// Where it began: who knows more says so later.
         nodes: Vec<NodeId>,
     },
+    /// There is no replica of the system shard here, and an image of the catalogue as of this index
+    /// can be used from now on.
+    Image {
+        /// The index.
+        index: u64,
+    },
     /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
     Drop {
         /// The shard.

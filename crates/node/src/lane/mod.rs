@@ -218,8 +218,25 @@ impl Lane {
                     shard.snapshot_lost(to);
                 }
             }
+            Input::Catalogue { op, origin, waiter } if self.away.contains_key(&ShardId(0)) => {
+                let now = self.now;
+                if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
+                    proxy.operate(op, (origin, waiter), now);
+                }
+            }
+            Input::Image { index } => {
+                if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
+                    proxy.has_image(index);
+                }
+            }
             Input::Catalogue { op, origin, waiter } => {
-                self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
+                if self.shards.contains_key(&ShardId(0)) {
+                    self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
+                } else {
+                    // Nobody who might have the catalogue is known yet.
+                    let (waiters, why) = (vec![waiter], NotDone::NotLeader);
+                    self.pending.answers.push(Answer::NotDone { origin, waiters, why });
+                }
             }
             Input::RaiseKeyspace { keyspace, to } => {
                 let mut body = keyspace.0.to_le_bytes().to_vec();

@@ -53,6 +53,8 @@ pub(crate) struct Proxy {
     avoided: Option<(NodeId, BootNanos)>,
     forward: Forward,
     fetches: Fetches,
+    /// Changes of the catalogue up to this index can be used here; of other shards, all.
+    image_index: u64,
     /// Whether the lane has it on its list of those with something to do.
     pub active: bool,
 }
@@ -63,7 +65,8 @@ impl Proxy {
         let asked = nodes.first().copied();
         let (forward, fetches) = Default::default();
         let (heard_at, avoided, active) = (0, None, false);
-        Self { shard, nodes, asked, heard_at, avoided, forward, fetches, active }
+        let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
+        Self { shard, nodes, asked, heard_at, avoided, forward, fetches, image_index, active }
     }
 
     /// It has been heard that it is on these nodes.
@@ -80,6 +83,17 @@ impl Proxy {
     pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
         self.wake(now);
         self.forward.write(origin, batch, now, effects);
+    }
+
+    /// Takes a change of the catalogue.
+    pub fn operate(&mut self, op: Vec<u8>, asker: (Origin, Waiter), now: BootNanos) {
+        self.wake(now);
+        self.forward.operate(op, asker, now);
+    }
+
+    /// The catalogue here is as of this index.
+    pub fn has_image(&mut self, index: u64) {
+        self.image_index = self.image_index.max(index);
     }
 
     /// Takes a question that has come by now.
@@ -125,6 +139,9 @@ impl Proxy {
             }
             Letter::Fetched { number, at, found, .. } => {
                 self.fetches.fetched(self.shard, number, (at, found), now, effects);
+            }
+            Letter::CatalogueDone { number, index, result } => {
+                self.forward.catalogue_done(number, index, result);
             }
             Letter::NotLed { what, hint, .. } => {
                 self.adjust(from, hint, now);
@@ -195,8 +212,7 @@ impl Proxy {
         let (shard, leader) = (self.shard, self.asked);
         self.forward.send(&Post { shard, leader, now, clock, seed }, effects);
         self.fetches.send(shard, leader, now, effects);
-        // There is nothing here that an answer would have to wait for.
-        self.forward.applied(u64::MAX, effects);
+        self.forward.applied(self.image_index, effects);
     }
 
     /// There is a replica here from now on: it goes on with the writes. Readers look again.

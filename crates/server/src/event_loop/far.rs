@@ -57,7 +57,7 @@ impl Far {
                     far.pairs.extend(pairs.iter().cloned());
                     far.is_cut |= reached.is_some();
                 }
-                Found::Versions(_) | Found::Then(_) => {}
+                Found::Versions(_) | Found::Then(_) | Found::Catalogue { .. } => {}
             }
         }
         far

@@ -18,6 +18,7 @@
 pub mod checkpoints;
 pub mod durations;
 pub mod growth;
+mod image;
 pub mod keeper;
 pub mod lanes;
 pub mod log;
@@ -127,6 +128,8 @@ pub enum News {
     Shown(ShardId, View),
     /// The catalogue has become this one at once.
     Jumped(Arc<Catalogue>),
+    /// The image of the catalogue is as of this index.
+    Image(u64),
 }
 
 impl Hub {
@@ -324,6 +327,7 @@ impl Hub {
             News::Catalogue(change) => self.follow(change),
             News::Shown(shard, view) => self.show(shard, &view),
             News::Jumped(catalogue) => self.jump(&catalogue),
+            News::Image(index) => self.submit(ShardId(0), Input::Image { index }),
         }
     }
 

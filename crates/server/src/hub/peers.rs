@@ -23,6 +23,7 @@ use node::state::{Content, ShardState};
 use parking_lot::{Condvar, Mutex};
 use replication::{Message, Refused};
 
+use super::image::Image;
 use super::mailbag::{self, Item, Mailbags};
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
@@ -38,6 +39,8 @@ pub const KIND_SNAPSHOT: u8 = 3;
 const TICK: Duration = Duration::from_millis(50);
 /// Every so many ticks leaders look whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
+/// … a node without the catalogue whether that has changed …
+const IMAGE_TICKS: u64 = 4;
 /// … and whether it is another's turn to lead.
 const SPREAD_TICKS: u64 = 40;
 /// A node that has been up for less is not handed anything.
@@ -49,6 +52,8 @@ pub struct Peers {
     pub cluster: Arc<Cluster>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
+    /// What is known of the catalogue without a replica of it.
+    pub(super) image: Image,
     /// What is counted of all that.
     pub tallies: Tallies,
     /// What has come in the peer thread's turn, by lane.
@@ -61,9 +66,9 @@ impl Peers {
     /// Of a node with so many lanes.
     pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let (snapshots, tallies) = Default::default();
+        let (snapshots, image, tallies) = Default::default();
         let (stopping, wake) = Default::default();
-        Self { cluster, snapshots, tallies, come, stopping, wake }
+        Self { cluster, snapshots, image, tallies, come, stopping, wake }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -185,7 +190,7 @@ impl Hub {
     }
 
     /// The ticker: tells lanes that time passes, until [`Peers::stop`].
-    pub fn run_ticks(&self) {
+    pub fn run_ticks(self: &Arc<Self>) {
         let Some(peers) = &self.peers else { return };
         let mut ticks = 0u64;
         while !peers.wait() {
@@ -194,6 +199,9 @@ impl Hub {
                 lane.submit(self, [Input::Tick], NOBODY, &mut Vec::new());
             }
             ticks += 1;
+            if ticks.is_multiple_of(IMAGE_TICKS) {
+                self.renew_image(peers);
+            }
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
             }

@@ -135,7 +135,8 @@ impl Hub {
             return view.clone();
         }
         let state = birth::first_state(keyspace, place, self.hasher);
-        match state.descriptor.replica_on(self.node_id) {
+        // Who has only an image of the catalogue does not know how its shards have gone on since.
+        match state.descriptor.replica_on(self.node_id).filter(|_| self.has_system()) {
             Some(replica) => {
                 let durability = keyspace.options.durability;
                 let start = ShardStart::born(state, replica, durability);
