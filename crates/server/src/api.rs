@@ -51,11 +51,6 @@ pub trait Api: Send + Sync + 'static {
     fn now_millis(&self) -> u64;
     /// Why the node does not serve yet, or any more; `None` if it does.
     fn not_ready(&self) -> Option<String>;
-    /// `HOST:PORT` of a node that can answer for this one, which has no data; `None` if it has
-    /// some, or if nobody can.
-    fn elsewhere(&self) -> Option<String> {
-        None
-    }
     /// How the node is.
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.

@@ -198,11 +198,6 @@ impl Api for NodeApi {
         self.hub.not_ready()
     }
 
-    fn elsewhere(&self) -> Option<String> {
-        let peers = self.hub.peers.as_ref().filter(|_| self.hub.is_empty())?;
-        crate::relay::http_target(&peers.cluster)
-    }
-
     fn status(&self) -> Status {
         self.show_status()
     }

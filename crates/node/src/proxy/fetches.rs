@@ -33,8 +33,6 @@ const SENT_MAX: usize = 64;
 const HELD_BYTES_MAX: usize = 16 << 20;
 /// When nothing is heard for so long, a question is asked again.
 const RESEND_NANOS: u64 = 500_000_000;
-/// How long to wait when who was asked does not lead.
-const MISLED_NANOS: u64 = 5_000_000;
 
 /// See the front page.
 #[derive(Default)]
@@ -156,12 +154,12 @@ impl Fetches {
         fetch
     }
 
-    /// Who was asked does not lead.
-    pub fn misled(&mut self, number: u64, now: BootNanos) {
+    /// Who was asked does not lead. Nothing is sent before this clock.
+    pub fn misled(&mut self, number: u64, pause_until: BootNanos) {
         let asked = self.all.iter_mut().find(|fetch| fetch.number == number);
         let Some(fetch) = asked else { return };
         fetch.sent = None;
-        self.pause_until = now + MISLED_NANOS;
+        self.pause_until = pause_until;
     }
 
     /// Who leads has no room for what it would have to write down.

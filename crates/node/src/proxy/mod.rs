@@ -27,7 +27,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, Origin, Turn};
 use crate::letter::{Asked, Hint, Letter};
-use crate::shard::forward::{Forward, Post};
+use crate::shard::forward::{Forward, MISLED_NANOS, Post};
 
 mod fetches;
 
@@ -49,6 +49,8 @@ pub(crate) struct Proxy {
     asked: Option<NodeId>,
     /// When that was last heard of, or began to be asked.
     heard_at: BootNanos,
+    /// Who was asked last and did not lead.
+    misled_by: Option<NodeId>,
     /// Not to be believed in before.
     avoided: Option<(NodeId, BootNanos)>,
     forward: Forward,
@@ -64,9 +66,20 @@ impl Proxy {
     pub fn new(shard: ShardId, nodes: Vec<NodeId>) -> Self {
         let asked = nodes.first().copied();
         let (forward, fetches) = Default::default();
-        let (heard_at, avoided, active) = (0, None, false);
+        let (heard_at, misled_by, avoided, active) = (0, None, None, false);
         let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
-        Self { shard, nodes, asked, heard_at, avoided, forward, fetches, image_index, active }
+        Self {
+            shard,
+            nodes,
+            asked,
+            heard_at,
+            misled_by,
+            avoided,
+            forward,
+            fetches,
+            image_index,
+            active,
+        }
     }
 
     /// It has been heard that it is on these nodes.
@@ -144,10 +157,11 @@ impl Proxy {
                 self.forward.catalogue_done(number, index, result);
             }
             Letter::NotLed { what, hint, .. } => {
-                self.adjust(from, hint, now);
+                // Whom a hint names is asked at once; else things may change meanwhile.
+                let pause = if self.adjust(from, hint, now) { 0 } else { MISLED_NANOS };
                 match what {
-                    Asked::Fetch { number } => self.fetches.misled(number, now),
-                    what => self.forward.misled(what, now),
+                    Asked::Fetch { number } => self.fetches.misled(number, now + pause),
+                    what => self.forward.misled(what, now + pause),
                 }
             }
             Letter::Unable { what: Asked::Fetch { number }, .. } => {
@@ -159,17 +173,21 @@ impl Proxy {
         }
     }
 
-    /// Somebody who does not lead says who might.
-    fn adjust(&mut self, from: NodeId, hint: Hint, now: BootNanos) {
+    /// Somebody who does not lead says who might; whether that is news.
+    fn adjust(&mut self, from: NodeId, hint: Hint, now: BootNanos) -> bool {
         let Hint { leader, nodes } = hint;
         self.is_on(nodes);
         let avoided = self.avoided.filter(|(_, until)| now < *until).map(|(node, _)| node);
         let leader = leader.filter(|leader| *leader != from && Some(*leader) != avoided);
+        // Two who each name the other are asked in turns, but not without a pause.
+        let is_news = leader.is_some() && leader != self.misled_by;
+        self.misled_by = Some(from);
         match leader {
             Some(_) => self.ask(leader, now),
             None if self.asked == Some(from) => self.ask_next(now),
             None => {}
         }
+        is_news
     }
 
     fn ask(&mut self, node: Option<NodeId>, now: BootNanos) {

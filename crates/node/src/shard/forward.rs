@@ -38,7 +38,7 @@ const ASKS_MAX: usize = 4;
 /// When nothing is heard for so long, it is sent again.
 const RESEND_NANOS: u64 = 500_000_000;
 /// How long to wait when who was asked does not lead.
-const MISLED_NANOS: u64 = 5_000_000;
+pub const MISLED_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
 
@@ -335,8 +335,8 @@ impl Forward {
         self.session = 0;
     }
 
-    /// Who was asked does not lead.
-    pub fn misled(&mut self, what: Asked, now: BootNanos) {
+    /// Who was asked does not lead. Nothing is sent before this clock.
+    pub fn misled(&mut self, what: Asked, pause_until: BootNanos) {
         match what {
             Asked::Write { session, sequence } if session == self.session => {
                 self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
@@ -350,7 +350,7 @@ impl Forward {
                 asked.for_each(|op| op.sent_to = None);
             }
         }
-        self.pause_until = now + MISLED_NANOS;
+        self.pause_until = pause_until;
     }
 
     /// Who leads has no room for it.

@@ -12,7 +12,7 @@ use keyspace::{CatalogueOp, NodeId, ShardId};
 use replication::BootNanos;
 use txn::Clock;
 
-use super::forward::Post;
+use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Queued, Shard};
 use crate::command::{Write, codec};
@@ -64,7 +64,7 @@ impl Shard {
             }
             // It was for those who asked before there was a replica here; they have asked again.
             Letter::Fetched { .. } => {}
-            Letter::NotLed { what, .. } => self.forward.misled(what, now),
+            Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
             Letter::Unable { what, .. } => self.forward.unable(what, effects),
         }
     }
@@ -274,7 +274,7 @@ impl Shard {
                 self.not_led(node, Asked::Write { session, sequence }, effects);
             }
             Asker::Once { from: None, session, sequence } => {
-                self.forward.misled(Asked::Write { session, sequence }, 0);
+                self.forward.misled(Asked::Write { session, sequence }, MISLED_NANOS);
             }
             Asker::RemoteOperation { node, number } => {
                 self.not_led(node, Asked::Catalogue { number }, effects);

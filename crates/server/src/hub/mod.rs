@@ -32,8 +32,8 @@ mod snapshots;
 pub mod tallies;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -48,7 +48,6 @@ use replication::BootNanos;
 use txn::{Clock, Physical};
 
 use crate::counters::Counters;
-use crate::relay::{self, Relay};
 use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
@@ -96,8 +95,6 @@ pub struct Hub {
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
     pub stopping: AtomicBool,
-    /// Takes clients' connections while the node holds no data; none without a peer listener.
-    pub relay: OnceLock<Arc<Relay>>,
     /// What the node has of other nodes, if it has a peer listener.
     pub peers: Option<Peers>,
     /// The cluster in numbers, as the keeper saw it within the last second or so.
@@ -155,19 +152,9 @@ impl Hub {
         Now { time: self.now(), boot: boot_nanos() }
     }
 
-    /// Whether nothing is here, as of a node that has just joined: others answer its clients.
-    pub fn is_empty(&self) -> bool {
-        self.peers.is_some()
-            && self.routes().iter().next().is_none()
-            && self.views.lock().is_empty()
-    }
-
-    /// Whether all shards that are here serve, or know who leads them; or, if there are none,
-    /// whether another node can answer.
+    /// Whether all shards that are here serve, or know who leads them; and the catalogue, or an
+    /// image of it, is here.
     pub fn is_serving(&self) -> bool {
-        if let Some(peers) = self.peers.as_ref().filter(|_| self.is_empty()) {
-            return relay::has_target(&peers.cluster);
-        }
         let routes = self.routes();
         let is_known = routes.iter().next().is_some() || self.log.facts().full;
         let serves = |view: &View| view.read().serving.at_all();
@@ -183,7 +170,7 @@ impl Hub {
     /// What the node waits for until [`Self::is_serving`], in words.
     pub fn why_not_serving(&self) -> String {
         if self.routes().iter().next().is_none() {
-            return "no data is here, and no other node that holds any is known to be up".into();
+            return "no node has told this one yet which keyspaces there are".into();
         }
         let missing = self.missing().len();
         if missing > 0 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ShardId};
+use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, NodeId, ShardId};
 use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
@@ -153,10 +153,22 @@ impl Hub {
                 view
             }
             None => {
-                self.submit(shard, Input::Away { shard, nodes: keyspace.nodes.clone() });
+                let nodes = self.who_may_have(keyspace);
+                self.submit(shard, Input::Away { shard, nodes });
                 Arc::new(RwLock::new(state))
             }
         }
+    }
+
+    /// Who may have replicas of a keyspace's shards: where they began, and then all others, for they
+    /// may have got some since. Whoever has one knows better.
+    fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
+        let mut nodes = keyspace.nodes.clone();
+        let members = self.peers.as_ref().map(|peers| peers.cluster.members());
+        let others = members.iter().flat_map(|members| members.iter().map(|m| m.node));
+        nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
+        nodes.retain(|node| *node != self.node_id);
+        nodes
     }
 
     /// Asks the system shard for a change of the catalogue. `callback` is told when the change can
