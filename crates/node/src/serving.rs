@@ -103,6 +103,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn age_counts_from_when_it_was_fresh_and_neither_falls() {
+        let serving = Serving::default();
+        assert_eq!(serving.age(50), None);
+        serving.fresh(40, Timestamp(7));
+        assert_eq!(serving.age(50), Some((10, Timestamp(7))));
+        // A read that had come before is not old at all.
+        assert_eq!(serving.age(30), Some((0, Timestamp(7))));
+        serving.fresh(35, Timestamp(6));
+        assert_eq!(serving.age(50), Some((10, Timestamp(7))));
+        assert!(!serving.at(0), "fresh is not leading");
+    }
+
+    #[test]
     fn the_last_leader_is_remembered_and_not_taken_for_the_present_one() {
         let serving = Serving::default();
         serving.led_by(None);
