@@ -96,6 +96,9 @@ pub struct Held {
     pub timestamp: Timestamp,
 }
 
+/// A key and its value.
+pub type Pair = (Box<[u8]>, Box<[u8]>);
+
 /// What a key had at a past time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Then {
@@ -142,7 +145,7 @@ pub enum Found {
     /// Keys with their values (empty if those were not wanted), in order.
     Pairs {
         /// The pairs.
-        pairs: Vec<(Box<[u8]>, Box<[u8]>)>,
+        pairs: Vec<Pair>,
         /// The last key looked at, if there may be more behind it.
         reached: Option<Box<[u8]>>,
     },
@@ -345,7 +348,8 @@ fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) 
 }
 
 fn pairs(engine: &Engine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {
-    let (mut pairs, mut bytes): (Vec<(Box<[u8]>, Box<[u8]>)>, usize) = (Vec::new(), 0);
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut bytes = 0;
     let mut is_cut = false;
     let walked = engine.range(range, now, &mut |key, version| {
         // One larger value is let in, so that whoever goes on gets on.

@@ -424,7 +424,8 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             | NotDone::Replaced
             | NotDone::Unknown
             | NotDone::Away
-            | NotDone::Busy,
+            | NotDone::Busy
+            | NotDone::TooLong,
             _,
         ) => ApiError::Busy,
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {

@@ -57,8 +57,9 @@ impl Want {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
             0 => {
-                let keys = read_all(reader, KEYS_MAX, |reader| Ok(Box::from(reader.bytes()?)))?;
-                if !keys.is_sorted_by(|one: &Box<[u8]>, next| one < next) {
+                let read = |reader: &mut Reader<'_>| Ok(Box::from(reader.bytes()?));
+                let keys: Vec<Box<[u8]>> = read_all(reader, KEYS_MAX, read)?;
+                if !keys.is_sorted_by(|one, next| one < next) {
                     return Err(DecodeError::Field { what: "wanted keys: order" });
                 }
                 Want::Keys(keys)

@@ -28,6 +28,8 @@ pub enum NotDone {
     Unknown,
     /// Too much is held for the shard's leader already.
     Busy,
+    /// What was wanted of a shard on other nodes is more than who asked can take.
+    TooLong,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }

@@ -11,6 +11,7 @@
 //! |---|---|---|
 //! | questions under way to one shard | [`SENT_MAX`] | wait here |
 //! | bytes of questions held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
+//! | bytes found for one question | the asker's | refused: too long; scans and ranges end there |
 //! | time without an answer | the request's patience | refused: nobody is known to lead |
 //!
 //! All questions may be asked twice, so all that is not answered is asked again.
@@ -132,10 +133,12 @@ impl Fetches {
             Some((_, all)) => all.append(found),
             None => fetch.found = Some((at, found)),
         }
-        let enough =
-            fetch.found.as_ref().is_some_and(|(_, all)| all.bytes_about() > fetch.bytes_max)
-                && !matches!(fetch.want, Want::Keys(_));
-        if let Some(rest) = rest.filter(|_| !enough) {
+        let bytes = fetch.found.as_ref().map_or(0, |(_, all)| all.bytes_about());
+        let is_long = bytes > fetch.bytes_max;
+        if is_long && rest.is_some() && matches!(fetch.want, Want::Keys(_)) {
+            return refuse(self.remove(place).asker, NotDone::TooLong, effects);
+        }
+        if let Some(rest) = rest.filter(|_| !is_long) {
             // A late second answer to the first part is none to the next.
             (fetch.rest, fetch.number) = (rest, next_number);
             (fetch.since, fetch.sent) = (now, None);
@@ -202,11 +205,11 @@ impl Fetches {
 fn first_part(want: &Want) -> Want {
     let Want::Keys(keys) = want else { return want.clone() };
     let mut bytes = 0;
-    let fits = |key: &&Box<[u8]>| {
+    let over = keys.iter().take(KEYS_MAX).position(|key| {
         bytes += key.len();
-        bytes <= ANSWER_BYTES_MAX
-    };
-    let count = keys.iter().take(KEYS_MAX).take_while(fits).count().max(1);
+        bytes > ANSWER_BYTES_MAX
+    });
+    let count = over.unwrap_or(keys.len().min(KEYS_MAX)).max(1);
     Want::Keys(keys.iter().take(count).cloned().collect())
 }
 

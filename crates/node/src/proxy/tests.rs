@@ -30,6 +30,7 @@ struct Two {
     deaf: Option<NodeId>,
     answers: Vec<Answer>,
     asked: Vec<NodeId>,
+    bytes_max: usize,
 }
 
 fn keyspace(placement: Placement) -> Keyspace {
@@ -57,7 +58,8 @@ impl Two {
         there.adopt(ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability));
         here.accept(Input::Away { shard, nodes: nodes.to_vec() });
         let (answers, asked) = Default::default();
-        Self { here, there, clock_there, now: SECOND, shard, deaf: None, answers, asked }
+        let (now, deaf, bytes_max) = (SECOND, None, usize::MAX);
+        Self { here, there, clock_there, now, shard, deaf, answers, asked, bytes_max }
     }
 
     fn pass(&mut self, nanos: u64) {
@@ -131,8 +133,8 @@ impl Two {
 
     fn ask(&mut self, want: Want) {
         let (want, waiter) = (Box::new(want), Waiter(9));
-        let fetch =
-            Input::Fetch { shard: self.shard, want, bytes_max: 1 << 20, origin: ME, waiter };
+        let (shard, bytes_max) = (self.shard, self.bytes_max);
+        let fetch = Input::Fetch { shard, want, bytes_max, origin: ME, waiter };
         self.here.accept(fetch);
         self.run();
     }
@@ -226,6 +228,18 @@ fn long_answers_come_in_pieces() {
         assert_eq!(keys, expected);
         assert!(pairs.iter().all(|(_, value)| value.is_empty() != with_values));
     }
+}
+
+#[test]
+fn more_than_the_asker_can_take_is_refused() {
+    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let long = "x".repeat(3 << 20);
+    for name in ["a", "b", "c"] {
+        two.set(name, &long, Expiry::Never);
+    }
+    two.bytes_max = 1 << 20;
+    two.ask(Want::keys([&b"a"[..], b"b", b"c"]));
+    assert!(matches!(two.answers.pop(), Some(Answer::NotDone { why: NotDone::TooLong, .. })));
 }
 
 #[test]

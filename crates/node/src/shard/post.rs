@@ -110,11 +110,13 @@ impl Shard {
         // what is said to have expired here stays so.
         let time = clock.now();
         let is_past = matches!(want, Want::At { .. });
-        if self.leads() && self.serving.at(now) && !is_past {
-            if let Some(found) = fetch::find(&state, &want, time) {
-                let letter = Letter::Fetched { shard: self.id, number, at: time, found };
-                return effects.letters.push((from, letter));
-            }
+        if self.leads()
+            && self.serving.at(now)
+            && !is_past
+            && let Some(found) = fetch::find(&state, &want, time)
+        {
+            let letter = Letter::Fetched { shard: self.id, number, at: time, found };
+            return effects.letters.push((from, letter));
         }
         drop(state);
         let at = if let Want::At { at, .. } = want { at } else { time };

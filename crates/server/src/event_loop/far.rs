@@ -11,7 +11,7 @@
 use std::ops::Bound;
 
 use keyspace::{Placement, SLOTS, Slot};
-use node::fetch::{Found, Want};
+use node::fetch::{Found, Pair, Want};
 use node::route::Route;
 use node::whole;
 
@@ -31,7 +31,7 @@ pub(super) struct Far {
     /// Where the only shard asked goes on.
     pub next: Option<u64>,
     /// Keys with values.
-    pub pairs: Vec<(Box<[u8]>, Box<[u8]>)>,
+    pub pairs: Vec<Pair>,
     /// Keys drawn, each with the size of its shard.
     drawn: Vec<(u64, Box<[u8]>)>,
 }

@@ -263,6 +263,10 @@ impl EventLoop {
             return self.prepare(route, blocked, now, keys.iter().copied());
         }
         let wants = route.wants(self.hub.node_id, keys.iter().copied());
+        if wants.is_empty() {
+            // It has come here between two looks.
+            return self.wait_for(connection, route, blocked, now, go_waiter(at));
+        }
         self.fetch(at, connection, wants, now);
     }
 

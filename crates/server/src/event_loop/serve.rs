@@ -332,6 +332,7 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "BUSY too much waits for the node that leads this key's shard; nothing was done. Send \
              it again later"
         }
+        NotDone::TooLong => super::capped::TOO_LONG,
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
              is space"
