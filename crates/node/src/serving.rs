@@ -8,8 +8,8 @@
 //!
 //! A sole voter's lease never ends.
 //!
-//! A replica that does not lead publishes as well how fresh it is: since when, by the same clock, it
-//! may lack what others were told, and up to which time its past is closed. So stale reads are
+//! A replica that does not lead publishes as well how fresh it is: since when, by the same clock,
+//! it may lack what others were told, and up to which time its past is closed. So stale reads are
 //! served here with an age that no other clock has a part in (SAFETY G17).
 //!
 //! Beside it stands who leads, as far as the replica has heard: a hint for those who tell clients

@@ -36,7 +36,7 @@ pub enum Input {
         waiter: Waiter,
     },
     /// A reader wants something of a shard that is on other nodes only. Answered by
-    /// [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if there is a replica here now.
+    /// [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if a replica has come here.
     Fetch {
         /// The shard.
         shard: ShardId,

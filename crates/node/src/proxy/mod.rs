@@ -18,7 +18,8 @@
 //! # Invariants
 //! 1. Every write that is handed in is answered once: applied, not done, or unknown.
 //! 2. What a fetch is answered with was found after it was handed in.
-//! 3. A node that is silent delays those who wait for this shard, by [`SILENCE_NANOS`]; nobody else.
+//! 3. A node that is silent delays those who wait for this shard, by [`SILENCE_NANOS`], and nobody
+//!    else.
 
 use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;

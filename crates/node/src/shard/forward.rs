@@ -164,8 +164,8 @@ impl Forward {
         self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
     }
 
-    /// One that nothing which is still on its way names, not even from before the node's last start:
-    /// its boot clock was not there yet.
+    /// One that nothing which is still on its way names, not even from before the node's last
+    /// start: its boot clock was not there yet.
     fn draw_number(&mut self, now: BootNanos) -> u64 {
         self.next_number = (self.next_number + 1).max(now);
         self.next_number

@@ -160,8 +160,8 @@ impl Hub {
         }
     }
 
-    /// Who may have replicas of a keyspace's shards: where they began, and then all others, for they
-    /// may have got some since. Whoever has one knows better.
+    /// Who may have replicas of a keyspace's shards: where they began, and then all others, for
+    /// they may have got some since. Whoever has one knows better.
     fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
         let mut nodes = keyspace.nodes.clone();
         let members = self.peers.as_ref().map(|peers| peers.cluster.members());

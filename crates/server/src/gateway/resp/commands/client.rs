@@ -229,9 +229,9 @@ pub fn reply<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     Ok(Request::Answered)
 }
 
-/// `CLIENT STALE milliseconds | OFF | AGE`, which Redis has not: reads of keys may be so old from now
-/// on, if a replica here can answer them at once; or not at all; or, how old the last one was at
-/// most, in milliseconds.
+/// `CLIENT STALE milliseconds | OFF | AGE`, which Redis has not: reads of keys may be so old from
+/// now on, if a replica here can answer them at once; or not at all; or, how old the last one was
+/// at most, in milliseconds.
 pub fn stale<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if args.is(2, "age") {
         let age_ms = call.session.age_ms.get();
