@@ -78,7 +78,7 @@ Example:
 pub struct NodeArgs {
     /// HTTP address of the node.
     #[arg(long, value_name = "HOST:PORT", env = "CARILLON_HTTP")]
-    #[arg(default_value = client::DEFAULT_ADDRESS)]
+    #[arg(default_value = client::http::DEFAULT_ADDRESS)]
     pub http: String,
     /// Print JSON, one object a command.
     #[arg(long)]

@@ -6,7 +6,7 @@
 use std::thread::sleep;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use client::{Client, ClientError};
+use client::http::{Client, ClientError};
 use serde_json::Value;
 
 use crate::cli::{NodeArgs, NodesArgs, ShardsArgs, WatchArgs};

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use client::{ClientError, Outcome};
+use client::http::{ClientError, Outcome};
 
 /// See the variants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

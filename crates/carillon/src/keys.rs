@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io::{Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 
-use client::{Got, PutIf, PutOptions};
+use client::http::{Got, PutIf, PutOptions};
 use serde_json::{Map, json};
 
 use crate::cli::{Condition, DelArgs, GetArgs, PutArgs};

@@ -1,6 +1,6 @@
 //! `carillon keyspace create`, `list`, `alter`, `drop`.
 
-use client::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+use client::http::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 use serde_json::json;
 
 use crate::cli::{KeyspaceCommand, NodeArgs, word};

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
-use client::{Client, ClientError, Outcome};
+use client::http::{Client, ClientError, Outcome};
 use serde_json::{Map, Value, json};
 
 use crate::cli::NodeArgs;

@@ -14,7 +14,7 @@ pub fn status(args: &StatusArgs) -> Exit {
         true => cluster::exit(status),
         false => Exit::Refused,
     };
-    cluster::show(&args.node, &args.watch, client::Client::status, show, exit)
+    cluster::show(&args.node, &args.watch, client::http::Client::status, show, exit)
 }
 
 /// What this version knows of the status; a node that says less is shown with less.

@@ -76,8 +76,8 @@ impl Cluster {
         Client::over(TcpStream::connect(self.resp[number]).unwrap())
     }
 
-    fn http(&self, number: usize) -> client::Client {
-        client::Client::new(&self.http[number].to_string()).unwrap()
+    fn http(&self, number: usize) -> client::http::Client {
+        client::http::Client::new(&self.http[number].to_string()).unwrap()
     }
 }
 
@@ -183,7 +183,7 @@ fn keyspaces_of_one_replica_are_served_by_all() {
     let cluster = Cluster::start("away-one", 3);
     let http = cluster.http(1);
     for (name, placement) in [("1", "hashed"), ("2", "ordered")] {
-        let spec = client::KeyspaceSpec {
+        let spec = client::http::KeyspaceSpec {
             name: name.into(),
             placement: Some(placement.into()),
             replicas: Some(1),
@@ -227,7 +227,7 @@ fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
     let mut client = cluster.client(4);
     every_family(&mut client, "five-");
     let stale = cluster.http(3).get_stale("0", b"ready", 1_000).unwrap();
-    assert!(matches!(stale, (client::Got::Value { .. }, Some(age_ms)) if age_ms <= 1_000));
+    assert!(matches!(stale, (client::http::Got::Value { .. }, Some(age_ms)) if age_ms <= 1_000));
     cluster.children[0].kill().unwrap();
     let (mut done, mut unknown, mut left) = (0, 0, 50);
     let begun = Instant::now();

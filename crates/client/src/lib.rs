@@ -1,244 +1,32 @@
-//! How does a program ask a running node over HTTP?
+//! How does a program speak with a running cluster?
 //!
-//! A small blocking client of the node's HTTP interface: one connection per request, no runtime, no
-//! thread. The command line stands on it.
+//! | client | for | speaks |
+//! |---|---|---|
+//! | [`Store`] | programs: many tasks, many requests | the Redis protocol, with the node that leads each key |
+//! | [`http::Client`] | tools: one request now and then, without a runtime | HTTP, with one node |
 //!
 //! ```no_run
-//! let client = client::Client::new("127.0.0.1:7480")?;
-//! client.put("0", b"greeting", b"hello", &client::PutOptions::default())?;
-//! # Ok::<(), client::ClientError>(())
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), client::Error> {
+//! let store = client::Store::connect(["127.0.0.1:6379", "127.0.0.1:6380"]).await?;
+//! store.set("greeting", "hello").await?;
+//! assert_eq!(store.get("greeting").await?.as_deref(), Some(b"hello".as_slice()));
+//! assert_eq!(store.incr("visits").await?, 1);
+//! # Ok(()) }
 //! ```
 //!
-//! Invariants:
-//! 1. A request that failed says which of two kinds it is ([`ClientError::outcome`], SAFETY G10):
-//!    nothing was done, or nobody knows. Until a connection stands nothing was done; once the first
-//!    byte of a write has left, only the node's own answer can say so.
-//! 2. A reply takes at most [`REPLY_BYTES_MAX`] bytes of memory, whatever it announces.
+//! `examples/` has programs that the project's tests run; docs/client.md is the manual.
 //!
-//! It does not retry, for it could not do so safely, and knows neither TLS nor proxies.
+//! Invariants of [`Store`]:
+//! 1. A request that failed is one of three kinds ([`Error`], SAFETY G10): nothing was done; nobody
+//!    knows; or the request itself is wrong. A write is sent again only if it is certain that
+//!    nothing was done, so that no write is done twice.
+//! 2. A request ends within its time, whatever nodes and networks do, and waits for none that is
+//!    not asked.
+//! 3. Everything is bounded: what waits on a connection, what an answer takes, how deep it nests,
+//!    how many nodes are known.
 
-mod error;
-mod http;
-mod types;
+pub mod http;
+mod store;
 
-use std::time::Duration;
-
-pub use error::{ClientError, Outcome, Problem};
-pub use http::REPLY_BYTES_MAX;
-use http::{Endpoint, Reply, Request};
-pub use types::{Got, KeyspaceChange, KeyspaceInfo, KeyspaceSpec, PutIf, PutOptions};
-use types::{KeyspaceList, encode};
-
-/// Where a node listens unless it was told otherwise.
-pub const DEFAULT_ADDRESS: &str = "127.0.0.1:7480";
-/// How long to wait for a connection, and for each piece of a reply.
-pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
-
-/// A node's HTTP interface, as seen from outside.
-#[derive(Clone, Debug)]
-pub struct Client {
-    endpoint: Endpoint,
-}
-
-impl Client {
-    /// A client of the node at `address`, `HOST:PORT`. Nothing is sent yet.
-    ///
-    /// # Errors
-    /// [`ClientError::BadAddress`] if it is not of that form.
-    pub fn new(address: &str) -> Result<Self, ClientError> {
-        Ok(Self { endpoint: Endpoint::new(address, DEFAULT_TIMEOUT)? })
-    }
-
-    /// Waits at most so long for a connection, and for each piece of a reply.
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.endpoint.timeout = timeout;
-        self
-    }
-
-    /// The value of a key: the newest, or as of `at` (a timestamp, or milliseconds as `…ms`).
-    ///
-    /// # Errors
-    /// Nothing was changed in any case.
-    pub fn get(&self, keyspace: &str, key: &[u8], at: Option<&str>) -> Result<Got, ClientError> {
-        let mut path = key_path(keyspace, key);
-        if let Some(at) = at {
-            path += "?at=";
-            path += &encode(at.as_bytes());
-        }
-        self.get_path(&path).map(|(got, _)| got)
-    }
-
-    /// The value of a key, which may be old by up to `stale_ms` milliseconds; and how old it is at
-    /// most, if there is one.
-    ///
-    /// # Errors
-    /// See [`ClientError::outcome`].
-    pub fn get_stale(
-        &self,
-        keyspace: &str,
-        key: &[u8],
-        stale_ms: u64,
-    ) -> Result<(Got, Option<u64>), ClientError> {
-        self.get_path(&(key_path(keyspace, key) + &format!("?stale={stale_ms}")))
-    }
-
-    fn get_path(&self, path: &str) -> Result<(Got, Option<u64>), ClientError> {
-        let mut age_ms = None;
-        let got = match self.ask(Request::get(path)) {
-            Ok(reply) => Ok(Got::Value {
-                timestamp: reply.number("carillon-timestamp"),
-                expires_at_ms: reply.number("carillon-expires-at-ms"),
-                value: {
-                    age_ms = reply.number("carillon-age-ms");
-                    reply.body
-                },
-            }),
-            Err(ClientError::Refused(problem)) if problem.kind == "nil" => Ok(Got::Nil),
-            Err(ClientError::Refused(problem)) if problem.kind == "nil-yet" => Ok(Got::NilYet),
-            Err(other) => Err(other),
-        };
-        got.map(|got| (got, age_ms))
-    }
-
-    /// Gives a key a value; `false` if the condition of `options` did not hold.
-    ///
-    /// # Errors
-    /// See [`ClientError::outcome`].
-    pub fn put(
-        &self,
-        keyspace: &str,
-        key: &[u8],
-        value: &[u8],
-        options: &PutOptions,
-    ) -> Result<bool, ClientError> {
-        let path = key_path(keyspace, key) + &options.query();
-        let request = Request { body: value, ..Request::write("PUT", &path) };
-        match self.ask(request) {
-            Ok(_) => Ok(true),
-            Err(ClientError::Refused(problem)) if problem.kind == "condition-failed" => Ok(false),
-            Err(other) => Err(other),
-        }
-    }
-
-    /// Takes a key's value away; `false` if it had none.
-    ///
-    /// # Errors
-    /// See [`ClientError::outcome`].
-    pub fn delete(&self, keyspace: &str, key: &[u8]) -> Result<bool, ClientError> {
-        match self.ask(Request::write("DELETE", &key_path(keyspace, key))) {
-            Ok(_) => Ok(true),
-            Err(ClientError::Refused(problem)) if problem.kind == "nil" => Ok(false),
-            Err(other) => Err(other),
-        }
-    }
-
-    /// All keyspaces.
-    ///
-    /// # Errors
-    /// Nothing was changed in any case.
-    pub fn keyspaces(&self) -> Result<Vec<KeyspaceInfo>, ClientError> {
-        let reply = self.ask(Request::get("/v1/keyspaces"))?;
-        let list: KeyspaceList = self.json(&reply)?;
-        Ok(list.keyspaces)
-    }
-
-    /// Makes a keyspace.
-    ///
-    /// # Errors
-    /// See [`ClientError::outcome`].
-    pub fn keyspace_create(&self, spec: &KeyspaceSpec) -> Result<KeyspaceInfo, ClientError> {
-        let body = serde_json::to_vec(spec).expect("strings and numbers become JSON");
-        let request =
-            Request { body: &body, json: true, ..Request::write("POST", "/v1/keyspaces") };
-        self.json(&self.ask(request)?)
-    }
-
-    /// Changes a keyspace.
-    ///
-    /// # Errors
-    /// See [`ClientError::outcome`].
-    pub fn keyspace_alter(
-        &self,
-        name: &str,
-        change: &KeyspaceChange,
-    ) -> Result<KeyspaceInfo, ClientError> {
-        let body = serde_json::to_vec(change).expect("strings and numbers become JSON");
-        let path = keyspace_path(name);
-        let request = Request { body: &body, json: true, ..Request::write("PATCH", &path) };
-        self.json(&self.ask(request)?)
-    }
-
-    /// Removes a keyspace and everything in it.
-    ///
-    /// # Errors
-    /// See [`ClientError::outcome`].
-    pub fn keyspace_drop(&self, name: &str) -> Result<(), ClientError> {
-        self.ask(Request::write("DELETE", &keyspace_path(name))).map(drop)
-    }
-
-    /// How the node is, as it describes itself: later versions may say more.
-    ///
-    /// # Errors
-    /// Nothing was changed in any case.
-    pub fn status(&self) -> Result<serde_json::Value, ClientError> {
-        self.json(&self.ask(Request::get("/v1/status"))?)
-    }
-
-    /// All members of the cluster as the node knows them, and whether all is well: later versions
-    /// may say more.
-    ///
-    /// # Errors
-    /// Nothing was changed in any case.
-    pub fn nodes(&self) -> Result<serde_json::Value, ClientError> {
-        self.json(&self.ask(Request::get("/v1/nodes"))?)
-    }
-
-    /// All shards as the node knows them, or those of one keyspace, and whether all is well: later
-    /// versions may say more.
-    ///
-    /// # Errors
-    /// Nothing was changed in any case.
-    pub fn shards(&self, keyspace: Option<&str>) -> Result<serde_json::Value, ClientError> {
-        let query = keyspace.map(|name| format!("?keyspace={}", encode(name.as_bytes())));
-        let path = format!("/v1/shards{}", query.unwrap_or_default());
-        self.json(&self.ask(Request::get(&path))?)
-    }
-
-    fn ask(&self, request: Request<'_>) -> Result<Reply, ClientError> {
-        let reply = self.endpoint.ask(&request)?;
-        if (200..300).contains(&reply.status) {
-            return Ok(reply);
-        }
-        let json = reply.header("content-type") == Some("application/problem+json");
-        let problem = if json { serde_json::from_slice::<Problem>(&reply.body).ok() } else { None };
-        Err(match problem {
-            Some(problem) => problem.into(),
-            // The answer of something that is not a node, or of its HTTP parser.
-            None if reply.status < 500 || !request.is_write => self.broken(&format!(
-                "it answered {} without saying why; is it a Carillon node's HTTP address?",
-                reply.status
-            )),
-            None => ClientError::Unknown {
-                why: format!("{} answered {}", self.endpoint.address, reply.status),
-                request_id: None,
-            },
-        })
-    }
-
-    fn json<T: serde::de::DeserializeOwned>(&self, reply: &Reply) -> Result<T, ClientError> {
-        serde_json::from_slice(&reply.body)
-            .map_err(|why| self.broken(&format!("its answer cannot be read: {why}")))
-    }
-
-    fn broken(&self, why: &str) -> ClientError {
-        ClientError::Broken { address: self.endpoint.address.clone(), why: why.to_owned() }
-    }
-}
-
-fn key_path(keyspace: &str, key: &[u8]) -> String {
-    format!("/v1/kv/{}/{}", encode(keyspace.as_bytes()), encode(key))
-}
-
-fn keyspace_path(name: &str) -> String {
-    format!("/v1/keyspaces/{}", encode(name.as_bytes()))
-}
+pub use store::*;

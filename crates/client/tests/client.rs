@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpListener};
 use std::thread::{JoinHandle, spawn};
 use std::time::Duration;
 
-use client::*;
+use client::http::*;
 
 /// A peer that takes one connection, reads what comes, sends `reply` and closes. Gives its address
 /// and what it read.

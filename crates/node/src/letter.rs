@@ -11,6 +11,7 @@
 //!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::fetch`])
 //!                                          ──► NotLed: somebody else leads, maybe this node
 //!                                          ──► Unable: its disk is full
+//!   Tiding     what replicas tell each other about themselves ([`crate::tiding`])
 //! ```
 //!
 //! # Bytes
@@ -23,6 +24,7 @@ use keyspace::{CatalogueError, DecodeError, Keyspace, NodeId, ShardId, Timestamp
 
 use crate::fetch::{Found, Want};
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
+use crate::tiding::Tiding;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -122,6 +124,13 @@ pub enum Letter {
         /// What.
         found: Found,
     },
+    /// 20: what a replica says of itself or another.
+    Tiding {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// What.
+        tiding: Tiding,
+    },
 }
 
 /// Who could know more of a shard.
@@ -171,13 +180,14 @@ impl Letter {
             | Letter::NotLed { shard, .. }
             | Letter::Fetch { shard, .. }
             | Letter::Fetched { shard, .. }
-            | Letter::Unable { shard, .. } => *shard,
+            | Letter::Unable { shard, .. }
+            | Letter::Tiding { shard, .. } => *shard,
             Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => ShardId(0),
         }
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 10] = [
+    pub const KINDS: [&'static str; 11] = [
         "write",
         "read",
         "catalogue",
@@ -188,6 +198,7 @@ impl Letter {
         "unable",
         "fetch",
         "fetched",
+        "tiding",
     ];
 
     /// The place of its kind in [`Self::KINDS`].
@@ -203,6 +214,7 @@ impl Letter {
             Letter::Unable { .. } => 7,
             Letter::Fetch { .. } => 8,
             Letter::Fetched { .. } => 9,
+            Letter::Tiding { .. } => 10,
         }
     }
 
@@ -290,6 +302,10 @@ impl Letter {
                 out.extend_from_slice(&at.0.to_le_bytes());
                 found.encode(out);
             }
+            Letter::Tiding { shard, tiding } => {
+                begin(20, *shard, out);
+                tiding.encode(out);
+            }
         }
     }
 
@@ -352,6 +368,7 @@ impl Letter {
                 at: Timestamp(reader.u64()?),
                 found: Found::decode(reader)?,
             },
+            20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })
     }
@@ -456,7 +473,7 @@ mod tests {
         /// Whatever comes is refused, or is what its own bytes say.
         #[test]
         fn any_bytes_are_read_or_refused(
-            tag in 0u8..12,
+            tag in 0u8..22,
             rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let bytes = Bytes::from([&[tag][..], &rest].concat());

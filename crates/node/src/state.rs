@@ -5,6 +5,7 @@ use std::sync::Arc;
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Descriptor, HashedKey, KeyspaceId, Timestamp};
 use replication::Members;
+use smallvec::SmallVec;
 use storage::engine::{Engine, Layout, Settings};
 use txn::Unsettled;
 
@@ -73,6 +74,8 @@ pub enum Outcome {
     Members(Step),
     /// What became of a batch that is applied once.
     Once(Verdict),
+    /// The state as of this entry is to be digested.
+    Check,
 }
 
 impl ShardState {
@@ -197,6 +200,7 @@ impl ShardState {
             (Kind::Members, _) => {
                 Outcome::Members(Step::decode(body).expect("entries in the log are readable"))
             }
+            (Kind::Check, _) => Outcome::Check,
             (Kind::SafePoint, Content::Keys(engine)) => {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
@@ -236,7 +240,7 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
     let mut rest = body;
     let mut left = header.count as usize;
     replies.reserve(left);
-    let mut ahead = Vec::with_capacity(AHEAD.min(left));
+    let mut ahead = SmallVec::<[_; AHEAD]>::new();
     while left > 0 {
         for _ in 0..left.min(AHEAD) {
             let write = codec::decode(&mut rest).expect("commands in the log are readable");

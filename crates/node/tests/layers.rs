@@ -4,7 +4,7 @@
 //!   carillon ─► server ─► node ─► txn ─► replication ─► storage ─► keyspace
 //!       │          sim ───┘  │                └──────────────────────┘
 //!       │                    └──► membership, overlay ─► keyspace
-//!       ├─► client (nothing of ours)
+//!       ├─► client ─► keyspace
 //!       └─► sim             bench ─► anything; nobody ─► bench
 //! ```
 //!
@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("replication", &["keyspace"]),
     ("txn", &["keyspace", "storage", "replication"]),
     ("node", &["keyspace", "overlay", "membership", "storage", "replication", "txn"]),
-    ("client", &[]),
+    ("client", &["keyspace"]),
     ("server", &["keyspace", "overlay", "membership", "storage", "replication", "txn", "node"]),
     ("sim", &["keyspace", "overlay", "membership", "storage", "replication", "txn", "node"]),
     ("carillon", &["keyspace", "membership", "storage", "node", "server", "sim", "client"]),

@@ -97,7 +97,18 @@ impl Entries {
     }
 }
 
-pub(crate) fn from_library(entry: eraftpb::Entry) -> Entry {
+/// Ours of the library's, in memory of their own: theirs are larger, and would be copied to be made
+/// smaller anyway.
+pub(crate) fn all_from_library(entries: Vec<eraftpb::Entry>) -> Vec<Entry> {
+    if entries.is_empty() {
+        return Vec::new();
+    }
+    let mut ours = Vec::with_capacity(entries.len());
+    ours.extend(entries.into_iter().map(from_library));
+    ours
+}
+
+fn from_library(entry: eraftpb::Entry) -> Entry {
     let is_change = entry.get_entry_type() != EntryType::EntryNormal;
     let data = if entry.context.is_empty() { entry.data } else { entry.context };
     Entry { index: entry.index, term: entry.term, data, is_change }

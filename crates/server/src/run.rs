@@ -308,6 +308,7 @@ fn spawn_peer_threads(
     };
     let checkpoints = checkpoints.clone();
     let threads = vec![
+        spawn("digests", Box::new(|hub, peers| peers.digests.run(hub)))?,
         spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
         spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,
         spawn(

@@ -30,5 +30,5 @@ mod promise;
 pub mod safe_point;
 
 pub use clock::Clock;
-pub use physical::Physical;
+pub use physical::{Physical, median_offset};
 pub use promise::{HORIZON_AHEAD_MILLIS, Promise, SnapshotRead, Unsettled};

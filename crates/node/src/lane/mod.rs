@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use keyspace::{NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, HardState, Message};
+use replication::{Boot, BootNanos, HardState, Message, Refused};
 use txn::Clock;
 
 use crate::entry::{Kind, Waiter, operation};
@@ -30,17 +30,20 @@ use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::proxy::Proxy;
 use crate::record;
-use crate::shard::{Shard, ShardStart, Tally, not_here};
+use crate::shard::{Shard, ShardStart, Tally, Unfit, not_here};
 use crate::state::ShardState;
 
 mod answer;
 mod effects;
 mod input;
+mod quarantine;
 
 pub use answer::{Answer, NotDone, Origin};
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};
 pub use input::Input;
+pub use quarantine::Quarantine;
+use quarantine::TELL_TICKS;
 
 /// See the module's front page.
 pub struct Lane {
@@ -55,12 +58,17 @@ pub struct Lane {
     away: BTreeMap<ShardId, Proxy>,
     /// Those with something to do or on its way.
     active_away: Vec<ShardId>,
+    /// Shards whose replica here takes no part any more.
+    quarantined: BTreeMap<ShardId, Quarantine>,
+    ticks: u64,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
     turn_bytes_max: u64,
     /// How long who asks waits for who leads elsewhere, in nanoseconds.
     patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    check_every: u64,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -80,10 +88,13 @@ impl Lane {
             shards: BTreeMap::new(),
             away: BTreeMap::new(),
             active_away: Vec::new(),
+            quarantined: BTreeMap::new(),
+            ticks: 0,
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
             patience: PATIENCE_NANOS,
+            check_every: 0,
             pending: Effects::default(),
             gone: Tally::default(),
         }
@@ -93,6 +104,11 @@ impl Lane {
     /// became of it. Usually [`PATIENCE_NANOS`].
     pub fn set_patience(&mut self, nanos: u64) {
         self.patience = nanos;
+    }
+
+    /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
+    pub fn set_check_every(&mut self, nanos: u64) {
+        self.check_every = nanos;
     }
 
     /// It is this late by the node's boot clock. Going back is ignored.
@@ -213,6 +229,13 @@ impl Lane {
                 let now = self.now;
                 self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
             }
+            Input::Digested { shard: id, replica, index, digest } => {
+                let mut pending = std::mem::take(&mut self.pending);
+                if let Some(shard) = self.touch(id).filter(|shard| shard.replica() == replica) {
+                    shard.digested(index, digest, &mut pending);
+                }
+                self.pending = pending;
+            }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
                     shard.snapshot_lost(to);
@@ -249,8 +272,7 @@ impl Lane {
             Input::Create(start) => self.create(start),
             Input::Away { shard, nodes } => {
                 if !self.shards.contains_key(&shard) {
-                    let proxy = self.away.entry(shard);
-                    proxy.or_insert_with(|| Proxy::new(shard, Vec::new())).is_on(nodes);
+                    self.go_away(shard, nodes);
                 }
             }
             Input::Drop { shard } => self.drop_shard(shard),
@@ -267,6 +289,7 @@ impl Lane {
                 }
             }
             Input::Durable { ticket } => {
+                self.marks_durable(ticket);
                 for id in &self.active {
                     if let Some(shard) = self.shards.get_mut(id) {
                         shard.durable(ticket);
@@ -283,16 +306,19 @@ impl Lane {
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
         effects.letters.append(&mut self.pending.letters);
+        effects.quarantined.append(&mut self.pending.quarantined);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, turn_bytes_max: bytes_max, .. } = *self;
+        let Self { now, seed, patience, check_every, turn_bytes_max: bytes_max, .. } = *self;
         let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, seed };
+        let turn = Turn { now, clock, bytes_max, patience, check_every, seed };
+        let mut unfit = Vec::new();
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
             shard.turn(&turn, effects);
+            unfit.extend(shard.unfit().map(|why| (*id, why)));
             shard.active = !shard.is_idle();
             shard.active
         });
@@ -303,6 +329,7 @@ impl Lane {
             proxy.active = !proxy.is_idle();
             proxy.active
         });
+        unfit.into_iter().for_each(|(id, why)| self.quarantine(id, why, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -316,6 +343,12 @@ impl Lane {
             self.active.push(id);
         }
         Some(shard)
+    }
+
+    /// A shard is on these nodes only.
+    fn go_away(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
+        let proxy = self.away.entry(shard);
+        proxy.or_insert_with(|| Proxy::new(shard, Vec::new())).is_on(nodes);
     }
 
     /// As [`Self::touch`], for a shard that is on other nodes only; and where to put answers.
@@ -354,6 +387,10 @@ impl Lane {
     }
 
     fn tick(&mut self) {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(TELL_TICKS) {
+            self.tell_of_quarantined();
+        }
         let now = self.now;
         for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| shard.needs_ticks()) {
             shard.tick(now);
@@ -369,6 +406,11 @@ impl Lane {
         let Some(shard) = self.touch(id) else { return };
         if let Err(refused) = shard.step(message, now) {
             self.pending.refused.push((id, refused));
+            if matches!(refused, Refused::LostLog { .. }) {
+                let mut pending = std::mem::take(&mut self.pending);
+                self.quarantine(id, Unfit::LostLog, &mut pending);
+                self.pending = pending;
+            }
         }
     }
 
@@ -390,6 +432,9 @@ impl Lane {
             let state = start.view.read();
             (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
         };
+        if !self.may_begin(id, start.replica) {
+            return;
+        }
         if is_born {
             push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
         } else {
@@ -410,6 +455,9 @@ impl Lane {
         if let Some(mut proxy) = self.away.remove(&id) {
             proxy.abandon(&mut self.pending);
         }
+        if self.quarantined.remove(&id).is_some() {
+            push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
+        }
         let Some(mut shard) = self.shards.remove(&id) else { return };
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
@@ -427,6 +475,8 @@ pub(crate) struct Turn<'a> {
     pub bytes_max: u64,
     /// How long who asks waits, in nanoseconds.
     pub patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    pub check_every: u64,
     /// Drawn for the lane.
     pub seed: u64,
 }

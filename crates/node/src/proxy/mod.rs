@@ -26,7 +26,7 @@ use replication::BootNanos;
 
 use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
-use crate::lane::{Effects, Origin, Turn};
+use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Hint, Letter};
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
 
@@ -242,7 +242,7 @@ impl Proxy {
 
     /// The shard is gone.
     pub fn abandon(&mut self, effects: &mut Effects) {
-        self.forward.abandon(effects);
+        self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.fetches.abandon(effects);
     }
 }

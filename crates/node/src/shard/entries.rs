@@ -16,7 +16,7 @@ use crate::state::{Outcome, ShardState};
 
 impl Shard {
     pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
-        if !self.leads() || self.group.is_transferring() {
+        if self.queue.is_empty() || !self.leads() || self.group.is_transferring() {
             return;
         }
         while turn_bytes < turn.bytes_max {
@@ -164,6 +164,11 @@ impl Shard {
             let outcome = {
                 let mut state = self.state.write();
                 let outcome = state.apply(&entry, &mut replies);
+                if outcome == Outcome::Check {
+                    let leads = self.group.is_leader() && entry.term == self.group.term();
+                    let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
+                    effects.digests.extend(digesting);
+                }
                 if let Outcome::Members(step) = &outcome {
                     state.members = self.group.change(&step.change).clone();
                     let ShardState { descriptor, members, .. } = &mut *state;

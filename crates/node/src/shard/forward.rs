@@ -441,13 +441,13 @@ impl Forward {
     }
 
     /// The shard is gone.
-    pub fn abandon(&mut self, effects: &mut Effects) {
+    pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
         for Held { origin, waiters, .. } in self.waiting.drain(..) {
-            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::NoSuchShard });
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        self.close_session(NotDone::Dropped, u64::MAX, effects);
+        self.close_session(why_sent, u64::MAX, effects);
         for reader in self.readers.drain(..) {
-            refuse_one(reader.origin, reader.waiter, NotDone::NoSuchShard, effects);
+            refuse_one(reader.origin, reader.waiter, why, effects);
         }
         self.held_bytes = 0;
     }

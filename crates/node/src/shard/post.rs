@@ -66,6 +66,7 @@ impl Shard {
             Letter::Fetched { .. } => {}
             Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
             Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
     }
 

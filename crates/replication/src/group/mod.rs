@@ -14,7 +14,7 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::check::{self, Refused};
-use crate::entries::{Entries, Entry, from_library};
+use crate::entries::{Entries, all_from_library};
 use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
@@ -84,7 +84,6 @@ impl Group {
             ..Config::default()
         };
         let saved = start.hard_state;
-        let was_used = start.hard_state.term > 0;
         // Nobody else could have got a sole voter's vote. But a change of members may wait in the
         // log, which was in force before the start.
         let waits = start.entries.iter().any(|entry| entry.is_change);
@@ -95,8 +94,8 @@ impl Group {
             .expect("the configuration is constant and the start state was checked above");
         let mut word = Word::default();
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
-        // such promises have run out.
-        if was_used && !is_alone {
+        // such promises have run out. One without any term may have forgotten everything.
+        if !is_alone {
             word.silent_until = clock.started + limits.still_nanos();
         }
         let mut group = Self {
@@ -479,8 +478,8 @@ impl Group {
         if !owed.is_empty() {
             self.owed.push_back((number, owed));
         }
-        let entries: Vec<Entry> = ready.take_entries().into_iter().map(from_library).collect();
-        let committed = ready.take_committed_entries().into_iter().map(from_library).collect();
+        let entries = all_from_library(ready.take_entries());
+        let committed = all_from_library(ready.take_committed_entries());
         self.raw.advance_append_async(ready);
         if restored.is_some() || !entries.is_empty() {
             self.unsynced = number;

@@ -1,4 +1,4 @@
-//! Mode `cluster`: which commands are for another node?
+//! Mode `cluster`, and CLIENT ROUTE in either mode: which commands are for another node?
 //!
 //! ```text
 //!   keys of several slots ──► CROSSSLOT
@@ -7,11 +7,14 @@
 //!   all else ──► as in mode any: here, or through this node
 //! ```
 //!
+//! After CLIENT ROUTE in mode `any` the same holds for commands whose keys lie in one *shard*; all
+//! others go on as in mode `any`, and so do those on ordered keyspaces, which have no slots.
+//!
 //! So reads cost nothing more than in mode `any`: where they are served, this node leads, or has
 //! just proved that what it holds is current. And while nobody is known to lead, or who led is not
 //! linked any more, commands wait here for the next leader instead of being sent about.
 
-use keyspace::{NodeId, Slot, slot_of};
+use keyspace::{NodeId, Placement, Slot, slot_of};
 use node::command::Write;
 use node::read::Blocked;
 use node::route::Route;
@@ -26,13 +29,14 @@ impl EventLoop {
     pub(super) fn elsewhere(
         &self,
         connection: &Connection,
+        session: &Session,
         request: &Request<'_>,
     ) -> Option<Box<str>> {
-        if self.config.resp_mode == Mode::Any {
+        if !self.sends_on(session) {
             return None;
         }
         let route = connection.route.as_ref()?;
-        let mut slots = Slots::default();
+        let mut slots = Slots::of(self.config.resp_mode, route);
         match request {
             Request::Read(read) if read.keys().len() > 1 => {
                 read.keys().iter().for_each(|key| slots.add(key));
@@ -43,6 +47,7 @@ impl EventLoop {
         }
         let slot = slots.first?;
         match (slots.differ, request) {
+            (true, _) if self.config.resp_mode == Mode::Any => None,
             (true, _) => Some(CROSS_SLOT.into()),
             (false, Request::Read(_)) => None,
             (false, _) => self.moved(route, slot),
@@ -55,9 +60,14 @@ impl EventLoop {
         session: &Session,
         route: &Route,
         blocked: Blocked,
-        key: &[u8],
+        keys: &[&[u8]],
     ) -> Option<Box<str>> {
-        if self.config.resp_mode == Mode::Any {
+        if !self.sends_on(session) {
+            return None;
+        }
+        let mut slots = Slots::of(self.config.resp_mode, route);
+        keys.iter().for_each(|key| slots.add(key));
+        if slots.differ {
             return None;
         }
         let is_here = || {
@@ -66,13 +76,22 @@ impl EventLoop {
         };
         match session.is_readonly() && is_here() {
             true => None,
-            false => self.moved(route, slot_of(key)),
+            false => self.moved(route, slots.first?),
         }
+    }
+
+    /// Whether this connection is told who leads.
+    #[inline]
+    fn sends_on(&self, session: &Session) -> bool {
+        self.config.resp_mode == Mode::Cluster || session.is_routing()
     }
 
     /// The redirection for a slot, if another node leads there and can be reached.
     fn moved(&self, route: &Route, slot: Slot) -> Option<Box<str>> {
         let peers = self.hub.peers.as_ref()?;
+        if route.keyspace.options.placement != Placement::Hashed {
+            return None;
+        }
         let node = self.leader_of(route, route.keyspace.index_of_slot(slot))?;
         if node == self.hub.node_id || !peers.cluster.is_connected(node) {
             return None;
@@ -106,16 +125,25 @@ impl EventLoop {
 }
 
 /// The slots of a command's keys.
-#[derive(Default)]
-struct Slots {
+struct Slots<'a> {
     first: Option<Slot>,
+    /// Whether they must not go to another node together.
     differ: bool,
+    /// Slots of one shard are as good as one.
+    shards_of: Option<&'a Route>,
 }
 
-impl Slots {
+impl<'a> Slots<'a> {
+    fn of(mode: Mode, route: &'a Route) -> Self {
+        let shards_of = (mode == Mode::Any).then_some(route);
+        Self { first: None, differ: false, shards_of }
+    }
+
     fn add(&mut self, key: &[u8]) {
         let slot = slot_of(key);
-        self.differ |= *self.first.get_or_insert(slot) != slot;
+        let first = *self.first.get_or_insert(slot);
+        let place = |slot| self.shards_of.map(|route| route.keyspace.index_of_slot(slot));
+        self.differ |= first != slot && (place(first).is_none() || place(first) != place(slot));
     }
 
     fn add_all(&mut self, write: &Write<'_>) {

@@ -162,8 +162,8 @@ impl Context for CommandContext<'_> {
         self.hub.peers.is_some()
     }
 
-    fn topology(&self) -> Topology {
-        topology::gather(self.hub, self.config)
+    fn topology(&self, keyspace: &str) -> Topology {
+        topology::gather(self.hub, self.config, keyspace)
     }
 
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {

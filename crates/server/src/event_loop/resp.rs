@@ -163,7 +163,7 @@ impl EventLoop {
                 Done::Yes
             }
             _ if let Some(text) = refused => self.refuse(connection, session, &text, muted),
-            ref request if let Some(text) = self.elsewhere(connection, request) => {
+            ref request if let Some(text) = self.elsewhere(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
             }
             Request::Read(read) => {
@@ -237,7 +237,7 @@ impl EventLoop {
             Err(blocked) => {
                 connection.output.truncate(before);
                 let route = route.clone();
-                if let Some(moved) = self.moved_read(session, &route, blocked, read.keys()[0]) {
+                if let Some(moved) = self.moved_read(session, &route, blocked, read.keys()) {
                     return self.refuse(connection, session, &moved, muted);
                 }
                 connection.fetched = fetched;

@@ -13,14 +13,14 @@ use crate::gateway::resp::{Health, Node, Shard, Topology};
 use crate::hub::{Hub, View};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
-pub(super) fn gather(hub: &Hub, config: &Config) -> Topology {
+pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
     let mut nodes: Vec<(NodeId, Node)> = match &hub.peers {
         Some(peers) => members(hub, &peers.cluster),
         None => vec![(hub.node_id, alone(hub, config))],
     };
     let mut shards = Vec::new();
     let mut epoch = 0;
-    if let Some(route) = hub.routes().get(crate::gateway::resp::FIRST_KEYSPACE) {
+    if let Some(route) = hub.routes().get(keyspace) {
         for (place, view) in route.views.iter().enumerate() {
             // Ordered keyspaces have no slots.
             let Some((first, end)) = route.keyspace.arc(place).slots() else { continue };

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, NodeId, ShardId};
+use keyspace::{
+    Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId, ShardId,
+};
 use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
@@ -104,6 +106,20 @@ impl Hub {
         self.publish(routes.with(Route { keyspace, hasher, views }));
     }
 
+    /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
+    pub(super) fn hide(&self, shard: ShardId) {
+        let routes = self.routes();
+        let leads = |route: &&Arc<Route>| route.keyspace.shards.contains(&shard);
+        let Some(route) = routes.iter().find(leads) else { return };
+        if self.views.lock().contains_key(&shard) {
+            return;
+        }
+        let place = route.keyspace.shards.iter().position(|id| *id == shard);
+        let place = place.expect("it was just found");
+        let nothing = birth::first_state(&route.keyspace, place, self.hasher);
+        self.show(shard, &Arc::new(RwLock::new(nothing)));
+    }
+
     fn drop_shards(&self, keyspace: &Keyspace) {
         for shard in keyspace.shards.iter().copied() {
             // Before its lane lets it go: afterwards nobody begins it again.
@@ -136,7 +152,8 @@ impl Hub {
         }
         let state = birth::first_state(keyspace, place, self.hasher);
         // Who has only an image of the catalogue does not know how its shards have gone on since.
-        match state.descriptor.replica_on(self.node_id).filter(|_| self.has_system()) {
+        let here = state.descriptor.replica_on(self.node_id).filter(|_| self.has_system());
+        match here.filter(|replica| self.may_begin(shard, *replica)) {
             Some(replica) => {
                 let durability = keyspace.options.durability;
                 let start = ShardStart::born(state, replica, durability);
@@ -169,6 +186,13 @@ impl Hub {
         nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
         nodes.retain(|node| *node != self.node_id);
         nodes
+    }
+
+    /// Whether this replica of a shard has not ended here.
+    pub(super) fn may_begin(&self, shard: ShardId, replica: ReplicaId) -> bool {
+        let lane = &self.lanes[self.lane_of(shard)];
+        let ended = lane.peek(|lane| lane.quarantined(shard));
+        ended.is_none_or(|ended| ended < replica)
     }
 
     /// Asks the system shard for a change of the catalogue. `callback` is told when the change can

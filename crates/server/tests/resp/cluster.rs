@@ -30,7 +30,10 @@ impl Context for Three {
         true
     }
 
-    fn topology(&self) -> Topology {
+    fn topology(&self, keyspace: &str) -> Topology {
+        if keyspace != "0" {
+            return Topology::default();
+        }
         let node = |id, port, health, is_linked| Node {
             id,
             host: "10.0.0.1".into(),
@@ -230,4 +233,22 @@ fn mode_cluster_is_a_redis_cluster_with_one_keyspace() {
     let any = |line| ask(Mode::Any, &mut session(), line).1;
     assert!(any("INFO cluster").contains("cluster_enabled:0"));
     assert!(any("HELLO").contains("\r\nstandalone\r\n"));
+}
+
+#[test]
+fn a_connection_that_routes_is_told_of_its_own_keyspace() {
+    let mut session = session();
+    let ask_any = |session: &mut Session, line: &str| ask(Mode::Any, session, line).1;
+    assert!(!session.is_routing());
+    assert_eq!(ask_any(&mut session, "CLIENT ROUTE MAYBE"), "-ERR syntax error\r\n");
+    assert_eq!(ask_any(&mut session, "CLIENT ROUTE ON"), "+OK\r\n");
+    assert!(session.is_routing());
+    assert_eq!(ask_any(&mut session, "CLUSTER SLOTS"), said("CLUSTER SLOTS"), "of keyspace 0");
+    session.selected("sessions");
+    assert_eq!(ask_any(&mut session, "CLUSTER SLOTS"), "*0\r\n");
+    assert_eq!(ask_any(&mut session, "CLIENT ROUTE OFF"), "+OK\r\n");
+    assert_eq!(ask_any(&mut session, "CLUSTER SLOTS"), said("CLUSTER SLOTS"), "as Redis would");
+    ask_any(&mut session, "CLIENT ROUTE ON");
+    ask_any(&mut session, "RESET");
+    assert!(!session.is_routing(), "as if it had just been made");
 }

@@ -66,6 +66,11 @@ impl Agreement {
         std::mem::take(&mut self.elected)
     }
 
+    /// The replica of a shard on a node has ended; another may begin there.
+    pub fn ended(&mut self, node: NodeId, shard: ShardId) {
+        self.nodes.entry(node).or_default().remove(&shard);
+    }
+
     /// The node has started again, each of its shards applied up to this index.
     pub fn restarted(&mut self, node: NodeId, applied: &BTreeMap<ShardId, u64>) {
         let shards = self.nodes.entry(node).or_default();

@@ -32,7 +32,9 @@ use std::collections::BTreeMap;
 use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
+use node::shard::Finding;
 use storage::faulty::FaultyDisk;
+use storage::log::Lsn;
 
 use crate::check::Violation;
 use crate::check::agreement::Agreement;
@@ -76,6 +78,12 @@ pub struct Counts {
     pub transfers: u64,
     /// Entries compared between replicas.
     pub compared: u64,
+    /// Digests of replicas that were found to agree with others.
+    pub digests: u64,
+    /// Disks that have lost the end of their logs.
+    pub tails_lost: u64,
+    /// Replicas that had lost what they had promised, and ended.
+    pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
     /// Reads of shards that are on other nodes only, answered.
@@ -106,6 +114,10 @@ pub(crate) struct Seat {
     pub started_at: u64,
     /// Planted: time that its boot clock did not count.
     pub slept_nanos: u64,
+    /// Its disk has lost what was synced, once at least.
+    pub has_lost: bool,
+    /// How often its shards' members had changed, and the end of its log some time after that.
+    pub members_end: (u64, Lsn),
 }
 
 /// See the front page of this module.
@@ -123,6 +135,8 @@ pub struct World {
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
     betrayal: Option<faults::Betrayal>,
+    /// Nothing else breaks until then.
+    truce_until: u64,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -144,6 +158,8 @@ impl World {
             wall_offset: rng.between(0, 7_200_000) as i64 - 3_600_000,
             started_at: 0,
             slept_nanos: 0,
+            has_lost: false,
+            members_end: (0, Lsn::NEW),
         };
         let seats = (0..options.nodes).map(seat).collect();
         Self {
@@ -159,6 +175,7 @@ impl World {
             cluster: None,
             calm: true,
             betrayal: None,
+            truce_until: 0,
             counts: Counts::default(),
         }
     }
@@ -368,6 +385,7 @@ impl World {
             on(!reads.is_empty(), 20),
             on(may_ask, 10),
             on(self.mood.checkpoints, if machine.is_checkpointing() { 6 } else { 1 }),
+            on(!machine.digests.is_empty(), 3),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -378,6 +396,12 @@ impl World {
                 let inputs_max = self.rng.between(1, 12) as usize;
                 let mut witness = self.agreement.of(seat.node);
                 let answers = machine.step_lane(lane, inputs_max, &mut witness, &mut self.trace)?;
+                for shard in std::mem::take(&mut machine.ended) {
+                    self.counts.quarantines += 1;
+                    self.agreement.ended(seat.node, shard);
+                }
+                let findings = std::mem::take(&mut machine.findings);
+                self.judge(findings)?;
                 self.look_for_leases(at)?;
                 answers.into_iter().for_each(|answer| self.answered(at, answer));
             }
@@ -400,11 +424,26 @@ impl World {
                 self.read(at, op);
             }
             6 => self.ask(at),
+            8 => machine.step_digest(),
             _ => {
                 machine.step_round()?;
             }
         }
         Ok(true)
+    }
+
+    /// Leaders have compared their replicas.
+    fn judge(&mut self, findings: Vec<Finding>) -> Result<(), Violation> {
+        for Finding { shard, index, agreeing, differing } in findings {
+            self.counts.digests += agreeing.len() as u64;
+            if !differing.is_empty() {
+                let text = format!(
+                    "shard {shard} as of entry {index}: {differing:?} differ from {agreeing:?}"
+                );
+                return Err(Violation::new("R8 replicas digest the same", text));
+            }
+        }
+        Ok(())
     }
 
     /// A node that knows the clients' keyspace.
@@ -510,6 +549,9 @@ impl World {
             }
         }
         let mut text = String::new();
+        if !self.is_whole() {
+            text += "a shard lacks a replica; ";
+        }
         if !self.clients.is_idle() {
             text += "operations are open; ";
         }

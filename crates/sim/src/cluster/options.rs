@@ -23,16 +23,19 @@ pub enum Plant {
     UnsyncedVote,
     /// A new leader serves reads before its term's first entry (G1).
     FreshLeaderReads,
+    /// The memory of one replica changes (G13).
+    RottenState,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
         Self::UnsyncedVote,
         Self::FreshLeaderReads,
+        Self::RottenState,
     ];
 
     /// As it is typed.
@@ -43,6 +46,7 @@ impl Plant {
             Self::ForgetfulVote => "forgetful-vote",
             Self::UnsyncedVote => "unsynced-vote",
             Self::FreshLeaderReads => "fresh-leader-reads",
+            Self::RottenState => "rotten-state",
         }
     }
 }
@@ -50,8 +54,8 @@ impl Plant {
 /// There is no planted bug of this name for clusters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, unsynced-vote and \
-     fresh-leader-reads can be planted"
+    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, unsynced-vote, \
+     fresh-leader-reads and rotten-state can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

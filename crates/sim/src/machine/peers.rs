@@ -165,7 +165,10 @@ impl Machine {
         let node = self.manifest.node;
         let start = birth::by_message(birth, message.to(), node, settings);
         let start = start.expect("nodes send what can be read");
-        if self.is_dropped(start.view.read().descriptor.keyspace()) {
+        let ended = self.lanes[lane].lane.quarantined(id);
+        if self.is_dropped(start.view.read().descriptor.keyspace())
+            || ended.is_some_and(|ended| ended >= start.replica)
+        {
             return;
         }
         trace.event(format_args!("replica {} of shard {id} begins", message.to()));
@@ -277,7 +280,9 @@ impl Machine {
             Some(view) => view,
             None => {
                 let state = birth::first_state(keyspace, place, settings);
-                match keyspace.nodes.contains(&self.manifest.node) {
+                let here = state.descriptor.replica_on(self.manifest.node);
+                let ended = self.lanes[lane].lane.quarantined(shard);
+                match here.is_some_and(|replica| ended.is_none_or(|ended| ended < replica)) {
                     true => self.create_shard(state, keyspace.options.durability),
                     false => {
                         let nodes = keyspace.nodes.clone();

@@ -22,7 +22,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use client::Client;
+use client::http::Client;
 
 use disk::SmallDisk;
 use net::Net;
@@ -134,7 +134,7 @@ impl Cluster {
     ///
     /// # Errors
     /// If it does not answer.
-    pub fn status(&self, number: usize) -> Result<serde_json::Value, client::ClientError> {
+    pub fn status(&self, number: usize) -> Result<serde_json::Value, client::http::ClientError> {
         let address = self.nodes[number - 1].at(HTTP).to_string();
         self.net.clients().inside(|| Client::new(&address)?.with_timeout(ANSWER_TIMEOUT).status())
     }

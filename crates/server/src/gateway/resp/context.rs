@@ -24,8 +24,9 @@ pub trait Context {
         false
     }
 
-    /// What CLUSTER SLOTS and the like tell. Asked for by those only, so it may be gathered then.
-    fn topology(&self) -> Topology {
+    /// What CLUSTER SLOTS and the like tell of a keyspace. Asked for by those only, so it may be
+    /// gathered then.
+    fn topology(&self, _keyspace: &str) -> Topology {
         Topology::default()
     }
 

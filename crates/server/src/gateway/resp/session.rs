@@ -71,6 +71,7 @@ pub struct Session {
     pub(super) stale_ms: u32,
     /// How old the last one was at most.
     pub(super) age_ms: Cell<u64>,
+    pub(super) routes: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
     pub(super) limits: Limits,
@@ -94,6 +95,7 @@ impl Session {
             readonly: false,
             stale_ms: 0,
             age_ms: Cell::new(0),
+            routes: false,
             reply: ReplyMode::On,
             muted: false,
             limits,
@@ -127,6 +129,12 @@ impl Session {
     /// A read's answer was so old at most.
     pub fn was_old(&self, nanos: u64) {
         self.age_ms.set(nanos.div_ceil(1_000_000));
+    }
+
+    /// Whether it wants to be told who leads a key's shard (CLIENT ROUTE).
+    #[inline]
+    pub fn is_routing(&self) -> bool {
+        self.routes
     }
 
     /// The name of the keyspace that commands act on.

@@ -23,7 +23,7 @@ pub enum Mode {
     Cluster,
 }
 
-/// All nodes, and who holds which slots of keyspace "0".
+/// All nodes, and who holds which slots of one keyspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     /// The nodes in the order of joining.

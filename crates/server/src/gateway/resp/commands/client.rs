@@ -251,6 +251,13 @@ pub fn stale<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 /// The oldest that reads may be allowed to be: a day.
 const STALE_MS_MAX: u32 = 86_400_000;
 
+/// `CLIENT ROUTE ON | OFF`, which Redis has not: with ON, a command whose keys lie in one shard
+/// that another node leads is answered `MOVED`, and CLUSTER tells of this connection's keyspace.
+pub fn route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    call.session.routes = one_of(args, 2, "ON", "OFF")?;
+    call.ok()
+}
+
 /// `CLIENT GETREDIR`: −1, for there is no tracking.
 pub fn getredir<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.answer(|writer| writer.int(-1))
@@ -338,6 +345,8 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "    Reads are no use of a key.",
             "REPLY (ON|OFF|SKIP)",
             "    Say whether replies are wanted.",
+            "ROUTE (ON|OFF)",
+            "    Be told with MOVED who leads a key's shard, whatever the node's mode.",
             "STALE (<milliseconds>|OFF|AGE)",
             "    Let reads be so old, or say how old the last one was.",
             "SETINFO (LIB-NAME|LIB-VER) <value>",

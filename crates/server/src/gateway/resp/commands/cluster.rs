@@ -13,6 +13,7 @@ use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::error::CommandError;
 use crate::gateway::resp::request::{KeyspaceRequest, Request};
+use crate::gateway::resp::session::FIRST_KEYSPACE;
 use crate::gateway::resp::topology::{Health, Mode, Node, Shard, Topology};
 use crate::gateway::resp::writer::RespWriter;
 
@@ -334,7 +335,11 @@ fn enabled(call: &Call<'_>) -> Result<(), CommandError> {
 
 fn topology(call: &Call<'_>) -> Result<Topology, CommandError> {
     enabled(call)?;
-    Ok(call.ctx.topology())
+    let keyspace = match call.session.routes {
+        true => &call.session.keyspace,
+        false => FIRST_KEYSPACE,
+    };
+    Ok(call.ctx.topology(keyspace))
 }
 
 fn id(node: &Node) -> String {

@@ -103,6 +103,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("client|stale", 3, client::stale)
                 .flags("noscript loading stale", "slow connection")
                 .hidden(),
+            CommandSpec::new("client|route", 3, client::route)
+                .flags("noscript loading stale", "slow connection")
+                .hidden(),
             CommandSpec::new("client|setinfo", 4, client::setinfo)
                 .flags("noscript loading stale", "slow connection")
                 .docs(

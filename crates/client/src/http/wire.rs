@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use crate::error::ClientError;
+use super::error::ClientError;
 
 /// No reply may be longer: the longest value a node can be configured for, and some.
 pub const REPLY_BYTES_MAX: u64 = 600 << 20;

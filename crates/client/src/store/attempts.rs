@@ -1,0 +1,182 @@
+//! One request, tried until it is answered or its time is over.
+//!
+//! ```text
+//!   way ─► put ─► answer ─────────────────────────────────────► done
+//!    ▲      │       ├─ MOVED ─► image put right ─► there, at once ─┐
+//!    │      │       ├─ TRYAGAIN, BUSY … (nothing was done) ────────┤
+//!    │      │       ├─ lost, not sent; or lost, and it only reads ─┤
+//!    │      │       └─ lost or UNKNOWN, and it writes ─► Unknown   │
+//!    └──────┴───── pause: 0, 5 ms, 10 ms … with jitter ◄───────────┘
+//! ```
+//!
+//! Invariant: a write is sent again only if it is certain that nothing was done (G10).
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::cluster::{Cluster, Way};
+use super::error::{Meaning, meaning};
+use super::image;
+use super::link::Lost;
+use super::pause::Pauses;
+use super::reply::Reply;
+use super::request::Request;
+use super::{Error, Reason};
+
+const PAUSE_FIRST: Duration = Duration::from_millis(5);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// Redirections followed at once. More than these in a row: the nodes do not agree yet who leads.
+const MOVES_AT_ONCE: usize = 3;
+/// After so many redirections in a row a node is asked to pass the request on.
+const MOVES_MAX: usize = 6;
+
+/// Does a request; `number` and `limit` are its own.
+pub(crate) async fn attempt(
+    cluster: &Cluster,
+    request: &Request<'_>,
+    number: u64,
+    limit: Duration,
+) -> Result<Reply, Error> {
+    let mut tries = Tries {
+        request,
+        number,
+        deadline: Instant::now() + limit,
+        pauses: Pauses::new(PAUSE_FIRST, PAUSE_MAX),
+        last: Error::not_done(Reason::NoNode, "no node can be reached"),
+    };
+    let mut moves = 0;
+    let mut failures = 0;
+    let mut next: Option<Way> = None;
+    loop {
+        // Off the straight way once the leader could not take it, or nobody agrees who it is.
+        let spread = if moves > MOVES_MAX { moves } else { failures };
+        let way = next.take().or_else(|| cluster.way(request.slot, spread));
+        let Some(way) = way else {
+            tries.pause().await?;
+            continue;
+        };
+        match tries.ask(&way).await? {
+            Answer::Reply(reply) => return Ok(reply),
+            Answer::Moved { slot, address } => {
+                moves += 1;
+                let there = cluster.moved(slot, &address);
+                if moves > MOVES_AT_ONCE {
+                    tries.pause().await?;
+                }
+                if moves <= MOVES_MAX {
+                    failures += usize::from(there.is_none());
+                    next = there;
+                }
+            }
+            Answer::Again => {
+                failures += 1;
+                tries.pause().await?;
+                // The leader may be known meanwhile: every other attempt goes straight.
+                if failures.is_multiple_of(2) {
+                    failures = 0;
+                }
+            }
+        }
+    }
+}
+
+enum Answer {
+    Reply(Reply),
+    Moved {
+        slot: u16,
+        address: String,
+    },
+    /// Nothing was done, or nothing can have been; [`Tries::last`] says why.
+    Again,
+}
+
+struct Tries<'a> {
+    request: &'a Request<'a>,
+    number: u64,
+    deadline: Instant,
+    pauses: Pauses,
+    /// What to say if time is over now.
+    last: Error,
+}
+
+impl Tries<'_> {
+    /// Asks once.
+    async fn ask(&mut self, way: &Way) -> Result<Answer, Error> {
+        let queued = timeout_at(self.deadline, way.link.put(self.request)).await;
+        let awaited = match queued {
+            Ok(Ok(awaited)) => awaited,
+            Ok(Err(lost)) => return self.lost(lost),
+            Err(_) => {
+                let text = format!("too much waits for {}", way.node.address);
+                return Err(Error::not_done(Reason::TimedOut, text));
+            }
+        };
+        match timeout_at(self.deadline, awaited).await {
+            Ok(Ok(Ok(Reply::Error(text)))) => self.refused(&text, way),
+            Ok(Ok(Ok(reply))) => Ok(Answer::Reply(reply)),
+            Ok(Ok(Err(lost))) => self.lost(lost),
+            Ok(Err(_)) => {
+                let why = "its runtime has ended".into();
+                self.lost(Lost { sent: true, unusable: false, why })
+            }
+            Err(_) => Err(self.no_answer(
+                Reason::TimedOut,
+                format!("{} has not answered in time", way.node.address),
+            )),
+        }
+    }
+
+    /// A connection has ended.
+    fn lost(&mut self, lost: Lost) -> Result<Answer, Error> {
+        let Lost { sent, unusable, why } = lost;
+        if unusable && sent {
+            // It would be no different the next time.
+            return Err(self.no_answer(Reason::BadAnswer, why.to_string()));
+        }
+        if sent && !self.request.reads {
+            return Err(self.unknown(why.to_string()));
+        }
+        self.last = Error::not_done(Reason::NoNode, why.to_string());
+        Ok(Answer::Again)
+    }
+
+    /// A node has answered with an error.
+    fn refused(&mut self, text: &Bytes, way: &Way) -> Result<Answer, Error> {
+        let words = || String::from_utf8_lossy(text).into_owned();
+        match meaning(text) {
+            Meaning::Moved { slot, host, port } => {
+                let address = image::address(&host, port, &way.node.address);
+                self.last = Error::not_done(Reason::NoLeader, words());
+                Ok(Answer::Moved { slot, address: address.unwrap_or_default() })
+            }
+            Meaning::Unknown if !self.request.reads => Err(self.unknown(words())),
+            Meaning::Again | Meaning::Unknown => {
+                self.last = Error::not_done(Reason::NoLeader, words());
+                Ok(Answer::Again)
+            }
+            Meaning::NotDone(reason) => Err(Error::not_done(reason, words())),
+            Meaning::Bad => Err(Error::bad(words())),
+        }
+    }
+
+    /// Sent, and no answer will be waited for.
+    fn no_answer(&self, reason: Reason, text: String) -> Error {
+        if self.request.reads { Error::not_done(reason, text) } else { self.unknown(text) }
+    }
+
+    fn unknown(&self, text: String) -> Error {
+        Error::Unknown { request: self.number, command: self.request.shown(), text }
+    }
+
+    /// Waits before the next attempt; fails if there is no time left for one.
+    async fn pause(&mut self) -> Result<(), Error> {
+        let until = Instant::now() + self.pauses.next();
+        if until >= self.deadline {
+            return Err(self.last.clone());
+        }
+        sleep_until(until).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,277 @@
+//! Which nodes are there, and over which link does a request go?
+//!
+//! | what is known of the key's shard | goes to |
+//! |---|---|
+//! | its leader, and the slot's link with it is up | the leader, over that link |
+//! | its leader, and that link is down; or that nobody leads | any other node that is up, over its **detour**: it passes on, or waits for the next leader |
+//! | nothing of any shard (an ordered keyspace, a node alone) | any node that is up |
+//!
+//! The detour is a connection apart: a request that waits for a leader holds up no others.
+//!
+//! The image is put right by `MOVED`, and learnt anew, over a connection of its own, from whoever
+//! answers: when something was moved, when a link went down, and when a detour was taken; but not
+//! again within [`RELEARN_PAUSE`].
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use keyspace::Slot;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::dial::{self, DialError, Purpose};
+use super::image::{Image, NODES_MAX, ShardFacts, told};
+use super::link::Link;
+use super::options::Options;
+use super::reply::Reply;
+use super::{Error, Reason};
+
+/// The image is not learnt more often than this.
+pub const RELEARN_PAUSE: Duration = Duration::from_millis(100);
+/// … and not more often than this as long as nothing is known of any shard.
+const UNKNOWN_PAUSE: Duration = Duration::from_secs(2);
+
+/// A node and the links with it.
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub address: String,
+    direct: Vec<Arc<Link>>,
+    detour: Arc<Link>,
+}
+
+impl Node {
+    /// The link of a slot, if it is up. If it is not, the node may be dying, and a write over
+    /// another link would be lost as this one was.
+    fn of_slot(&self, slot: Slot) -> Option<&Arc<Link>> {
+        Some(&self.direct[usize::from(slot) % self.direct.len()]).filter(|link| link.is_up())
+    }
+
+    /// A link that is up, beginning with that of a number.
+    fn direct(&self, number: usize) -> Option<&Arc<Link>> {
+        let first = number % self.direct.len();
+        let (before, from) = self.direct.split_at(first);
+        from.iter().chain(before).find(|link| link.is_up())
+    }
+
+    fn is_up(&self) -> bool {
+        self.detour.is_up() || self.direct.iter().any(|link| link.is_up())
+    }
+
+    fn close(&self) {
+        self.direct.iter().chain([&self.detour]).for_each(|link| link.close());
+    }
+}
+
+/// All nodes, and who leads what. Replaced as a whole, but for who leads.
+#[derive(Debug)]
+struct View {
+    nodes: Vec<Arc<Node>>,
+    image: Image,
+    shards: Vec<ShardFacts>,
+}
+
+impl View {
+    fn find(&self, address: &str) -> Option<usize> {
+        self.nodes.iter().position(|node| node.address == address)
+    }
+}
+
+/// Where a request goes now.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    pub link: Arc<Link>,
+    pub node: Arc<Node>,
+}
+
+/// The nodes as this client knows them.
+#[derive(Debug)]
+pub(crate) struct Cluster {
+    options: Arc<Options>,
+    seeds: Vec<String>,
+    view: ArcSwap<View>,
+    /// Held while the view is replaced.
+    replacing: Mutex<()>,
+    /// Wakes whoever learns.
+    news: Arc<Notify>,
+    turn: AtomicUsize,
+}
+
+impl Cluster {
+    /// Learns from the first of `seeds` that answers, and goes on learning until it is dropped.
+    pub async fn open(options: Arc<Options>, seeds: Vec<String>) -> Result<Arc<Self>, Error> {
+        if seeds.is_empty() {
+            return Err(Error::bad("no address of a node"));
+        }
+        let view = View { nodes: Vec::new(), image: Image::unknown(), shards: Vec::new() };
+        let cluster = Arc::new(Self {
+            options,
+            seeds,
+            view: ArcSwap::from_pointee(view),
+            replacing: Mutex::new(()),
+            news: Arc::new(Notify::new()),
+            turn: AtomicUsize::new(0),
+        });
+        match cluster.learn().await {
+            Ok(()) => {}
+            Err(DialError::Refused(text)) => return Err(Error::bad(text)),
+            Err(DialError::Nobody(text)) => return Err(Error::not_done(Reason::NoNode, text)),
+        }
+        tokio::spawn(keep_learning(Arc::downgrade(&cluster), cluster.news.clone()));
+        Ok(cluster)
+    }
+
+    /// The way for a request, unless nobody is up. `spread` differs from attempt to attempt.
+    pub fn way(&self, slot: Option<Slot>, spread: usize) -> Option<Way> {
+        let view = self.view.load();
+        let leader = slot.and_then(|slot| view.image.leader(slot)).map(|at| &view.nodes[at]);
+        if let (Some(slot), Some(leader)) = (slot, leader)
+            && spread == 0
+            && let Some(link) = leader.of_slot(slot)
+        {
+            return Some(Way { link: link.clone(), node: leader.clone() });
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let nodes = view.nodes.iter().cycle().skip(turn % view.nodes.len().max(1));
+        let nodes = nodes.take(view.nodes.len());
+        if view.image.is_unknown() {
+            let mut up = nodes.filter_map(|node| Some((node, node.direct(turn)?)));
+            return up.next().map(|(node, link)| Way { link: link.clone(), node: node.clone() });
+        }
+        if slot.is_some() {
+            self.news.notify_one();
+        }
+        // Of a leader whose links are down there is nothing to be had.
+        let is_away = |node: &Arc<Node>| leader.is_some_and(|leader| Arc::ptr_eq(leader, node));
+        let mut up = nodes.filter(|node| !is_away(node) && node.detour.is_up());
+        let node = up.next().or(leader.filter(|leader| leader.detour.is_up()))?;
+        Some(Way { link: node.detour.clone(), node: node.clone() })
+    }
+
+    /// A node has said who leads a slot. The way there, if it can be gone.
+    pub fn moved(&self, slot: Slot, address: &str) -> Option<Way> {
+        self.news.notify_one();
+        if self.view.load().find(address).is_none() {
+            self.add(address);
+        }
+        let view = self.view.load();
+        let at = view.find(address)?;
+        view.image.adjust(slot, at);
+        let node = &view.nodes[at];
+        let link = node.of_slot(slot)?;
+        Some(Way { link: link.clone(), node: node.clone() })
+    }
+
+    /// The shard of a slot, to sort keys by.
+    pub fn shard(&self, slot: Slot) -> Option<u16> {
+        self.view.load().image.shard(slot)
+    }
+
+    fn add(&self, address: &str) {
+        let _one_at_a_time = self.replacing.lock();
+        let view = self.view.load_full();
+        if view.find(address).is_none() && view.nodes.len() < NODES_MAX {
+            let mut nodes = view.nodes.clone();
+            nodes.push(self.node(address));
+            self.put(nodes, view.shards.clone());
+        }
+    }
+
+    fn put(&self, nodes: Vec<Arc<Node>>, shards: Vec<ShardFacts>) {
+        let find = |address: &str| nodes.iter().position(|node| node.address == address);
+        let image = Image::new(&shards, find);
+        self.view.store(Arc::new(View { nodes, image, shards }));
+    }
+
+    fn node(&self, address: &str) -> Arc<Node> {
+        let link = |purpose| {
+            let (options, news) = (self.options.clone(), self.news.clone());
+            Link::start(address.to_owned(), purpose, options, news)
+        };
+        let direct = (0..self.options.connections_per_node).map(|_| link(Purpose::Direct));
+        let address = address.to_owned();
+        Arc::new(Node { address, direct: direct.collect(), detour: link(Purpose::Detour) })
+    }
+
+    /// Asks one node after the other who leads what, until one says.
+    async fn learn(&self) -> Result<(), DialError> {
+        let view = self.view.load_full();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let mut addresses: Vec<&str> = Vec::new();
+        let (up, down): (Vec<_>, Vec<_>) = view.nodes.iter().partition(|node| node.is_up());
+        if !up.is_empty() {
+            let start = turn % up.len();
+            addresses.extend(up[start..].iter().chain(&up[..start]).map(|node| &*node.address));
+        }
+        addresses.extend(self.seeds.iter().map(String::as_str));
+        addresses.extend(down.iter().map(|node| &*node.address));
+        let mut failed = None;
+        for (at, address) in addresses.iter().enumerate() {
+            if addresses[..at].contains(address) {
+                continue;
+            }
+            match self.ask(address).await {
+                Ok(reply) => {
+                    self.learnt(&reply, address);
+                    return Ok(());
+                }
+                Err(why) => failed = Some(why),
+            }
+        }
+        Err(failed.unwrap_or(DialError::Nobody("no node is known".into())))
+    }
+
+    async fn ask(&self, address: &str) -> Result<Reply, DialError> {
+        let limit = self.options.connect_timeout;
+        let mut node = dial::dial(address, &self.options.keyspace, Purpose::Direct, limit).await?;
+        node.ask(&[b"CLUSTER", b"SHARDS"], limit).await
+    }
+
+    fn learnt(&self, reply: &Reply, asked: &str) {
+        let (shards, mut addresses) = told(reply, asked);
+        if addresses.is_empty() {
+            // An ordered keyspace, or a node alone: what is known of nodes is what was said.
+            addresses = self.seeds.clone();
+            addresses.push(asked.to_owned());
+            addresses.sort();
+            addresses.dedup();
+        }
+        let _one_at_a_time = self.replacing.lock();
+        let view = self.view.load_full();
+        let find = |address: &String| view.nodes.iter().find(|node| node.address == *address);
+        let mut nodes: Vec<Arc<Node>> = addresses
+            .iter()
+            .map(|address| find(address).cloned().unwrap_or_else(|| self.node(address)))
+            .collect();
+        // Those that are told of no more stay until nothing can be under way with them.
+        for node in &view.nodes {
+            match addresses.contains(&node.address) {
+                true => {}
+                false if node.is_up() && nodes.len() < NODES_MAX => nodes.push(node.clone()),
+                false => node.close(),
+            }
+        }
+        self.put(nodes, shards);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.view.load().nodes.iter().for_each(|node| node.close());
+        self.news.notify_one();
+    }
+}
+
+async fn keep_learning(cluster: Weak<Cluster>, news: Arc<Notify>) {
+    loop {
+        news.notified().await;
+        let Some(alive) = cluster.upgrade() else { return };
+        // Nobody answers: whoever needs it will ask again.
+        let _failed = alive.learn().await;
+        let unknown = alive.view.load().image.is_unknown();
+        drop(alive);
+        sleep(if unknown { UNKNOWN_PAUSE } else { RELEARN_PAUSE }).await;
+    }
+}

@@ -1,0 +1,457 @@
+//! One connection to a node, shared by many tasks.
+//!
+//! ```text
+//!   task A ─┐                 ┌───────────── queue ─────────────┐
+//!   task B ─┼─ put: encode ──►│ bytes to send │ who awaits, by  │
+//!   task C ─┘                 │               │ order           │
+//!                             └──────┬────────▲───────┬─────────┘
+//!                 all of it at once  ▼        │ pop   ▼ answer each
+//!                             ┌───── the link's task ───────────┐
+//!                             │ write · read · decode · dial    │
+//!                             └─────────────────────────────────┘
+//! ```
+//!
+//! Before it takes the bytes it lets other tasks run once, so that all that are ready put theirs:
+//! one write and one segment for all of them. Answers come in the order of requests.
+//!
+//! # What a request is told when the connection ends
+//! The task counts the bytes that the system took. A request of which the last byte was not among
+//! them was not done: the node had no whole command. All others may have been ([`Lost::sent`]).
+//!
+//! # A node that stands still
+//! If answers are due and nothing has come for [`SILENCE_MAX`], the node is greeted over a
+//! connection of its own. If it answers that, it is only slow, and is waited for. If not within
+//! [`GREETING_MAX`], the link is given up: whoever waits goes elsewhere, or is told that it is not
+//! known.
+//!
+//! # Up and down
+//! A link begins **up**, without a connection: the first request makes it. When one cannot be made
+//! or ends, the link is **down** and takes no requests, until its task has made another; it tries
+//! with rising pauses.
+//!
+//! Invariants: `pending` has the requests in the order of their bytes. Bounds: `outstanding_max`
+//! requests and `queued_bytes_max` bytes (or one request) wait; who finds no room waits for it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use parking_lot::Mutex;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::dial::{self, Purpose};
+use super::options::Options;
+use super::pause::Pauses;
+use super::reply::{Decoder, Reply};
+use super::request::Request;
+
+/// How long answers may be due without a byte before the node is asked whether it is there.
+pub const SILENCE_MAX: Duration = Duration::from_millis(400);
+/// How long it then has to answer.
+pub const GREETING_MAX: Duration = Duration::from_millis(400);
+/// The longest pause between attempts to connect with a node that is away.
+pub const PAUSE_MAX: Duration = Duration::from_secs(2);
+const PAUSE_FIRST: Duration = Duration::from_millis(25);
+/// Read at once.
+const READ_BYTES: usize = 64 << 10;
+/// A buffer longer than this is given back when it is empty.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+/// A request has no answer, and its connection is gone.
+#[derive(Clone, Debug)]
+pub(crate) struct Lost {
+    /// Whether the node may have had the whole request.
+    pub sent: bool,
+    /// Whether what came as an answer could not be used.
+    pub unusable: bool,
+    /// What happened.
+    pub why: Arc<str>,
+}
+
+/// Where an answer will be.
+pub(crate) type Awaited = oneshot::Receiver<Result<Reply, Lost>>;
+
+#[derive(Debug)]
+struct Pending {
+    /// Where its bytes end, counted from the first that was ever queued here.
+    end: u64,
+    answer: oneshot::Sender<Result<Reply, Lost>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Up,
+    Down,
+    Closed,
+}
+
+#[derive(Debug)]
+struct Queue {
+    state: State,
+    out: Vec<u8>,
+    /// How many bytes were ever queued.
+    queued_end: u64,
+    pending: VecDeque<Pending>,
+    /// Why it is down.
+    why: Arc<str>,
+}
+
+/// A connection to a node, or the attempt to have one.
+#[derive(Debug)]
+pub(crate) struct Link {
+    address: String,
+    purpose: Purpose,
+    options: Arc<Options>,
+    queue: Mutex<Queue>,
+    is_up: AtomicBool,
+    /// There is something to send, or the end has come.
+    work: Notify,
+    /// There may be room in the queue.
+    room: Notify,
+    /// Told when the link goes down.
+    news: Arc<Notify>,
+}
+
+/// How a connection has ended.
+struct End {
+    why: String,
+    unusable: bool,
+    /// Up to where its bytes were taken by the system.
+    written: u64,
+    answered: bool,
+}
+
+impl Link {
+    /// A link, with its task.
+    pub fn start(
+        address: String,
+        purpose: Purpose,
+        options: Arc<Options>,
+        news: Arc<Notify>,
+    ) -> Arc<Self> {
+        let queue = Queue {
+            state: State::Up,
+            out: Vec::new(),
+            queued_end: 0,
+            pending: VecDeque::new(),
+            why: "it is not connected".into(),
+        };
+        let link = Arc::new(Self {
+            address,
+            purpose,
+            options,
+            queue: Mutex::new(queue),
+            is_up: AtomicBool::new(true),
+            work: Notify::new(),
+            room: Notify::new(),
+            news,
+        });
+        tokio::spawn(link.clone().run());
+        link
+    }
+
+    /// Whether requests may be put.
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        self.is_up.load(Ordering::Relaxed)
+    }
+
+    /// Queues a request, once there is room. If this is given up meanwhile, it is not queued.
+    ///
+    /// # Errors
+    /// The link is down: nothing was sent.
+    pub async fn put(&self, request: &Request<'_>) -> Result<Awaited, Lost> {
+        if let Some(done) = self.try_put(request) {
+            return done;
+        }
+        loop {
+            let room = self.room.notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            if let Some(done) = self.try_put(request) {
+                return done;
+            }
+            room.await;
+        }
+    }
+
+    /// As [`Self::put`], but `None` if there is no room.
+    fn try_put(&self, request: &Request<'_>) -> Option<Result<Awaited, Lost>> {
+        let mut queue = self.queue.lock();
+        if queue.state != State::Up {
+            let why = queue.why.clone();
+            return Some(Err(Lost { sent: false, unusable: false, why }));
+        }
+        let full = queue.pending.len() >= self.options.outstanding_max
+            || queue.out.len() >= self.options.queued_bytes_max;
+        if full {
+            return None;
+        }
+        let before = queue.out.len();
+        request.write(&mut queue.out);
+        queue.queued_end += (queue.out.len() - before) as u64;
+        let (answer, awaited) = oneshot::channel();
+        let end = queue.queued_end;
+        queue.pending.push_back(Pending { end, answer });
+        drop(queue);
+        if before == 0 {
+            self.work.notify_one();
+        }
+        Some(Ok(awaited))
+    }
+
+    /// Ends it. Who still waits is told so.
+    pub fn close(&self) {
+        self.fail(State::Closed, "the store was dropped", false, None);
+        self.work.notify_one();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.queue.lock().state == State::Closed
+    }
+
+    /// Tells all who wait that no answer will come. With `written`, bytes before it were sent.
+    fn fail(&self, state: State, why: &str, unusable: bool, written: Option<u64>) {
+        let why: Arc<str> = format!("{}: {why}", self.address).into();
+        let pending = {
+            let mut queue = self.queue.lock();
+            if queue.state != State::Closed {
+                queue.state = state;
+            }
+            self.is_up.store(queue.state == State::Up, Ordering::Relaxed);
+            queue.why = why.clone();
+            queue.out.clear();
+            std::mem::take(&mut queue.pending)
+        };
+        for Pending { end, answer } in pending {
+            // `close` does not know what its task has written.
+            let sent = written.is_none_or(|written| end <= written);
+            // Nobody may wait any more.
+            let _unwanted = answer.send(Err(Lost { sent, unusable, why: why.clone() }));
+        }
+        self.room.notify_waiters();
+    }
+
+    async fn run(self: Arc<Self>) {
+        let mut pauses = Pauses::new(PAUSE_FIRST, PAUSE_MAX);
+        loop {
+            self.wait_for_work().await;
+            if self.is_closed() {
+                return;
+            }
+            let limit = self.options.connect_timeout;
+            let dialled =
+                dial::dial(&self.address, &self.options.keyspace, self.purpose, limit).await;
+            let written = self.unsent_start();
+            let end = match dialled {
+                Ok(greeted) => {
+                    self.up();
+                    self.serve(greeted.stream, written).await
+                }
+                Err(why) => {
+                    let why = why.to_string();
+                    End { why, unusable: false, written, answered: false }
+                }
+            };
+            if end.answered {
+                pauses.reset();
+            }
+            if self.is_closed() {
+                return;
+            }
+            self.fail(State::Down, &end.why, end.unusable, Some(end.written));
+            self.news.notify_one();
+            sleep(pauses.next()).await;
+        }
+    }
+
+    /// Until there is something to send. A link that is down does not wait for that.
+    async fn wait_for_work(&self) {
+        loop {
+            {
+                let queue = self.queue.lock();
+                if queue.state != State::Up || !queue.pending.is_empty() {
+                    return;
+                }
+            }
+            self.work.notified().await;
+        }
+    }
+
+    /// Where those bytes begin that no connection has taken.
+    fn unsent_start(&self) -> u64 {
+        let queue = self.queue.lock();
+        queue.queued_end - queue.out.len() as u64
+    }
+
+    fn up(&self) {
+        let mut queue = self.queue.lock();
+        if queue.state == State::Down {
+            queue.state = State::Up;
+            self.is_up.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends and receives until the connection ends.
+    async fn serve(&self, stream: TcpStream, mut written: u64) -> End {
+        let mut decoder = Decoder::new(self.options.reply_bytes_max);
+        let mut input = BytesMut::new();
+        let mut out = Vec::new();
+        let mut at = 0;
+        let mut replies = Vec::new();
+        let mut answered = false;
+        let mut heard = Instant::now();
+        let mut probe: Option<(Instant, JoinHandle<bool>)> = None;
+        // Whether answers are due: then it is looked after them now and then.
+        let mut watching = false;
+        let look = sleep(SILENCE_MAX);
+        tokio::pin!(look);
+        let end = |why: &str, written, answered| End {
+            why: why.to_owned(),
+            unusable: false,
+            written,
+            answered,
+        };
+        loop {
+            let was_empty = at == out.len();
+            if was_empty {
+                at = 0;
+                if self.take(&mut out) {
+                    return end("it was closed", written, answered);
+                }
+                if !watching && !out.is_empty() {
+                    (watching, heard) = (true, Instant::now());
+                    look.as_mut().reset(heard + SILENCE_MAX);
+                }
+            }
+            while at < out.len() {
+                match stream.try_write(&out[at..]) {
+                    Ok(bytes) => {
+                        at += bytes;
+                        written += bytes as u64;
+                    }
+                    Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(why) => return end(&why.to_string(), written, answered),
+                }
+            }
+            loop {
+                input.reserve(READ_BYTES);
+                match stream.try_read_buf(&mut input) {
+                    Ok(0) => return end("it has closed the connection", written, answered),
+                    Ok(_) => heard = Instant::now(),
+                    Err(why) if why.kind() == std::io::ErrorKind::WouldBlock => break,
+                    Err(why) => return end(&why.to_string(), written, answered),
+                }
+                loop {
+                    match decoder.next(&mut input) {
+                        Ok(Some(reply)) => replies.push(reply),
+                        Ok(None) => break,
+                        Err(why) => {
+                            self.answer(&mut replies);
+                            let why = why.to_string();
+                            return End { why, unusable: true, written, answered };
+                        }
+                    }
+                }
+                answered |= !replies.is_empty();
+                if !self.answer(&mut replies) {
+                    return end("it answers what was not asked", written, answered);
+                }
+            }
+            let interest = match at < out.len() {
+                true => Interest::READABLE | Interest::WRITABLE,
+                false => Interest::READABLE,
+            };
+            tokio::select! {
+                biased;
+                ready = stream.ready(interest) => if let Err(why) = ready {
+                    return end(&why.to_string(), written, answered);
+                },
+                () = self.work.notified() => tokio::task::yield_now().await,
+                is_there = ended(&mut probe) => {
+                    let begun = probe.take().map(|(begun, _)| begun);
+                    if !is_there && begun.is_some_and(|begun| heard < begun) {
+                        return end("it stands still", written, answered);
+                    }
+                }
+                () = &mut look, if watching => {
+                    let now = Instant::now();
+                    watching = !self.is_idle();
+                    if watching && heard + SILENCE_MAX <= now && probe.is_none() {
+                        probe = Some((now, tokio::spawn(self.greeting())));
+                    }
+                    let next = heard + SILENCE_MAX;
+                    look.as_mut().reset(if next > now { next } else { now + SILENCE_MAX });
+                }
+            }
+        }
+    }
+
+    /// Takes all that is to be sent; true if the link is closed.
+    fn take(&self, out: &mut Vec<u8>) -> bool {
+        out.clear();
+        if out.capacity() > KEPT_BYTES_MAX {
+            *out = Vec::new();
+        }
+        let mut queue = self.queue.lock();
+        let was_full = queue.out.len() >= self.options.queued_bytes_max;
+        std::mem::swap(&mut queue.out, out);
+        let closed = queue.state == State::Closed;
+        drop(queue);
+        if was_full {
+            self.room.notify_waiters();
+        }
+        closed
+    }
+
+    /// Whether nothing is due.
+    fn is_idle(&self) -> bool {
+        self.queue.lock().pending.is_empty()
+    }
+
+    /// Whether the node answers somebody who has just come.
+    fn greeting(&self) -> impl Future<Output = bool> + Send + 'static {
+        let (address, options) = (self.address.clone(), self.options.clone());
+        async move {
+            let purpose = Purpose::Detour;
+            dial::dial(&address, &options.keyspace, purpose, GREETING_MAX).await.is_ok()
+        }
+    }
+
+    /// Hands answers to who waits for them; false if there are more of them than were asked for.
+    fn answer(&self, replies: &mut Vec<Reply>) -> bool {
+        if replies.is_empty() {
+            return true;
+        }
+        let mut queue = self.queue.lock();
+        if replies.len() > queue.pending.len() && queue.state != State::Closed {
+            return false;
+        }
+        let was_full = queue.pending.len() >= self.options.outstanding_max;
+        let count = replies.len().min(queue.pending.len());
+        let waiting: Vec<Pending> = queue.pending.drain(..count).collect();
+        drop(queue);
+        for (Pending { answer, .. }, reply) in waiting.into_iter().zip(replies.drain(..)) {
+            // Nobody may wait any more.
+            let _unwanted = answer.send(Ok(reply));
+        }
+        if was_full {
+            self.room.notify_waiters();
+        }
+        true
+    }
+}
+
+/// When the greeting has been answered, or not in time. Never if there is none.
+async fn ended(probe: &mut Option<(Instant, JoinHandle<bool>)>) -> bool {
+    match probe {
+        Some((_, greeting)) => greeting.await.unwrap_or(false),
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,114 @@
+//! A keyspace, as an asynchronous program sees it.
+//!
+//! ```text
+//!   Store (cheap to clone) ─► attempts: one request, tried until answered or out of time
+//!                                │
+//!                             cluster: nodes, image of who leads what, kept up to date
+//!                                │
+//!                             link: one connection, pipelined, shared by tasks; its own task
+//!                                │
+//!                             reply, request: bytes
+//! ```
+//!
+//! Start reading at [`link`](self) and its drawing in `link.rs`; the rules of retries stand in
+//! `attempts.rs`, those of routes in `cluster.rs`.
+
+mod attempts;
+mod cluster;
+mod dial;
+mod error;
+mod image;
+mod link;
+mod options;
+mod pause;
+mod reply;
+mod request;
+mod typed;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use cluster::Cluster;
+pub use cluster::RELEARN_PAUSE;
+pub use error::{Error, Reason};
+pub use image::NODES_MAX;
+pub use link::{GREETING_MAX, PAUSE_MAX, SILENCE_MAX};
+use options::Options;
+pub use options::{
+    Builder, CONNECT_TIMEOUT, CONNECTIONS_PER_NODE, OUTSTANDING_MAX, QUEUED_BYTES_MAX,
+    REPLY_BYTES_MAX, REQUEST_TIMEOUT,
+};
+pub use reply::{LINE_BYTES_MAX, NESTING_MAX, Reply};
+use request::Request;
+pub use typed::{Expiry, SetOptions, Ttl, When};
+
+/// A keyspace of a cluster.
+///
+/// A clone is the same store: make one, and give a clone to each task. Its connections end when
+/// the last clone is dropped.
+///
+/// A future that is dropped before it is ready leaves its request as it is: it may have been sent.
+#[derive(Clone, Debug)]
+pub struct Store {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    options: Arc<Options>,
+    cluster: Arc<Cluster>,
+    requests: AtomicU64,
+}
+
+impl Store {
+    /// Connects with the first of these nodes (`HOST:PORT` of their Redis listeners) that answers,
+    /// and learns of all others from it: keyspace `0`, and everything else as usual. Must be called
+    /// within a Tokio runtime with I/O and time.
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), client::Error> {
+    /// let store = client::Store::connect(["127.0.0.1:6379", "127.0.0.1:6380"]).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Builder::connect`].
+    pub async fn connect<A: Into<String>>(
+        addresses: impl IntoIterator<Item = A>,
+    ) -> Result<Self, Error> {
+        Self::builder().connect(addresses).await
+    }
+
+    /// Says how the store is to be, then connects.
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    async fn open(options: Options, seeds: Vec<String>) -> Result<Self, Error> {
+        let options = Arc::new(options);
+        let cluster = Cluster::open(options.clone(), seeds).await?;
+        Ok(Self { shared: Arc::new(Shared { options, cluster, requests: AtomicU64::new(0) }) })
+    }
+
+    /// Any command of docs/redis.md but those about the connection itself (SELECT, MULTI, WAIT …).
+    /// It goes to the node that leads its first key.
+    ///
+    /// ```no_run
+    /// # async fn example(store: client::Store) -> Result<(), client::Error> {
+    /// let reply = store.command(&[b"APPEND", b"log", b"line"]).await?;
+    /// assert_eq!(reply.integer(), Some(4));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error`]: nothing was done, or it is not known, or the request is at fault.
+    pub async fn command(&self, args: &[&[u8]]) -> Result<Reply, Error> {
+        self.call(Request::raw(args)?).await
+    }
+
+    async fn call(&self, request: Request<'_>) -> Result<Reply, Error> {
+        let number = self.shared.requests.fetch_add(1, Ordering::Relaxed) + 1;
+        let limit = self.shared.options.request_timeout;
+        attempts::attempt(&self.shared.cluster, &request, number, limit).await
+    }
+}
