@@ -236,7 +236,7 @@ impl World {
             .all(|(machine, id)| {
                 let view = machine.view(id).expect("it was listed");
                 let state = view.read();
-                is_whole(&state, self.mood.replicas)
+                is_whole(&state, self.mood.replicas_of(id))
             })
     }
 
