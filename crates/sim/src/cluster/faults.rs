@@ -392,7 +392,7 @@ impl World {
                 let route = machine.routes.get(KEYSPACE);
                 let is_clients = route.is_some_and(|route| route.keyspace.shards.contains(&id));
                 let wanted = match is_clients || id == ShardId(0) {
-                    true => self.mood.replicas,
+                    true => self.mood.replicas_of(id),
                     false => state.members.voters.len(),
                 };
                 is_whole(&state, wanted)
