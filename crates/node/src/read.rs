@@ -11,11 +11,11 @@
 //! A read that finds a value expired tells its asker that time has passed: the value's end must
 //! lie within the logged horizon, or a restarted node with a slower clock would bring the value
 //! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
-//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not lead,
-//! its leader has said up to when nothing is. And a read that finds a value alive must not come
-//! after one elsewhere that found it expired: it is judged at the node's time or, if that is later,
-//! at the leader's when it was last asked ([`crate::serving::Serving::floor`]). A read that fails a check is
-//! [`Blocked`]: the asker has the shard's lane say when to try again.
+//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not
+//! lead, its leader has said up to when nothing is. And a read that finds a value alive must not
+//! come after one elsewhere that found it expired: it is judged at the node's time or, if that is
+//! later, at the leader's when it was last asked ([`crate::serving::Serving::floor`]). A read that
+//! fails a check is [`Blocked`]: the asker has the shard's lane say when to try again.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;

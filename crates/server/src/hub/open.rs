@@ -218,8 +218,8 @@ fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manif
 struct Replay {
     log: Log,
     shards: BTreeMap<ShardId, Recovering>,
-    quarantined: BTreeMap<ShardId, Quarantine>,
     dropped: BTreeSet<ShardId>,
+    quarantined: BTreeMap<ShardId, Quarantine>,
     records: u64,
     cut_bytes: u64,
 }
@@ -237,8 +237,7 @@ fn replay(
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let dropped = replay.dropped();
-    let Replayed { shards, quarantined } = replay.finish()?;
+    let Replayed { shards, quarantined, dropped } = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
     Ok(Replay { log, shards, quarantined, dropped, records, cut_bytes })
 }
