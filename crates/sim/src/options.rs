@@ -171,19 +171,19 @@ impl Faults {
 
     /// Whether this kind is among them.
     pub fn has(self, fault: Fault) -> bool {
-        self.0 & (1 << fault as u16) != 0
+        self.0 & (1 << fault as u32) != 0
     }
 
     /// Without this kind.
     #[must_use]
     pub fn without(self, fault: Fault) -> Self {
-        Self(self.0 & !(1 << fault as u16))
+        Self(self.0 & !(1 << fault as u32))
     }
 
     /// With this kind.
     #[must_use]
     pub fn with(self, fault: Fault) -> Self {
-        Self(self.0 | 1 << fault as u16)
+        Self(self.0 | 1 << fault as u32)
     }
 }
 

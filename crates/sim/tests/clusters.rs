@@ -21,7 +21,6 @@ fn all_rules_hold() {
     println!("{} answered, {} unjudged", sum(|c| c.answered), sum(|c| c.unjudged));
     println!("{} links, {} deaths by disks", sum(|c| c.links), sum(|c| c.disk_deaths));
     println!("{} full disks, {} changes", sum(|c| c.fillings), sum(|c| c.changes));
-    println!("{} digests, {} quarantines", sum(|c| c.digests), sum(|c| c.quarantines));
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     assert!(sum(|c| c.links) > 50, "links are lost");
@@ -29,9 +28,12 @@ fn all_rules_hold() {
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
     assert!(sum(|c| c.changes) > 20, "keyspaces come and go");
     assert!(sum(|c| c.joint) > 50, "commands are of several keys");
+    assert!(sum(|c| c.stale) > 30, "replicas that do not lead answer");
+    assert!(sum(|c| c.fetched) > 30, "nodes without a replica answer");
+    println!("{} digests, {} tails lost", sum(|c| c.digests), sum(|c| c.tails_lost));
     assert!(sum(|c| c.digests) > 300, "replicas are compared");
     assert!(sum(|c| c.quarantines) > 5, "replicas are replaced");
-    assert!(sum(|c| c.unjudged) <= 20, "nearly all histories can be judged");
+    assert!(sum(|c| c.unjudged) <= 40, "nearly all histories can be judged");
 }
 
 /// The power of the first node goes at each of the first changes of its disk, one run each: in the

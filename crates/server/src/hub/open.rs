@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -310,7 +310,6 @@ fn build(
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
-        relay: OnceLock::new(),
         peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
         overview: ArcSwap::default(),
         views: Mutex::default(),

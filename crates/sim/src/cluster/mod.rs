@@ -110,6 +110,10 @@ pub struct Counts {
     pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
+    /// Reads of shards that are on other nodes only, answered.
+    pub fetched: u64,
+    /// Reads answered with what may have been old.
+    pub stale: u64,
     /// Histories that were too long to judge.
     pub unjudged: u64,
     /// Things that nodes did.
@@ -298,11 +302,13 @@ impl World {
     }
 
     fn add_replicas(&mut self) {
-        let others = self.seats.iter().skip(1).take(self.mood.replicas - 1).map(|seat| seat.node);
+        let others = self.seats.iter().skip(1).map(|seat| seat.node);
         let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
+        let mood = self.mood;
         let Some(machine) = self.seats[0].machine.as_mut() else { return };
         for shard in machine.shard_ids() {
-            machine.submit(shard, Input::AddReplicas { shard, nodes: nodes.clone() });
+            let nodes = nodes[..mood.replicas_of(shard) - 1].to_vec();
+            machine.submit(shard, Input::AddReplicas { shard, nodes });
         }
     }
 
@@ -312,7 +318,8 @@ impl World {
         let raised = |shard: ShardId| {
             let view = machine.view(shard).expect("the first node has all shards");
             let state = view.read();
-            state.members.voters.len() == self.mood.replicas && !state.members.is_joint()
+            let wanted = self.mood.replicas_of(shard);
+            state.members.voters.len() == wanted && !state.members.is_joint()
         };
         let shards = machine.shard_ids();
         (self.mood.born_whole || self.has_keyspace()) && shards.into_iter().all(raised)
