@@ -108,21 +108,21 @@ fn what_is_in_flight_is_published_before_the_clock_moves() {
         let applied = Arc::new(RwLock::new(false));
         let mut promise = Promise::new(unsettled.clone());
         promise.lead();
-        let lane = {
+        // The lane on the first thread: loom remembers of each word the last access only, and must
+        // not take the lane's own for the reader's.
+        let reader = {
             let (clock, applied) = (clock.clone(), applied.clone());
             thread::spawn(move || {
-                let timestamp = promise.take(&clock, 2);
-                *applied.write().unwrap() = true;
-                promise.applied(2);
-                timestamp
+                let at = clock.now();
+                let guard = applied.read().unwrap();
+                let is_settled = at < unsettled.from();
+                (at, is_settled, *guard)
             })
         };
-        let at = clock.now();
-        let guard = applied.read().unwrap();
-        let is_settled = at < unsettled.from();
-        let seen = *guard;
-        drop(guard);
-        let timestamp = lane.join().unwrap();
+        let timestamp = promise.take(&clock, 2);
+        *applied.write().unwrap() = true;
+        promise.applied(2);
+        let (at, is_settled, seen) = reader.join().unwrap();
         if is_settled && timestamp <= at {
             assert!(seen, "{timestamp:?} was under way, and a reader at {at:?} was not told");
         }
