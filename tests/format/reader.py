@@ -300,7 +300,7 @@ class Shard:
         elif kind == 4:
             self.catalogue.apply(reader)
         else:
-            check(kind == 7 or (kind in (2, 3, 5) and count == 1), "kind of an entry")
+            check(kind == 7 or (kind in (2, 3, 5, 8) and count == 1), "kind of an entry")
 
     def get(self, key, now):
         value, expiry = self.values.get(key, (None, 0))
@@ -406,6 +406,8 @@ def read(directory):
             dropped.add(number)
         elif number in dropped:
             continue
+        elif kind == 6:
+            raise SystemExit("a replica has ended here: ask another node")
         elif kind == 3:
             shards.setdefault(number, Shard(payload))
         elif kind == 2:

@@ -389,7 +389,8 @@ pub struct SimArgs {
     #[arg(value_parser = clap::value_parser!(u8).range(1..=32))]
     pub clients: u8,
     /// Kinds of faults: all, none, or a list of kill, power, sync-fails, write-fails, full, clock,
-    /// catalogue, checkpoints, collection.
+    /// catalogue, checkpoints, collection; of clusters also pause, cut, loss, link, transfer,
+    /// slow-sync.
     #[arg(long, value_name = "KINDS", default_value = "all")]
     pub faults: sim::Faults,
     /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon or
@@ -398,14 +399,17 @@ pub struct SimArgs {
     pub bug: Option<sim::Bug>,
     /// Run a whole cluster of so many nodes, on a bad network.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=9))]
-    #[arg(conflicts_with_all = ["steps", "clients", "faults", "bug"])]
+    #[arg(conflicts_with_all = ["steps", "clients", "bug"])]
     pub nodes: Option<u8>,
     /// Of a cluster: virtual milliseconds before the faults end.
     #[arg(long, value_name = "MS", default_value_t = sim::cluster::options::MILLIS_DEFAULT)]
     #[arg(requires = "nodes", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
     pub millis: u64,
-    /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, unsynced-vote or
-    /// fresh-leader-reads.
+    /// Of a cluster: the power of its first node goes when its disk has changed so often.
+    #[arg(long, value_name = "CHANGES", requires = "nodes")]
+    pub power_at: Option<u64>,
+    /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
+    /// unsynced-vote or fresh-leader-reads.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.

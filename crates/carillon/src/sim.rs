@@ -18,9 +18,10 @@ pub fn sim(args: &SimArgs) -> Exit {
             main_with(&options, seeds, doublecheck, &mut out)
         }
         Some(nodes) => {
-            let SimArgs { millis, plant, .. } = *args;
+            let SimArgs { millis, power_at, plant, .. } = *args;
             let nodes = usize::from(nodes);
-            let options = cluster::Options { seed, nodes, millis, verbose, plant };
+            let options =
+                cluster::Options { seed, nodes, millis, faults, power_at, verbose, plant };
             main_with(&options, seeds, doublecheck, &mut out)
         }
     };

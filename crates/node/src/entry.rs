@@ -41,6 +41,8 @@ pub enum Kind {
     /// A [`crate::session::BatchId`], then `count` commands: another node's, or this node's from
     /// when another led. Applied once, however often it stands in the log (G10).
     Once = 7,
+    /// Nothing: every replica digests its state as of this entry ([`crate::digest`], SAFETY G13).
+    Check = 8,
 }
 
 impl Kind {
@@ -53,6 +55,7 @@ impl Kind {
             5 => Kind::KeyspaceSafePoint,
             6 => Kind::Members,
             7 => Kind::Once,
+            8 => Kind::Check,
             _ => return None,
         })
     }

@@ -9,6 +9,7 @@
 //!   Read       shard, number, time         ──► ReadAt: what is applied up to this index is enough
 //!   Catalogue  number, operation           ──► CatalogueDone: what it said, and as of which index
 //!                                          ──► NotLed: somebody else leads, maybe this node
+//!   Tiding     what replicas tell each other about themselves ([`crate::tiding`])
 //! ```
 //!
 //! # Bytes
@@ -19,6 +20,7 @@ use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{CatalogueError, DecodeError, Keyspace, ShardId, Timestamp};
 
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
+use crate::tiding::Tiding;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -96,6 +98,13 @@ pub enum Letter {
         /// Which.
         what: Asked,
     },
+    /// 20: what a replica says of itself or another.
+    Tiding {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// What.
+        tiding: Tiding,
+    },
 }
 
 /// What was asked for.
@@ -129,14 +138,24 @@ impl Letter {
             | Letter::Written { shard, .. }
             | Letter::ReadAt { shard, .. }
             | Letter::NotLed { shard, .. }
-            | Letter::Unable { shard, .. } => *shard,
+            | Letter::Unable { shard, .. }
+            | Letter::Tiding { shard, .. } => *shard,
             Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => ShardId(0),
         }
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 8] =
-        ["write", "read", "catalogue", "written", "read_at", "catalogue_done", "not_led", "unable"];
+    pub const KINDS: [&'static str; 9] = [
+        "write",
+        "read",
+        "catalogue",
+        "written",
+        "read_at",
+        "catalogue_done",
+        "not_led",
+        "unable",
+        "tiding",
+    ];
 
     /// The place of its kind in [`Self::KINDS`].
     pub fn kind(&self) -> usize {
@@ -149,6 +168,7 @@ impl Letter {
             Letter::CatalogueDone { .. } => 5,
             Letter::NotLed { .. } => 6,
             Letter::Unable { .. } => 7,
+            Letter::Tiding { .. } => 8,
         }
     }
 
@@ -220,6 +240,10 @@ impl Letter {
                 begin(8, *shard, out);
                 put_asked(*what, out);
             }
+            Letter::Tiding { shard, tiding } => {
+                begin(20, *shard, out);
+                tiding.encode(out);
+            }
         }
     }
 
@@ -275,6 +299,7 @@ impl Letter {
             }
             7 => Letter::NotLed { shard, what: read_asked(reader)? },
             8 => Letter::Unable { shard, what: read_asked(reader)? },
+            20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })
     }
@@ -360,7 +385,7 @@ mod tests {
         /// Whatever comes is refused, or is what its own bytes say.
         #[test]
         fn any_bytes_are_read_or_refused(
-            tag in 0u8..10,
+            tag in 0u8..22,
             rest in prop::collection::vec(any::<u8>(), 0..80),
         ) {
             let bytes = Bytes::from([&[tag][..], &rest].concat());

@@ -39,6 +39,7 @@
 //! | `Tick`, `Message`: time, and other replicas | – |
 //! | `Letter`, `LinkLost`: what other nodes ask and answer for clients | letters |
 //! | `Away`: a shard that is on other nodes only | – |
+//! | `Digested`: what a replica's state is ([`digest`]) | – |
 //! | `AddReplicas`, `Transfer`: what becomes of a shard's replicas | – |
 //! | `Install`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
@@ -48,7 +49,10 @@
 //! | `answers` | gives them to those who asked |
 //! | `messages` | sends them to other nodes; beside the head of a snapshot, the state |
 //! | `letters` | sends them to other nodes |
-//! | `refused` | counts them; a replica that has lost what it promised is given up |
+//! | `refused` | counts them |
+//! | `digests` | steps them beside the lane; says `Digested` |
+//! | `findings` | tells people what comparing replicas has shown |
+//! | `quarantined` | forgets the replica; it takes no part any more (SAFETY G9) |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
 //! | `safe_points` | tells every shard of the keyspace |
 //!
@@ -83,6 +87,7 @@ pub mod birth;
 pub mod catalogue;
 pub mod checkpoint;
 pub mod command;
+pub mod digest;
 pub mod entry;
 pub mod lane;
 pub mod letter;
@@ -96,4 +101,10 @@ pub mod serving;
 pub mod session;
 pub mod shard;
 pub mod state;
+pub mod tiding;
 pub mod whole;
+
+/// What threads share goes by this name, so that the test of threads can put its own there.
+mod sync {
+    pub use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+}

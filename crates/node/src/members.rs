@@ -4,7 +4,8 @@
 //! as in [`keyspace::codec`]:
 //!
 //! ```text
-//!   0  count  (replica varint · node u64)…     new replicas follow the log
+//!   0  count  (replica varint · node u64)…     new replicas follow the log, each in the place of
+//!                                              who was on its node
 //!   1  list of replicas · list of replicas     joint: these learners will vote, those will go
 //!   2                                          the joint state ends
 //! ```
@@ -91,6 +92,9 @@ impl Step {
 
     /// What the step makes of a descriptor. `members` are those after it.
     pub(crate) fn apply(&self, descriptor: &mut Descriptor, members: &Members) {
+        // Whoever was on the node of a new replica has no place any more, and will go.
+        let is_taken = |at: NodeId| self.nodes.iter().any(|(_, node)| *node == at);
+        descriptor.replicas.retain(|(_, node)| !is_taken(*node));
         descriptor.replicas.extend_from_slice(&self.nodes);
         descriptor.replicas.sort_unstable();
         let all = members.all();

@@ -8,10 +8,13 @@
 //! 4. (locks: there are none yet),
 //! 5. and then reads the value.
 //!
-//! A read that finds a value expired tells its asker that time has passed: the time it used must
+//! A read that finds a value expired tells its asker that time has passed: the value's end must
 //! lie within the logged horizon, or a restarted node with a slower clock would bring the value
 //! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
-//! that entry would find, and maybe keep, what was said to be gone. A read that fails a check is
+//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not lead,
+//! its leader has said up to when nothing is. And a read that finds a value alive must not come
+//! after one elsewhere that found it expired: it is judged at the node's time or, if that is later,
+//! at the leader's when it was last asked ([`crate::serving::Serving::floor`]). A read that fails a check is
 //! [`Blocked`]: the asker has the shard's lane say when to try again.
 
 use std::cell::Cell;
@@ -72,7 +75,7 @@ pub fn read(
     let guards = Guards::take(route, request, now)?;
     command::answer(&guards, request, now.time, sink);
     match guards.blocked.get() {
-        Some(place) => Err(Blocked { place, at: now.time }),
+        Some(place) => Err(Blocked { place, at: judged_at(guards.guard(place), now) }),
         None => Ok(()),
     }
 }
@@ -92,7 +95,7 @@ pub fn value<R>(
     let state = lock(route, place, now)?;
     match newest(&state, &key, now.time) {
         Ok(version) => Ok(use_it(version)),
-        Err(()) => Err(Blocked { place, at: now.time }),
+        Err(()) => Err(Blocked { place, at: judged_at(&state, now) }),
     }
 }
 
@@ -140,7 +143,8 @@ pub fn get_each(
         let blocked = Blocked { place: *place, at: now.time };
         let state =
             guards[*place].as_ref().filter(|state| state.serving.at(now.boot)).ok_or(blocked)?;
-        if each(newest(state, key, now.time).map_err(|()| blocked)?).is_break() {
+        let at = judged_at(state, now);
+        if each(newest(state, key, now.time).map_err(|()| Blocked { at, ..blocked })?).is_break() {
             break;
         }
     }
@@ -201,6 +205,11 @@ fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, Sha
     if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked { place, at: now.time }) }
 }
 
+/// The time at which a read is judged in a shard.
+fn judged_at(state: &ShardState, now: Now) -> Timestamp {
+    now.time.max(state.serving.floor())
+}
+
 /// The newest value of a key in its shard, or the news that the shard must be asked first.
 fn newest<'s>(
     state: &'s ShardState,
@@ -212,14 +221,12 @@ fn newest<'s>(
     }
     let engine = state.keys().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
-    match engine.newest(key, Timestamp::ZERO) {
-        Some(version) if version.expiry_ms == 0 || version.expiry_ms > now.millis() => {
-            Ok(Some(version))
-        }
-        Some(_) if now > state.horizon => Err(()),
-        Some(version) if state.unsettled.from().millis() < version.expiry_ms => Err(()),
-        _ => Ok(None),
+    let Some(version) = engine.newest(key, Timestamp::ZERO) else { return Ok(None) };
+    if version.expiry_ms == 0 || version.expiry_ms > now.max(state.serving.floor()).millis() {
+        return Ok(Some(version));
     }
+    let settled = state.horizon.min(state.unsettled.from());
+    if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(()) }
 }
 
 impl command::View for Guards<'_> {

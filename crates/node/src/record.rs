@@ -7,6 +7,7 @@
 //! | 3 | shard created | placement u8 (0 hashed, 1 ordered, 2 system), then its [`keyspace::Descriptor`] |
 //! | 4 | shard dropped | nothing |
 //! | 5 | replica created | replica u64, then as 3: it waits for a snapshot of its group |
+//! | 6 | replica quarantined | replica u64, then as 3: it takes no part any more |
 
 use replication::HardState;
 
@@ -21,6 +22,10 @@ pub const SHARD_DROPPED: u8 = 4;
 
 /// Kind of the record with which a replica of a shard begins that others have begun.
 pub const REPLICA_CREATED: u8 = 5;
+
+/// Kind of the record with which a replica ends that must not take part any more: a later one of
+/// its shard may begin on this node, under a greater id (SAFETY G9).
+pub const REPLICA_QUARANTINED: u8 = 6;
 
 /// Bytes before the entry in a record of kind [`ENTRY`].
 pub const ENTRY_PREFIX_BYTES: usize = 16;

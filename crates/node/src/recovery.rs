@@ -28,6 +28,7 @@ use storage::log::{Lsn, Record};
 
 use crate::catalogue::System;
 use crate::entry::{Header, Kind};
+use crate::lane::Quarantine;
 use crate::members;
 use crate::record;
 use crate::session::Sessions;
@@ -90,6 +91,8 @@ pub struct Replay {
     shards: BTreeMap<ShardId, Recovering>,
     /// Whose end was passed: ids are never used again.
     dropped: BTreeSet<ShardId>,
+    /// Whose replica here takes no part any more, and no other has begun since.
+    quarantined: BTreeMap<ShardId, Quarantine>,
     /// Of whom there were records, but neither a beginning nor, so far, an end.
     headless: BTreeSet<ShardId>,
 }
@@ -102,7 +105,8 @@ impl Replay {
         settings: impl Into<Settings>,
     ) -> Self {
         let settings = settings.into();
-        Self { settings, node, shards, dropped: BTreeSet::new(), headless: BTreeSet::new() }
+        let (dropped, headless) = Default::default();
+        Self { settings, node, shards, dropped, quarantined: BTreeMap::new(), headless }
     }
 
     /// Takes the log's next record, which stands in the group at `lsn`.
@@ -114,19 +118,26 @@ impl Replay {
         if record.kind == record::SHARD_DROPPED {
             self.shards.remove(&id);
             self.headless.remove(&id);
+            self.quarantined.remove(&id);
             self.dropped.insert(id);
             return Ok(());
         }
+        if record.kind == record::REPLICA_QUARANTINED {
+            return self.end_replica(id, record.payload);
+        }
+        let ended = self.quarantined.get(&id).map(|ended| ended.replica);
         match self.shards.get_mut(&id) {
             Some(shard) => return shard.record(lsn, record.kind, record.payload),
             None if self.dropped.contains(&id) => {}
-            None if record.kind == record::SHARD_CREATED => {
+            None if record.kind == record::SHARD_CREATED && ended.is_none() => {
                 let shard = Recovering::born(id, self.node, record.payload, self.settings)?;
                 self.shards.insert(id, shard);
             }
             None if record.kind == record::REPLICA_CREATED => {
                 self.shards.insert(id, Recovering::awaiting(id, record.payload, self.settings)?);
+                self.quarantined.remove(&id);
             }
+            None if ended.is_some() => {}
             None => {
                 self.headless.insert(id);
             }
@@ -134,16 +145,49 @@ impl Replay {
         Ok(())
     }
 
+    /// The shards whose end the log holds, for [`crate::lane::Lane::bury`]. The replica of the
+    /// catalogue may still have them: it knows again what is committed when it hears its group.
+    pub fn dropped(&self) -> BTreeSet<ShardId> {
+        self.dropped.clone()
+    }
+
     /// The shards as the whole log has made them.
     ///
     /// # Errors
     /// [`RecoverError::NoBeginning`].
-    pub fn finish(self) -> Result<BTreeMap<ShardId, Recovering>, RecoverError> {
+    pub fn finish(self) -> Result<Replayed, RecoverError> {
         match self.headless.first() {
             Some(shard) => Err(RecoverError::NoBeginning { shard: *shard }),
-            None => Ok(self.shards),
+            None => Ok(Replayed { shards: self.shards, quarantined: self.quarantined }),
         }
     }
+
+    /// The shard's replica takes no part any more; unless one that came after it is here already,
+    /// from a checkpoint.
+    fn end_replica(&mut self, id: ShardId, payload: &[u8]) -> Result<(), RecoverError> {
+        let ended = Quarantine::decode(payload)
+            .map_err(|source| unreadable(id, "the record of a replica's quarantine", source))?;
+        if self.dropped.contains(&id) {
+            return Ok(());
+        }
+        self.headless.remove(&id);
+        match self.shards.get_mut(&id) {
+            Some(later) if later.replica > ended.replica => later.forget_log(),
+            _ => {
+                self.shards.remove(&id);
+                self.quarantined.insert(id, ended);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a log and its checkpoints hold.
+pub struct Replayed {
+    /// The shards.
+    pub shards: BTreeMap<ShardId, Recovering>,
+    /// Replicas that take no part any more ([`crate::lane::Lane::adopt_quarantined`]).
+    pub quarantined: BTreeMap<ShardId, Quarantine>,
 }
 
 /// A shard on its way back.
@@ -152,6 +196,8 @@ pub struct Recovering {
     replica: ReplicaId,
     state: ShardState,
     hard_state: HardState,
+    /// As it was before anything of the log was read.
+    first_hard_state: HardState,
     /// Whether a checkpoint's first block is to come.
     sessions_due: bool,
     /// Entries that may not be applied yet, and where the first of them stands.
@@ -204,6 +250,7 @@ impl Recovering {
             replica,
             state,
             hard_state,
+            first_hard_state: hard_state,
             sessions_due: false,
             pending: VecDeque::new(),
             pending_from: None,
@@ -267,6 +314,14 @@ impl Recovering {
                 Ok(())
             }
         }
+    }
+
+    /// What was read of the log is of a replica that was here before this one. What of it was
+    /// applied was committed, and so is the same for both.
+    fn forget_log(&mut self) {
+        (self.pending, self.pending_from) = (VecDeque::new(), None);
+        let commit = self.first_hard_state.commit.max(self.state.applied_index);
+        self.hard_state = HardState { commit, ..self.first_hard_state };
     }
 
     /// Takes the shard's next record of the log.

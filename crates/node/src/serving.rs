@@ -8,18 +8,23 @@
 //!
 //! A sole voter's lease never ends.
 //!
-//! Beside it stands who leads, as far as the replica has heard: a hint for those who tell clients
+//! Beside it stands the earliest time at which a read may be judged: nodes' clocks differ, and what
+//! one has told to have ended must not be there again for another. It is the clock of the leader
+//! when it was last asked, or of this replica when it came to lead.
+//!
+//! And there is who leads, as far as the replica has heard: a hint for those who tell clients
 //! where to go, and never a reason to serve anything.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-
-use keyspace::NodeId;
+use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
+
+use crate::sync::{AtomicU8, AtomicU64, Ordering};
 
 /// Shared by a shard's lane and its readers.
 #[derive(Debug, Default)]
 pub struct Serving {
     until: AtomicU64,
+    floor: AtomicU64,
     leader: AtomicU64,
     /// What `leader` is: [`NEVER`], [`WAS`] or [`IS`].
     led: AtomicU8,
@@ -46,6 +51,16 @@ impl Serving {
     /// From now on, reads may be served whose clock stands below `end`. Zero: none.
     pub(crate) fn until(&self, end: BootNanos) {
         self.until.store(end, Ordering::Release);
+    }
+
+    /// No read is judged at an earlier time, whatever the clock here said when it came.
+    pub fn floor(&self) -> Timestamp {
+        Timestamp(self.floor.load(Ordering::Acquire))
+    }
+
+    /// Reads that are served from now on are judged at this time at the earliest.
+    pub(crate) fn raise_floor(&self, to: Timestamp) {
+        self.floor.fetch_max(to.0, Ordering::AcqRel);
     }
 
     /// The node that leads, if it is known. It may have changed meanwhile.

@@ -74,6 +74,8 @@ pub enum Outcome {
     Members(Step),
     /// What became of a batch that is applied once.
     Once(Verdict),
+    /// The state as of this entry is to be digested.
+    Check,
 }
 
 impl ShardState {
@@ -198,6 +200,7 @@ impl ShardState {
             (Kind::Members, _) => {
                 Outcome::Members(Step::decode(body).expect("entries in the log are readable"))
             }
+            (Kind::Check, _) => Outcome::Check,
             (Kind::SafePoint, Content::Keys(engine)) => {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet

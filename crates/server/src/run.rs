@@ -315,6 +315,7 @@ fn spawn_peer_threads(
     assert!(hub.relay.set(relay).is_ok(), "started once");
     let threads = vec![
         relay_thread,
+        spawn("digests", Box::new(|hub, peers| peers.digests.run(hub)))?,
         spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
         spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,
         spawn(

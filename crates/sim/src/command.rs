@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use node::command::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
+use node::command::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Sink, Write};
 
 /// Bytes of a value, shown as text and cut short.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -355,4 +355,31 @@ fn number(value: &[u8]) -> Option<i64> {
 
 fn bulk(cell: Option<&Cell>) -> Reply {
     cell.map_or(Reply::Nil, |cell| Reply::Bulk(cell.value.0.clone().into()))
+}
+
+/// Takes answers as values; arrays are taken apart.
+#[derive(Default)]
+pub struct Collect(pub Vec<Reply>);
+
+impl Sink for Collect {
+    fn ok(&mut self) {
+        self.0.push(Reply::Ok);
+    }
+    fn nil(&mut self) {
+        self.0.push(Reply::Nil);
+    }
+    fn int(&mut self, value: i64) {
+        self.0.push(Reply::Int(value));
+    }
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.0.push(Reply::Bulk(bytes.into()));
+    }
+    fn status(&mut self, word: &'static str) {
+        self.0.push(Reply::Status(word));
+    }
+    fn array(&mut self, _len: usize) {}
+    fn map(&mut self, _len: usize) {}
+    fn refused(&mut self, why: Refusal) {
+        self.0.push(Reply::Refused(why));
+    }
 }

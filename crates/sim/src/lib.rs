@@ -35,15 +35,20 @@
 //!
 //! # Clusters
 //! `carillon sim --nodes 3` runs a whole [`cluster`]: nodes of the same code, a network that loses,
-//! repeats, delays and cuts, clocks that drift, leaders that are told to go, processes that crash
-//! and stand still. Not yet in them: failing and full disks, keyspaces that come and go, expiry,
-//! reads of several keys.
+//! repeats, delays and cuts, links that are lost with what was on them and come back, clocks that
+//! drift and lie an hour apart, leaders that are told to go, processes that crash and stand still,
+//! power that goes at any change of a disk (`--power-at` tries one after the other), syncs and
+//! writes that fail, disks that are full and have room again, keyspaces that come, change and go,
+//! asked for at any node. Values end, and commands are of several keys of one hash tag. Not in
+//! them: collection of old versions, FLUSH, reads of whole keyspaces, changes of replicas after
+//! the beginning.
 //!
 //! # Planted bugs
 //! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY):
 //! replies made before the log decides, writes answered before they are durable, reads below the
 //! safe point, expiry seen beyond the horizon, checkpoints that end early; leases that outlive a
-//! pause or that nobody asks for, votes forgotten or not on disk, leaders that read too early.
+//! pause or that nobody asks for, votes forgotten or not on disk, ticks made up after a pause,
+//! leaders that read too early.
 //! The cores have no switches for them.
 //!
 //! # Invariants

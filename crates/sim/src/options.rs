@@ -89,11 +89,25 @@ pub enum Fault {
     Checkpoints,
     /// Safe points rise and old versions are collected.
     Collection,
+    /// Of clusters: a process stands still.
+    Pause,
+    /// Of clusters: nodes do not hear each other, or only one of two.
+    Cut,
+    /// Of clusters: packets are lost, come twice, or late.
+    Loss,
+    /// Of clusters: a link is lost with what was on it, and comes back.
+    Link,
+    /// Of clusters: leaders are told to hand over.
+    Transfer,
+    /// Of clusters: syncs that take long.
+    SlowSync,
+    /// Of clusters: a disk loses the end of the log, synced or not.
+    Tail,
 }
 
 impl Fault {
     /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 16] = [
         Self::Kill,
         Self::Power,
         Self::SyncFails,
@@ -103,6 +117,23 @@ impl Fault {
         Self::Catalogue,
         Self::Checkpoints,
         Self::Collection,
+        Self::Pause,
+        Self::Cut,
+        Self::Loss,
+        Self::Link,
+        Self::Transfer,
+        Self::SlowSync,
+        Self::Tail,
+    ];
+    /// Those that mean nothing to a node alone.
+    pub const OF_CLUSTERS: [Self; 7] = [
+        Self::Pause,
+        Self::Cut,
+        Self::Loss,
+        Self::Link,
+        Self::Transfer,
+        Self::SlowSync,
+        Self::Tail,
     ];
 
     /// As it is typed and printed.
@@ -117,13 +148,20 @@ impl Fault {
             Self::Catalogue => "catalogue",
             Self::Checkpoints => "checkpoints",
             Self::Collection => "collection",
+            Self::Pause => "pause",
+            Self::Cut => "cut",
+            Self::Loss => "loss",
+            Self::Link => "link",
+            Self::Transfer => "transfer",
+            Self::SlowSync => "slow-sync",
+            Self::Tail => "tail",
         }
     }
 }
 
 /// The kinds of faults that a run may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Faults(u16);
+pub struct Faults(u32);
 
 impl Faults {
     /// All.
@@ -133,19 +171,19 @@ impl Faults {
 
     /// Whether this kind is among them.
     pub fn has(self, fault: Fault) -> bool {
-        self.0 & (1 << fault as u16) != 0
+        self.0 & (1 << fault as u32) != 0
     }
 
     /// Without this kind.
     #[must_use]
     pub fn without(self, fault: Fault) -> Self {
-        Self(self.0 & !(1 << fault as u16))
+        Self(self.0 & !(1 << fault as u32))
     }
 
     /// With this kind.
     #[must_use]
     pub fn with(self, fault: Fault) -> Self {
-        Self(self.0 | 1 << fault as u16)
+        Self(self.0 | 1 << fault as u32)
     }
 }
 
@@ -167,7 +205,8 @@ impl fmt::Display for Faults {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
-     catalogue, checkpoints and collection"
+     catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer, \
+     slow-sync and tail"
 )]
 pub struct NoSuchFault(pub String);
 

@@ -16,6 +16,9 @@ pub fn shrink(report: Report) -> Report {
     let mut search = Search { best: report, runs_left: RUNS_MAX };
     // Everything after the step in which it was seen is of no use.
     search.try_with(|options, step| options.steps = options.steps.min(step + 1));
+    for fault in Fault::OF_CLUSTERS {
+        search.best.options.faults = search.best.options.faults.without(fault);
+    }
     loop {
         let before = search.best.options.clone();
         for fault in Fault::ALL {

@@ -1,9 +1,9 @@
 //! Whole clusters under faults.
 
-use sim::cluster::{Options, Plant, World};
+use sim::cluster::{Counts, Options, Plant, World};
 
 /// Runs a seed; what it has seen, or the rule that was broken.
-fn run(options: &Options) -> Result<sim::cluster::Counts, String> {
+fn run(options: &Options) -> Result<Counts, String> {
     let mut world = World::new(options);
     match world.run() {
         Ok(()) => Ok(world.counts),
@@ -13,15 +13,35 @@ fn run(options: &Options) -> Result<sim::cluster::Counts, String> {
 
 #[test]
 fn all_rules_hold() {
-    let (mut sum, mut unjudged, mut transfers) = (0, 0, 0);
+    let mut all = Vec::new();
     for seed in 0..60 {
-        let counts = run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}"));
-        sum += counts.answered;
-        unjudged += counts.unjudged;
-        transfers += counts.transfers;
+        all.push(run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}")));
     }
-    assert!(sum > 1_000 && transfers > 50, "the runs do something");
-    assert!(unjudged <= 2, "nearly all histories can be judged");
+    let sum = |count: fn(&Counts) -> u64| all.iter().map(count).sum::<u64>();
+    println!("{} answered, {} unjudged", sum(|c| c.answered), sum(|c| c.unjudged));
+    assert!(sum(|c| c.answered) > 1_000, "the runs do something");
+    assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
+    assert!(sum(|c| c.links) > 50, "links are lost");
+    assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
+    assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
+    assert!(sum(|c| c.changes) > 20, "keyspaces come and go");
+    assert!(sum(|c| c.joint) > 50, "commands are of several keys");
+    println!("{} digests, {} tails lost", sum(|c| c.digests), sum(|c| c.tails_lost));
+    assert!(sum(|c| c.digests) > 300, "replicas are compared");
+    assert!(sum(|c| c.quarantines) > 10, "replicas that have lost something are replaced");
+    assert!(sum(|c| c.unjudged) <= 20, "nearly all histories can be judged");
+}
+
+/// The power of the first node goes at each of the first changes of its disk, one run each: in the
+/// middle of every write of its log.
+#[test]
+fn the_power_may_go_at_every_write_of_the_log() {
+    let mut deaths = 0;
+    for changes in 0..120 {
+        let options = Options { power_at: Some(changes), millis: 600, ..Options::of(1) };
+        deaths += run(&options).unwrap_or_else(|text| panic!("{text}")).disk_deaths;
+    }
+    assert!(deaths > 60, "nearly every run reaches its write");
 }
 
 #[test]

@@ -1,8 +1,8 @@
 //! The node's hybrid logical clock.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use keyspace::Timestamp;
+
+use crate::sync::{AtomicU64, Ordering};
 
 /// One per node, shared by its lanes and connections. Physical time is told to it by the driver;
 /// it asks no clock itself (SAFETY G12).

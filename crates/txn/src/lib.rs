@@ -29,6 +29,11 @@ mod physical;
 mod promise;
 pub mod safe_point;
 
+/// What threads share goes by this name, so that `node`'s test of threads can put its own there.
+mod sync {
+    pub use std::sync::atomic::{AtomicU64, Ordering};
+}
+
 pub use clock::Clock;
-pub use physical::Physical;
+pub use physical::{Physical, median_offset};
 pub use promise::{HORIZON_AHEAD_MILLIS, Promise, SnapshotRead, Unsettled};

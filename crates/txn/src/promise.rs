@@ -2,26 +2,21 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use keyspace::Timestamp;
 
 use crate::Clock;
+use crate::sync::{AtomicU64, Ordering};
 
 /// How far ahead of a reader's time a new horizon is logged.
 pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;
 
 /// From when on a shard's past may still change: what its readers outside the lane see of the
-/// timestamps in flight. Above every timestamp of an applied entry, at or below all that are in
-/// flight; [`Timestamp::MAX`] if none are.
-#[derive(Debug)]
+/// timestamps in flight. While the replica leads, above every timestamp of an applied entry, at or
+/// below all that are in flight; [`Timestamp::MAX`] if none are. Elsewhere, above what a leader has
+/// said to be settled in what is applied here; zero if none has said anything.
+#[derive(Debug, Default)]
 pub struct Unsettled(AtomicU64);
-
-impl Default for Unsettled {
-    fn default() -> Self {
-        Self(AtomicU64::new(Timestamp::MAX.0))
-    }
-}
 
 impl Unsettled {
     /// A reader that has read the clock before, and holds the shard's read guard, learns here of
@@ -89,10 +84,21 @@ impl Promise {
         self.unsettled.set(oldest.unwrap_or(Timestamp::MAX));
     }
 
-    /// Forgets all that is in flight: the role was lost.
+    /// Forgets all that is in flight: the role was lost, and with it the knowledge of what is.
     pub fn clear(&mut self) {
         self.in_flight.clear();
+        self.unsettled.set(Timestamp::ZERO);
+    }
+
+    /// The role is taken: nothing that was ever under way is not applied here, but its own.
+    pub fn lead(&mut self) {
         self.publish();
+    }
+
+    /// Without the role: who has it has said that nothing comes at or below `at` any more but what
+    /// is applied here now.
+    pub fn settled(&mut self, at: Timestamp) {
+        self.unsettled.set(self.unsettled.from().max(Timestamp(at.0.saturating_add(1))));
     }
 
     /// Asks to read at `at`. If that may be, the promise is raised to it first, and the clock

@@ -6,6 +6,7 @@
 //!   tools     do the scissors cut, does the checker see?
 //!   service   what clients notice when nodes break
 //!   members   who is there, who is not
+//!   unfit     a replica whose disk has lost what it had promised is replaced
 //! ```
 //!
 //! `cargo test --release -p carillon --test faults -- --nocapture` also prints what was measured.
@@ -16,3 +17,4 @@ mod load;
 mod members;
 mod service;
 mod tools;
+mod unfit;

@@ -1,13 +1,15 @@
 //! What a lane's turn wants done.
 
-use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use replication::{Message, Refused};
 use storage::log::Group as Records;
 
 use super::{Answer, Origin};
 use crate::catalogue::Change;
+use crate::digest::Digesting;
 use crate::entry::Waiter;
 use crate::letter::Letter;
+use crate::shard::{Finding, Unfit};
 use crate::state::Outcome;
 
 /// A message of one replica to another, on its way between nodes.
@@ -40,13 +42,21 @@ pub struct Effects {
     pub messages: Vec<Envelope>,
     /// To be sent to these nodes, in this order, after the lane's turn. Some may be lost.
     pub letters: Vec<(NodeId, Letter)>,
-    /// Messages that made no sense, and why. [`Refused::LostLog`] means that the replica's disk
-    /// has lost what it had promised: it must not go on under its id (SAFETY G9).
+    /// Messages that made no sense, and why. After [`Refused::LostLog`] the replica is among
+    /// `quarantined`.
     pub refused: Vec<(ShardId, Refused)>,
     /// The catalogue has changed, in this order.
     pub changes: Vec<Change>,
     /// Keyspaces whose safe point has risen: every shard of them gets [`Input::RaiseShard`].
     pub safe_points: Vec<(KeyspaceId, Timestamp)>,
+    /// To be stepped beside the lane; then [`Input::Digested`].
+    ///
+    /// [`Input::Digested`]: super::Input::Digested
+    pub digests: Vec<Digesting>,
+    /// What leaders have found when they compared replicas.
+    pub findings: Vec<Finding>,
+    /// Replicas that take no part any more: not to be shown to readers, nor begun again.
+    pub quarantined: Vec<(ShardId, ReplicaId, Unfit)>,
 }
 
 impl Effects {
@@ -60,6 +70,9 @@ impl Effects {
         self.refused.clear();
         self.changes.clear();
         self.safe_points.clear();
+        self.digests.clear();
+        self.findings.clear();
+        self.quarantined.clear();
     }
 
     /// Whether the turn had nothing to say.
@@ -71,6 +84,9 @@ impl Effects {
             && self.refused.is_empty()
             && self.changes.is_empty()
             && self.safe_points.is_empty()
+            && self.digests.is_empty()
+            && self.findings.is_empty()
+            && self.quarantined.is_empty()
     }
 }
 
@@ -82,7 +98,7 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 /// Turns what an applied entry led to into news.
 pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
     match outcome {
-        Outcome::Quiet | Outcome::Members(_) | Outcome::Once(_) => {}
+        Outcome::Quiet | Outcome::Members(_) | Outcome::Once(_) | Outcome::Check => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {
             let result = result.map(|change| {

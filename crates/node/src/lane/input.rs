@@ -115,6 +115,17 @@ pub enum Input {
         /// What.
         letter: Letter,
     },
+    /// A digest that a turn has asked for is done.
+    Digested {
+        /// The shard.
+        shard: ShardId,
+        /// The replica.
+        replica: ReplicaId,
+        /// As of this entry.
+        index: u64,
+        /// None: it has come to nothing.
+        digest: Option<u128>,
+    },
     /// The link to a node is gone: letters that were on their way may not have arrived.
     LinkLost {
         /// Which.

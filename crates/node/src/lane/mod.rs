@@ -22,23 +22,26 @@ use std::sync::Arc;
 
 use keyspace::{NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
-use replication::{Boot, BootNanos, HardState, Message};
+use replication::{Boot, BootNanos, HardState, Message, Refused};
 use txn::Clock;
 
 use crate::entry::{Kind, Waiter, operation};
 use crate::letter::Letter;
 use crate::record;
-use crate::shard::{Shard, ShardStart, Tally, not_here};
+use crate::shard::{Shard, ShardStart, Tally, Unfit, not_here};
 use crate::state::ShardState;
 
 mod answer;
 mod effects;
 mod input;
+mod quarantine;
 
 pub use answer::{Answer, NotDone, Origin};
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};
 pub use input::Input;
+pub use quarantine::Quarantine;
+use quarantine::TELL_TICKS;
 
 /// See the module's front page.
 pub struct Lane {
@@ -51,12 +54,19 @@ pub struct Lane {
     shards: BTreeMap<ShardId, Shard>,
     /// Shards that are on other nodes only.
     away: BTreeSet<ShardId>,
+    /// Shards whose replica here takes no part any more.
+    quarantined: BTreeMap<ShardId, Quarantine>,
+    ticks: u64,
+    /// Shards that have ended here. Their replicas had voted and promised: none begins again.
+    ended: BTreeSet<ShardId>,
     /// Shards with something to do or on its way. The others cost a turn nothing.
     active: Vec<ShardId>,
     next_ticket: u64,
     turn_bytes_max: u64,
     /// How long who asks waits for who leads elsewhere, in nanoseconds.
     patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    check_every: u64,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -75,10 +85,14 @@ impl Lane {
             seed,
             shards: BTreeMap::new(),
             away: BTreeSet::new(),
+            quarantined: BTreeMap::new(),
+            ticks: 0,
+            ended: BTreeSet::new(),
             active: Vec::new(),
             next_ticket: 1,
             turn_bytes_max,
             patience: PATIENCE_NANOS,
+            check_every: 0,
             pending: Effects::default(),
             gone: Tally::default(),
         }
@@ -88,6 +102,11 @@ impl Lane {
     /// became of it. Usually [`PATIENCE_NANOS`].
     pub fn set_patience(&mut self, nanos: u64) {
         self.patience = nanos;
+    }
+
+    /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
+    pub fn set_check_every(&mut self, nanos: u64) {
+        self.check_every = nanos;
     }
 
     /// It is this late by the node's boot clock. Going back is ignored.
@@ -108,6 +127,13 @@ impl Lane {
         assert!(before.is_none(), "a shard is adopted once");
         self.touch(id);
         view
+    }
+
+    /// These shards have ended here, says the log. Who asks to begin one of them again has not
+    /// heard of that yet, and is ignored: the new replica would have forgotten what the old one
+    /// had promised under the same id (SAFETY G4, G9).
+    pub fn bury(&mut self, shards: impl IntoIterator<Item = ShardId>) {
+        self.ended.extend(shards);
     }
 
     fn start(&self, start: ShardStart) -> Shard {
@@ -191,6 +217,13 @@ impl Lane {
                     }
                 }
             }
+            Input::Digested { shard: id, replica, index, digest } => {
+                let mut pending = std::mem::take(&mut self.pending);
+                if let Some(shard) = self.touch(id).filter(|shard| shard.replica() == replica) {
+                    shard.digested(index, digest, &mut pending);
+                }
+                self.pending = pending;
+            }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
                     shard.snapshot_lost(to);
@@ -227,6 +260,7 @@ impl Lane {
                 }
             }
             Input::Durable { ticket } => {
+                self.marks_durable(ticket);
                 for id in &self.active {
                     if let Some(shard) = self.shards.get_mut(id) {
                         shard.durable(ticket);
@@ -243,19 +277,23 @@ impl Lane {
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
         effects.letters.append(&mut self.pending.letters);
+        effects.quarantined.append(&mut self.pending.quarantined);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, turn_bytes_max: bytes_max, .. } = *self;
+        let Self { now, seed, patience, check_every, turn_bytes_max: bytes_max, .. } = *self;
         let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, seed };
+        let turn = Turn { now, clock, bytes_max, patience, check_every, seed };
+        let mut unfit = Vec::new();
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
             shard.turn(&turn, effects);
+            unfit.extend(shard.unfit().map(|why| (*id, why)));
             shard.active = !shard.is_idle();
             shard.active
         });
+        unfit.into_iter().for_each(|(id, why)| self.quarantine(id, why, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -284,6 +322,10 @@ impl Lane {
     }
 
     fn tick(&mut self) {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(TELL_TICKS) {
+            self.tell_of_quarantined();
+        }
         let now = self.now;
         for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| shard.needs_ticks()) {
             shard.tick(now);
@@ -299,6 +341,11 @@ impl Lane {
         let Some(shard) = self.touch(id) else { return };
         if let Err(refused) = shard.step(message, now) {
             self.pending.refused.push((id, refused));
+            if matches!(refused, Refused::LostLog { .. }) {
+                let mut pending = std::mem::take(&mut self.pending);
+                self.quarantine(id, Unfit::LostLog, &mut pending);
+                self.pending = pending;
+            }
         }
     }
 
@@ -317,6 +364,9 @@ impl Lane {
             let state = start.view.read();
             (state.descriptor.shard, state.birth_record(), state.applied_index > 0)
         };
+        if self.ended.contains(&id) || !self.may_begin(id, start.replica) {
+            return;
+        }
         if is_born {
             push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
         } else {
@@ -333,7 +383,11 @@ impl Lane {
 
     fn drop_shard(&mut self, id: ShardId) {
         self.away.remove(&id);
+        if self.quarantined.remove(&id).is_some() {
+            push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
+        }
         let Some(mut shard) = self.shards.remove(&id) else { return };
+        self.ended.insert(id);
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);
@@ -350,6 +404,8 @@ pub(crate) struct Turn<'a> {
     pub bytes_max: u64,
     /// How long who asks waits, in nanoseconds.
     pub patience: u64,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    pub check_every: u64,
     /// Drawn for the lane.
     pub seed: u64,
 }

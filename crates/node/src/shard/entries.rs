@@ -164,6 +164,11 @@ impl Shard {
             let outcome = {
                 let mut state = self.state.write();
                 let outcome = state.apply(&entry, &mut replies);
+                if outcome == Outcome::Check {
+                    let leads = self.group.is_leader() && entry.term == self.group.term();
+                    let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
+                    effects.digests.extend(digesting);
+                }
                 if let Outcome::Members(step) = &outcome {
                     state.members = self.group.change(&step.change).clone();
                     let ShardState { descriptor, members, .. } = &mut *state;
@@ -174,6 +179,8 @@ impl Shard {
                     // SAFETY G2: above everything that the leaders before have promised.
                     clock.observe(state.horizon.max(state.last));
                     self.opened_term = entry.term;
+                    self.promise.lead();
+                    self.serving.raise_floor(clock.now());
                 }
                 outcome
             };

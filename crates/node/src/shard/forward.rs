@@ -100,7 +100,21 @@ struct Ask {
     number: u64,
     /// Fit for all who have come by then.
     asked_at: BootNanos,
+    /// Nothing is to be under way below.
+    at: Timestamp,
     index: Option<u64>,
+    /// The leader's clock when it answered, in ms.
+    leader_ms: u64,
+}
+
+/// What is applied here is fit to be read.
+pub(super) struct Fit {
+    /// By all who had come by then.
+    pub asked_at: BootNanos,
+    /// Nothing comes at or below this time any more.
+    pub at: Timestamp,
+    /// The leader's clock then, in ms.
+    pub leader_ms: u64,
 }
 
 struct Operation {
@@ -244,7 +258,7 @@ impl Forward {
         // Read behind `now`: no reader that had come by then has a later time.
         let times = self.readers.iter().map(|reader| reader.at);
         let at = times.fold(post.clock.now(), Timestamp::max);
-        self.asks.push_back(Ask { number, asked_at: post.now, index: None });
+        self.asks.push_back(Ask { number, asked_at: post.now, at, index: None, leader_ms: 0 });
         effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
     }
 
@@ -370,6 +384,7 @@ impl Forward {
         self.leader_ms = Some((leader_ms, now));
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
+            ask.leader_ms = leader_ms;
         }
     }
 
@@ -385,9 +400,8 @@ impl Forward {
         }
     }
 
-    /// This much is applied here. Lets go whoever waited for it; the clock up to which all reads
-    /// that had come are served by it, if there is a new one.
-    pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<BootNanos> {
+    /// This much is applied here. Lets go whoever waited for it; whom it serves, if that is news.
+    pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<Fit> {
         let ripe = |op: &mut Operation| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
         for op in self.operations.extract_if(.., ripe) {
             let (origin, waiter) = (op.origin, op.waiter);
@@ -395,13 +409,22 @@ impl Forward {
             effects.answers.push(Answer::Catalogue { origin, waiter, result });
         }
         let ripe = |ask: &&Ask| ask.index.is_some_and(|index| index <= applied);
-        let asked_at = self.asks.iter().filter(ripe).map(|ask| ask.asked_at).max()?;
+        let fit = self.asks.iter().filter(ripe).fold(None, |fit: Option<Fit>, ask| {
+            let Fit { asked_at, at, leader_ms } =
+                fit.unwrap_or(Fit { asked_at: 0, at: Timestamp::ZERO, leader_ms: 0 });
+            Some(Fit {
+                asked_at: asked_at.max(ask.asked_at),
+                at: at.max(ask.at),
+                leader_ms: leader_ms.max(ask.leader_ms),
+            })
+        })?;
+        let asked_at = fit.asked_at;
         self.asks.retain(|ask| ask.asked_at > asked_at);
         for reader in self.readers.extract_if(.., |reader| reader.since <= asked_at) {
             let Reader { origin, waiter, .. } = reader;
             effects.answers.push(Answer::Go { origin, waiter });
         }
-        Some(asked_at)
+        Some(fit)
     }
 
     /// Tells those who have waited too long.
@@ -429,13 +452,13 @@ impl Forward {
     }
 
     /// The shard is gone.
-    pub fn abandon(&mut self, effects: &mut Effects) {
+    pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
         for Held { origin, waiters, .. } in self.waiting.drain(..) {
-            effects.answers.push(Answer::NotDone { origin, waiters, why: NotDone::NoSuchShard });
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        self.close_session(NotDone::Dropped, u64::MAX, effects);
+        self.close_session(why_sent, u64::MAX, effects);
         for reader in self.readers.drain(..) {
-            refuse_one(reader.origin, reader.waiter, NotDone::NoSuchShard, effects);
+            refuse_one(reader.origin, reader.waiter, why, effects);
         }
         self.held_bytes = 0;
     }

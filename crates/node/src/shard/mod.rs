@@ -9,6 +9,7 @@
 //! | `entries` | entries: proposed, persisted, applied, answered |
 //! | [`readers`](self) | reads that wait for a horizon, an entry or the proof of leadership |
 //! | `replicas` | messages, time, changes of replicas, snapshots |
+//! | `checks` | whether all replicas hold the same |
 //! | `forward` | what the leader elsewhere is asked to do |
 //! | `post` | what other nodes ask of this one, and answer |
 //! | `report` | how it is, for those who look after it |
@@ -17,7 +18,7 @@
 //! lost the lead stays on the list: its entry may yet be applied, and is answered then; or another
 //! takes its place in the log, and it is done for good.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
@@ -33,6 +34,7 @@ use crate::serving::Serving;
 use crate::session::BatchId;
 use crate::state::{BORN, ShardState};
 
+mod checks;
 mod entries;
 mod forward;
 mod post;
@@ -40,6 +42,8 @@ mod readers;
 mod replicas;
 mod report;
 
+use checks::Checks;
+pub use checks::{Finding, Unfit};
 use forward::Forward;
 pub(crate) use post::not_here;
 use readers::Reader;
@@ -117,6 +121,9 @@ pub struct Shard {
     unmarked_bytes: usize,
     outbox: Vec<Message>,
     watch: Watch,
+    checks: Checks,
+    /// Replicas that have said that they take no part any more, if this one leads.
+    broken: BTreeSet<ReplicaId>,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
 }
@@ -224,6 +231,8 @@ impl Shard {
             unmarked_bytes: 0,
             outbox: Vec::new(),
             watch: Watch::new(boot.now),
+            checks: Checks::default(),
+            broken: BTreeSet::new(),
             active: false,
         }
     }
@@ -365,6 +374,7 @@ impl Shard {
                 self.take_over();
             }
             self.serve_readers(turn.now, clock, effects);
+            self.check(turn, effects);
             self.propose_queued(turn, effects.records.bytes());
             self.change_members(turn.now, clock);
             let Some(work) = self.group.ready() else { break };
@@ -377,7 +387,24 @@ impl Shard {
         self.forget_appends();
         self.publish();
         self.watch(turn.now);
-        self.send(effects);
+        self.send(turn.now, effects);
+    }
+
+    /// Why it must take no part any more, if it must not.
+    pub(crate) fn unfit(&self) -> Option<Unfit> {
+        self.checks.differs.then_some(Unfit::Differs)
+    }
+
+    /// Tells everyone who waits that this replica has gone, and others must be asked.
+    pub(crate) fn give_up(&mut self, effects: &mut Effects) {
+        self.serving.until(0);
+        self.serving.led_by(None);
+        self.refuse_queued(NotDone::Away, effects);
+        for in_flight in std::mem::take(&mut self.in_flight) {
+            self.refuse(in_flight.asker, NotDone::Unknown, effects);
+        }
+        self.refuse_readers(NotDone::Away, effects);
+        self.forward.abandon(NotDone::Away, NotDone::Unknown, effects);
     }
 
     /// Tells everyone who waits that the shard is dropped.
@@ -390,7 +417,7 @@ impl Shard {
             }
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
-        self.forward.abandon(effects);
+        self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
     }
 
     /// Tells all that was not proposed yet why it will not be.

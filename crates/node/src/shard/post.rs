@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use keyspace::codec::Reader;
-use keyspace::{CatalogueOp, NodeId, ShardId};
+use keyspace::{CatalogueOp, NodeId, ShardId, Timestamp};
 use replication::BootNanos;
 
 use super::forward::Post;
@@ -58,6 +58,7 @@ impl Shard {
             }
             Letter::NotLed { what, .. } => self.forward.misled(what, now),
             Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
     }
 
@@ -162,9 +163,13 @@ impl Shard {
     /// After a turn: lets go who waited for what is applied, and tells who waits in vain.
     pub(super) fn post(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if !self.forward.is_idle()
-            && let Some(clock) = self.forward.applied(self.applied, effects)
+            && let Some(fit) = self.forward.applied(self.applied, effects)
         {
-            self.read_until = self.read_until.max(clock.saturating_add(1));
+            if !self.leads() {
+                self.promise.settled(fit.at);
+                self.serving.raise_floor(Timestamp::from_millis(fit.leader_ms));
+            }
+            self.read_until = self.read_until.max(fit.asked_at.saturating_add(1));
         }
         // Without a majority, what is proposed may wait for ever.
         let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;

@@ -3,6 +3,7 @@
 //! ```text
 //!   message, tick ──► group ──► messages, each with the node its replica is on
 //!   AddReplicas   ──► learners ──(near the end of the log)──► joint ──(applied)──► left
+//!   "I am quarantined" ──► a learner in its place ──► joint: it votes, the old one goes
 //!   a replica that knows nothing yet ──► its messages carry the shard's birth
 //!   the head of a snapshot ──► the driver sends the state beside it; the other side installs it
 //! ```
@@ -10,7 +11,7 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use keyspace::{NodeId, ReplicaId};
-use replication::{BootNanos, Change, HardState, Message, Refused};
+use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
@@ -19,6 +20,10 @@ use crate::lane::{Effects, Envelope, NotDone, Turn};
 use crate::members::Step;
 use crate::recovery::encode_meta;
 use crate::state::{BORN, ShardState};
+
+/// Who has not answered for so long may not even know that it is there: its disk may have lost its
+/// beginning.
+const SILENT_NANOS: u64 = 2_000_000_000;
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
@@ -67,6 +72,7 @@ impl Shard {
     pub fn others_with(&self, index: u64) -> Option<usize> {
         let has =
             |(replica, matched): &(ReplicaId, u64)| *replica != self.replica && *matched >= index;
+        let has = |one: &(ReplicaId, u64)| has(one) && !self.broken.contains(&one.0);
         self.leads().then(|| self.group.progress().iter().filter(|p| has(p)).count())
     }
 
@@ -97,7 +103,8 @@ impl Shard {
         let state = self.state.read();
         let fits = |replica: ReplicaId| {
             let node = state.descriptor.node_of(replica);
-            replica != self.replica && state.members.votes(replica) && node.is_some_and(&may)
+            let is_broken = replica == self.replica || self.broken.contains(&replica);
+            !is_broken && state.members.votes(replica) && node.is_some_and(&may)
         };
         let mut heirs = self.group.progress();
         heirs.retain(|(replica, matched)| fits(*replica) && *matched >= near);
@@ -175,24 +182,74 @@ impl Shard {
         }
     }
 
+    /// A replica has said that it takes no part any more, and where it was.
+    pub(super) fn lacks(&mut self, replica: ReplicaId, node: NodeId) {
+        let is_there = self.state.read().descriptor.node_of(replica) == Some(node);
+        if self.leads() && is_there {
+            self.broken.insert(replica);
+        }
+    }
+
+    /// Replicas that take no part any more, and are still among the members, as far as it knows.
+    pub(super) fn missed(&self) -> Vec<ReplicaId> {
+        if !self.leads() {
+            return Vec::new();
+        }
+        let descriptor = &self.state.read().descriptor;
+        let mut missed = self.group.members().all();
+        let is_placed = |replica| descriptor.node_of(replica).is_some();
+        missed.retain(|replica| !is_placed(*replica) || self.broken.contains(replica));
+        missed
+    }
+
+    /// A new replica for the place of each that is broken. Its id is above all that there are: of
+    /// those with a place in the shard the newest keeps it until a newer one takes it, so that no
+    /// id comes twice.
+    fn replacement(&mut self) -> Option<Step> {
+        if self.broken.is_empty() {
+            return None;
+        }
+        let state = self.state.read();
+        let replicas = &state.descriptor.replicas;
+        self.broken.retain(|broken| replicas.iter().any(|(replica, _)| replica == broken));
+        let placed = replicas.iter().map(|(replica, _)| *replica);
+        let last = placed.chain(self.group.members().all()).max().map_or(0, |replica| replica.0);
+        let nodes = self.broken.iter().filter_map(|broken| state.descriptor.node_of(*broken));
+        let new: Vec<_> = (last + 1..).map(ReplicaId).zip(nodes).collect();
+        (!new.is_empty()).then(|| Step::add(new))
+    }
+
     /// Takes the next step of a change that is under way.
     pub(super) fn change_members(&mut self, now: BootNanos, clock: &Clock) {
+        if !self.leads() {
+            self.broken.clear();
+            return;
+        }
+        if !self.group.members().is_joint()
+            && let Some(step) = self.replacement()
+        {
+            return self.propose_step(&step, now, clock);
+        }
         let members = self.group.members();
-        let quiet = members.learners.is_empty() && !members.is_joint();
-        if quiet || !self.leads() {
+        if members.learners.is_empty() && !members.is_joint() {
             return;
         }
         if members.is_joint() {
             return self.propose_step(&Step::of(Change::Leave), now, clock);
         }
-        let promote = members.learners.clone();
+        // Others have taken the place of some.
+        let descriptor = self.state.read().descriptor.clone();
+        let mut remove = members.all();
+        remove.retain(|replica| descriptor.node_of(*replica).is_none());
+        let mut promote = members.learners.clone();
+        promote.retain(|replica| !remove.contains(replica));
         let end = self.group.last_index().saturating_sub(NEAR);
         let near = |(replica, index): &(ReplicaId, u64)| {
             !promote.contains(replica) || (*index > 0 && *index >= end)
         };
         // All together, so that the group never rests at an even number (SAFETY G20).
         if self.group.progress().iter().all(near) {
-            let enter = Change::Enter { promote, remove: Vec::new() };
+            let enter = Change::Enter { promote, remove };
             self.propose_step(&Step::of(enter), now, clock);
         }
     }
@@ -214,6 +271,7 @@ impl Shard {
         if self.opened_term != 0 {
             self.opened_term = 0;
             self.horizon_asked = keyspace::Timestamp::ZERO;
+            self.broken.clear();
             self.promise.clear();
         }
         // Alone, or elected already: it is a matter of its own disk.
@@ -248,7 +306,7 @@ impl Shard {
     }
 
     /// Puts messages on their way.
-    pub(super) fn send(&mut self, effects: &mut Effects) {
+    pub(super) fn send(&mut self, now: BootNanos, effects: &mut Effects) {
         self.group.take_messages(&mut self.outbox);
         if self.outbox.is_empty() {
             return;
@@ -256,7 +314,12 @@ impl Shard {
         let state = self.state.read();
         let fresh: Vec<ReplicaId> = match self.group.is_leader() {
             true => {
-                self.group.progress().iter().filter(|(_, i)| *i == 0).map(|(r, _)| *r).collect()
+                let is_fresh = |follower: &&Follower| {
+                    let is_silent = follower.echoed + SILENT_NANOS <= now;
+                    follower.matched == 0 || (is_silent && follower.replica != self.replica)
+                };
+                let followers = self.group.followers();
+                followers.iter().filter(is_fresh).map(|follower| follower.replica).collect()
             }
             // Those who are to vote may not have heard of the shard yet.
             false if self.group.last_index() == BORN.0 => state.members.all(),

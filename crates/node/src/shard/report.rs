@@ -13,7 +13,7 @@
 use keyspace::{Durability, NodeId, ReplicaId, ShardId};
 use replication::{BootNanos, Follower};
 
-use super::Shard;
+use super::{Finding, Shard};
 
 /// What the replica here knows of its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,10 @@ pub struct ShardReport {
     pub followers: Vec<Follower>,
     /// For how long nobody has been known to lead, in nanoseconds; 0 if somebody is.
     pub leaderless_nanos: u64,
+    /// If it leads: what comparing the replicas has shown last.
+    pub finding: Option<Finding>,
+    /// If it leads: replicas that take no part any more, and are not replaced yet.
+    pub quarantined: Vec<ReplicaId>,
     /// When its entries count as persisted.
     pub durability: Durability,
 }
@@ -126,6 +130,8 @@ impl Shard {
             },
             followers: self.group.followers(),
             leaderless_nanos: self.watch.leaderless(now),
+            finding: self.last_finding().cloned(),
+            quarantined: self.missed(),
             durability: self.durability,
         }
     }

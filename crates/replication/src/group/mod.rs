@@ -84,7 +84,6 @@ impl Group {
             ..Config::default()
         };
         let saved = start.hard_state;
-        let was_used = start.hard_state.term > 0;
         // Nobody else could have got a sole voter's vote. But a change of members may wait in the
         // log, which was in force before the start.
         let waits = start.entries.iter().any(|entry| entry.is_change);
@@ -95,8 +94,8 @@ impl Group {
             .expect("the configuration is constant and the start state was checked above");
         let mut word = Word::default();
         // SAFETY G4: what it promised before the start it has forgotten, so it waits until all
-        // such promises have run out.
-        if was_used && !is_alone {
+        // such promises have run out. One without any term may have forgotten everything.
+        if !is_alone {
             word.silent_until = clock.started + limits.still_nanos();
         }
         let mut group = Self {

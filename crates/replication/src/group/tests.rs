@@ -3,6 +3,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::Entry;
 
 fn sole() -> Group {
     Group::new(

@@ -200,6 +200,10 @@ pub struct ShardStatus {
     pub keys: u64,
     /// What they take in memory here, in bytes, with old versions.
     pub bytes: u64,
+    /// Replicas that take no part any more and are not replaced yet: this node's own, or, if it
+    /// leads, all of them.
+    #[serde(default)]
+    pub quarantined: Vec<u64>,
 }
 
 /// What `GET /v1/shards` answers.

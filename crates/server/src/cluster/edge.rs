@@ -249,6 +249,11 @@ impl Cluster {
         self.net.unsent_bytes(node)
     }
 
+    /// Tells peers what this node's time is: so many ms ahead of the wall clock.
+    pub fn tell_time(&self, ahead_millis: i64) {
+        self.net.tell_time(ahead_millis);
+    }
+
     /// Whether there is a link to a node.
     pub fn is_connected(&self, node: NodeId) -> bool {
         self.net.is_connected(node)

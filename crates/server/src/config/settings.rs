@@ -132,6 +132,12 @@ settings! {
     idle_timeout_ms: u64 = "0", Millis(0..=365 * DAY_MS), Millis;
     /// How long a request may take, from its last byte to its answer.
     request_timeout_ms: u64 = "5s", Millis(100..=3_600_000), Millis;
+    /// How often leaders have the replicas of their shards compared in the background, so that one
+    /// that holds something else than a majority is found and replaced; 0 = never.
+    check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
+    /// How far this node's clock may be from the median of its peers' before it goes by theirs,
+    /// and says so.
+    clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;
     /// Bytes of requests that one connection may hold before they are done.
     input_bytes_max: u64 = "256MiB", Size(64 * KIB..=16 * GIB), Size;
     /// Bytes of replies that one connection may leave unread; beyond, its further commands wait,

@@ -70,6 +70,10 @@ impl Checkpoints {
         for lane in &hub.lanes {
             alive.extend(lane.with(hub, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()));
         }
+        // The log before goes, and with it what says that a replica has ended.
+        for lane in &hub.lanes {
+            lane.with(hub, |lane| lane.mark_again());
+        }
         names.retain(|shard, _| alive.contains(shard));
         for shard in alive {
             match self.one(hub, shard, names.get(&shard)) {

@@ -5,7 +5,8 @@
 //! finds the work before it leaves (flat combining, Hendler et al., SPAA 2010). So a request costs
 //! no hand-over between threads unless two of them want the same lane at the same moment.
 
-use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin};
+use keyspace::ShardId;
+use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, Quarantine};
 use node::letter::Letter;
 use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
@@ -94,6 +95,16 @@ impl LaneCell {
         let result = look(&mut self.core.lock().lane);
         self.run(hub, Origin(u32::MAX), &mut Vec::new());
         result
+    }
+
+    /// As [`Self::with`], without stepping it: for those who hold what a step may ask for.
+    pub fn peek<R>(&self, look: impl FnOnce(&Lane) -> R) -> R {
+        look(&self.core.lock().lane)
+    }
+
+    /// Before any shard: what was recovered of replicas that had ended.
+    pub fn adopt_quarantined(&self, shard: ShardId, quarantine: Quarantine) {
+        self.core.lock().lane.adopt_quarantined(shard, quarantine);
     }
 
     fn drain(

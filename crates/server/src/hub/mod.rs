@@ -16,6 +16,8 @@
 //! and not been answered, which each connection bounds (`event_loop`).
 
 pub mod checkpoints;
+pub mod clocks;
+pub mod digests;
 pub mod durations;
 pub mod growth;
 pub mod keeper;
@@ -47,6 +49,7 @@ use txn::{Clock, Physical};
 
 use crate::counters::Counters;
 use crate::relay::{self, Relay};
+use clocks::Clocks;
 use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
@@ -108,7 +111,9 @@ pub struct Hub {
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
     started: Instant,
-    time: Physical,
+    time: ArcSwap<Physical>,
+    /// How its clock compares with those of its peers.
+    pub clocks: Clocks,
 }
 
 /// What readers see of a shard.
@@ -124,20 +129,26 @@ pub enum News {
     Answer(Answer),
     /// A replica has begun: routes are to lead to it.
     Shown(ShardId, View),
+    /// A replica has ended: routes are to lead to nothing in its place.
+    Hidden(ShardId),
     /// The catalogue has become this one at once.
     Jumped(Arc<Catalogue>),
 }
 
 impl Hub {
     /// Milliseconds since 1970: the wall clock at start plus monotonic time (SAFETY G12), unless
-    /// the log was far ahead of that ([`Physical`]).
+    /// the log was far ahead of that, or its peers' clocks are far away ([`Physical`]).
     pub fn millis(&self) -> u64 {
-        self.time.millis(self.started.elapsed().as_millis() as u64)
+        self.time.load().millis(self.elapsed_millis())
+    }
+
+    fn elapsed_millis(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64
     }
 
     /// When the process started, by its own clock.
     pub fn started_millis(&self) -> u64 {
-        self.time.millis(0)
+        self.time.load().millis(0)
     }
 
     /// Tells the clock the time, and reads it: the time of reads from here on.
@@ -317,6 +328,7 @@ impl Hub {
             }
             News::Catalogue(change) => self.follow(change),
             News::Shown(shard, view) => self.show(shard, &view),
+            News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),
         }
     }

@@ -1,6 +1,6 @@
 //! From a directory to a hub whose shards serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, NodeId, ShardId, Timestamp};
 use node::birth;
+use node::lane::Quarantine;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
-use node::recovery::{self, RecoverError, Recovering};
+use node::recovery::{self, RecoverError, Recovering, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
 use parking_lot::Mutex;
@@ -21,6 +22,7 @@ use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
+use super::clocks::Clocks;
 use super::growth::Growth;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
@@ -216,6 +218,8 @@ fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manif
 struct Replay {
     log: Log,
     shards: BTreeMap<ShardId, Recovering>,
+    quarantined: BTreeMap<ShardId, Quarantine>,
+    dropped: BTreeSet<ShardId>,
     records: u64,
     cut_bytes: u64,
 }
@@ -233,8 +237,10 @@ fn replay(
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let shards = replay.finish()?;
-    Ok(Replay { log, shards, records: recovered.records, cut_bytes: recovered.cut_bytes })
+    let dropped = replay.dropped();
+    let Replayed { shards, quarantined } = replay.finish()?;
+    let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
+    Ok(Replay { log, shards, quarantined, dropped, records, cut_bytes })
 }
 
 /// Reads all checkpoints, on as many threads as there are cores.
@@ -282,7 +288,9 @@ fn build(
     let lane = |number| {
         let mut lane = Lane::new(clock.clone(), seed ^ number as u64, TURN_BYTES_MAX);
         lane.set_patience(config.request_timeout_ms * 1_000_000);
+        lane.set_check_every(config.check_interval_ms * 1_000_000);
         lane.observe(boot_nanos());
+        lane.bury(replay.dropped.iter().copied());
         LaneCell::new(number, lane)
     };
     let lanes = (0..lanes_count).map(lane).collect();
@@ -313,15 +321,22 @@ fn build(
         news: Mutex::default(),
         spreading: Mutex::new(()),
         started: Instant::now(),
-        time,
+        time: ArcSwap::from_pointee(time),
+        clocks: Clocks::new(config.clock_offset_max_ms),
     });
     hub.clock.observe_millis(hub.millis());
-    hub.adopt(replay.shards, config, manifest.origin == Origin::Joined);
-    if hub.time.ahead_millis() > 0 {
+    let is_founder = manifest.origin == Origin::Founder;
+    // Without its replica of the system shard it waits for another, whoever it was.
+    let waits = !is_founder || replay.quarantined.contains_key(&ShardId(0));
+    for (shard, ended) in replay.quarantined {
+        hub.lanes[hub.lane_of(shard)].adopt_quarantined(shard, ended);
+    }
+    hub.adopt(replay.shards, config, waits);
+    if time.ahead_millis() > 0 {
         tracing::warn!(
             "the log is {} ms ahead of the wall clock: set the clock right. Time goes on from the \
              log's, and slows by a hundredth until both agree",
-            hub.time.ahead_millis()
+            time.ahead_millis()
         );
     }
     hub

@@ -57,6 +57,9 @@ pub struct Seen {
     pub bytes: u64,
     /// Sessions it remembers.
     pub sessions: u64,
+    /// Replicas that take no part any more, and are not replaced yet: this node's own, or those
+    /// that it knows of as the leader.
+    pub quarantined: Vec<ReplicaId>,
 }
 
 impl Seen {
@@ -70,9 +73,16 @@ impl Seen {
         match &self.report {
             None => Verdict::Ok,
             Some(report) if report.leader.is_none() => Verdict::Failing,
-            Some(_) if self.live < self.wanted => Verdict::Degraded,
+            Some(_) if self.live < self.wanted || self.disagrees() => Verdict::Degraded,
+            Some(_) if !self.quarantined.is_empty() => Verdict::Degraded,
             Some(_) => Verdict::Ok,
         }
+    }
+
+    /// Whether its replicas hold different things, and nobody knows who is right.
+    fn disagrees(&self) -> bool {
+        let finding = self.report.as_ref().and_then(|report| report.finding.as_ref());
+        finding.is_some_and(|f| f.agreeing.is_empty() && !f.differing.is_empty())
     }
 
     /// Voters whose node is not up.
@@ -138,6 +148,7 @@ impl Hub {
 
     /// Tells the others what this node carries, and keeps the numbers for those who ask often.
     pub fn look_around(&self) {
+        self.compare_clocks();
         let Survey { overview, .. } = self.survey();
         self.overview.store(Arc::new(overview));
         let Some(peers) = &self.peers else { return };
@@ -170,6 +181,15 @@ impl Hub {
         up.chain([self.node_id]).collect()
     }
 
+    /// Replicas here that take no part any more, and are not replaced yet.
+    pub fn quarantined(&self) -> Vec<(ShardId, ReplicaId)> {
+        let mut found = Vec::new();
+        for lane in &self.lanes {
+            found.extend(lane.with(self, |lane| lane.all_quarantined().collect::<Vec<_>>()));
+        }
+        found
+    }
+
     fn reports(&self) -> BTreeMap<ShardId, ShardReport> {
         let mut reports = BTreeMap::new();
         let now = boot_nanos();
@@ -191,6 +211,7 @@ impl Hub {
     fn shards_seen(&self, up: &BTreeSet<NodeId>) -> Vec<Seen> {
         let now = self.now();
         let mut reports = self.reports();
+        let ended: BTreeMap<_, _> = self.quarantined().into_iter().collect();
         let mut shards = Vec::new();
         let mut see = |keyspace: Option<&str>, view: &View, wanted: u8| {
             let state: &ShardState = &view.read();
@@ -198,6 +219,10 @@ impl Hub {
             let is_up = |replica: &&ReplicaId| {
                 descriptor.node_of(**replica).is_some_and(|node| up.contains(&node))
             };
+            let report = reports.remove(&descriptor.shard);
+            let ended = ended.get(&descriptor.shard).copied();
+            let mut missed = report.as_ref().map_or_else(Vec::new, |r| r.quarantined.clone());
+            missed.extend(ended);
             let usage = state.keys().map(|engine| engine.usage());
             let layout = state.keys().map(|engine| engine.layout());
             shards.push(Seen {
@@ -206,10 +231,11 @@ impl Hub {
                 live: state.members.voters.iter().filter(is_up).count(),
                 members: state.members.clone(),
                 wanted: usize::from(wanted),
-                report: reports.remove(&descriptor.shard),
+                report,
                 keys: state.keys().map_or(0, |engine| engine.len(now)),
                 bytes: usage.map_or(0, |u| u.live_bytes + u.old_bytes),
                 sessions: state.sessions.len() as u64,
+                quarantined: missed,
                 descriptor,
             });
         };
@@ -233,6 +259,25 @@ impl Hub {
             reasons.add(Verdict::Failing, format!("this node does not serve: {why}"));
         }
         judge(shards, members, up, &mut reasons);
+        if let Some(ahead) = self.clocks.wrong_millis() {
+            let why = format!(
+                "the clock of this node is {ahead} ms ahead of the median of its peers: set it \
+                 right, and start the node again"
+            );
+            reasons.add(Verdict::Degraded, why);
+        }
+        let ended = self.quarantined();
+        if !ended.is_empty() {
+            let names = ended.iter().take(NAMED_MAX);
+            let names = names.map(|(shard, replica)| format!("{replica} of shard {shard}"));
+            let why = format!(
+                "{} replicas here are quarantined and wait to be replaced ({}), which takes a \
+                 majority of the others: this node's disk or memory may be faulty",
+                ended.len(),
+                names.collect::<Vec<_>>().join(", ")
+            );
+            reasons.add(Verdict::Degraded, why);
+        }
         if self.log.facts().full {
             let why = "the disk of this node has no room: writes to shards that it leads are \
                        refused until there is";
@@ -298,6 +343,14 @@ fn judge(shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>, reasons
         if seen.live < seen.wanted {
             weak.entry((keyspace, seen.live)).or_default().push(seen);
         }
+    }
+    for seen in shards.iter().filter(|seen| seen.disagrees()) {
+        let why = format!(
+            "replicas of {} hold different things and no majority agrees: stop writing to it, keep \
+             copies of the directories, and see docs/operations.md",
+            named(seen.keyspace.as_deref(), &[seen])
+        );
+        reasons.add(Verdict::Degraded, why);
     }
     for (keyspace, shards) in leaderless {
         let nanos = shards.iter().filter_map(|seen| Some(seen.report.as_ref()?.leaderless_nanos));
@@ -370,6 +423,7 @@ impl Reasons {
 #[cfg(test)]
 mod tests {
     use keyspace::{Arc, Durability, Generation, KeyspaceId};
+    use node::shard::Finding;
 
     use super::*;
 
@@ -396,6 +450,8 @@ mod tests {
             lease_until: 0,
             followers: Vec::new(),
             leaderless_nanos: if leader.is_none() { 2_500_000_000 } else { 0 },
+            finding: None,
+            quarantined: Vec::new(),
             durability: Durability::Sync,
         };
         Seen {
@@ -409,6 +465,7 @@ mod tests {
             keys: 5,
             bytes: 500,
             sessions: 1,
+            quarantined: Vec::new(),
         }
     }
 
@@ -447,6 +504,21 @@ mod tests {
         assert!(first.starts_with("nobody has led shard 3 of keyspace \"0\" for 2.5 s"), "{first}");
         assert_eq!(failing.reasons.len(), 2);
         assert_eq!(count(&shards, &[]).shards_without_leader, 1);
+    }
+
+    #[test]
+    fn replicas_that_disagree_or_have_ended_degrade() {
+        let up = BTreeSet::from([1, 2, 3].map(NodeId));
+        let mut shard = seen(1, Some(1), &up);
+        let (agreeing, differing) = (Vec::new(), [1, 2].map(ReplicaId).to_vec());
+        let finding = Finding { shard: ShardId(1), index: 9, agreeing, differing };
+        shard.report.as_mut().unwrap().finding = Some(finding);
+        assert_eq!(shard.verdict(), Verdict::Degraded);
+        let found = health(&[shard], &up);
+        assert!(found.reasons[0].contains("no majority agrees"), "{found:?}");
+        let mut shard = seen(1, Some(1), &up);
+        shard.quarantined.push(ReplicaId(3));
+        assert_eq!(shard.verdict(), Verdict::Degraded);
     }
 
     #[test]

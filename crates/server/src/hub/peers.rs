@@ -21,8 +21,9 @@ use node::lane::{Effects, Input};
 use node::letter::Letter;
 use node::state::{Content, ShardState};
 use parking_lot::{Condvar, Mutex};
-use replication::{Message, Refused};
+use replication::Message;
 
+use super::digests::Digests;
 use super::mailbag::{self, Item, Mailbags};
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
@@ -40,6 +41,8 @@ const TICK: Duration = Duration::from_millis(50);
 const PLACE_TICKS: u64 = 5;
 /// … and whether it is another's turn to lead.
 const SPREAD_TICKS: u64 = 40;
+/// … and people are told of replicas that wait to be replaced.
+const REMIND_TICKS: u64 = 600;
 /// A node that has been up for less is not handed anything.
 const SETTLED: Duration = Duration::from_secs(3);
 
@@ -49,6 +52,8 @@ pub struct Peers {
     pub cluster: Arc<Cluster>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
+    /// States that are digested.
+    pub digests: Digests,
     /// What is counted of all that.
     pub tallies: Tallies,
     /// What has come in the peer thread's turn, by lane.
@@ -61,9 +66,9 @@ impl Peers {
     /// Of a node with so many lanes.
     pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let (snapshots, tallies) = Default::default();
+        let (snapshots, digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
-        Self { cluster, snapshots, tallies, come, stopping, wake }
+        Self { cluster, snapshots, digests, tallies, come, stopping, wake }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -71,6 +76,7 @@ impl Peers {
         *self.stopping.lock() = true;
         self.wake.notify_all();
         self.snapshots.stop();
+        self.digests.stop();
     }
 
     /// Waits for the next tick; whether to end.
@@ -87,10 +93,14 @@ impl Hub {
     /// Sends what a lane's turn has for other nodes.
     pub(super) fn post(&self, effects: &mut Effects, bags: &mut Mailbags) {
         for (shard, refused) in effects.refused.drain(..) {
-            if matches!(refused, Refused::LostLog { .. }) {
-                self.has_lost_log(shard);
-            }
             tracing::warn!("shard {shard}: a message that makes no sense was ignored: {refused}");
+        }
+        if let Some(Peers { digests, .. }) = &self.peers {
+            effects.digests.drain(..).for_each(|digesting| digests.add(digesting));
+            effects.findings.iter().for_each(|finding| self.found(digests, finding));
+            for (shard, replica, why) in effects.quarantined.drain(..) {
+                self.ended(digests, shard, replica, why);
+            }
         }
         if effects.messages.is_empty() && effects.letters.is_empty() {
             return;
@@ -142,16 +152,6 @@ impl Hub {
         peers.cluster.flush();
     }
 
-    /// SAFETY G9: the replica must not go on, and nobody would replace it.
-    fn has_lost_log(&self, shard: ShardId) -> ! {
-        tracing::error!(
-            "the disk holds less of shard {shard} than this node has told others that it holds. It \
-             must not go on with it. Stop all use of this directory, and start the node with an \
-             empty one and --join: it gets its data from the others"
-        );
-        std::process::exit(super::EXIT_DISK_FAILED)
-    }
-
     /// A message for a replica that may not be here.
     fn begin_replica(&self, id: ShardId, record: &[u8], message: &Message) {
         if self.views.lock().contains_key(&id) {
@@ -164,6 +164,9 @@ impl Hub {
                 return;
             }
         };
+        if !self.may_begin(id, start.replica) {
+            return;
+        }
         let (view, keyspace) = (start.view.clone(), start.view.read().descriptor.keyspace());
         {
             let mut views = self.views.lock();
@@ -196,6 +199,9 @@ impl Hub {
             ticks += 1;
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
+            }
+            if ticks.is_multiple_of(REMIND_TICKS) {
+                self.remind();
             }
             if ticks.is_multiple_of(SPREAD_TICKS) {
                 self.spread_leaders(peers);
@@ -270,11 +276,16 @@ impl Hub {
             let member = members.iter().find(|member| member.node == node);
             member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
         };
+        let wrong = self.nodes_with_wrong_clocks();
+        let settled = |node: NodeId| settled(node) && !wrong.contains(&node);
         for (shard, heirs) in self.heirs(peers) {
             let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
             let state = view.read();
             let descriptor = &state.descriptor;
-            let heir = heirs.into_iter().find(|heir| birth::stands_first(descriptor, *heir));
+            // SAFETY G12: with a clock far off it leads as little as it can.
+            let is_far = self.clocks.is_far();
+            let fits = |heir: &ReplicaId| is_far || birth::stands_first(descriptor, *heir);
+            let heir = heirs.into_iter().find(fits);
             let heir = heir.filter(|heir| descriptor.node_of(*heir).is_some_and(settled));
             drop(state);
             if let Some(to) = heir {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ShardId};
+use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ReplicaId, ShardId};
 use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
@@ -85,10 +85,12 @@ impl Hub {
         for keyspace in catalogue.iter() {
             routes = routes.with(self.route_of(keyspace.clone()));
         }
-        let before = self.routes();
         self.publish(routes);
-        for route in before.iter().filter(|route| catalogue.by_id(route.keyspace.id).is_none()) {
-            self.drop_shards(&route.keyspace);
+        // Also those that have begun by a message, and whose coming and going it has jumped over.
+        let is_gone = |view: &View| catalogue.has_dropped(view.read().descriptor.keyspace());
+        let gone: Vec<_> = self.views.lock().extract_if(.., |_, view| is_gone(view)).collect();
+        for (shard, _) in gone {
+            self.submit(shard, Input::Drop { shard });
         }
     }
 
@@ -102,6 +104,20 @@ impl Hub {
         views[place.expect("it was just found")] = view.clone();
         let (keyspace, hasher) = (old.keyspace.clone(), old.hasher);
         self.publish(routes.with(Route { keyspace, hasher, views }));
+    }
+
+    /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
+    pub(super) fn hide(&self, shard: ShardId) {
+        let routes = self.routes();
+        let leads = |route: &&Arc<Route>| route.keyspace.shards.contains(&shard);
+        let Some(route) = routes.iter().find(leads) else { return };
+        if self.views.lock().contains_key(&shard) {
+            return;
+        }
+        let place = route.keyspace.shards.iter().position(|id| *id == shard);
+        let place = place.expect("it was just found");
+        let nothing = birth::first_state(&route.keyspace, place, self.hasher);
+        self.show(shard, &Arc::new(RwLock::new(nothing)));
     }
 
     fn drop_shards(&self, keyspace: &Keyspace) {
@@ -135,7 +151,8 @@ impl Hub {
             return view.clone();
         }
         let state = birth::first_state(keyspace, place, self.hasher);
-        match state.descriptor.replica_on(self.node_id) {
+        let here = state.descriptor.replica_on(self.node_id);
+        match here.filter(|replica| self.may_begin(shard, *replica)) {
             Some(replica) => {
                 let durability = keyspace.options.durability;
                 let start = ShardStart::born(state, replica, durability);
@@ -156,6 +173,13 @@ impl Hub {
                 Arc::new(RwLock::new(state))
             }
         }
+    }
+
+    /// Whether this replica of a shard has not ended here.
+    pub(super) fn may_begin(&self, shard: ShardId, replica: ReplicaId) -> bool {
+        let lane = &self.lanes[self.lane_of(shard)];
+        let ended = lane.peek(|lane| lane.quarantined(shard));
+        ended.is_none_or(|ended| ended < replica)
     }
 
     /// Asks the system shard for a change of the catalogue. `callback` is told when the change can

@@ -21,4 +21,8 @@ pub struct PeerCounters {
     pub dials_failed: Counter,
     /// Time from the last ping to its answer, in nanoseconds.
     pub rtt_nanos: Counter,
+    /// How far its time is ahead of this machine's wall clock, in ms (two's complement) …
+    pub ahead_millis: Counter,
+    /// … and how often it has said so.
+    pub times_told: Counter,
 }

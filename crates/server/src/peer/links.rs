@@ -19,9 +19,9 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -118,6 +118,11 @@ impl Link {
     }
 }
 
+/// The wall clock, in ms since 1970.
+pub(super) fn wall_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
 pub(super) type Links = BTreeMap<NodeId, Arc<Link>>;
 
 /// What other threads ask of the peer thread.
@@ -133,6 +138,8 @@ pub(super) struct Shared {
     pub local: ArcSwap<Local>,
     pub asks: Mutex<Vec<Ask>>,
     pub stopping: AtomicBool,
+    /// How far the node's time is ahead of the wall clock, in ms.
+    ahead_millis: AtomicI64,
     pub options: Options,
     counters: Mutex<BTreeMap<NodeId, Arc<PeerCounters>>>,
     /// Some link is touched.
@@ -141,6 +148,11 @@ pub(super) struct Shared {
 }
 
 impl Shared {
+    /// The node's time, in ms since 1970.
+    pub fn millis(&self) -> u64 {
+        wall_millis().saturating_add_signed(self.ahead_millis.load(Ordering::Relaxed))
+    }
+
     /// Asks the peer thread for something.
     pub fn ask(&self, ask: Ask) {
         self.asks.lock().push(ask);
@@ -236,6 +248,7 @@ impl PeerNet {
             local: ArcSwap::from_pointee(local),
             asks: Mutex::default(),
             stopping: AtomicBool::new(false),
+            ahead_millis: AtomicI64::new(0),
             options,
             counters: Mutex::default(),
             touched: AtomicBool::new(false),
@@ -308,6 +321,11 @@ impl PeerNet {
     /// Bytes on their way to a node that the socket has not taken.
     pub fn unsent_bytes(&self, node: NodeId) -> usize {
         self.shared.links.load().get(&node).map_or(0, |link| link.outbox.bytes())
+    }
+
+    /// This node's time is so many ms ahead of the wall clock: peers that ping are told.
+    pub fn tell_time(&self, ahead_millis: i64) {
+        self.shared.ahead_millis.store(ahead_millis, Ordering::Relaxed);
     }
 
     /// The counters of all peers ever linked.

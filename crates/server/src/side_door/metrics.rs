@@ -12,6 +12,7 @@ use super::NodeApi;
 use crate::api::{Kind, Metrics};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
+use crate::hub::clocks::Clocks;
 use crate::hub::overview::{Overview, Seen, Survey, name_of};
 use crate::hub::peers::Peers;
 use crate::hub::tallies::Mail;
@@ -35,6 +36,8 @@ impl NodeApi {
         if let Some(peers) = &self.hub.peers {
             mail(&mut out, peers);
             snapshots(&mut out, peers);
+            digests(&mut out, peers);
+            clocks(&mut out, &self.hub.clocks);
             members(&mut out, peers);
             links(&mut out, peers, &survey);
         }
@@ -201,6 +204,25 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
         of("received", tallies.snapshot_bytes_received.get()),
     ];
     out.numbers("carillon_snapshot_bytes_total", "Bytes of these.", Kind::Counter, samples);
+}
+
+fn clocks(out: &mut Metrics, clocks: &Clocks) {
+    let help = "How far the median of the peers' clocks is ahead of this node's time.";
+    let seconds = clocks.away_millis() as f64 / 1e3;
+    out.gauge("carillon_clock_behind_seconds", help, seconds);
+}
+
+fn digests(out: &mut Metrics, peers: &Peers) {
+    let digests = &peers.digests;
+    let help = "Digests of replicas' states computed here, to be compared by their leaders.";
+    out.counter("carillon_digests_total", help, digests.done.get());
+    let of = |result: &str, value: u64| (vec![("result", result.to_owned())], value as f64);
+    let samples = [of("agreed", digests.agreed.get()), of("differed", digests.differed.get())];
+    let help = "Comparisons of a shard's replicas by this node as its leader. Any that differed \
+                needs your attention.";
+    out.numbers("carillon_comparisons_total", help, Kind::Counter, samples);
+    let help = "Replicas on this node that were found unfit, and end.";
+    out.counter("carillon_quarantines_total", help, digests.quarantined.get());
 }
 
 fn members(out: &mut Metrics, peers: &Peers) {

@@ -50,6 +50,7 @@ impl NodeApi {
             sessions: seen.sessions,
             keys: seen.keys,
             bytes: seen.bytes,
+            quarantined: seen.quarantined.iter().map(|replica| replica.0).collect(),
         }
     }
 

@@ -294,6 +294,7 @@ impl Api for Fake {
             sessions: 2,
             keys: 12,
             bytes: 4096,
+            quarantined: Vec::new(),
         };
         let shards = (0..2).filter(|id| keyspace.is_none() || *id > 0).map(shard).collect();
         Ok(Shards { health: self.health(), shards })

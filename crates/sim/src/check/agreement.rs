@@ -4,7 +4,7 @@
 //! the first one applied at that index (R3). Of each shard and term the node that was elected is
 //! remembered (R1). The end of a run compares whole states (R6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{NodeId, ShardId};
 use node::entry::{Header, Kind};
@@ -26,6 +26,10 @@ pub struct Agreement {
     batches: BTreeMap<(ShardId, u64), u64>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
     elected: Vec<(ShardId, u64)>,
+    /// Shards that may lose what was not synced: they are not judged.
+    weak: BTreeSet<ShardId>,
+    /// The latest time of an entry that was applied, of each shard, in ms.
+    last_ms: BTreeMap<ShardId, u64>,
     /// Entries compared with what another replica applied.
     pub compared: u64,
     /// Batches of a session that were applied.
@@ -61,9 +65,24 @@ impl Agreement {
         self.batches.get(&(shard, session)).is_some_and(|applied| *applied >= sequence)
     }
 
+    /// The latest time of any entry of a shard that was applied anywhere, in ms.
+    pub fn last_ms(&self, shard: ShardId) -> u64 {
+        self.last_ms.get(&shard).copied().unwrap_or_default()
+    }
+
+    /// These shards may lose what was not synced, from now on.
+    pub fn weaken(&mut self, shards: &[ShardId]) {
+        self.weak.extend(shards);
+    }
+
     /// The shards and terms whose leader was seen for the first time since the last call.
     pub fn take_elected(&mut self) -> Vec<(ShardId, u64)> {
         std::mem::take(&mut self.elected)
+    }
+
+    /// The replica of a shard on a node has ended; another may begin there.
+    pub fn ended(&mut self, node: NodeId, shard: ShardId) {
+        self.nodes.entry(node).or_default().remove(&shard);
     }
 
     /// The node has started again, each of its shards applied up to this index.
@@ -101,8 +120,21 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        let Agreement { applied, leaders, sessions, batches, nodes, elected, compared, forwarded } =
-            &mut *self.agreement;
+        if self.agreement.weak.contains(&id) {
+            return Ok(());
+        }
+        let Agreement {
+            applied,
+            leaders,
+            sessions,
+            batches,
+            nodes,
+            elected,
+            last_ms,
+            compared,
+            forwarded,
+            weak: _,
+        } = &mut *self.agreement;
         if shard.is_elected() {
             let (term, _) = shard.term_and_commit();
             let first = *leaders.entry((id, term)).or_insert_with(|| {
@@ -133,6 +165,10 @@ impl Witness for OfNode<'_> {
             match applied.get(&(id, *at)) {
                 None => {
                     applied.insert((id, *at), entry.clone());
+                    let header = Header::decode(&entry.data).map(|(header, _)| header);
+                    if let Some(header) = header.filter(|header| header.term == entry.term) {
+                        last_ms.insert(id, header.timestamp.millis());
+                    }
                     if let Some((batch, now_ms)) = batch_of(&entry.data) {
                         let table = sessions.entry(id).or_default();
                         if table.judge(batch, now_ms).is_none() {

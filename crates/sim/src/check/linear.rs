@@ -63,7 +63,7 @@ impl std::fmt::Display for Seen {
 
 /// How far ahead of the first command without a place one may be placed.
 const AHEAD_MAX: usize = 128;
-/// States looked at before giving up.
+/// States looked at before giving up, unless said otherwise.
 const STATES_MAX: usize = 2_000_000;
 
 /// What the search says.
@@ -106,13 +106,18 @@ pub fn apart(first: &[Option<Cell>], history: &[Seen]) -> Vec<(Vec<usize>, Cells
 /// Whether there is an order in which each command answers what it answered, beginning with
 /// `first`. `history` is in the order of calls.
 pub fn is_linear(first: &[Option<Cell>], history: &[Seen]) -> Linear {
+    is_linear_within(first, history, STATES_MAX)
+}
+
+/// As [`is_linear`], giving up after so many states.
+pub fn is_linear_within(first: &[Option<Cell>], history: &[Seen], states_max: usize) -> Linear {
     let mut known: BTreeSet<(usize, u128, Cells)> = BTreeSet::new();
     let mut open = vec![(0usize, 0u128, first.to_vec())];
     while let Some((done, mask, cells)) = open.pop() {
         if done == history.len() {
             return Linear::Yes;
         }
-        if known.len() > STATES_MAX {
+        if known.len() > states_max {
             return Linear::TooLong;
         }
         // Whoever is placed next must have been called before any without a place was answered.

@@ -69,7 +69,7 @@ impl Versions {
             Kind::Once => {
                 return Err(Violation::new("nothing invented", "a batch of another node"));
             }
-            Kind::Catalogue | Kind::KeyspaceSafePoint | Kind::Members => {}
+            Kind::Catalogue | Kind::KeyspaceSafePoint | Kind::Members | Kind::Check => {}
         }
         Ok(Vec::new())
     }

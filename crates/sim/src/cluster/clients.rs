@@ -3,40 +3,60 @@
 //! Who is refused has had nothing done, and asks again somewhere. Who waits too long goes on to
 //! something else, but still hears the answer. Who asked a node that is gone hears none: what he
 //! asked was done if its entry is applied some day, and by then; or by the end of the node.
-//! Values are never the same twice,
-//! so that a history says which write a read saw.
+//! Values are never the same twice, so that a history says which write a read saw.
+//!
+//! **Time.** Nodes' clocks may lie hours apart, and values end. A read was judged at the time that
+//! it was given, or at the floor that its replica then had, or at that of the newest entry it saw
+//! if that is later; a write at its entry's
+//! time, which lies above all that was applied of its shard when it was asked, and not above what
+//! was when it was answered. The search for a linear order is told that.
+//!
+//! **Keyspaces.** Most is asked of one; some of others that come, change and go meanwhile
+//! ([`super::catalogue`]). A keyspace has ids of its own, and histories of its own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use keyspace::ShardId;
-use node::command::{Reply, SetIf, SetReply};
+use keyspace::{KeyspaceId, ShardId};
+use node::command::{Read, Reply};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, NotDone};
 use node::read::{self, Now};
+use node::route::Route;
 
 use super::options::Mood;
 use super::{KEYSPACE, Plant, World};
 use crate::check::Violation;
 use crate::check::linear::{self, Linear, Seen};
-use crate::command::{Command, Value};
+use crate::command::{Collect, Command};
 use crate::machine::CLIENTS;
 
 /// How long a client waits.
 const PATIENCE_MS: u64 = 2_500;
+
+/// States that the search of a history looks at before it is given up.
+const STATES_MAX: usize = 100_000;
 
 /// What clients do and have seen.
 pub struct Clients {
     /// Whether they begin anything new.
     pub asking: bool,
     ops: BTreeMap<u64, Op>,
-    made: u64,
+    pub(super) made: u64,
     events: u64,
     /// When each client asks again.
     free_at: Vec<u64>,
     names: Vec<Vec<u8>>,
-    histories: Vec<Vec<Seen>>,
+    /// Keys that share a hash tag.
+    tagged: u64,
+    /// By keyspace and hash tag.
+    histories: BTreeMap<(KeyspaceId, u64), Vec<Seen>>,
     /// Without an answer, and where they will be found if they are done.
-    lost: Vec<(Op, ShardId, Place)>,
+    lost: Vec<(Op, Place)>,
+    /// … and those that may be done as long as the run lasts.
+    endless: Vec<Op>,
+    /// Keyspaces that may lose what was not synced: their histories are not judged.
+    pub(super) weak: BTreeSet<KeyspaceId>,
 }
 
 /// Where a write is found, once it is applied.
@@ -51,12 +71,27 @@ enum Place {
 struct Op {
     client: usize,
     at: usize,
-    key: u64,
-    command: Command,
+    what: What,
     call: u64,
     gives_up_at: u64,
     /// Whether its client has gone on to something else.
     given_up: bool,
+}
+
+enum What {
+    Keys(OfKeys),
+    /// A change of the catalogue.
+    Catalogue,
+}
+
+/// A command on keys of one hash tag.
+struct OfKeys {
+    route: Arc<Route>,
+    shard: ShardId,
+    keys: Vec<u64>,
+    command: Command,
+    /// No earlier than this is it judged.
+    low_ms: u64,
     /// Of a read: when it came, and whether it may be tried.
     moment: Option<Now>,
     ready: bool,
@@ -64,24 +99,49 @@ struct Op {
     place: Option<Place>,
 }
 
+impl Op {
+    fn of_keys(&self) -> Option<&OfKeys> {
+        match &self.what {
+            What::Keys(of_keys) => Some(of_keys),
+            What::Catalogue => None,
+        }
+    }
+
+    fn of_keys_mut(&mut self) -> Option<&mut OfKeys> {
+        match &mut self.what {
+            What::Keys(of_keys) => Some(of_keys),
+            What::Catalogue => None,
+        }
+    }
+
+    fn is_write(&self) -> bool {
+        self.of_keys().is_some_and(|of_keys| of_keys.moment.is_none())
+    }
+}
+
 impl Clients {
     /// Before the first thing is asked.
     pub fn new(mood: &Mood) -> Self {
+        let name = |key| format!("{{{}}}key-{key}", key / mood.tagged).into_bytes();
         Self {
             asking: true,
             ops: BTreeMap::new(),
             made: 0,
             events: 0,
             free_at: vec![0; mood.clients as usize],
-            names: (0..mood.keys).map(|key| format!("key-{key}").into_bytes()).collect(),
-            histories: vec![Vec::new(); mood.keys as usize],
+            names: (0..mood.keys).map(name).collect(),
+            tagged: mood.tagged,
+            histories: BTreeMap::new(),
             lost: Vec::new(),
+            endless: Vec::new(),
+            weak: BTreeSet::new(),
         }
     }
 
     /// Reads at a node that may be tried.
     pub fn ready(&self, at: usize) -> Vec<u64> {
-        let ready = self.ops.iter().filter(|(_, op)| op.at == at && op.ready);
+        let is_ready = |op: &Op| op.at == at && op.of_keys().is_some_and(|of_keys| of_keys.ready);
+        let ready = self.ops.iter().filter(|(_, op)| is_ready(op));
         ready.map(|(number, _)| *number).collect()
     }
 
@@ -90,19 +150,30 @@ impl Clients {
         self.ops.is_empty()
     }
 
-    fn note(&mut self, op: Op, replies: Option<Vec<Reply>>) {
-        self.events += 1;
-        let back = self.events;
-        self.histories[op.key as usize].push(Seen {
-            command: op.command,
-            places: vec![0],
-            client: op.client as u8,
-            call: op.call,
-            back,
-            low_ms: 0,
-            high_ms: u64::MAX,
-            replies,
+    /// What is open, in words.
+    pub fn open(&self) -> String {
+        let names = self.ops.iter().map(|(number, op)| match &op.what {
+            What::Keys(OfKeys { command, keys, .. }) => {
+                format!("op {number}: {command:?} of {keys:?}; ")
+            }
+            What::Catalogue => format!("op {number}: a change of the catalogue; "),
         });
+        names.collect()
+    }
+
+    pub(super) fn names_of(&self, keys: &[u64]) -> Vec<Vec<u8>> {
+        keys.iter().map(|key| self.names[*key as usize].clone()).collect()
+    }
+
+    fn note(&mut self, op: Op, replies: Option<Vec<Reply>>, high_ms: u64) {
+        self.events += 1;
+        let (back, tagged) = (self.events, self.tagged);
+        let Op { client, what: What::Keys(of_keys), call, .. } = op else { return };
+        let OfKeys { route, keys, command, low_ms, .. } = of_keys;
+        let history = self.histories.entry((route.keyspace.id, keys[0] / tagged)).or_default();
+        let places = keys.iter().map(|key| (key % tagged) as usize).collect();
+        let (client, high_ms) = (client as u8, high_ms.max(low_ms));
+        history.push(Seen { command, places, client, call, back, low_ms, high_ms, replies });
     }
 
     /// Searches every history for a linear order; how many were too long to judge.
@@ -110,25 +181,37 @@ impl Clients {
     /// # Errors
     /// The first history without one.
     pub fn search(&mut self) -> Result<u64, Violation> {
+        for op in std::mem::take(&mut self.endless) {
+            self.note(op, None, u64::MAX);
+        }
         let mut unjudged = 0;
-        for (key, history) in self.histories.iter_mut().enumerate() {
+        let cells = vec![None; self.tagged as usize];
+        for ((keyspace, tag), history) in &mut self.histories {
+            if self.weak.contains(keyspace) {
+                continue;
+            }
             history.sort_by_key(|seen| seen.call);
-            let verdict = linear::is_linear(&[None], history);
-            match verdict {
-                Linear::Yes => continue,
-                // One command was under way while very many others came and went.
-                Linear::TooLong => {
-                    unjudged += 1;
-                    continue;
+            for (places, cells, seen) in linear::apart(&cells, history) {
+                match linear::is_linear_within(&cells, &seen, STATES_MAX) {
+                    Linear::Yes => continue,
+                    // One command was under way while very many others came and went.
+                    Linear::TooLong => {
+                        unjudged += 1;
+                        continue;
+                    }
+                    Linear::No => {}
                 }
-                Linear::No => {}
+                let keys: Vec<u64> =
+                    places.iter().map(|place| tag * self.tagged + *place as u64).collect();
+                let end = linear::first_bad_prefix(&cells, &seen);
+                let mut text = format!(
+                    "keyspace {keyspace}, keys {keys:?}: no order of these explains the answers"
+                );
+                for seen in &seen[..end] {
+                    text += &format!("\n    {seen}");
+                }
+                return Err(Violation::new("linearizable per key", text));
             }
-            let end = linear::first_bad_prefix(&[None], history);
-            let mut text = format!("key {key}: no order of these explains the answers");
-            for seen in &history[..end] {
-                text += &format!("\n    {seen}");
-            }
-            return Err(Violation::new("linearizable per key", text));
         }
         Ok(unjudged)
     }
@@ -149,41 +232,37 @@ impl World {
             .filter(|client| self.clients.free_at[*client] <= self.now_ms)
             .collect();
         let client = *self.rng.pick(&free);
-        let key = self.rng.below(self.mood.keys);
-        let value = |number: u64| Value(number.to_string().into_bytes());
-        let command = match self.rng.below(10) {
-            0..=2 => Command::Set {
-                value: value(self.clients.made * 1_000_003),
-                when: SetIf::Always,
-                expiry: node::command::Expiry::Never,
-                reply: SetReply::Ok,
-            },
-            3 => Command::Delete,
-            4 | 5 => Command::Increment(1),
-            _ => Command::Get,
-        };
         self.clients.free_at[client] = u64::MAX;
+        if self.rng.one_in(self.mood.catalogue_in) {
+            return self.ask_catalogue(client, at);
+        }
+        let (command, keys) = self.some_command(at);
         // Mostly one of those who believe that they lead: there may be several.
-        let mut leaders = self.leaders_of(key);
+        let mut leaders = self.leaders_of(keys[0]);
         leaders.retain(|at| self.is_awake(*at));
         let to_leader = !leaders.is_empty() && !self.rng.one_in(4);
         let at = if to_leader { *self.rng.pick(&leaders) } else { at };
-        self.begin_op(client, at, key, command);
+        let machine = self.seats[at].machine.as_ref().expect("it runs");
+        let mut route = machine.routes[KEYSPACE].clone();
+        if machine.routes.len() > 1 && self.rng.one_in(4) {
+            let number = self.rng.below(machine.routes.len() as u64) as usize;
+            route = machine.routes.values().nth(number).expect("below their number").clone();
+        }
+        self.begin_op(client, at, route, keys, command);
     }
 
     /// The last read of a key.
-    pub(super) fn read_last(&mut self, at: usize, key: u64) {
-        self.begin_op(0, at, key, Command::Get);
+    pub(super) fn read_last(&mut self, at: usize, route: Arc<Route>, key: u64) {
+        self.begin_op(0, at, route, vec![key], Command::Get);
     }
 
     /// Someone reads every key at a node, at once: before its lanes do anything.
     pub(super) fn look_at(&mut self, at: usize) {
         let machine = self.seats[at].machine.as_ref();
-        if !machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE)) {
-            return;
-        }
+        let route = machine.and_then(|machine| machine.routes.get(KEYSPACE)).cloned();
+        let Some(route) = route else { return };
         for key in 0..self.mood.keys {
-            self.begin_op(0, at, key, Command::Get);
+            self.begin_op(0, at, route.clone(), vec![key], Command::Get);
             let number = self.clients.made;
             if let Some(op) = self.clients.ops.get_mut(&number) {
                 op.given_up = true;
@@ -192,75 +271,120 @@ impl World {
         }
     }
 
-    fn begin_op(&mut self, client: usize, at: usize, key: u64, command: Command) {
+    fn new_op(&mut self, client: usize, at: usize, what: What) -> (u64, Op) {
         self.clients.made += 1;
         self.clients.events += 1;
-        let (number, call) = (self.clients.made, self.clients.events);
         let gives_up_at = self.now_ms + PATIENCE_MS;
+        let call = self.clients.events;
+        (self.clients.made, Op { client, at, what, call, gives_up_at, given_up: false })
+    }
+
+    fn begin_op(
+        &mut self,
+        client: usize,
+        at: usize,
+        route: Arc<Route>,
+        keys: Vec<u64>,
+        command: Command,
+    ) {
         self.tell_time(at);
         let seat = &self.seats[at];
         let Some(machine) = &seat.machine else { return };
-        self.trace.event(format_args!("op {number} at node {}: {command:?} of {key}", seat.node));
-        let is_read = command.is_read();
-        let moment = is_read.then(|| machine.moment());
-        let (given_up, ready) = (false, is_read);
-        let place = None;
-        let op = Op { client, at, key, command, call, gives_up_at, given_up, moment, ready, place };
-        if !is_read {
-            self.propose(number, &op);
+        let moment = command.is_read().then(|| machine.moment());
+        let shard = route.shard(route.place(&route.key(&self.clients.names[keys[0] as usize])));
+        let low_ms = match moment {
+            Some(moment) => moment.time.millis(),
+            None => self.agreement.last_ms(shard),
+        };
+        let (ready, place) = (moment.is_some(), None);
+        let what = OfKeys { route, shard, keys, command, low_ms, moment, ready, place };
+        let (number, op) = self.new_op(client, at, What::Keys(what));
+        let node = self.seats[at].node;
+        let OfKeys { route, command, keys, .. } = op.of_keys().expect("it was just made");
+        let keyspace = &route.keyspace.name;
+        let names = self.clients.names_of(keys);
+        self.trace.event(format_args!(
+            "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
+        ));
+        if let Some(write) = command.write(&names) {
+            let mut batch = Batch::default();
+            batch.push(&write, Waiter(number));
+            let machine = self.seats[at].machine.as_mut().expect("it was asked");
+            machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
         }
         self.clients.ops.insert(number, op);
     }
 
-    fn propose(&mut self, number: u64, op: &Op) {
-        let machine = self.seats[op.at].machine.as_mut().expect("it was asked");
-        let route = machine.routes[KEYSPACE].clone();
-        let names = [self.clients.names[op.key as usize].clone()];
-        let mut batch = Batch::default();
-        batch.push(&op.command.write(&names).expect("a write"), Waiter(number));
-        let shard = route.shard(route.place(&route.key(&names[0])));
-        machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
+    /// A client asks a node for a change of the catalogue.
+    pub(super) fn begin_change(&mut self, client: usize, at: usize, op: Vec<u8>) {
+        let (number, entry) = self.new_op(client, at, What::Catalogue);
+        let node = self.seats[at].node;
+        self.trace.event(format_args!("op {number} at node {node}: a change of the catalogue"));
+        self.clients.ops.insert(number, entry);
+        let machine = self.seats[at].machine.as_mut().expect("it was asked");
+        let (origin, waiter) = (CLIENTS, Waiter(number));
+        machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
     }
 
     /// Tries a read.
     pub(super) fn read(&mut self, at: usize, number: u64) {
-        let Some(op) = self.clients.ops.get_mut(&number) else { return };
-        let machine = self.seats[at].machine.as_mut().expect("it runs");
-        let route = machine.routes[KEYSPACE].clone();
-        let name = self.clients.names[op.key as usize].clone();
+        let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
+        let names = self.clients.names_of(&op.keys);
+        let (route, shard, plant) = (op.route.clone(), op.shard, self.options.plant);
         let mut now = op.moment.expect("a read");
-        let shard = route.shard(route.place(&route.key(&name)));
+        let machine = self.seats[at].machine.as_mut().expect("it runs");
         let elected = machine.shard(shard).is_some_and(|shard| shard.is_elected());
-        if self.options.plant == Some(Plant::LeaseByRole) && elected {
+        if plant == Some(Plant::LeaseByRole) && elected {
             now.boot = 0;
         }
-        if self.options.plant == Some(Plant::FreshLeaderReads) && elected {
+        if plant == Some(Plant::FreshLeaderReads)
+            && elected
+            && op.command == Command::Get
+            && let Some(found) = machine.peek(shard, &names[0])
+        {
             // Planted: nobody looks whether the term has begun.
-            let found = machine.peek(shard, &name);
-            return self.done(number, vec![found]);
+            return self.done(number, vec![found], now.time.millis());
         }
-        let mut found = Reply::Nil;
-        let answered = read::value(&route, &name, now, |version| {
-            if let Some(version) = version {
-                found = Reply::Bulk(version.value.into());
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let request = match (&op.command, &names[..]) {
+            (Command::Get, [key]) => Read::Get(key),
+            (Command::GetMany, keys) => Read::GetMany(keys.to_vec()),
+            (Command::Exists, keys) => Read::Exists(keys.to_vec()),
+            (Command::ExpiryTime, [key]) => Read::Ttl { key, millis: true, absolute: true },
+            (Command::Length, [key]) => Read::Length(key),
+            other => unreachable!("{other:?} is no read"),
+        };
+        let mut sink = Collect::default();
+        match read::read(&route, &request, now, &mut sink) {
+            Ok(()) => {
+                let view = machine.view(shard);
+                let (floor, last) = view.map_or((now.time, now.time), |view| {
+                    let state = view.read();
+                    (state.serving.floor(), state.last)
+                });
+                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+                let op = op.expect("it is under way");
+                op.low_ms = op.low_ms.max(floor.millis());
+                self.done(number, sink.0, last.millis());
             }
-        });
-        match answered {
-            Ok(()) => self.done(number, vec![found]),
             Err(blocked) => {
-                op.ready = false;
                 let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
+                let shard = route.shard(blocked.place);
                 machine.submit(shard, Input::Await { shard, at, origin, waiter });
+                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+                op.expect("it is under way").ready = false;
             }
         }
     }
 
-    fn done(&mut self, number: u64, replies: Vec<Reply>) {
+    fn done(&mut self, number: u64, replies: Vec<Reply>, high_ms: u64) {
         let Some(op) = self.clients.ops.remove(&number) else { return };
         self.trace.event(format_args!("op {number}: {replies:?}"));
         self.counts.answered += 1;
+        let joint = op.of_keys().is_some_and(|of_keys| of_keys.command.is_joint());
+        self.counts.joint += u64::from(joint);
         self.rest(&op);
-        self.clients.note(op, Some(replies));
+        self.clients.note(op, Some(replies), high_ms);
     }
 
     /// Its client has something else to do, sooner or later.
@@ -272,40 +396,60 @@ impl World {
     }
 
     /// An answer has come from a node.
-    pub(super) fn answered(&mut self, _: usize, answer: Answer) {
+    pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Applied { spent, replies, .. } => {
                 for (waiter, reply) in spent.waiters.iter().zip(replies) {
-                    self.done(waiter.0, vec![reply]);
+                    let high_ms = self.high_ms(waiter.0);
+                    self.done(waiter.0, vec![reply], high_ms);
                 }
             }
             Answer::NotDone { waiters, why, .. } => {
                 for waiter in waiters {
-                    let Some(op) = self.clients.ops.remove(&waiter.0) else { continue };
-                    self.trace.event(format_args!("op {}: {why:?}", waiter.0));
-                    self.rest(&op);
-                    if why == NotDone::Unknown && op.moment.is_none() {
-                        self.counts.unknown += 1;
-                        // It may be applied later than this.
-                        match self.place_of(waiter.0, &op) {
-                            Some(place) => {
-                                let shard = self.shard_of(op.at, op.key);
-                                self.clients.lost.push((op, shard, place));
-                            }
-                            None => self.clients.note(op, None),
-                        }
-                    } else {
-                        self.counts.refused += 1;
-                    }
+                    self.not_done(waiter.0, why);
                 }
             }
             Answer::Go { waiter, .. } => {
-                if let Some(op) = self.clients.ops.get_mut(&waiter.0) {
+                let op = self.clients.ops.get_mut(&waiter.0).and_then(Op::of_keys_mut);
+                if let Some(op) = op {
                     op.ready = true;
                 }
             }
-            Answer::Catalogue { .. } => {}
+            Answer::Catalogue { waiter, result, .. } => {
+                self.trace.event(format_args!("op {}: {result:?}", waiter.0));
+                let Some(op) = self.clients.ops.remove(&waiter.0) else { return };
+                self.counts.changes += u64::from(result.is_ok());
+                self.rest(&op);
+            }
         }
+    }
+
+    fn not_done(&mut self, number: u64, why: NotDone) {
+        let Some(op) = self.clients.ops.remove(&number) else { return };
+        self.trace.event(format_args!("op {number}: {why:?}"));
+        self.rest(&op);
+        if matches!(why, NotDone::Unknown | NotDone::Dropped) && op.is_write() {
+            self.counts.unknown += 1;
+            // It may be applied later than this.
+            match self.place_of(number, &op) {
+                Some(place) => self.clients.lost.push((op, place)),
+                None => self.clients.endless.push(op),
+            }
+        } else {
+            self.counts.refused += 1;
+            self.counts.full += u64::from(why == NotDone::DiskFull);
+        }
+    }
+
+    /// The latest that a write was judged, if it is applied by now.
+    fn high_ms(&self, number: u64) -> u64 {
+        let op = self.clients.ops.get(&number).and_then(Op::of_keys);
+        op.map_or(0, |op| self.agreement.last_ms(op.shard))
+    }
+
+    fn note_lost(&mut self, op: Op) {
+        let high_ms = op.of_keys().map_or(0, |op| self.agreement.last_ms(op.shard));
+        self.clients.note(op, None, high_ms);
     }
 
     /// Clients who have waited too long go on to something else; and what became of those whose
@@ -320,24 +464,25 @@ impl World {
             let mut op = self.clients.ops.remove(&number).expect("it was just found");
             self.rest(&op);
             // Nobody needs to know what a read would have said.
-            if op.moment.is_none() {
+            if op.is_write() {
                 op.given_up = true;
                 self.clients.ops.insert(number, op);
             }
         }
-        for (op, shard, place) in std::mem::take(&mut self.clients.lost) {
-            match place {
+        for (op, place) in std::mem::take(&mut self.clients.lost) {
+            let shard = op.of_keys().expect("a write").shard;
+            let done = match place {
                 Place::Batch(session, sequence) => {
-                    match self.agreement.has_batch(shard, (session, sequence)) {
-                        true => self.clients.note(op, None),
-                        false => self.clients.lost.push((op, shard, place)),
-                    }
+                    self.agreement.has_batch(shard, (session, sequence)).then_some(true)
                 }
-                Place::Entry(index, term) => match self.agreement.term_at(shard, index) {
-                    None => self.clients.lost.push((op, shard, place)),
-                    Some(found) if found == term => self.clients.note(op, None),
-                    Some(_) => {}
-                },
+                Place::Entry(index, term) => {
+                    self.agreement.term_at(shard, index).map(|found| found == term)
+                }
+            };
+            match done {
+                None => self.clients.lost.push((op, place)),
+                Some(true) => self.note_lost(op),
+                Some(false) => {}
             }
         }
         self.follow_writes();
@@ -345,18 +490,23 @@ impl World {
 
     /// Remembers where the writes that are under way stand.
     fn follow_writes(&mut self) {
-        let waiting = self.clients.ops.iter().filter(|(_, op)| op.moment.is_none());
+        let waiting = self.clients.ops.iter().filter(|(_, op)| op.is_write());
         let places: Vec<(u64, Option<Place>)> =
             waiting.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
         for (number, place) in places {
-            self.clients.ops.get_mut(&number).expect("it was just found").place = place;
+            let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+            op.expect("it was just found").place = place;
         }
     }
 
     /// How a write stands in the log, if it does. A batch stays the same, wherever it is proposed.
     fn place_of(&self, number: u64, op: &Op) -> Option<Place> {
-        let Some(machine) = &self.seats[op.at].machine else { return op.place };
-        let Some(shard) = machine.shard(self.shard_of(op.at, op.key)) else { return op.place };
+        let at = op.at;
+        let op = op.of_keys()?;
+        let machine = self.seats[at].machine.as_ref();
+        let Some(shard) = machine.and_then(|machine| machine.shard(op.shard)) else {
+            return op.place;
+        };
         let batch = shard.batch_of(Waiter(number)).map(|(a, b)| Place::Batch(a, b));
         let entry = || shard.place_of(Waiter(number)).map(|(a, b)| Place::Entry(a, b));
         match op.place {
@@ -365,36 +515,27 @@ impl World {
         }
     }
 
-    fn shard_of(&self, at: usize, key: u64) -> ShardId {
-        let machine = self.seats[at].machine.as_ref().expect("it was asked");
-        let route = &machine.routes[KEYSPACE];
-        route.shard(route.place(&route.key(&self.clients.names[key as usize])))
-    }
-
     /// Nobody at this node will be answered any more.
     pub(super) fn lose_ops(&mut self, at: usize) {
         let lost = self.clients.ops.iter().filter(|(_, op)| op.at == at);
         let lost: Vec<(u64, Option<Place>)> =
             lost.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
-        let Some(machine) = self.seats[at].machine.take() else { return };
+        self.seats[at].machine = None;
         for (number, place) in lost {
             let op = self.clients.ops.remove(&number).expect("it was just found");
             self.rest(&op);
-            let route = &machine.routes[KEYSPACE];
-            let name = &self.clients.names[op.key as usize];
-            let id = route.shard(route.place(&route.key(name)));
             self.trace.event(format_args!("op {number} is lost at {place:?}"));
             self.counts.unknown += u64::from(place.is_some());
             match place {
-                Some(place) => self.clients.lost.push((op, id, place)),
+                Some(place) => self.clients.lost.push((op, place)),
                 // Not proposed, and never will be; or applied, and its answer was on its way.
-                None if op.moment.is_none() => self.clients.note(op, None),
+                None if op.is_write() => self.note_lost(op),
                 None => {}
             }
         }
     }
 
-    /// Nodes that believe they lead a key's shard.
+    /// Nodes that believe they lead the shard of a key of the keyspace that is always there.
     pub(super) fn leaders_of(&self, key: u64) -> Vec<usize> {
         let name = &self.clients.names[key as usize];
         let leads = |at: &usize| {

@@ -1,19 +1,28 @@
 //! What breaks in a cluster, and how it comes back.
 
-use keyspace::{NodeId, ShardId};
-use node::lane::Input;
-use storage::Error;
-use storage::faulty::Crash;
+use std::io::{self, ErrorKind};
 
-use super::{Plant, TICK_MS, WALL_MS, World};
+use keyspace::{NodeId, ReplicaId, ShardId};
+use node::lane::Input;
+use node::recovery::RecoverError;
+use node::state::ShardState;
+use storage::Error;
+use storage::disk::Disk;
+use storage::faulty::Crash;
+use storage::log::Lsn;
+use storage::manifest;
+
+use super::{KEYSPACE, Plant, Seat, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
 use crate::machine::open::{self, Start, Started};
+use crate::options::Fault;
 
 /// Longer than any promise of a replica.
 const LONG_NANOS: u64 = 10_000_000_000;
 
-/// A plan: when followers restart, again and again, while a leader and its rival wait for them.
+/// A plan: when followers restart, or stand still, again and again, while a leader and its rival
+/// wait for them.
 #[derive(Clone, Copy, Debug)]
 pub struct Betrayal {
     leader: usize,
@@ -21,35 +30,237 @@ pub struct Betrayal {
     begins_ms: u64,
     restarts_left: u64,
     restart_ms: u64,
+    /// Whether they stand still only.
+    pauses: bool,
 }
 
 /// How long nodes wait for each other on behalf of a client.
 const PATIENCE_NANOS: u64 = 1_500_000_000;
 
+/// How often leaders compare their replicas.
+const CHECK_NANOS: u64 = 2_000_000_000;
+
+/// For how long nothing else breaks after a disk has lost what it had promised.
+const TRUCE_MS: u64 = 4_500;
+/// … and for how long its node is down.
+const DOWN_MS: u64 = 2_500;
+
+/// Whether a shard has so many voters, each with a place, and nobody else.
+pub(super) fn is_whole(state: &ShardState, replicas: usize) -> bool {
+    let members = &state.members;
+    let is_placed = |replica: &ReplicaId| state.descriptor.node_of(*replica).is_some();
+    let is_quiet = !members.is_joint() && members.learners.is_empty();
+    is_quiet && members.voters.len() == replicas && members.voters.iter().all(is_placed)
+}
+
+/// Overwrites the end of what is in the log by nothing, but for what stands before `floor` or no
+/// restart would read. How many bytes that were.
+fn lose_log_tail(disk: &dyn Disk, floor: Lsn, bytes_max: u64) -> io::Result<u64> {
+    let Some(manifest) = manifest::load(disk).expect("a disk without faults") else { return Ok(0) };
+    let mut segments = disk.list()?;
+    segments.retain(|name| name.ends_with(".seg"));
+    segments.sort();
+    for name in segments.iter().rev() {
+        let file = disk.open(name)?;
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_at(&mut bytes, 0)?;
+        let Some(end) = bytes.iter().rposition(|byte| *byte != 0).filter(|end| *end >= 64) else {
+            continue;
+        };
+        let start =
+            u64::from_str_radix(name.trim_start_matches("log-").trim_end_matches(".seg"), 16);
+        let start = start.expect("a segment's name has its place");
+        let kept = manifest.log_start.max(floor).0.saturating_sub(start).max(64);
+        let from = (end as u64 + 1).saturating_sub(bytes_max).max(kept) as usize;
+        if from > end {
+            return Ok(0);
+        }
+        file.write_at(&vec![0; end + 1 - from], from as u64)?;
+        file.sync()?;
+        return Ok((end + 1 - from) as u64);
+    }
+    Ok(0)
+}
+
+/// A fault of a node's disk that waits for its moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Armed {
+    /// The power goes at one of the next changes of the disk.
+    Power,
+    /// A sync or a write fails.
+    Failure,
+}
+
+/// The farthest change of the disk that a planned loss of power waits for.
+const PLANNED_WRITES: u64 = 60;
+
+/// Whether an error says that there is no room.
+fn is_full(error: &Error) -> bool {
+    match error {
+        Error::Full { .. } => true,
+        Error::Io { source, .. } => source.kind() == ErrorKind::StorageFull,
+        _ => false,
+    }
+}
+
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
         self.betray();
-        if !self.rng.one_in(self.mood.break_ms) {
+        self.decay();
+        self.lose_links();
+        if self.now_ms < self.truce_until || !self.rng.one_in(self.mood.break_ms) {
             return Ok(());
         }
         let at = self.rng.below(self.seats.len() as u64) as usize;
-        match self.rng.weighted(&[6, 6, 1, 6, 4, 3, 5, 5, 3]) {
-            0 => self.crash(at, true),
-            1 => self.crash(at, false),
-            2 => self.blackout(),
-            3 => self.pause(at),
-            4 => self.isolate(at),
-            5 => self.cut_one_way(at),
-            6 => self.plan_betrayal(at),
-            7 => self.hand_over(),
-            _ => self.mend(),
+        let faults = self.options.faults;
+        let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
+        // Rarely possible; and with a planted bug, whatever a lost log shows is no news.
+        let tails = if self.options.plant.is_none() { 60 } else { 0 };
+        let weights = [
+            1,
+            on(Fault::Power, 5),
+            on(Fault::Kill, 6),
+            on(Fault::Power, 1),
+            on(Fault::Pause, 6),
+            on(Fault::Cut, 4),
+            on(Fault::Cut, 3),
+            if faults.has(Fault::Cut) { on(Fault::Kill, 5) } else { 0 },
+            on(Fault::Transfer, 5),
+            on(Fault::Cut, 7),
+            on(Fault::Power, 4),
+            on(Fault::SyncFails, 3),
+            on(Fault::WriteFails, 2),
+            on(Fault::Full, 5),
+            on(Fault::Link, 6),
+            on(Fault::Tail, tails),
+        ];
+        match self.rng.weighted(&weights) {
+            0 => {}
+            1 => self.crash(at, true),
+            2 => self.crash(at, false),
+            3 => self.blackout(),
+            4 => {
+                let millis = self.rng.between(100, 2_500);
+                self.pause(at, millis);
+            }
+            5 => self.isolate(at),
+            6 => self.cut_one_way(at),
+            7 => self.plan_betrayal(at),
+            8 => self.hand_over(),
+            9 => self.mend(),
+            10..=12 if self.seats[at].armed.is_some() => {}
+            10 => {
+                let writes = self.rng.below(PLANNED_WRITES);
+                self.power_goes_at(at, writes);
+            }
+            11 => {
+                let syncs = self.rng.below(6);
+                let node = self.seats[at].node;
+                self.trace.event(format_args!("node {node}: a sync will fail after {syncs}"));
+                self.seats[at].disk.fail_sync(syncs);
+                self.seats[at].armed = Some(Armed::Failure);
+            }
+            12 => {
+                let writes = self.rng.below(15);
+                let node = self.seats[at].node;
+                self.trace.event(format_args!("node {node}: a write will fail after {writes}"));
+                self.seats[at].disk.fail_write(writes);
+                self.seats[at].armed = Some(Armed::Failure);
+            }
+            13 => self.fill_or_free(at),
+            14 => self.lose_link(at),
+            _ => self.lose_tail(at),
         }
         Ok(())
     }
 
+    /// Planted: some replica holds something else from now on.
+    fn decay(&mut self) {
+        if !self.has(Plant::RottenState) || self.now_ms % 1_000 != 500 {
+            return;
+        }
+        let at = self.rng.below(self.seats.len() as u64) as usize;
+        let Some(machine) = &self.seats[at].machine else { return };
+        for shard in machine.shard_ids() {
+            let view = machine.view(shard).expect("it was listed");
+            let mut state = view.write();
+            let last = state.last;
+            let hasher = state.keys().map(|engine| engine.hasher());
+            let Some(key) = hasher.map(|hasher| hasher.key(b"rot")) else { continue };
+            if !state.owns(&key) {
+                continue;
+            }
+            if let Some(engine) = state.keys_mut() {
+                engine.put(&key, &[b"rot"], 0, last);
+                return;
+            }
+        }
+    }
+
+    /// The power of a node goes when its disk has changed so often: in a write of the log, a
+    /// checkpoint, a manifest, or a start, whatever comes then.
+    pub(super) fn power_goes_at(&mut self, at: usize, writes: u64) {
+        let node = self.seats[at].node;
+        self.trace.event(format_args!("node {node}: the power will go after {writes} changes"));
+        self.seats[at].disk.crash_after_writes(writes);
+        self.seats[at].armed = Some(Armed::Power);
+    }
+
+    fn fill_or_free(&mut self, at: usize) {
+        let seat = &mut self.seats[at];
+        seat.full = !seat.full;
+        let bytes = match seat.full {
+            true => seat.used_bytes() + self.rng.below(3 * self.mood.segment_bytes / 2),
+            false => u64::MAX,
+        };
+        let node = seat.node;
+        self.trace.event(format_args!("the disk of node {node} holds {bytes} bytes"));
+        self.counts.fillings += u64::from(seat.full);
+        seat.disk.set_capacity_bytes(bytes);
+    }
+
+    /// A link is lost with what was on it. Both ends learn of it, one maybe much later; and it is
+    /// there again at once.
+    fn lose_link(&mut self, at: usize) {
+        let other = self.rng.below(self.seats.len() as u64) as usize;
+        if other == at {
+            return;
+        }
+        let ends = [self.seats[at].node, self.seats[other].node];
+        self.trace.event(format_args!("the link of nodes {} and {} is lost", ends[0], ends[1]));
+        self.counts.links += 1;
+        self.network.lose(ends[0], ends[1], &mut self.rng);
+        for (seat, node) in [(at, ends[1]), (other, ends[0])] {
+            let late = self.rng.one_in(4);
+            let millis = if late { self.rng.between(100, 2_000) } else { self.rng.below(5) };
+            self.lost_links.push((self.now_ms + millis, seat, node));
+        }
+    }
+
+    /// The process of a node has ended: the others learn that its links are gone, if they had not
+    /// better lose patience first.
+    fn end_links(&mut self, at: usize, power: bool) {
+        let node = self.seats[at].node;
+        for seat in (0..self.seats.len()).filter(|seat| *seat != at) {
+            let millis = if power { self.rng.between(20, 4_000) } else { self.rng.below(5) };
+            self.lost_links.push((self.now_ms + millis, seat, node));
+        }
+    }
+
+    /// Tells nodes of links that are gone.
+    pub(super) fn lose_links(&mut self) {
+        let now_ms = self.now_ms;
+        for (_, at, node) in self.lost_links.extract_if(.., |lost| lost.0 <= now_ms) {
+            if let Some(machine) = &mut self.seats[at].machine {
+                machine.lose_link(node);
+            }
+        }
+    }
+
     /// A leader and one of its followers do not hear each other; the other followers restart in no
-    /// time, a few times, and must not have forgotten whom they have given their word (SAFETY G4).
+    /// time, or stand still, a few times, and must not have forgotten whom they have given their
+    /// word, nor think that it was long ago (SAFETY G4, G5).
     fn plan_betrayal(&mut self, at: usize) {
         let leader = match self.led() {
             led if led.is_empty() => at,
@@ -65,24 +276,33 @@ impl World {
         let begins_ms = self.now_ms + self.rng.between(600, 1_500);
         let restarts_left = self.rng.between(1, 4);
         let restart_ms = begins_ms;
-        self.betrayal = Some(Betrayal { leader, rival, begins_ms, restarts_left, restart_ms });
+        let pauses = self.options.faults.has(Fault::Pause) && self.rng.one_in(3);
+        let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
+        self.betrayal = Some(plan);
     }
 
     fn betray(&mut self) {
         let Some(mut plan) = self.betrayal else { return };
         if self.now_ms == plan.restart_ms && plan.restarts_left > 0 {
             for at in (0..self.seats.len()).filter(|at| *at != plan.leader && *at != plan.rival) {
-                self.crash(at, false);
-                self.seats[at].awake_at = self.now_ms + 2;
+                if plan.pauses {
+                    let millis = self.rng.between(400, 1_100);
+                    self.pause(at, millis);
+                } else {
+                    self.crash(at, false);
+                    self.seats[at].awake_at = self.now_ms + 2;
+                }
             }
             plan.restarts_left -= 1;
-            plan.restart_ms += self.rng.between(50, 250);
+            let after = if plan.pauses { 1_200 } else { 0 };
+            plan.restart_ms += after + self.rng.between(50, 250);
         }
         let begun = self.now_ms > plan.begins_ms;
         if begun && self.now_ms.is_multiple_of(10) && self.is_awake(plan.leader) {
             self.look_at(plan.leader);
         }
-        self.betrayal = (self.now_ms < plan.begins_ms + 1_000).then_some(plan);
+        let ends_ms = plan.begins_ms.max(plan.restart_ms) + 1_000;
+        self.betrayal = (self.now_ms < ends_ms).then_some(plan);
     }
 
     /// Whether a node runs and does not stand still.
@@ -96,9 +316,18 @@ impl World {
         if self.seats[at].machine.is_none() {
             return;
         }
+        self.lose_ops(at);
+        self.end(at, power);
+    }
+
+    /// What is left of a node whose process is gone.
+    fn end(&mut self, at: usize, power: bool) {
         let node = self.seats[at].node;
         self.counts.crashes += 1;
-        self.lose_ops(at);
+        self.seats[at].armed = None;
+        if self.options.faults.has(Fault::Link) {
+            self.end_links(at, power);
+        }
         if power {
             let crash = *self.rng.pick(&[
                 Crash::LoseUnsynced,
@@ -115,6 +344,61 @@ impl World {
         self.seats[at].awake_at = self.now_ms + self.rng.between(1, 1_500);
     }
 
+    /// A node loses its power, and with it the end of its log, synced or not.
+    /// All others stay well until it has noticed: with two nodes broken, what the two alone had
+    /// acknowledged would be lost.
+    fn lose_tail(&mut self, at: usize) {
+        let all_awake = (0..self.seats.len()).all(|other| self.is_awake(other));
+        let is_well = |seat: &Seat| seat.armed.is_none() && !seat.full;
+        if !all_awake || !self.seats.iter().all(is_well) || !self.is_whole() {
+            return;
+        }
+        // What it lost must not reach back to a change of members: it would lead among those of
+        // the past (docs/consistency.md).
+        let machine = self.seats[at].machine.as_ref().expect("it is awake");
+        let views = machine.shard_ids().into_iter().filter_map(|id| machine.view(id));
+        let changes = views.map(|view| view.read().descriptor.generation.0).sum::<u64>();
+        let end = machine.log.log.written_end();
+        if self.seats[at].members_end.0 != changes {
+            self.seats[at].members_end = (changes, end);
+            return;
+        }
+        self.mend();
+        self.betrayal = None;
+        let bytes_max = self.rng.between(200, 3_000);
+        self.crash(at, true);
+        let seat = &mut self.seats[at];
+        // The others have leaders when it comes back.
+        seat.awake_at = self.now_ms + DOWN_MS;
+        let floor = seat.members_end.1;
+        let lost =
+            lose_log_tail(&*seat.disk.handle(), floor, bytes_max).expect("a disk without faults");
+        seat.has_lost = true;
+        self.truce_until = self.now_ms + TRUCE_MS;
+        self.counts.tails_lost += u64::from(lost > 0);
+        let node = seat.node;
+        self.trace.event(format_args!("node {node} has lost {lost} bytes of its log"));
+    }
+
+    /// Whether the clients' shards and the catalogue's have all their replicas, and no shard has
+    /// any that comes or goes.
+    pub(super) fn is_whole(&self) -> bool {
+        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        machines
+            .flat_map(|machine| machine.shard_ids().into_iter().map(move |id| (machine, id)))
+            .all(|(machine, id)| {
+                let view = machine.view(id).expect("it was listed");
+                let state = view.read();
+                let route = machine.routes.get(KEYSPACE);
+                let is_clients = route.is_some_and(|route| route.keyspace.shards.contains(&id));
+                let wanted = match is_clients || id == ShardId(0) {
+                    true => self.mood.replicas,
+                    false => state.members.voters.len(),
+                };
+                is_whole(&state, wanted)
+            })
+    }
+
     fn blackout(&mut self) {
         self.trace.event(format_args!("the power goes everywhere"));
         self.counts.blackouts += 1;
@@ -122,8 +406,7 @@ impl World {
     }
 
     /// A process stands still, and its clocks do not.
-    fn pause(&mut self, at: usize) {
-        let millis = self.rng.between(100, 2_500);
+    fn pause(&mut self, at: usize, millis: u64) {
         let planted = self.has(Plant::StaleLease);
         let seat = &mut self.seats[at];
         if seat.machine.is_none() || self.now_ms < seat.awake_at {
@@ -165,6 +448,11 @@ impl World {
     /// Some leader is told to hand over one of its shards, or all of them.
     fn hand_over(&mut self) {
         let mut led = self.led();
+        let has_heirs = |(at, id): &(usize, ShardId)| {
+            let machine = self.seats[*at].machine.as_ref().expect("it leads");
+            machine.view(*id).is_some_and(|view| view.read().members.voters.len() > 1)
+        };
+        led.retain(has_heirs);
         if led.is_empty() {
             return;
         }
@@ -203,11 +491,48 @@ impl World {
         }
     }
 
-    /// A node says that it must stop.
+    /// A node says that it must stop: what its disk did to it is the reason, or a rule is broken.
     pub(super) fn node_failed(&mut self, at: usize, error: &Error) -> Result<(), Violation> {
-        let node = self.seats[at].node;
-        let text = format!("node {node} stopped without a fault of its disk: {error}");
-        Err(Violation::new("liveness", text))
+        let Seat { node, armed, full, .. } = self.seats[at];
+        self.trace.event(format_args!("node {node} stops: {error}"));
+        self.counts.disk_deaths += 1;
+        match armed {
+            Some(Armed::Power) => self.crash(at, true),
+            Some(Armed::Failure) => {
+                let power = self.options.faults.has(Fault::Power) && self.rng.one_in(2);
+                self.crash(at, power);
+            }
+            None if full && matches!(error, Error::Full { .. }) => self.crash(at, false),
+            None => {
+                let text = format!("node {node} stopped without a fault of its disk: {error}");
+                return Err(Violation::new("liveness", text));
+            }
+        }
+        Ok(())
+    }
+
+    fn start_failed(&mut self, at: usize, error: &RecoverError) -> Result<(), Violation> {
+        let Seat { node, armed, full, .. } = self.seats[at];
+        self.trace.event(format_args!("node {node} does not start: {error}"));
+        match (armed, error) {
+            (Some(Armed::Power), RecoverError::Storage(Error::Io { .. })) => self.end(at, true),
+            (Some(Armed::Failure), RecoverError::Storage(Error::Io { .. })) => {
+                let power = self.options.faults.has(Fault::Power) && self.rng.one_in(2);
+                self.end(at, power);
+            }
+            (_, RecoverError::Storage(error)) if full && is_full(error) => {
+                self.end(at, false);
+                // Whoever watches over it makes room, sooner or later.
+                if self.calm || self.rng.one_in(3) {
+                    self.fill_or_free(at);
+                }
+            }
+            _ => {
+                let text = format!("node {node} does not start: {error}");
+                return Err(Violation::new("R6 nothing is lost", text));
+            }
+        }
+        Ok(())
     }
 
     /// Starts a node.
@@ -222,7 +547,7 @@ impl World {
         let wall_ms = (WALL_MS as i64 + seat.wall_offset + now_ms as i64) as u64;
         let start = Start {
             lanes: self.mood.lanes,
-            segment_bytes: 64 << 10,
+            segment_bytes: self.mood.segment_bytes,
             wall_ms,
             // Planted: all that was promised seems long ago.
             boot: if forgetful { boot - LONG_NANOS } else { boot },
@@ -231,12 +556,15 @@ impl World {
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
-        let Started { mut machine, recovered } = started.map_err(|error| {
-            Violation::new("R6 nothing is lost", format!("a node does not start: {error}"))
-        })?;
+        let Started { mut machine, recovered } = match started {
+            Ok(started) => started,
+            Err(error) => return self.start_failed(at, &error),
+        };
         machine.boot = boot;
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_patience(PATIENCE_NANOS));
+        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(CHECK_NANOS));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
+        machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));
         self.agreement.restarted(node, &recovered);
@@ -253,7 +581,15 @@ impl World {
         self.trace.event(format_args!("heal"));
         self.calm = true;
         self.network.mend();
-        self.seats.iter_mut().for_each(|seat| seat.awake_at = self.now_ms);
+        for seat in &mut self.seats {
+            seat.awake_at = self.now_ms;
+            seat.full = false;
+            // What has struck and is not noticed yet still counts as the fault it was.
+            seat.disk.set_capacity_bytes(u64::MAX);
+            seat.disk.crash_after_writes(u64::MAX);
+            seat.disk.fail_sync(u64::MAX);
+            seat.disk.fail_write(u64::MAX);
+        }
         Ok(())
     }
 }

@@ -14,30 +14,38 @@
 //! | file | what |
 //! |---|---|
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
-//! | [`faults`] | crashes, loss of power, pauses, partitions, leaders that are told to go |
+//! | [`faults`] | crashes, loss of power, disks that fail or are full, pauses, partitions, lost links, leaders that are told to go |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
+//! | `commands` | which commands, of which keys |
+//! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
 //!
 //! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
 //! lease runs (R5, G4 to G6), nothing acknowledged missing and nothing invented (R6,
 //! linearizability of what clients saw), same seed same bytes (R13), and after the heal an answer
 //! for everyone within a bound, and the same state everywhere (R8).
 
+pub mod catalogue;
 pub mod clients;
+mod commands;
 pub mod faults;
 pub mod network;
 pub mod options;
 
 use std::collections::BTreeMap;
 
-use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
+use keyspace::{CatalogueOp, Keyspace, KeyspaceOptions, NodeId, ReplicaId, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
+use node::shard::Finding;
 use storage::faulty::FaultyDisk;
+use storage::log::Lsn;
 
 use crate::check::Violation;
 use crate::check::agreement::Agreement;
 use crate::machine::open::Cluster;
+use crate::machine::rounds::Progress;
 use crate::machine::{Failed, Machine, NOBODY};
+use crate::options::Fault;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use clients::Clients;
@@ -52,6 +60,10 @@ pub const TICK_MS: u64 = 50;
 const ANSWER_MS_MAX: u64 = 15_000;
 /// Virtual time within which replicas that have been added vote.
 const RAISE_MS_MAX: u64 = 20_000;
+/// Planted: how long after a pause its ticks are made up.
+const BURST_AFTER_MS: u64 = 5;
+/// How long a round of checkpoints waits when there was no room for the last.
+const ROUND_AGAIN_MS: u64 = 100;
 /// The keyspace that clients use.
 pub const KEYSPACE: &str = "0";
 
@@ -74,8 +86,26 @@ pub struct Counts {
     pub cuts: u64,
     /// Shards that leaders were told to hand over.
     pub transfers: u64,
+    /// Links that were lost.
+    pub links: u64,
+    /// Disks that became full.
+    pub fillings: u64,
+    /// Commands refused because a disk was full.
+    pub full: u64,
+    /// Processes that ended because of what their disk did.
+    pub disk_deaths: u64,
+    /// Changes of the catalogue.
+    pub changes: u64,
+    /// Commands of several keys that were answered.
+    pub joint: u64,
     /// Entries compared between replicas.
     pub compared: u64,
+    /// Digests of replicas that were found to agree with others.
+    pub digests: u64,
+    /// Disks that have lost the end of their logs.
+    pub tails_lost: u64,
+    /// Replicas that had lost what they had promised, and ended.
+    pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
     /// Histories that were too long to judge.
@@ -100,8 +130,20 @@ pub(crate) struct Seat {
     pub boot_offset: u64,
     pub wall_offset: i64,
     pub started_at: u64,
+    /// What its disk is about to do.
+    pub armed: Option<faults::Armed>,
+    /// Whether its disk is full.
+    pub full: bool,
+    /// No round of checkpoints is begun or gone on with before: there was no room for the last.
+    pub round_at: u64,
     /// Planted: time that its boot clock did not count.
     pub slept_nanos: u64,
+    /// Its disk has lost what was synced, once at least.
+    pub has_lost: bool,
+    /// How often its shards' members had changed, and the end of its log some time after that.
+    pub members_end: (u64, Lsn),
+    /// Planted: time that its boot clock counts twice, and when it begins to.
+    pub burst: Option<(u64, u64)>,
 }
 
 /// See the front page of this module.
@@ -119,6 +161,10 @@ pub struct World {
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
     betrayal: Option<faults::Betrayal>,
+    /// Nothing else breaks until then.
+    truce_until: u64,
+    /// Links that are gone, and when who learns of that.
+    lost_links: Vec<(u64, usize, NodeId)>,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -128,6 +174,8 @@ impl World {
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng, options);
+        let has_clock = options.faults.has(Fault::Clock);
+        let drift_ppm = if has_clock { 20_000 } else { 0 };
         let seat = |_| Seat {
             node: NodeId(0),
             disk: FaultyDisk::new(rng.bits()),
@@ -135,11 +183,17 @@ impl World {
             awake_at: 0,
             next_tick: 0,
             sync_ends_at: 0,
-            rate_ppm: rng.between(980_000, 1_020_000),
+            rate_ppm: rng.between(1_000_000 - drift_ppm, 1_000_000 + drift_ppm),
             boot_offset: rng.below(1 << 40),
-            wall_offset: rng.between(0, 7_200_000) as i64 - 3_600_000,
+            wall_offset: rng.between(0, 2 * mood.offset_ms_max) as i64 - mood.offset_ms_max as i64,
             started_at: 0,
+            armed: None,
+            full: false,
+            round_at: 0,
             slept_nanos: 0,
+            has_lost: false,
+            members_end: (0, Lsn::NEW),
+            burst: None,
         };
         let seats = (0..options.nodes).map(seat).collect();
         Self {
@@ -155,6 +209,8 @@ impl World {
             cluster: None,
             calm: true,
             betrayal: None,
+            truce_until: 0,
+            lost_links: Vec::new(),
             counts: Counts::default(),
         }
     }
@@ -171,6 +227,9 @@ impl World {
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
         self.calm = false;
+        if let Some(writes) = self.options.power_at {
+            self.power_goes_at(0, writes);
+        }
         for _ in 0..self.options.millis {
             self.maybe_break()?;
             self.millisecond()?;
@@ -335,8 +394,21 @@ impl World {
 
     /// Ticks when it is time: once, however late it is.
     fn tick(&mut self, at: usize) {
+        let planted = self.has(Plant::BurstTicks);
+        let seat = &mut self.seats[at];
+        if let Some((_, nanos)) = seat.burst.take_if(|(from_ms, _)| self.now_ms >= *from_ms) {
+            seat.boot_offset += nanos;
+            self.tell_time(at);
+            let machine = self.seats[at].machine.as_mut().expect("it runs");
+            (0..nanos / 1_000_000 / TICK_MS).for_each(|_| machine.tick());
+        }
         let seat = &mut self.seats[at];
         if self.now_ms >= seat.next_tick {
+            let missed_ms = self.now_ms - seat.next_tick;
+            if planted && missed_ms > TICK_MS {
+                // First comes what has come meanwhile.
+                seat.burst = Some((self.now_ms + BURST_AFTER_MS, missed_ms * seat.rate_ppm));
+            }
             seat.next_tick = self.now_ms + TICK_MS;
             seat.machine.as_mut().expect("it runs").tick();
         }
@@ -351,6 +423,7 @@ impl World {
         let lanes = 0..machine.lanes.len();
         let busy: Vec<usize> = lanes.filter(|lane| machine.is_busy(*lane)).collect();
         let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
+        let rounds = self.mood.checkpoints && self.now_ms >= seat.round_at;
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
         let weights = [
             on(!busy.is_empty(), 40),
@@ -360,7 +433,8 @@ impl World {
             on(machine.has_news(), 12),
             on(!reads.is_empty(), 20),
             on(may_ask, 10),
-            on(self.mood.checkpoints, if machine.is_checkpointing() { 6 } else { 1 }),
+            on(rounds, if machine.is_checkpointing() { 6 } else { 1 }),
+            on(!machine.digests.is_empty(), 3),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -371,8 +445,14 @@ impl World {
                 let inputs_max = self.rng.between(1, 12) as usize;
                 let mut witness = self.agreement.of(seat.node);
                 let answers = machine.step_lane(lane, inputs_max, &mut witness, &mut self.trace)?;
+                for shard in std::mem::take(&mut machine.ended) {
+                    self.counts.quarantines += 1;
+                    self.agreement.ended(seat.node, shard);
+                }
+                let findings = std::mem::take(&mut machine.findings);
+                self.judge(findings)?;
                 self.look_for_leases(at)?;
-                answers.into_iter().for_each(|answer| self.answered(at, answer));
+                answers.into_iter().for_each(|answer| self.answered(answer));
             }
             1 => {
                 machine.log.begin_sync(self.rng.one_in(2))?;
@@ -383,9 +463,12 @@ impl World {
             2 => machine.end_sync()?,
             3 => machine.log.make_segment()?,
             4 => {
-                let (answer, _) = machine.spread_news();
+                let (answer, changed) = machine.spread_news();
+                if let Some(keyspace) = changed {
+                    self.keyspace_changed(at, &keyspace);
+                }
                 if let Some(answer) = answer {
-                    self.answered(at, answer);
+                    self.answered(answer);
                 }
             }
             5 => {
@@ -393,21 +476,28 @@ impl World {
                 self.read(at, op);
             }
             6 => self.ask(at),
+            8 => machine.step_digest(),
             _ => {
-                machine.step_round()?;
+                if machine.step_round()? == Progress::Full {
+                    seat.round_at = self.now_ms + ROUND_AGAIN_MS;
+                }
             }
         }
         Ok(true)
     }
 
-    /// A node that knows the clients' keyspace.
-    fn someone_with_keys(&mut self) -> usize {
-        let knows = |at: &usize| {
-            let machine = self.seats[*at].machine.as_ref();
-            machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
-        };
-        let all: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
-        *self.rng.pick(&all)
+    /// Leaders have compared their replicas.
+    fn judge(&mut self, findings: Vec<Finding>) -> Result<(), Violation> {
+        for Finding { shard, index, agreeing, differing } in findings {
+            self.counts.digests += agreeing.len() as u64;
+            if !differing.is_empty() {
+                let text = format!(
+                    "shard {shard} as of entry {index}: {differing:?} differ from {agreeing:?}"
+                );
+                return Err(Violation::new("R8 replicas digest the same", text));
+            }
+        }
+        Ok(())
     }
 
     /// While a lease runs, nobody is elected in a later term. In an earlier one, late votes may yet
@@ -456,19 +546,34 @@ impl World {
     /// Reads every key once more: what was acknowledged must be there.
     fn ask_everything(&mut self) -> Result<(), Violation> {
         let deadline = self.now_ms + ANSWER_MS_MAX;
-        for key in 0..self.mood.keys {
+        let knows = |at: &usize| {
+            let machine = self.seats[*at].machine.as_ref();
+            machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
+        };
+        let places: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
+        let machine = self.seats[places[0]].machine.as_ref().expect("it has settled");
+        let replicated =
+            |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
+        let routes = machine.routes.values().filter(|route| replicated(&route.keyspace));
+        let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
+        let keys = self.mood.keys;
+        for (name, key) in names.iter().flat_map(|name| (0..keys).map(move |key| (name, key))) {
             let mut done = false;
             while !done {
                 if self.now_ms >= deadline {
-                    let text = format!("key {key} cannot be read after the last fault");
+                    let text = format!("key {key} of {name} cannot be read after the last fault");
                     return Err(Violation::new("liveness", text));
                 }
                 let at = match self.rng.one_in(2) {
-                    true => self.someone_with_keys(),
-                    false => self.leaders_of(key).first().copied().unwrap_or(0),
+                    true => *self.rng.pick(&places),
+                    false => self.leaders_of(key).first().copied().unwrap_or(places[0]),
                 };
+                let machine = self.seats[at].machine.as_ref();
+                let route = machine.and_then(|machine| machine.routes.get(name)).cloned();
                 let answered = self.counts.answered;
-                self.read_last(at, key);
+                if let Some(route) = route {
+                    self.read_last(at, route, key);
+                }
                 for _ in 0..300 {
                     if self.clients.is_idle() {
                         break;
@@ -502,15 +607,22 @@ impl World {
                 *leaders.entry(id).or_default() += u32::from(shard.is_leader());
             }
         }
-        let mut text = String::new();
-        if !self.clients.is_idle() {
-            text += "operations are open; ";
+        let mut text = self.clients.open();
+        if !self.is_whole() {
+            text += "a shard lacks a replica; ";
         }
+        let keyspaces = match self.agreed_keyspaces() {
+            Ok(keyspaces) => keyspaces,
+            Err(why) => return text + &why,
+        };
         for (id, applied) in found {
             let equal = applied.windows(2).all(|pair| pair[0] == pair[1]);
-            if !equal || applied.len() != self.mood.replicas || leaders[&id] != 1 {
+            let wanted = self.replicas_wanted(&keyspaces, id);
+            if !equal || Some(applied.len()) != wanted || leaders[&id] != 1 {
                 let led = leaders[&id];
-                text += &format!("shard {id} has applied {applied:?} and {led} leaders; ");
+                text += &format!(
+                    "shard {id} has applied {applied:?} and {led} leaders, of {wanted:?}; "
+                );
             }
         }
         text
@@ -550,6 +662,14 @@ impl World {
 }
 
 impl Seat {
+    /// Bytes of all files on its disk.
+    pub fn used_bytes(&self) -> u64 {
+        let disk = self.disk.handle();
+        let names = disk.list().unwrap_or_default();
+        let bytes = |name: &String| disk.open(name).and_then(|file| file.len()).unwrap_or_default();
+        names.iter().map(bytes).sum()
+    }
+
     /// Its boot clock.
     pub fn boot(&self, now_ms: u64) -> u64 {
         self.boot_offset + now_ms * self.rate_ppm - self.slept_nanos

@@ -5,6 +5,7 @@ use std::str::FromStr;
 use super::World;
 use crate::check::Violation;
 use crate::cli::{Life, Told};
+use crate::options::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
@@ -17,20 +18,27 @@ pub enum Plant {
     LeaseByRole,
     /// A restarted replica votes and stands at once (G4).
     ForgetfulVote,
+    /// Ticks that a pause has swallowed are made up, and each counts as time that has passed since
+    /// (G5).
+    BurstTicks,
     /// What promises to be on disk leaves before it is (G9, G16).
     UnsyncedVote,
     /// A new leader serves reads before its term's first entry (G1).
     FreshLeaderReads,
+    /// The memory of one replica changes (G13).
+    RottenState,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
+        Self::BurstTicks,
         Self::UnsyncedVote,
         Self::FreshLeaderReads,
+        Self::RottenState,
     ];
 
     /// As it is typed.
@@ -39,8 +47,10 @@ impl Plant {
             Self::StaleLease => "stale-lease",
             Self::LeaseByRole => "lease-by-role",
             Self::ForgetfulVote => "forgetful-vote",
+            Self::BurstTicks => "burst-ticks",
             Self::UnsyncedVote => "unsynced-vote",
             Self::FreshLeaderReads => "fresh-leader-reads",
+            Self::RottenState => "rotten-state",
         }
     }
 }
@@ -48,8 +58,8 @@ impl Plant {
 /// There is no planted bug of this name for clusters.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, unsynced-vote and \
-     fresh-leader-reads can be planted"
+    "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
+     unsynced-vote, fresh-leader-reads and rotten-state can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
@@ -74,17 +84,25 @@ pub struct Options {
     pub nodes: usize,
     /// Virtual milliseconds of the safety phase.
     pub millis: u64,
+    /// Kinds of faults.
+    pub faults: Faults,
+    /// The power of the first node goes when its disk has changed so often.
+    pub power_at: Option<u64>,
     /// Whether to keep the trace's text.
     pub verbose: bool,
     /// What is planted.
     pub plant: Option<Plant>,
 }
 
+/// Repetitions of a failing run at most, to find a smaller one.
+const SHRINK_RUNS_MAX: u32 = 60;
+
 impl Options {
     /// The usual run of a seed.
     pub fn of(seed: u64) -> Self {
         let nodes = if seed % 4 == 3 { 5 } else { 3 };
-        Self { seed, nodes, millis: MILLIS_DEFAULT, verbose: false, plant: None }
+        let (millis, faults) = (MILLIS_DEFAULT, Faults::ALL);
+        Self { seed, nodes, millis, faults, power_at: None, verbose: false, plant: None }
     }
 }
 
@@ -102,9 +120,10 @@ impl Life for Options {
     }
 
     fn heading(&self) -> [String; 2] {
-        let Self { nodes, millis, plant, .. } = self;
+        let Self { nodes, millis, faults, plant, .. } = self;
         let plant = plant.map_or("none", |plant| plant.name());
-        [format!("{nodes} nodes, {millis} ms"), format!("planted bug: {plant}")]
+        let more = format!("faults: {faults}; planted bug: {plant}");
+        [format!("{nodes} nodes, {millis} ms"), more]
     }
 
     fn run(&self) -> Told<Self> {
@@ -116,33 +135,66 @@ impl Life for Options {
         Told { life: self.clone(), trace_hash, trace, summary, verdict }
     }
 
-    /// Shortens the safety phase. All else follows from the seed.
+    /// Shortens the safety phase, and leaves out kinds of faults. All else follows from the seed.
     fn shrunk(&self) -> (Self, Result<(), Violation>) {
-        let rule = |verdict: &Result<(), Violation>| verdict.as_ref().err().map(|v| v.rule);
         let quiet = Self { verbose: false, ..self.clone() };
-        let (mut best, mut verdict) = (quiet.clone(), quiet.run().verdict);
-        let mut step = best.millis / 2;
-        while step > 0 {
-            let shorter = Self { millis: best.millis - step, ..best.clone() };
-            let found = shorter.run().verdict;
-            if rule(&found).is_some() && rule(&found) == rule(&verdict) {
-                (best, verdict) = (shorter, found);
+        let verdict = quiet.run().verdict;
+        let mut search = Search { best: quiet, verdict, runs_left: SHRINK_RUNS_MAX };
+        loop {
+            let before = search.best.clone();
+            for fault in Fault::ALL {
+                search.try_with(|options| options.faults = options.faults.without(fault));
             }
-            step = step.min(best.millis) / 2;
+            let mut step = search.best.millis / 2;
+            while step > 0 {
+                search.try_with(|options| options.millis = options.millis.saturating_sub(step));
+                step /= 2;
+            }
+            if search.best == before || search.runs_left == 0 {
+                return (search.best, search.verdict);
+            }
         }
-        (best, verdict)
     }
 
     fn command(&self) -> String {
-        let Self { seed, nodes, millis, plant, .. } = self;
+        let Self { seed, nodes, millis, faults, power_at, plant, .. } = self;
         let mut out = format!("carillon sim --nodes {nodes} --seed {seed}");
         if *millis != MILLIS_DEFAULT {
             out += &format!(" --millis {millis}");
+        }
+        if *faults != Faults::ALL {
+            out += &format!(" --faults {faults}");
+        }
+        if let Some(changes) = power_at {
+            out += &format!(" --power-at {changes}");
         }
         if let Some(plant) = plant {
             out += &format!(" --plant {}", plant.name());
         }
         out
+    }
+}
+
+/// The smallest run that was found to break the same rule.
+struct Search {
+    best: Options,
+    verdict: Result<(), Violation>,
+    runs_left: u32,
+}
+
+impl Search {
+    fn try_with(&mut self, change: impl Fn(&mut Options)) {
+        let mut options = self.best.clone();
+        change(&mut options);
+        if options == self.best || self.runs_left == 0 {
+            return;
+        }
+        self.runs_left -= 1;
+        let rule = |verdict: &Result<(), Violation>| verdict.as_ref().err().map(|v| v.rule);
+        let verdict = options.run().verdict;
+        if rule(&verdict).is_some() && rule(&verdict) == rule(&self.verdict) {
+            (self.best, self.verdict) = (options, verdict);
+        }
     }
 }
 
@@ -155,8 +207,18 @@ pub struct Mood {
     pub born_whole: bool,
     /// Lanes of each node.
     pub lanes: usize,
+    /// Bytes of a segment of a node's log.
+    pub segment_bytes: u64,
     /// Keys in use.
     pub keys: u64,
+    /// Keys that share a hash tag: commands may be of several of these.
+    pub tagged: u64,
+    /// How far a node's wall clock may be off, either way, in milliseconds.
+    pub offset_ms_max: u64,
+    /// How long values with an end live at most, in milliseconds; 0 if none has one.
+    pub ttl_ms_max: u64,
+    /// One command in so many changes the catalogue.
+    pub catalogue_in: u64,
     /// Clients.
     pub clients: u64,
     /// Things a node does in a millisecond, at most.
@@ -183,33 +245,33 @@ impl Mood {
     /// Draws one.
     pub fn draw(rng: &mut Rng, options: &Options) -> Self {
         let never = 1 << 40;
-        let maybe = |rng: &mut Rng, n: u64| if rng.one_in(3) { never } else { n };
+        let faults = options.faults;
+        // Never in a third of all runs, and in those that leave this kind of fault out.
+        let maybe = |rng: &mut Rng, fault, low, high| {
+            let (n, rarely) = (rng.between(low, high), rng.one_in(3));
+            if rarely || !faults.has(fault) { never } else { n }
+        };
+        let offset_ms_max = *rng.pick(&[0, 400, 3_600_000]);
+        let checkpoints = rng.one_in(2);
         Self {
             replicas: if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 },
             born_whole: rng.one_in(2),
             lanes: rng.between(1, 2) as usize,
+            segment_bytes: *rng.pick(&[16 << 10, 64 << 10]),
             keys: rng.between(2, 5),
+            tagged: rng.between(1, 3),
+            offset_ms_max: if faults.has(Fault::Clock) { offset_ms_max } else { 0 },
+            ttl_ms_max: *rng.pick(&[0, 60, 400, 2_000]),
+            catalogue_in: maybe(rng, Fault::Catalogue, 10, 60),
             clients: rng.between(3, 7),
             actions_max: rng.between(6, 30),
-            lost_in: {
-                let n = rng.between(8, 200);
-                maybe(rng, n)
-            },
-            repeated_in: {
-                let n = rng.between(10, 200);
-                maybe(rng, n)
-            },
-            late_in: {
-                let n = rng.between(10, 200);
-                maybe(rng, n)
-            },
+            lost_in: maybe(rng, Fault::Loss, 8, 200),
+            repeated_in: maybe(rng, Fault::Loss, 10, 200),
+            late_in: maybe(rng, Fault::Loss, 10, 200),
             delay_ms_max: rng.between(0, 15),
-            slow_sync_in: {
-                let n = rng.between(10, 200);
-                maybe(rng, n)
-            },
-            break_ms: rng.between(150, 900),
-            checkpoints: rng.one_in(2),
+            slow_sync_in: maybe(rng, Fault::SlowSync, 10, 200),
+            break_ms: rng.between(120, 700),
+            checkpoints: checkpoints && faults.has(Fault::Checkpoints),
             think_ms: rng.between(20, 120),
         }
     }

@@ -21,15 +21,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ReplicaId, ShardId, Timestamp};
+use node::birth;
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
+use node::digest::{Digesting, Step};
 use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, TURN_BYTES_MAX};
 use node::letter::Letter;
 use node::read::Now;
 use node::route::Route;
-use node::shard::ShardStart;
+use node::shard::{Finding, ShardStart};
 use node::state::ShardState;
 use parking_lot::RwLock;
+use replication::Refused;
 use storage::Error;
 use storage::disk::Disk;
 use storage::engine::{PieceLimits, Settings};
@@ -108,6 +111,14 @@ pub struct Machine {
     pub unsynced_ack: bool,
     /// Planted: the last block of a checkpoint of several is forgotten.
     pub short_checkpoint: bool,
+    /// States that are being digested.
+    pub digests: Vec<Digesting>,
+    /// What leaders have found, to be looked at by the world.
+    pub findings: Vec<Finding>,
+    /// Shards whose replica has ended because it was unfit, to be looked at by the world.
+    pub ended: Vec<ShardId>,
+    /// Whether its disk has lost what was synced: it may notice.
+    pub may_lose: bool,
 }
 
 /// One lane and what waits for it.
@@ -224,6 +235,10 @@ impl Machine {
     ) -> Result<Vec<Input>, Error> {
         let size = |input: &Input| match input {
             Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+            // A reader may need a horizon.
+            Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
+            Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
+            Input::Message { message, .. } => message.entry_bytes(),
             Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
                 commands.len() as u64 + FRAMING_BYTES
             }
@@ -249,8 +264,9 @@ impl Machine {
                 Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
                     (origin, vec![waiter])
                 }
-                // The keeper asks again.
+                // The keeper asks again, and so does a leader.
                 Input::RaiseKeyspace { .. } => continue,
+                Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
                 Input::Letter { from, letter } => {
                     match letter.when_unable() {
                         Some(answer) => self.outgoing.push(Packet::Letter(Post {
@@ -309,6 +325,11 @@ impl Machine {
         let (node, letters) = (self.manifest.node, effects.letters.drain(..));
         let letters = letters.map(|(to, letter)| Packet::Letter(Post { from: node, to, letter }));
         self.outgoing.extend(letters);
+        // What is late may be for a replica that has ended.
+        let may_lose = self.may_lose;
+        let is_expected =
+            |why: &Refused| matches!(why, Refused::LostLog { .. } | Refused::Misled { .. });
+        effects.refused.retain(|(_, why)| !may_lose || !is_expected(why));
         if let Some((shard, refused)) = effects.refused.pop() {
             let text = format!("shard {shard}: {refused}");
             return Err(Violation::new("R3 replicas keep what they promise", text).into());
@@ -324,9 +345,46 @@ impl Machine {
                 answers.push(answer);
             }
         }
+        self.digests.append(&mut effects.digests);
+        self.findings.append(&mut effects.findings);
+        let ended = std::mem::take(&mut effects.quarantined);
         effects.clear();
         seat.unappended = false;
+        for (shard, replica, why) in ended {
+            trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
+            self.ended.push(shard);
+            self.digests.retain(|digesting| digesting.shard != shard);
+            self.hide(shard);
+        }
         Ok(())
+    }
+
+    /// Lets routes lead to nothing where a replica has ended.
+    fn hide(&mut self, id: ShardId) {
+        let settings = self.limits.settings(self.hasher);
+        for route in self.routes.values_mut() {
+            if let Some(place) = route.keyspace.shards.iter().position(|shard| *shard == id) {
+                let mut views = route.views.clone();
+                let nothing = birth::first_state(&route.keyspace, place, settings);
+                views[place] = Arc::new(RwLock::new(nothing));
+                let (keyspace, hasher) = (route.keyspace.clone(), route.hasher);
+                *route = Arc::new(Route { keyspace, hasher, views });
+            }
+        }
+    }
+
+    /// Takes the oldest digest one step further.
+    pub fn step_digest(&mut self) {
+        let limits = self.limits.block;
+        let Some(digesting) = self.digests.first_mut() else { return };
+        let digest = match digesting.step(limits, &mut Vec::new()) {
+            Step::More => return,
+            Step::Done(digest) => Some(digest),
+            Step::Void => None,
+        };
+        let Digesting { shard, replica, index, .. } = *digesting;
+        self.digests.remove(0);
+        self.submit(shard, Input::Digested { shard, replica, index, digest });
     }
 
     /// Ends the sync that is under way, and tells the lanes.

@@ -1,12 +1,12 @@
 //! From a disk to a node that serves: the steps of a start, as the server takes them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
 use node::birth;
 use node::lane::{Effects, Input, Lane};
-use node::recovery::{RecoverError, Recovering, Replay};
+use node::recovery::{RecoverError, Recovering, Replay, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
 use storage::Error;
@@ -86,14 +86,16 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let shards = replay.finish()?;
+    let dropped = replay.dropped();
+    let Replayed { shards, quarantined } = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;
     }
     log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
-    let machine = build(handle, manifest, hasher, log, shards, start);
+    let replayed = Replayed { shards, quarantined };
+    let machine = build(handle, manifest, hasher, log, (replayed, dropped), start);
     Ok(Started { machine, recovered })
 }
 
@@ -138,9 +140,10 @@ fn build(
     manifest: Manifest,
     hasher: KeyHasher,
     log: Log,
-    mut shards: BTreeMap<ShardId, Recovering>,
+    (replayed, dropped): (Replayed, BTreeSet<ShardId>),
     start: &Start,
 ) -> Machine {
+    let Replayed { mut shards, quarantined } = replayed;
     let highest = shards.values().map(Recovering::highest).max();
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));
@@ -172,13 +175,25 @@ fn build(
         round: None,
         unsynced_ack: false,
         short_checkpoint: false,
+        digests: Vec::new(),
+        findings: Vec::new(),
+        ended: Vec::new(),
+        may_lose: false,
     };
     machine.now();
-    machine.lanes.iter_mut().for_each(|seat| seat.lane.observe(start.boot));
+    for seat in &mut machine.lanes {
+        seat.lane.observe(start.boot);
+        seat.lane.bury(dropped.iter().copied());
+    }
+    let has_system = !quarantined.contains_key(&ShardId(0));
+    for (shard, ended) in quarantined {
+        let lane = machine.lane_of(shard);
+        machine.lanes[lane].lane.adopt_quarantined(shard, ended);
+    }
     let catalogue = match shards.remove(&ShardId(0)) {
         Some(recovered) => machine.adopt_system(recovered),
         // It waits for a replica of the system shard.
-        None if start.join.is_some() => Catalogue::default(),
+        None if start.join.is_some() || !has_system => Catalogue::default(),
         None => {
             let state = birth::first_system(machine.manifest.node);
             machine.create_shard(state, Durability::Sync);

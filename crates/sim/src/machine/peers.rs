@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
-use keyspace::{Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::birth;
-use node::catalogue::System;
 use node::checkpoint::Checkpoint;
 use node::command::Reply;
 use node::lane::{Envelope, Input};
@@ -164,7 +163,10 @@ impl Machine {
         let node = self.manifest.node;
         let start = birth::by_message(birth, message.to(), node, settings);
         let start = start.expect("nodes send what can be read");
-        if self.is_dropped(start.view.read().descriptor.keyspace()) {
+        let ended = self.lanes[lane].lane.quarantined(id);
+        if self.is_dropped(start.view.read().descriptor.keyspace())
+            || ended.is_some_and(|ended| ended >= start.replica)
+        {
             return;
         }
         trace.event(format_args!("replica {} of shard {id} begins", message.to()));
@@ -174,10 +176,7 @@ impl Machine {
 
     /// Whether a keyspace was dropped, as far as the catalogue here knows.
     fn is_dropped(&self, keyspace: KeyspaceId) -> bool {
-        let Some(view) = self.view(ShardId(0)) else { return false };
-        let state = view.read();
-        let Content::System(System { catalogue, .. }) = &state.content else { return false };
-        catalogue.has_dropped(keyspace)
+        self.catalogue().is_some_and(|catalogue| catalogue.has_dropped(keyspace))
     }
 
     /// Lets routes lead to a replica that has come.
@@ -220,19 +219,12 @@ impl Machine {
         trace.event(format_args!("snapshot of shard {id} at {index}"));
         let shard = self.lanes[lane].lane.shard(id).expect("it was just looked at");
         let meta = shard.meta_of(&state);
-        let mut writer =
-            CheckpointWriter::create(self.handle.clone(), self.manifest.cluster, id, index, &meta)?;
-        blocks.iter().try_for_each(|block| writer.block(block))?;
-        writer.finish()?;
-        let others = self.manifest.checkpoints.iter().filter(|c| c.shard != id).copied();
-        let mut checkpoints: Vec<_> = others.collect();
-        checkpoints.push(CheckpointRef { shard: id, applied_index: index });
-        checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
-        let next = Manifest { checkpoints, ..self.manifest.clone() };
-        manifest::store(&*self.handle, &next)?;
-        let before = std::mem::replace(&mut self.manifest, next);
-        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
-            self.handle.remove(&old.name()).ok();
+        match self.keep_snapshot(CheckpointRef { shard: id, applied_index: index }, &meta, &blocks)
+        {
+            Ok(()) => {}
+            // The leader sends another, when it is told or has waited.
+            Err(Error::Full { .. }) => return Ok(()),
+            Err(error) => return Err(error),
         }
         let catalogue = match &state.content {
             Content::System(system) => Some(system.catalogue.clone()),
@@ -247,12 +239,61 @@ impl Machine {
         let gone: Vec<_> = gone.map(|route| route.keyspace.clone()).collect();
         for keyspace in gone {
             self.routes.remove(&keyspace.name);
-            self.drop_shards(&keyspace);
+        }
+        // Also those that have begun by a message, and whose coming and going it has jumped over.
+        let known = self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.view()));
+        let begun =
+            self.lanes.iter().flat_map(|seat| &seat.inbox).filter_map(|input| match input {
+                Input::Create(start) => Some(start.view.clone()),
+                _ => None,
+            });
+        let mut gone = Vec::new();
+        for view in known.chain(begun) {
+            let descriptor = &view.read().descriptor;
+            if catalogue.has_dropped(descriptor.keyspace()) {
+                gone.push(descriptor.shard);
+            }
+        }
+        for shard in gone {
+            self.submit(shard, Input::Drop { shard });
         }
         for keyspace in catalogue.iter() {
             let places = 0..keyspace.shards.len();
             let views = places.map(|place| self.view_of(keyspace, place)).collect();
             self.route(keyspace.clone(), views);
+        }
+        Ok(())
+    }
+
+    /// Writes a snapshot's state as the checkpoint of its shard.
+    fn keep_snapshot(
+        &mut self,
+        file: CheckpointRef,
+        meta: &[u8],
+        blocks: &[Vec<u8>],
+    ) -> Result<(), Error> {
+        let CheckpointRef { shard, applied_index } = file;
+        let (disk, cluster) = (self.handle.clone(), self.manifest.cluster);
+        let mut writer = CheckpointWriter::create(disk, cluster, shard, applied_index, meta)?;
+        if let Err(error) = blocks.iter().try_for_each(|block| writer.block(block)) {
+            writer.abandon().ok();
+            return Err(error);
+        }
+        writer.finish()?;
+        let others = self.manifest.checkpoints.iter().filter(|c| c.shard != shard).copied();
+        let mut checkpoints: Vec<_> = others.collect();
+        checkpoints.push(file);
+        checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
+        let next = Manifest { checkpoints, ..self.manifest.clone() };
+        if let Err(error) = manifest::store(&*self.handle, &next) {
+            if !self.manifest.checkpoints.contains(&file) {
+                self.handle.remove(&file.name()).ok();
+            }
+            return Err(error);
+        }
+        let before = std::mem::replace(&mut self.manifest, next);
+        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
+            self.handle.remove(&old.name()).ok();
         }
         Ok(())
     }
@@ -276,9 +317,14 @@ impl Machine {
             Some(view) => view,
             None => {
                 let state = birth::first_state(keyspace, place, settings);
-                match keyspace.nodes.contains(&self.manifest.node) {
+                let here = state.descriptor.replica_on(self.manifest.node);
+                let ended = self.lanes[lane].lane.quarantined(shard);
+                match here.is_some_and(|replica| ended.is_none_or(|ended| ended < replica)) {
                     true => self.create_shard(state, keyspace.options.durability),
-                    false => Arc::new(RwLock::new(state)),
+                    false => {
+                        self.submit(shard, Input::Away { shard });
+                        Arc::new(RwLock::new(state))
+                    }
                 }
             }
         }
@@ -304,6 +350,21 @@ impl Machine {
         }
     }
 
+    /// Tells all lanes that the link to a node is gone.
+    pub fn lose_link(&mut self, node: NodeId) {
+        self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::LinkLost { node }));
+    }
+
+    /// The catalogue as the replica of the system shard here has it, if there is one.
+    pub fn catalogue(&self) -> Option<Catalogue> {
+        let view = self.view(ShardId(0))?;
+        let state = view.read();
+        match &state.content {
+            Content::System(system) => Some(system.catalogue.clone()),
+            Content::Keys(_) => None,
+        }
+    }
+
     /// All shards that have a replica here.
     pub fn shard_ids(&self) -> Vec<ShardId> {
         self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.id())).collect()
@@ -319,12 +380,16 @@ impl Machine {
         self.lanes[self.lane_of(id)].lane.view(id)
     }
 
-    /// Planted reads: the newest value of a key, whoever leads.
-    pub fn peek(&self, shard: ShardId, key: &[u8]) -> Reply {
-        let view = self.view(shard).expect("a shard that is here");
+    /// Planted reads: the newest value of a key, whoever leads; nothing if it has an end, for
+    /// then it takes more than a look.
+    pub fn peek(&self, shard: ShardId, key: &[u8]) -> Option<Reply> {
+        let view = self.view(shard)?;
         let state = view.read();
-        let found = state.keys().and_then(|e| e.newest(&self.hasher.key(key), Timestamp::ZERO));
-        found.map_or(Reply::Nil, |version| Reply::Bulk(version.value.into()))
+        match state.keys()?.newest(&self.hasher.key(key), Timestamp::ZERO) {
+            None => Some(Reply::Nil),
+            Some(version) if version.expiry_ms == 0 => Some(Reply::Bulk(version.value.into())),
+            Some(_) => None,
+        }
     }
 
     /// All that a shard holds, as a checkpoint of it would.

@@ -20,6 +20,8 @@ pub struct Round {
     names: BTreeMap<ShardId, CheckpointRef>,
     left: VecDeque<ShardId>,
     log_start: Lsn,
+    /// Whether what must be remembered was written again.
+    marked: bool,
     current: Option<Current>,
 }
 
@@ -68,7 +70,7 @@ impl Machine {
                 let known = self.manifest.checkpoints.iter();
                 let names = known.filter(|c| left.contains(&c.shard)).map(|c| (c.shard, *c));
                 let log_start = self.log.log.written_end();
-                Round { names: names.collect(), left, log_start, current: None }
+                Round { names: names.collect(), left, log_start, marked: false, current: None }
             }
         };
         match self.advance(&mut round)? {
@@ -143,7 +145,19 @@ impl Machine {
             }
             return Ok(Progress::More);
         }
-        let Some(id) = round.left.front().copied() else { return self.publish(round) };
+        if !std::mem::replace(&mut round.marked, true) {
+            for seat in &mut self.lanes {
+                seat.lane.mark_again();
+                seat.again = true;
+            }
+            return Ok(Progress::More);
+        }
+        let Some(id) = round.left.front().copied() else {
+            if !self.lanes.iter().all(|seat| seat.lane.marks_are_durable()) {
+                return Ok(Progress::Busy);
+            }
+            return self.publish(round);
+        };
         let written_end = self.log.log.written_end();
         let seat = &self.lanes[self.lane_of(id)];
         if seat.unappended {

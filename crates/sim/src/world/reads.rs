@@ -5,7 +5,7 @@ use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
 use keyspace::{HashedKey, ShardId, Timestamp};
-use node::command::{Read, Refusal, Reply, Sink};
+use node::command::{Read, Reply};
 use node::entry::Waiter;
 use node::lane::Input;
 use node::read::{self, Blocked};
@@ -17,7 +17,7 @@ use super::World;
 use super::clients::{Ask, Op, Stage};
 use crate::check::Violation;
 use crate::check::versions::Versions;
-use crate::command::{Cell, Command, Shown, Value};
+use crate::command::{Cell, Collect, Command, Shown, Value};
 use crate::machine::CLIENTS;
 use crate::options::Bug;
 
@@ -25,33 +25,6 @@ const R9: &str = "R9 collection is never seen";
 /// Spreads small numbers over all bits.
 const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SAME: &str = "reads see what the log says";
-
-/// Takes answers as values; arrays are taken apart.
-#[derive(Default)]
-struct Collect(Vec<Reply>);
-
-impl Sink for Collect {
-    fn ok(&mut self) {
-        self.0.push(Reply::Ok);
-    }
-    fn nil(&mut self) {
-        self.0.push(Reply::Nil);
-    }
-    fn int(&mut self, value: i64) {
-        self.0.push(Reply::Int(value));
-    }
-    fn bulk(&mut self, bytes: &[u8]) {
-        self.0.push(Reply::Bulk(bytes.into()));
-    }
-    fn status(&mut self, word: &'static str) {
-        self.0.push(Reply::Status(word));
-    }
-    fn array(&mut self, _len: usize) {}
-    fn map(&mut self, _len: usize) {}
-    fn refused(&mut self, why: Refusal) {
-        self.0.push(Reply::Refused(why));
-    }
-}
 
 impl World {
     /// The reads that may be tried.

@@ -128,10 +128,36 @@ impl Engine {
         out: &mut Vec<u8>,
     ) -> bool {
         assert!(self.pins.iter().any(|pin| *pin <= at), "a dump without a pin");
+        self.piece(cursor, self.safe_point.min(at), at, limits, out)
+    }
+
+    /// As [`Self::dump`], of what reads from `low` to `at` need, wherever the safe point is by now:
+    /// the same bytes of the same history, but for how flushes stand in it.
+    ///
+    /// Panics unless the engine is pinned at or below `low`, from before the first piece on.
+    pub fn dump_above(
+        &self,
+        cursor: &mut DumpCursor,
+        low: Timestamp,
+        at: Timestamp,
+        limits: PieceLimits,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        assert!(self.pins.iter().any(|pin| *pin <= low), "a dump without a pin");
+        self.piece(cursor, low, at, limits, out)
+    }
+
+    fn piece(
+        &self,
+        cursor: &mut DumpCursor,
+        low: Timestamp,
+        at: Timestamp,
+        limits: PieceLimits,
+        out: &mut Vec<u8>,
+    ) -> bool {
         if matches!(cursor.position, Position::End) {
             return false;
         }
-        let low = self.safe_point.min(at);
         let mut piece = Piece {
             at,
             low,
@@ -165,46 +191,33 @@ impl Engine {
     /// # Errors
     /// [`RestoreError`]: the block is not one that [`Engine::dump`] made for this layout.
     pub fn restore(&mut self, block: &[u8]) -> Result<(), RestoreError> {
-        let mut rest = block;
-        while !rest.is_empty() {
-            let offset = block.len() - rest.len();
-            let short = RestoreError::Short { offset };
-            let (len, body) = rest.split_first_chunk().ok_or(short.clone())?;
-            let len = u32::from_le_bytes(*len) as usize;
-            let (record, after) = body.split_at_checked(len).ok_or(short)?;
-            self.restore_record(record, offset)?;
-            rest = after;
+        let mut parts = parts(block);
+        loop {
+            let offset = parts.offset();
+            let Some(part) = parts.next() else { return Ok(()) };
+            self.restore_part(part?, offset)?;
         }
-        Ok(())
     }
 
-    fn restore_record(&mut self, record: &[u8], offset: usize) -> Result<(), RestoreError> {
-        let short = || RestoreError::Short { offset };
-        let (&kind, rest) = record.split_first().ok_or_else(short)?;
-        let (timestamp, rest) = rest.split_first_chunk().ok_or_else(short)?;
-        let timestamp = Timestamp(u64::from_le_bytes(*timestamp));
-        if timestamp < self.current.start {
+    fn restore_part(&mut self, part: Part<'_>, offset: usize) -> Result<(), RestoreError> {
+        if part.timestamp() < self.current.start {
             return Err(RestoreError::Order { offset });
         }
-        match kind {
-            KIND_VALUE => {
-                let (expiry_ms, rest) = rest.split_first_chunk().ok_or_else(short)?;
-                let (key_len, rest) = rest.split_first_chunk().ok_or_else(short)?;
-                let key_len = u32::from_le_bytes(*key_len) as usize;
-                let (key, value) = rest.split_at_checked(key_len).ok_or_else(short)?;
-                let expiry_ms = u64::from_le_bytes(*expiry_ms);
+        match part {
+            Part::Value { timestamp, expiry_ms, key, value } => {
                 let body = Body::Value { parts: &[value], expiry_ms };
                 self.restore_version(key, body, timestamp, offset)
             }
-            KIND_TOMBSTONE => self.restore_version(rest, Body::Tombstone, timestamp, offset),
-            KIND_FLUSH if rest.is_empty() => {
+            Part::Tombstone { timestamp, key } => {
+                self.restore_version(key, Body::Tombstone, timestamp, offset)
+            }
+            Part::Flush { timestamp } => {
                 if timestamp < self.current.newest {
                     return Err(RestoreError::Order { offset });
                 }
                 self.flush(timestamp);
                 Ok(())
             }
-            _ => Err(RestoreError::Kind { offset, kind }),
         }
     }
 
@@ -233,6 +246,79 @@ impl Engine {
             Body::Tombstone => self.write(&key, place, head, body, timestamp),
         }
         Ok(())
+    }
+}
+
+/// One record of a dump.
+pub(super) enum Part<'a> {
+    Value { timestamp: Timestamp, expiry_ms: u64, key: &'a [u8], value: &'a [u8] },
+    Tombstone { timestamp: Timestamp, key: &'a [u8] },
+    Flush { timestamp: Timestamp },
+}
+
+impl Part<'_> {
+    fn timestamp(&self) -> Timestamp {
+        let (Part::Value { timestamp, .. }
+        | Part::Tombstone { timestamp, .. }
+        | Part::Flush { timestamp }) = self;
+        *timestamp
+    }
+}
+
+/// The records of a block. Nothing comes after an error.
+pub(super) fn parts(block: &[u8]) -> Parts<'_> {
+    Parts { block, rest: block }
+}
+
+pub(super) struct Parts<'a> {
+    block: &'a [u8],
+    rest: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// Where the next record begins.
+    fn offset(&self) -> usize {
+        self.block.len() - self.rest.len()
+    }
+
+    fn take(&mut self) -> Result<Part<'a>, RestoreError> {
+        let offset = self.offset();
+        let short = || RestoreError::Short { offset };
+        let (len, body) = self.rest.split_first_chunk().ok_or_else(short)?;
+        let len = u32::from_le_bytes(*len) as usize;
+        let (record, after) = body.split_at_checked(len).ok_or_else(short)?;
+        let (&kind, rest) = record.split_first().ok_or_else(short)?;
+        let (timestamp, rest) = rest.split_first_chunk().ok_or_else(short)?;
+        let timestamp = Timestamp(u64::from_le_bytes(*timestamp));
+        self.rest = after;
+        match kind {
+            KIND_VALUE => {
+                let (expiry_ms, rest) = rest.split_first_chunk().ok_or_else(short)?;
+                let (key_len, rest) = rest.split_first_chunk().ok_or_else(short)?;
+                let key_len = u32::from_le_bytes(*key_len) as usize;
+                let (key, value) = rest.split_at_checked(key_len).ok_or_else(short)?;
+                let expiry_ms = u64::from_le_bytes(*expiry_ms);
+                Ok(Part::Value { timestamp, expiry_ms, key, value })
+            }
+            KIND_TOMBSTONE => Ok(Part::Tombstone { timestamp, key: rest }),
+            KIND_FLUSH if rest.is_empty() => Ok(Part::Flush { timestamp }),
+            _ => Err(RestoreError::Kind { offset, kind }),
+        }
+    }
+}
+
+impl<'a> Iterator for Parts<'a> {
+    type Item = Result<Part<'a>, RestoreError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let part = self.take();
+        if part.is_err() {
+            self.rest = &[];
+        }
+        Some(part)
     }
 }
 

@@ -49,6 +49,7 @@
 //! asked of the allocator, which rounds up.
 
 mod collect;
+pub mod digest;
 mod dump;
 mod era;
 #[cfg(test)]

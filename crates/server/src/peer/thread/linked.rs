@@ -6,11 +6,14 @@ use std::time::Instant;
 
 use super::READ_BYTES_MAX;
 use crate::peer::frame::{Decoder, Frame, KIND_OWN_MIN};
-use crate::peer::links::{Link, PeerHandler, Shared};
+use crate::peer::links::{Link, PeerHandler, Shared, wall_millis};
 
 /// Kinds of the links' own frames.
 const PING: u8 = KIND_OWN_MIN;
 const PONG: u8 = KIND_OWN_MIN + 1;
+
+/// An answer that took longer says little about the peer's clock.
+const RTT_NANOS_MAX: u64 = 200_000_000;
 
 /// A link, as the peer thread has it.
 pub(super) struct Linked {
@@ -74,11 +77,25 @@ impl Linked {
     fn own(&self, frame: &Frame, began: Instant, shared: &Shared) {
         match (frame.kind, frame.body.first_chunk()) {
             // If there is no room, bytes are on their way that tell as much.
-            (PING, _) => drop(shared.send_own(&self.link, PONG, &frame.body)),
+            (PING, _) => {
+                let mut body = frame.body.to_vec();
+                body.extend_from_slice(&shared.millis().to_le_bytes());
+                let _full = shared.send_own(&self.link, PONG, &body);
+            }
             (PONG, Some(sent)) => {
                 let now = began.elapsed().as_nanos() as u64;
                 let rtt = now.saturating_sub(u64::from_le_bytes(*sent));
                 self.link.counters.rtt_nanos.set(rtt);
+                // A slow answer says little about the time.
+                if let Some(theirs) = frame.body.get(8..16)
+                    && rtt < RTT_NANOS_MAX
+                {
+                    let theirs = u64::from_le_bytes(theirs.try_into().expect("eight bytes"));
+                    let there = theirs.saturating_add(rtt / 2_000_000);
+                    let ahead = there.wrapping_sub(wall_millis());
+                    self.link.counters.ahead_millis.set(ahead);
+                    self.link.counters.times_told.add(1);
+                }
             }
             // A later version's.
             _ => {}

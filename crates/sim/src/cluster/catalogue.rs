@@ -1,0 +1,115 @@
+//! Keyspaces that come, change and go while everything breaks, asked for at any node; and whether
+//! all nodes agree about them in the end.
+//!
+//! Guests, as those keyspaces are called here, have as many replicas as everything else and
+//! durability `sync`, or one replica and any durability. What a guest of less than `sync` says
+//! after a loss of power is not judged: it may have lost what was not synced.
+
+use std::collections::BTreeSet;
+
+use keyspace::{
+    Alteration, CatalogueOp, Durability, Keyspace, KeyspaceOptions, Placement, ShardId,
+};
+
+use super::{KEYSPACE, World};
+
+/// Keyspaces that come and go.
+const GUESTS: [&str; 3] = ["guest-a", "guest-b", "guest-c"];
+
+impl World {
+    /// A client asks a node for a change: a guest comes, another changes, or goes.
+    pub(super) fn ask_catalogue(&mut self, client: usize, at: usize) {
+        let machine = self.seats[at].machine.as_ref().expect("it runs");
+        let name = *self.rng.pick(&GUESTS);
+        let there = machine.routes.contains_key(name);
+        let levels = [Durability::Sync, Durability::Interval, Durability::Memory];
+        let retention_ms = self.rng.between(1, 100_000);
+        let op = match self.rng.below(4) {
+            // Sometimes what does not make sense: it must be refused by all alike.
+            0 | 1 if there && !self.rng.one_in(6) => CatalogueOp::Drop { name },
+            0 | 1 => {
+                let sole = self.rng.one_in(4);
+                let options = KeyspaceOptions {
+                    placement: match self.rng.one_in(5) {
+                        true => Placement::Hashed,
+                        false => Placement::Ordered,
+                    },
+                    durability: if sole { *self.rng.pick(&levels) } else { Durability::Sync },
+                    retention_ms,
+                    replicas: if sole { 1 } else { self.mood.replicas as u8 },
+                };
+                CatalogueOp::Create { name, options }
+            }
+            _ => {
+                let name = if self.rng.one_in(3) { KEYSPACE } else { name };
+                let durability = self.rng.one_in(2).then(|| match name {
+                    // It may have one replica in the catalogue, and must not lose anything.
+                    KEYSPACE => Durability::Sync,
+                    _ => *self.rng.pick(&levels),
+                });
+                let change =
+                    Alteration { durability, retention_ms: Some(retention_ms), replicas: None };
+                CatalogueOp::Alter { name, change }
+            }
+        };
+        self.trace.event(format_args!("{op:?}"));
+        let mut body = Vec::new();
+        op.encode(&mut body);
+        self.begin_change(client, at, body);
+    }
+
+    /// A node has followed a change.
+    pub(super) fn keyspace_changed(&mut self, at: usize, keyspace: &Keyspace) {
+        let node = self.seats[at].node;
+        self.trace.event(format_args!("node {node} follows: {keyspace:?}"));
+        if keyspace.options.durability != Durability::Sync {
+            self.clients.weak.insert(keyspace.id);
+            self.agreement.weaken(&keyspace.shards);
+        }
+    }
+
+    /// How many replicas a shard should have in the end; nothing if there is no such shard.
+    pub(super) fn replicas_wanted(&self, keyspaces: &[Keyspace], shard: ShardId) -> Option<usize> {
+        if shard == ShardId(0) {
+            return Some(self.mood.replicas);
+        }
+        let of = keyspaces.iter().find(|keyspace| keyspace.shards.contains(&shard))?;
+        Some(match &*of.name {
+            KEYSPACE => self.mood.replicas,
+            _ => of.nodes.len(),
+        })
+    }
+
+    /// The keyspaces as the first node with a catalogue has them; or what nodes disagree about.
+    pub(super) fn agreed_keyspaces(&self) -> Result<Vec<Keyspace>, String> {
+        let mut agreed: Option<Vec<Keyspace>> = None;
+        for seat in &self.seats {
+            let node = seat.node;
+            let Some(machine) = &seat.machine else { return Err("a node is down".into()) };
+            let Some(catalogue) = machine.catalogue() else { continue };
+            let keyspaces: Vec<Keyspace> = catalogue.iter().cloned().collect();
+            let routes = machine.routes.values().map(|route| &route.keyspace);
+            if !routes.eq(&keyspaces) {
+                return Err(format!("node {node} does not route as its catalogue says; "));
+            }
+            match &agreed {
+                None => agreed = Some(keyspaces),
+                Some(first) if *first == keyspaces => {}
+                Some(first) => {
+                    return Err(format!("node {node} has {keyspaces:?}, another {first:?}; "));
+                }
+            }
+        }
+        let agreed = agreed.unwrap_or_default();
+        let known: BTreeSet<ShardId> =
+            agreed.iter().flat_map(|keyspace| keyspace.shards.iter().copied()).collect();
+        for seat in &self.seats {
+            let ids = seat.machine.as_ref().map(|machine| machine.shard_ids()).unwrap_or_default();
+            let stray = ids.into_iter().find(|id| *id != ShardId(0) && !known.contains(id));
+            if let Some(id) = stray {
+                return Err(format!("node {} has shard {id} of no keyspace; ", seat.node));
+            }
+        }
+        Ok(agreed)
+    }
+}
