@@ -191,6 +191,7 @@ Examples:
   carillon get greeting
   carillon get picture > picture.png
   carillon get greeting --at 1700000000000ms   the value it had then
+  carillon get greeting --stale 500ms          quickly, if half a second old is good enough
   carillon get greeting --json                 with when it was written and when it ends")]
 pub struct GetArgs {
     /// The key.
@@ -198,6 +199,10 @@ pub struct GetArgs {
     /// As of this time: a timestamp as --json shows it, or milliseconds since 1970 with ms.
     #[arg(long, value_name = "TIME")]
     pub at: Option<String>,
+    /// The value may be so old (such as 500ms or 2s) where that is quicker; its age goes to
+    /// standard error.
+    #[arg(long, value_name = "AGE", conflicts_with = "at", value_parser = millis)]
+    pub stale: Option<u64>,
     #[command(flatten)]
     pub place: PlaceArgs,
 }
@@ -390,7 +395,7 @@ pub struct SimArgs {
     pub clients: u8,
     /// Kinds of faults: all, none, or a list of kill, power, sync-fails, write-fails, full, clock,
     /// catalogue, checkpoints, collection; of clusters also pause, cut, loss, link, transfer,
-    /// slow-sync.
+    /// slow-sync, tail.
     #[arg(long, value_name = "KINDS", default_value = "all")]
     pub faults: sim::Faults,
     /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon or

@@ -18,7 +18,16 @@ const VALUE_BYTES_MAX: u64 = 512 << 20;
 pub fn get(args: &GetArgs) -> Exit {
     let (place, key) = (&args.place, args.key.as_bytes());
     with_node(&place.node, |client| {
-        let got = client.get(&place.keyspace, key, args.at.as_deref())?;
+        let got = match args.stale {
+            None => client.get(&place.keyspace, key, args.at.as_deref())?,
+            Some(stale_ms) => {
+                let (got, age_ms) = client.get_stale(&place.keyspace, key, stale_ms)?;
+                if let Some(age_ms) = age_ms {
+                    output::complain(&format!("at most {age_ms} ms old"));
+                }
+                got
+            }
+        };
         let none = match got {
             Got::Value { value, timestamp, expires_at_ms } => {
                 if !place.node.json {

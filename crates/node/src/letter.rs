@@ -8,7 +8,9 @@
 //!   Write      shard, batch id, commands   ──► Written: done, a gap, refused …
 //!   Read       shard, number, time         ──► ReadAt: what is applied up to this index is enough
 //!   Catalogue  number, operation           ──► CatalogueDone: what it said, and as of which index
+//!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::fetch`])
 //!                                          ──► NotLed: somebody else leads, maybe this node
+//!                                          ──► Unable: its disk is full
 //!   Tiding     what replicas tell each other about themselves ([`crate::tiding`])
 //! ```
 //!
@@ -17,8 +19,10 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{CatalogueError, DecodeError, Keyspace, ShardId, Timestamp};
+use keyspace::descriptor::REPLICAS_MAX;
+use keyspace::{CatalogueError, DecodeError, Keyspace, NodeId, ShardId, Timestamp};
 
+use crate::fetch::{Found, Want};
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
 use crate::tiding::Tiding;
 
@@ -90,6 +94,8 @@ pub enum Letter {
         shard: ShardId,
         /// Which.
         what: Asked,
+        /// Where else to ask: so whoever has an old image of the shard gets a newer one.
+        hint: Hint,
     },
     /// 8: nothing was done about a batch, for this node cannot now: its disk is full.
     Unable {
@@ -98,6 +104,26 @@ pub enum Letter {
         /// Which.
         what: Asked,
     },
+    /// 9: what a shard holds, for a node that has no replica of it.
+    Fetch {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number for it: `varint`.
+        number: u64,
+        /// What is wanted.
+        want: Want,
+    },
+    /// 10: what was found.
+    Fetched {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// When: u64.
+        at: Timestamp,
+        /// What.
+        found: Found,
+    },
     /// 20: what a replica says of itself or another.
     Tiding {
         /// The shard: `varint`.
@@ -105,6 +131,15 @@ pub enum Letter {
         /// What.
         tiding: Tiding,
     },
+}
+
+/// Who could know more of a shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hint {
+    /// Who leads it, as far as is known: `u8` 0, or 1 and a u64.
+    pub leader: Option<NodeId>,
+    /// Which nodes have replicas, as far as is known: `varint` count, u64 each.
+    pub nodes: Vec<NodeId>,
 }
 
 /// What was asked for.
@@ -127,6 +162,11 @@ pub enum Asked {
         /// The asker's number.
         number: u64,
     },
+    /// 3: what a shard holds: number `varint`.
+    Fetch {
+        /// The asker's number.
+        number: u64,
+    },
 }
 
 impl Letter {
@@ -138,6 +178,8 @@ impl Letter {
             | Letter::Written { shard, .. }
             | Letter::ReadAt { shard, .. }
             | Letter::NotLed { shard, .. }
+            | Letter::Fetch { shard, .. }
+            | Letter::Fetched { shard, .. }
             | Letter::Unable { shard, .. }
             | Letter::Tiding { shard, .. } => *shard,
             Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => ShardId(0),
@@ -145,7 +187,7 @@ impl Letter {
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 9] = [
+    pub const KINDS: [&'static str; 11] = [
         "write",
         "read",
         "catalogue",
@@ -154,6 +196,8 @@ impl Letter {
         "catalogue_done",
         "not_led",
         "unable",
+        "fetch",
+        "fetched",
         "tiding",
     ];
 
@@ -168,7 +212,9 @@ impl Letter {
             Letter::CatalogueDone { .. } => 5,
             Letter::NotLed { .. } => 6,
             Letter::Unable { .. } => 7,
-            Letter::Tiding { .. } => 8,
+            Letter::Fetch { .. } => 8,
+            Letter::Fetched { .. } => 9,
+            Letter::Tiding { .. } => 10,
         }
     }
 
@@ -187,6 +233,7 @@ impl Letter {
             }
             Letter::Read { number, .. } => Some(Asked::Read { number: *number }),
             Letter::Catalogue { number, .. } => Some(Asked::Catalogue { number: *number }),
+            Letter::Fetch { number, .. } => Some(Asked::Fetch { number: *number }),
             _ => None,
         }
     }
@@ -232,13 +279,28 @@ impl Letter {
                     Err(error) => error.encode(out),
                 }
             }
-            Letter::NotLed { shard, what } => {
+            Letter::NotLed { shard, what, hint: Hint { leader, nodes } } => {
                 begin(7, *shard, out);
                 put_asked(*what, out);
+                out.push(u8::from(leader.is_some()));
+                out.extend(leader.iter().flat_map(|leader| leader.0.to_le_bytes()));
+                put_varint(nodes.len() as u64, out);
+                out.extend(nodes.iter().flat_map(|node| node.0.to_le_bytes()));
             }
             Letter::Unable { shard, what } => {
                 begin(8, *shard, out);
                 put_asked(*what, out);
+            }
+            Letter::Fetch { shard, number, want } => {
+                begin(9, *shard, out);
+                put_varint(*number, out);
+                want.encode(out);
+            }
+            Letter::Fetched { shard, number, at, found } => {
+                begin(10, *shard, out);
+                put_varint(*number, out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+                found.encode(out);
             }
             Letter::Tiding { shard, tiding } => {
                 begin(20, *shard, out);
@@ -297,8 +359,15 @@ impl Letter {
                 };
                 Letter::CatalogueDone { number, index, result }
             }
-            7 => Letter::NotLed { shard, what: read_asked(reader)? },
+            7 => Letter::NotLed { shard, what: read_asked(reader)?, hint: read_hint(reader)? },
             8 => Letter::Unable { shard, what: read_asked(reader)? },
+            9 => Letter::Fetch { shard, number: reader.varint()?, want: Want::decode(reader)? },
+            10 => Letter::Fetched {
+                shard,
+                number: reader.varint()?,
+                at: Timestamp(reader.u64()?),
+                found: Found::decode(reader)?,
+            },
             20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })
@@ -309,6 +378,8 @@ impl Letter {
         match self {
             Letter::Write { commands, .. } => 16 + BATCH_ID_BYTES + commands.len(),
             Letter::Written { verdict: Verdict::Done(Some(replies)), .. } => 32 + replies.len(),
+            Letter::Fetch { want, .. } => want.bytes_about(),
+            Letter::Fetched { found, .. } => 32 + found.bytes_about(),
             _ => 32,
         }
     }
@@ -334,6 +405,10 @@ fn put_asked(what: Asked, out: &mut Vec<u8>) {
             out.push(2);
             put_varint(number, out);
         }
+        Asked::Fetch { number } => {
+            out.push(3);
+            put_varint(number, out);
+        }
     }
 }
 
@@ -342,8 +417,21 @@ fn read_asked(reader: &mut Reader<'_>) -> Result<Asked, DecodeError> {
         0 => Asked::Write { session: reader.u64()?, sequence: reader.varint()? },
         1 => Asked::Read { number: reader.varint()? },
         2 => Asked::Catalogue { number: reader.varint()? },
+        3 => Asked::Fetch { number: reader.varint()? },
         found => return Err(DecodeError::Tag { what: "what was asked", found }),
     })
+}
+
+fn read_hint(reader: &mut Reader<'_>) -> Result<Hint, DecodeError> {
+    let leader = match reader.u8()? {
+        0 => None,
+        1 => Some(NodeId(reader.u64()?)),
+        found => return Err(DecodeError::Tag { what: "leader", found }),
+    };
+    let count = reader.varint_max(REPLICAS_MAX as u64, "count of nodes")?;
+    let nodes =
+        (0..count).map(|_| Ok(NodeId(reader.u64()?))).collect::<Result<_, DecodeError>>()?;
+    Ok(Hint { leader, nodes })
 }
 
 fn put_verdict(verdict: &Verdict, out: &mut Vec<u8>) {

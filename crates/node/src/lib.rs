@@ -32,6 +32,7 @@
 //! |---|---|
 //! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
 //! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
+//! | `Fetch`: what a read wants of a shard that is on other nodes only | `Fetched`, `NotDone`, `Go` |
 //! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
 //! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | – |
 //! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
@@ -63,8 +64,9 @@
 //!
 //! They do not yet: a keyspace keeps the shards it was made with ([`birth`] says how they begin),
 //! and those the replicas that they were given. A replica that does not lead has who does do what
-//! it is asked ([`letter`], [`session`]). What is there for the rest: descriptors with generations,
-//! entries that name their term, ownership checked under the guard of every read.
+//! it is asked ([`letter`], [`session`]); a node without any replica of a shard does the same, and
+//! fetches what its clients read ([`fetch`]). What is there for the rest: descriptors with
+//! generations, entries that name their term, ownership checked under the guard of every read.
 //!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No
@@ -89,10 +91,12 @@ pub mod checkpoint;
 pub mod command;
 pub mod digest;
 pub mod entry;
+pub mod fetch;
 pub mod lane;
 pub mod letter;
 pub mod limits;
 pub mod members;
+mod proxy;
 pub mod read;
 pub mod record;
 pub mod recovery;

@@ -11,11 +11,11 @@
 //! A read that finds a value expired tells its asker that time has passed: the value's end must
 //! lie within the logged horizon, or a restarted node with a slower clock would bring the value
 //! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
-//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not lead,
-//! its leader has said up to when nothing is. And a read that finds a value alive must not come
-//! after one elsewhere that found it expired: it is judged at the node's time or, if that is later,
-//! at the leader's when it was last asked ([`crate::serving::Serving::floor`]). A read that fails a check is
-//! [`Blocked`]: the asker has the shard's lane say when to try again.
+//! that entry would find, and maybe keep, what was said to be gone. Where the replica does not
+//! lead, its leader has said up to when nothing is. And a read that finds a value alive must not
+//! come after one elsewhere that found it expired: it is judged at the node's time or, if that is
+//! later, at the leader's when it was last asked ([`crate::serving::Serving::floor`]). A read that
+//! fails a check is [`Blocked`]: the asker has the shard's lane say when to try again.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -26,6 +26,7 @@ use replication::BootNanos;
 use storage::engine::{At, Version};
 
 use crate::command::{self, Read, Sink};
+use crate::fetch::Fetched;
 use crate::route::Route;
 use crate::state::ShardState;
 
@@ -65,19 +66,80 @@ pub fn read(
     now: Now,
     sink: &mut impl Sink,
 ) -> Result<(), Blocked> {
+    read_with(route, request, now, Fetched::NONE, sink)
+}
+
+/// As [`read()`], with what was fetched for it, after it had come, of shards that are on other
+/// nodes.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn read_with(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<(), Blocked> {
     // The hot path: one key, hashed once.
     if let Read::Get(key) = request {
-        return value(route, key, now, |version| match version {
+        return value_with(route, key, now, fetched, |version| match version {
             Some(version) => sink.bulk(version.value),
             None => sink.nil(),
         });
     }
-    let guards = Guards::take(route, request, now)?;
-    command::answer(&guards, request, now.time, sink);
+    let guards = Guards::take(route, request, now, 0, fetched)?;
+    let first = request.keys().first().map(|key| route.shard(route.place(&route.key(key))));
+    // What is left of a life is counted from when it was looked at.
+    let looked_at = first.zip(request.keys().first()).and_then(|(s, key)| fetched.version(s, key));
+    let time = looked_at.map_or(now.time, |(_, at)| at);
+    command::answer(&guards, request, time, sink);
     match guards.blocked.get() {
-        Some(place) => Err(Blocked { place, at: judged_at(guards.guard(place), now) }),
+        Some(place) => Err(Blocked { place, at: judged_at(&guards.guard(place).state, now) }),
         None => Ok(()),
     }
+}
+
+/// Serves a read of named keys that may be old: by up to `age_max` nanoseconds, where a replica
+/// here does not lead. How old the oldest part of the answer may be, in nanoseconds: it shows
+/// everything that anyone was told so long before `now`, and maybe more (SAFETY G17).
+///
+/// # Errors
+/// [`Blocked`]: nothing was read. The replica is older than that, or does not know how old it is;
+/// who goes on as with [`read()`] gets an answer that is not old.
+pub fn read_stale(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    age_max: u64,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<u64, Blocked> {
+    let guards = Guards::take(route, request, now, age_max, fetched)?;
+    command::answer(&guards, request, now.time, sink);
+    match guards.blocked.get() {
+        Some(place) => Err(Blocked { place, at: now.time }),
+        None => Ok(guards.held.iter().map(|held| held.age).max().unwrap_or(0)),
+    }
+}
+
+/// As [`value`], of a value that may be old by up to `age_max` nanoseconds; and how old it is.
+///
+/// # Errors
+/// [`Blocked`]: as [`read_stale`].
+pub fn value_stale<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    age_max: u64,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<(R, u64), Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    let held = Held::take(route, place, now, age_max)?;
+    let version = newest(&held.state, &key, held.time);
+    let version = version.map_err(|()| Blocked { place, at: now.time })?;
+    Ok((use_it(version), held.age))
 }
 
 /// Hands the newest value of one key, with its times, to `use_it`: a linearizable read at `now`.
@@ -90,9 +152,29 @@ pub fn value<R>(
     now: Now,
     use_it: impl FnOnce(Option<Version<'_>>) -> R,
 ) -> Result<R, Blocked> {
+    value_with(route, key, now, Fetched::NONE, use_it)
+}
+
+/// As [`value`], with what was fetched for it.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn value_with<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    fetched: &Fetched,
+    use_it: impl FnOnce(Option<Version<'_>>) -> R,
+) -> Result<R, Blocked> {
     let key = route.key(key);
     let place = route.place(&key);
-    let state = lock(route, place, now)?;
+    let state = match lock(route, place, now) {
+        Ok(state) => state,
+        Err(blocked) => {
+            let (version, _) = fetched.version(route.shard(place), key.bytes).ok_or(blocked)?;
+            return Ok(use_it(version));
+        }
+    };
     match newest(&state, &key, now.time) {
         Ok(version) => Ok(use_it(version)),
         Err(()) => Err(Blocked { place, at: judged_at(&state, now) }),
@@ -109,13 +191,27 @@ pub fn get_each(
     route: &Route,
     keys: &[&[u8]],
     now: Now,
+    each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
+) -> Result<(), Blocked> {
+    get_each_with(route, keys, now, Fetched::NONE, each)
+}
+
+/// As [`get_each`], with what was fetched for them.
+///
+/// # Errors
+/// [`Blocked`]: those before the first that is blocked were shown; it and the rest were not.
+pub fn get_each_with(
+    route: &Route,
+    keys: &[&[u8]],
+    now: Now,
+    fetched: &Fetched,
     mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
     let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
         [const { None }; GUARDS_MAX];
     if route.views.len() > GUARDS_MAX || keys.len() > KEYS_MAX {
         for key in keys {
-            if value(route, key, now, &mut each)?.is_break() {
+            if value_with(route, key, now, fetched, &mut each)?.is_break() {
                 break;
             }
         }
@@ -141,10 +237,14 @@ pub fn get_each(
     }
     for (place, key) in looked_up() {
         let blocked = Blocked { place: *place, at: now.time };
-        let state =
-            guards[*place].as_ref().filter(|state| state.serving.at(now.boot)).ok_or(blocked)?;
-        let at = judged_at(state, now);
-        if each(newest(state, key, now.time).map_err(|()| Blocked { at, ..blocked })?).is_break() {
+        let version = match guards[*place].as_ref().filter(|state| state.serving.at(now.boot)) {
+            Some(state) => {
+                let at = judged_at(state, now);
+                newest(state, key, now.time).map_err(|()| Blocked { at, ..blocked })?
+            }
+            None => fetched.version(route.shard(*place), key.bytes).ok_or(blocked)?.0,
+        };
+        if each(version).is_break() {
             break;
         }
     }
@@ -175,28 +275,62 @@ pub fn read_at<R>(
     Ok(use_it(engine.at(&key, at)))
 }
 
+/// The read guard of a shard that may be read.
+struct Held<'a> {
+    place: usize,
+    state: RwLockReadGuard<'a, ShardState>,
+    /// How old what is there may be, in nanoseconds.
+    age: u64,
+    /// The time at which to judge what has expired.
+    time: Timestamp,
+}
+
+impl<'a> Held<'a> {
+    fn take(route: &'a Route, place: usize, now: Now, age_max: u64) -> Result<Self, Blocked> {
+        let state = route.views[place].read();
+        if state.serving.at(now.boot) {
+            return Ok(Self { place, state, age: 0, time: now.time });
+        }
+        let known = state.serving.age(now.boot).filter(|(age, _)| *age <= age_max && age_max > 0);
+        let (age, time) = known.ok_or(Blocked { place, at: now.time })?;
+        Ok(Self { place, state, age, time })
+    }
+}
+
 /// The read guards of the shards that a request touches, in ring order.
 struct Guards<'a> {
     route: &'a Route,
-    now: Now,
-    held: Vec<(usize, RwLockReadGuard<'a, ShardState>)>,
+    fetched: &'a Fetched,
+    held: Vec<Held<'a>>,
     blocked: Cell<Option<usize>>,
 }
 
 impl<'a> Guards<'a> {
-    fn take(route: &'a Route, request: &Read<'_>, now: Now) -> Result<Self, Blocked> {
+    /// Those of shards whose keys were all fetched are not needed.
+    fn take(
+        route: &'a Route,
+        request: &Read<'_>,
+        now: Now,
+        age_max: u64,
+        fetched: &'a Fetched,
+    ) -> Result<Self, Blocked> {
+        let is_fetched = |place, key: &[u8]| fetched.version(route.shard(place), key).is_some();
         let keys = request.keys().iter();
-        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
+        let places = keys.map(|key| (route.place(&route.key(key)), key));
+        let mut places: Vec<usize> = places
+            .filter(|(place, key)| !is_fetched(*place, key))
+            .map(|(place, _)| place)
+            .collect();
         places.sort_unstable();
         places.dedup();
-        let guards = places.into_iter().map(|place| Ok((place, lock(route, place, now)?)));
+        let guards = places.into_iter().map(|place| Held::take(route, place, now, age_max));
         let held = guards.collect::<Result<_, _>>()?;
-        Ok(Self { route, now, held, blocked: Cell::new(None) })
+        Ok(Self { route, fetched, held, blocked: Cell::new(None) })
     }
 
-    fn guard(&self, place: usize) -> &ShardState {
-        let at = self.held.binary_search_by_key(&place, |(place, _)| *place);
-        &self.held[at.expect("the guards of all keys of the request are held")].1
+    fn guard(&self, place: usize) -> &Held<'a> {
+        let at = self.held.binary_search_by_key(&place, |held| held.place);
+        &self.held[at.expect("the guards of all keys of the request are held")]
     }
 }
 
@@ -211,7 +345,7 @@ fn judged_at(state: &ShardState, now: Now) -> Timestamp {
 }
 
 /// The newest value of a key in its shard, or the news that the shard must be asked first.
-fn newest<'s>(
+pub(crate) fn newest<'s>(
     state: &'s ShardState,
     key: &HashedKey<'_>,
     now: Timestamp,
@@ -233,7 +367,11 @@ impl command::View for Guards<'_> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
         let key = self.route.key(key);
         let place = self.route.place(&key);
-        newest(self.guard(place), &key, self.now.time).unwrap_or_else(|()| {
+        if let Some((version, _)) = self.fetched.version(self.route.shard(place), key.bytes) {
+            return version;
+        }
+        let held = self.guard(place);
+        newest(&held.state, &key, held.time).unwrap_or_else(|()| {
             self.blocked.set(Some(place));
             None
         })

@@ -145,12 +145,6 @@ impl Replay {
         Ok(())
     }
 
-    /// The shards whose end the log holds, for [`crate::lane::Lane::bury`]. The replica of the
-    /// catalogue may still have them: it knows again what is committed when it hears its group.
-    pub fn dropped(&self) -> BTreeSet<ShardId> {
-        self.dropped.clone()
-    }
-
     /// The shards as the whole log has made them.
     ///
     /// # Errors
@@ -158,7 +152,10 @@ impl Replay {
     pub fn finish(self) -> Result<Replayed, RecoverError> {
         match self.headless.first() {
             Some(shard) => Err(RecoverError::NoBeginning { shard: *shard }),
-            None => Ok(Replayed { shards: self.shards, quarantined: self.quarantined }),
+            None => {
+                let Self { shards, quarantined, dropped, .. } = self;
+                Ok(Replayed { shards, quarantined, dropped })
+            }
         }
     }
 
@@ -188,6 +185,9 @@ pub struct Replayed {
     pub shards: BTreeMap<ShardId, Recovering>,
     /// Replicas that take no part any more ([`crate::lane::Lane::adopt_quarantined`]).
     pub quarantined: BTreeMap<ShardId, Quarantine>,
+    /// Shards whose end the log holds ([`crate::lane::Lane::bury`]). The replica of the catalogue
+    /// may still have them: it knows again what is committed when it hears its group.
+    pub dropped: BTreeSet<ShardId>,
 }
 
 /// A shard on its way back.

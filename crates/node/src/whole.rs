@@ -15,6 +15,7 @@ use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 
 use crate::read::{Blocked, Now};
 use crate::route::Route;
+use crate::state::ShardState;
 
 /// Keys usually looked at under one hold of a guard.
 pub const PIECE_KEYS: usize = 4096;
@@ -52,16 +53,19 @@ pub struct Stretch<'a> {
 pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<(), Blocked> {
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
-        let expired = state
-            .keys()
-            .and_then(Engine::next_expiry_millis)
-            .is_some_and(|expiry| expiry <= now.time.millis());
-        let settled = now.time <= state.horizon && now.time <= state.unsettled.from();
-        if !state.serving.at(now.boot) || (expired && !settled) {
+        if !state.serving.at(now.boot) || !is_settled(&state, now.time) {
             return Err(Blocked { place, at: now.time });
         }
     }
     Ok(())
+}
+
+/// Whether what has expired in a shard by `now` is gone for good: the horizon covers it, and
+/// nothing is under way that may still find it alive.
+pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
+    let next_expiry = state.keys().and_then(Engine::next_expiry_millis);
+    let expired = next_expiry.is_some_and(|expiry| expiry <= now.millis());
+    !expired || (now <= state.horizon && now <= state.unsettled.from())
 }
 
 /// How many keys there are.
@@ -142,11 +146,10 @@ pub fn scan(
     now: Timestamp,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<u64, WrongLayout> {
-    let slot = cursor >> HASH_BITS;
-    if slot >= u64::from(keyspace::SLOTS) {
+    if cursor >> HASH_BITS >= u64::from(keyspace::SLOTS) {
         return Ok(0);
     }
-    let mut from = ScanCursor { slot: slot as Slot, hash: cursor & ((1 << HASH_BITS) - 1) };
+    let mut from = place_of_cursor(cursor);
     let mut left = count.clamp(1, PIECE_KEYS * 16);
     for place in route.keyspace.index_of_slot(from.slot)..route.views.len() {
         if !places(place) {
@@ -160,17 +163,35 @@ pub fn scan(
             show(key);
         })?;
         if let Some(next) = next {
-            return Ok(u64::from(next.slot) << HASH_BITS | next.hash);
+            return Ok(cursor_of(next));
         }
         left = left.saturating_sub(seen).max(1);
         let Some(keyspace_arc) = route.keyspace.arc(place).slots() else { continue };
         let end = keyspace_arc.1;
         from = ScanCursor { slot: end, hash: 0 };
         if seen > 0 && left <= 1 && place + 1 < route.views.len() {
-            return Ok(u64::from(end) << HASH_BITS);
+            return Ok(cursor_of(from));
         }
     }
     Ok(0)
+}
+
+/// Where a cursor stands. Bits above those of slots are not looked at.
+pub fn place_of_cursor(cursor: u64) -> ScanCursor {
+    let slot = (cursor >> HASH_BITS) % u64::from(keyspace::SLOTS);
+    ScanCursor { slot: slot as Slot, hash: cursor & ((1 << HASH_BITS) - 1) }
+}
+
+/// The cursor that stands there.
+pub fn cursor_of(place: ScanCursor) -> u64 {
+    u64::from(place.slot) << HASH_BITS | place.hash
+}
+
+/// The cursor with which a scan goes on behind the shard at a place of a hashed keyspace; 0 behind
+/// the last one.
+pub fn cursor_behind(route: &Route, place: usize) -> u64 {
+    let end = route.keyspace.arc(place).slots().map_or(0, |(_, end)| end);
+    cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
 }
 
 /// Shows up to `keys_max` keys of one slot. At most `piece_keys` are looked at under one hold of

@@ -51,11 +51,6 @@ pub trait Api: Send + Sync + 'static {
     fn now_millis(&self) -> u64;
     /// Why the node does not serve yet, or any more; `None` if it does.
     fn not_ready(&self) -> Option<String>;
-    /// `HOST:PORT` of a node that can answer for this one, which has no data; `None` if it has
-    /// some, or if nobody can.
-    fn elsewhere(&self) -> Option<String> {
-        None
-    }
     /// How the node is.
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.
@@ -91,6 +86,8 @@ pub enum Command {
         key: Bytes,
         /// As of then; newest if not given.
         at: Option<Timestamp>,
+        /// The newest may be so old, in ms: then the answer is [`Answer::Aged`].
+        stale_ms: Option<u64>,
     },
     /// A new value for a key.
     Put {
@@ -142,6 +139,13 @@ pub enum Answer {
         timestamp: Timestamp,
         /// When it ends, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
+    },
+    /// What there was so many milliseconds ago, or later.
+    Aged {
+        /// How old it is at most, in ms.
+        age_ms: u64,
+        /// What there was.
+        answer: Box<Answer>,
     },
     /// There is no value.
     Nil,

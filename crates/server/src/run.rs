@@ -24,7 +24,6 @@ use crate::hub::open::{self, Held, OpenError, Opened};
 use crate::hub::peers::{HubFrames, Peers};
 use crate::logging::Banner;
 use crate::peer::Secret;
-use crate::relay::Relay;
 use crate::side_door::{NodeApi, NodeFacts};
 use crate::signals;
 
@@ -176,9 +175,6 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     if let Some(peers) = &hub.peers {
         peers.stop();
     }
-    if let Some(relay) = hub.relay.get() {
-        relay.stop();
-    }
     for thread in peer_threads {
         thread.join().expect("a thread that panics has ended the process");
     }
@@ -302,7 +298,7 @@ fn spawn_peer_threads(
     cluster: &Arc<Cluster>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
 ) -> io::Result<Vec<JoinHandle<()>>> {
-    type Run = Box<dyn FnOnce(&Hub, &Peers) + Send>;
+    type Run = Box<dyn FnOnce(&Arc<Hub>, &Peers) + Send>;
     let spawn = |name: &str, run: Run| {
         let hub = hub.clone();
         thread::Builder::new().name(name.into()).spawn(move || {
@@ -311,10 +307,7 @@ fn spawn_peer_threads(
         })
     };
     let checkpoints = checkpoints.clone();
-    let (relay, relay_thread) = Relay::start(cluster.clone(), hub.counters.clone())?;
-    assert!(hub.relay.set(relay).is_ok(), "started once");
     let threads = vec![
-        relay_thread,
         spawn("digests", Box::new(|hub, peers| peers.digests.run(hub)))?,
         spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
         spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,

@@ -18,10 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::{
-    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, Timestamp, is_made_on_use,
+    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Timestamp,
+    is_made_on_use,
 };
 use node::command::{Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Batch;
+use node::fetch::{Found, Then, Want};
 use node::lane::{self, Input, NotDone};
 use node::read::{self, Blocked, Now};
 use node::route::Route;
@@ -127,10 +129,16 @@ impl Api for NodeApi {
             };
         };
         match command {
-            Command::Get { key, at: None } => {
+            Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
+                let age_max = stale_ms.saturating_mul(1_000_000);
+                get_stale(self.hub.clone(), route, key, self.hub.moment(), age_max, done);
+            }
+            Command::Get { key, at: None, stale_ms: None } => {
                 get(self.hub.clone(), route, key, self.hub.moment(), done)
             }
-            Command::Get { key, at: Some(at) } => get_at(self.hub.clone(), route, key, at, done),
+            Command::Get { key, at: Some(at), .. } => {
+                get_at(self.hub.clone(), route, key, at, done)
+            }
             Command::Put { key, value, expires_at_ms, when } => {
                 let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
                 let when = match when {
@@ -188,11 +196,6 @@ impl Api for NodeApi {
 
     fn not_ready(&self) -> Option<String> {
         self.hub.not_ready()
-    }
-
-    fn elsewhere(&self) -> Option<String> {
-        let peers = self.hub.peers.as_ref().filter(|_| self.hub.is_empty())?;
-        crate::relay::http_target(&peers.cluster)
     }
 
     fn status(&self) -> Status {
@@ -266,6 +269,24 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
     });
     match found {
         Ok(answer) => done(Ok(answer)),
+        Err(blocked) if hub.is_away(&route, blocked.place) => {
+            let want = Want::keys([&key[..]]);
+            let (shard, again) = (route.shard(blocked.place), (hub.clone(), route.clone()));
+            fetch(
+                &hub,
+                shard,
+                want,
+                Box::new(move |result| match result {
+                    Ok(Some(Found::Versions(versions))) => match versions.first() {
+                        Some(Some(held)) => done(Ok(value(&held.version()))),
+                        _ => done(Ok(Answer::Nil)),
+                    },
+                    // It is here now.
+                    Ok(_) => get(again.0.clone(), renewed(&again.0, again.1), key, now, done),
+                    Err(error) => done(Err(error)),
+                }),
+            );
+        }
         Err(blocked) => {
             let again = (hub.clone(), route.clone());
             wait(
@@ -281,12 +302,56 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
     }
 }
 
+/// As [`get`], of a value that may be old by up to `age_max` nanoseconds.
+fn get_stale(
+    hub: Arc<Hub>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    now: Now,
+    age_max: u64,
+    done: Done<Answer>,
+) {
+    let found = read::value_stale(&route, &key, now, age_max, |version| match version {
+        Some(version) => value(&version),
+        None => Answer::Nil,
+    });
+    let aged = |answer, age_ms| Answer::Aged { age_ms, answer: Box::new(answer) };
+    match found {
+        Ok((answer, age)) => done(Ok(aged(answer, age.div_ceil(1_000_000)))),
+        // Who leads is asked; its answer is not old.
+        Err(_) => {
+            get(hub, route, key, now, Box::new(move |result| done(result.map(|a| aged(a, 0)))));
+        }
+    }
+}
+
 fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, done: Done<Answer>) {
     let now = hub.now();
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
     let place = route.keyspace.index_of(&key);
+    if hub.is_away(&route, place) {
+        let want = Want::At { key: key[..].into(), at };
+        let (shard, again) = (route.shard(place), (hub.clone(), route));
+        return fetch(
+            &hub,
+            shard,
+            want,
+            Box::new(move |result| match result {
+                Ok(Some(Found::Then(then))) => done(match then {
+                    Then::Value(held) => Ok(value(&held.version())),
+                    Then::Nil => Ok(Answer::Nil),
+                    Then::NilYet => Ok(Answer::NilYet),
+                    Then::BelowSafePoint(safe_point) => {
+                        Err(ApiError::BelowSafePoint { at, safe_point })
+                    }
+                }),
+                Ok(_) => get_at(again.0.clone(), renewed(&again.0, again.1), key, at, done),
+                Err(error) => done(Err(error)),
+            }),
+        );
+    }
     let then = route.clone();
     wait(
         &hub,
@@ -312,6 +377,23 @@ fn value(version: &storage::engine::Version<'_>) -> Answer {
         timestamp: version.timestamp,
         expires_at_ms: (version.expiry_ms != 0).then_some(version.expiry_ms),
     }
+}
+
+/// The keyspace's route as it is now, if it is still there.
+fn renewed(hub: &Hub, route: Arc<Route>) -> Arc<Route> {
+    hub.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
+}
+
+/// Calls `then` with what a shard on other nodes holds; with nothing if it has come here.
+fn fetch(hub: &Hub, shard: ShardId, want: Want, then: Done<Option<Found>>) {
+    let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
+        lane::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
+        lane::Answer::Go { .. } => then(Ok(None)),
+        lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+        other => unreachable!("a question is answered or refused: {other:?}"),
+    }));
+    let (want, origin) = (Box::new(want), SIDE_DOOR);
+    hub.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
 }
 
 /// Calls `then` when the shard's lane says that the read may be tried.
@@ -342,7 +424,8 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             | NotDone::Replaced
             | NotDone::Unknown
             | NotDone::Away
-            | NotDone::Busy,
+            | NotDone::Busy
+            | NotDone::TooLong,
             _,
         ) => ApiError::Busy,
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {

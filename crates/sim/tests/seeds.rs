@@ -84,7 +84,8 @@ fn a_failing_run_is_made_smaller_and_fails_again() {
     let report = found(Bug::UnsyncedAck, 40);
     let shrunk = shrink(report.clone());
     let (before, after) = (&report.options, &shrunk.options);
-    assert!(after.steps < before.steps, "{}", after.command());
+    let size = |options: &Options| (options.clients, options.steps);
+    assert!(after.steps <= before.steps && size(after) < size(before), "{}", after.command());
     assert_eq!((after.seed, after.bug), (before.seed, before.bug));
     let again = run(after);
     assert_eq!(again.verdict, shrunk.verdict);

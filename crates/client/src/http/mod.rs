@@ -65,14 +65,38 @@ impl Client {
             path += "?at=";
             path += &encode(at.as_bytes());
         }
-        match self.ask(Request::get(&path)) {
-            Ok(reply) => Ok(Got::Value {
-                timestamp: reply.number("carillon-timestamp"),
-                expires_at_ms: reply.number("carillon-expires-at-ms"),
-                value: reply.body,
-            }),
-            Err(ClientError::Refused(problem)) if problem.kind == "nil" => Ok(Got::Nil),
-            Err(ClientError::Refused(problem)) if problem.kind == "nil-yet" => Ok(Got::NilYet),
+        self.get_path(&path).map(|(got, _)| got)
+    }
+
+    /// The value of a key, which may be old by up to `stale_ms` milliseconds; and how old it is at
+    /// most, if there is one.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn get_stale(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        stale_ms: u64,
+    ) -> Result<(Got, Option<u64>), ClientError> {
+        self.get_path(&(key_path(keyspace, key) + &format!("?stale={stale_ms}")))
+    }
+
+    fn get_path(&self, path: &str) -> Result<(Got, Option<u64>), ClientError> {
+        match self.ask(Request::get(path)) {
+            Ok(reply) => {
+                let age_ms = reply.number("carillon-age-ms");
+                let got = Got::Value {
+                    timestamp: reply.number("carillon-timestamp"),
+                    expires_at_ms: reply.number("carillon-expires-at-ms"),
+                    value: reply.body,
+                };
+                Ok((got, age_ms))
+            }
+            Err(ClientError::Refused(problem)) if problem.kind == "nil" => Ok((Got::Nil, None)),
+            Err(ClientError::Refused(problem)) if problem.kind == "nil-yet" => {
+                Ok((Got::NilYet, None))
+            }
             Err(other) => Err(other),
         }
     }

@@ -1,9 +1,10 @@
 //! What a lane says to those who asked.
 
-use keyspace::{CatalogueError, Keyspace};
+use keyspace::{CatalogueError, Keyspace, ShardId, Timestamp};
 
 use crate::command::Reply;
 use crate::entry::{Spent, Waiter};
+use crate::fetch::{Found, Want};
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -27,6 +28,8 @@ pub enum NotDone {
     Unknown,
     /// Too much is held for the shard's leader already.
     Busy,
+    /// What was wanted of a shard on other nodes is more than who asked can take.
+    TooLong,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }
@@ -59,6 +62,21 @@ pub enum Answer {
         /// Who waits.
         waiter: Waiter,
     },
+    /// What a shard on other nodes holds of what was wanted, when it was asked.
+    Fetched {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Which shard.
+        shard: ShardId,
+        /// When, by its leader's clock.
+        at: Timestamp,
+        /// What was wanted.
+        want: Box<Want>,
+        /// What was found.
+        found: Box<Found>,
+    },
     /// What the catalogue said.
     Catalogue {
         /// Who asked.
@@ -77,6 +95,7 @@ impl Answer {
             Answer::Applied { origin, .. }
             | Answer::NotDone { origin, .. }
             | Answer::Go { origin, .. }
+            | Answer::Fetched { origin, .. }
             | Answer::Catalogue { origin, .. } => *origin,
         }
     }
@@ -86,9 +105,9 @@ impl Answer {
         match self {
             Answer::Applied { spent, .. } => &spent.waiters,
             Answer::NotDone { waiters, .. } => waiters,
-            Answer::Go { waiter, .. } | Answer::Catalogue { waiter, .. } => {
-                std::slice::from_ref(waiter)
-            }
+            Answer::Go { waiter, .. }
+            | Answer::Fetched { waiter, .. }
+            | Answer::Catalogue { waiter, .. } => std::slice::from_ref(waiter),
         }
     }
 }

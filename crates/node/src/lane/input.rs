@@ -6,6 +6,7 @@ use storage::log::Lsn;
 
 use super::Origin;
 use crate::entry::{Batch, Waiter};
+use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::shard::ShardStart;
 use crate::state::ShardState;
@@ -29,6 +30,20 @@ pub enum Input {
         shard: ShardId,
         /// The time of the read.
         at: Timestamp,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A reader wants something of a shard that is on other nodes only. Answered by
+    /// [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if a replica has come here.
+    Fetch {
+        /// The shard.
+        shard: ShardId,
+        /// What.
+        want: Box<Want>,
+        /// About so many bytes of scanned keys and pairs are enough.
+        bytes_max: usize,
         /// Who asks.
         origin: Origin,
         /// Who waits there.
@@ -63,6 +78,14 @@ pub enum Input {
     Away {
         /// Which.
         shard: ShardId,
+        /// Where it began: who knows more says so later.
+        nodes: Vec<NodeId>,
+    },
+    /// There is no replica of the system shard here, and an image of the catalogue as of this index
+    /// can be used from now on.
+    Image {
+        /// The index.
+        index: u64,
     },
     /// End a shard. Who waits in it is told that nothing was done, or that it is unknown.
     Drop {

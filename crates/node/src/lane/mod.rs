@@ -26,7 +26,9 @@ use replication::{Boot, BootNanos, HardState, Message, Refused};
 use txn::Clock;
 
 use crate::entry::{Kind, Waiter, operation};
+use crate::fetch::Want;
 use crate::letter::Letter;
+use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::{Shard, ShardStart, Tally, Unfit, not_here};
 use crate::state::ShardState;
@@ -53,7 +55,9 @@ pub struct Lane {
     seed: u64,
     shards: BTreeMap<ShardId, Shard>,
     /// Shards that are on other nodes only.
-    away: BTreeSet<ShardId>,
+    away: BTreeMap<ShardId, Proxy>,
+    /// Those with something to do or on its way.
+    active_away: Vec<ShardId>,
     /// Shards whose replica here takes no part any more.
     quarantined: BTreeMap<ShardId, Quarantine>,
     ticks: u64,
@@ -84,7 +88,8 @@ impl Lane {
             started: 0,
             seed,
             shards: BTreeMap::new(),
-            away: BTreeSet::new(),
+            away: BTreeMap::new(),
+            active_away: Vec::new(),
             quarantined: BTreeMap::new(),
             ticks: 0,
             ended: BTreeSet::new(),
@@ -164,6 +169,12 @@ impl Lane {
         self.shards.get(&shard)
     }
 
+    /// Session and sequence of the batch with a waiter's write, if it was sent to who leads a shard
+    /// that is on other nodes only, and it is not known what became of it.
+    pub fn batch_of(&self, shard: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
+        self.away.get(&shard)?.batch_of(waiter)
+    }
+
     /// What has happened in all shards that were ever here, up to `now`.
     pub fn tally(&self, now: BootNanos) -> Tally {
         self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
@@ -177,10 +188,19 @@ impl Lane {
     /// Takes one input. Its effects come with the next [`Self::turn`].
     pub fn accept(&mut self, input: Input) {
         match input {
-            Input::Propose { shard: id, origin, batch } => match self.touch(id) {
-                Some(shard) => shard.propose(origin, batch),
-                None => self.refuse(id, origin, batch.into_parts().1),
-            },
+            Input::Propose { shard: id, origin, batch } => {
+                if let Some(shard) = self.touch(id) {
+                    return shard.propose(origin, batch);
+                }
+                let now = self.now;
+                match self.touch_away(id) {
+                    Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
+                    None => self.refuse(id, origin, batch.into_parts().1),
+                }
+            }
+            Input::Fetch { shard, want, bytes_max, origin, waiter } => {
+                self.fetch(shard, *want, bytes_max, (origin, waiter));
+            }
             Input::Await { shard: id, at, origin, waiter } => {
                 let now = self.now;
                 match self.touch(id) {
@@ -216,6 +236,8 @@ impl Lane {
                         shard.link_lost(node);
                     }
                 }
+                let now = self.now;
+                self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
             }
             Input::Digested { shard: id, replica, index, digest } => {
                 let mut pending = std::mem::take(&mut self.pending);
@@ -229,8 +251,25 @@ impl Lane {
                     shard.snapshot_lost(to);
                 }
             }
+            Input::Catalogue { op, origin, waiter } if self.away.contains_key(&ShardId(0)) => {
+                let now = self.now;
+                if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
+                    proxy.operate(op, (origin, waiter), now);
+                }
+            }
+            Input::Image { index } => {
+                if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
+                    proxy.has_image(index);
+                }
+            }
             Input::Catalogue { op, origin, waiter } => {
-                self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
+                if self.shards.contains_key(&ShardId(0)) {
+                    self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
+                } else {
+                    // Nobody who might have the catalogue is known yet.
+                    let (waiters, why) = (vec![waiter], NotDone::NotLeader);
+                    self.pending.answers.push(Answer::NotDone { origin, waiters, why });
+                }
             }
             Input::RaiseKeyspace { keyspace, to } => {
                 let mut body = keyspace.0.to_le_bytes().to_vec();
@@ -241,9 +280,9 @@ impl Lane {
                 self.operate(shard, Kind::SafePoint, &to.0.to_le_bytes(), None);
             }
             Input::Create(start) => self.create(start),
-            Input::Away { shard } => {
+            Input::Away { shard, nodes } => {
                 if !self.shards.contains_key(&shard) {
-                    self.away.insert(shard);
+                    self.go_away(shard, nodes);
                 }
             }
             Input::Drop { shard } => self.drop_shard(shard),
@@ -293,6 +332,13 @@ impl Lane {
             shard.active = !shard.is_idle();
             shard.active
         });
+        let away = &mut self.away;
+        self.active_away.retain(|id| {
+            let Some(proxy) = away.get_mut(id) else { return false };
+            proxy.turn(&turn, effects);
+            proxy.active = !proxy.is_idle();
+            proxy.active
+        });
         unfit.into_iter().for_each(|(id, why)| self.quarantine(id, why, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
@@ -309,6 +355,35 @@ impl Lane {
         Some(shard)
     }
 
+    /// A shard is on these nodes only.
+    fn go_away(&mut self, shard: ShardId, nodes: Vec<NodeId>) {
+        let proxy = self.away.entry(shard);
+        proxy.or_insert_with(|| Proxy::new(shard, Vec::new())).is_on(nodes);
+    }
+
+    /// As [`Self::touch`], for a shard that is on other nodes only; and where to put answers.
+    fn touch_away(&mut self, id: ShardId) -> Option<(&mut Proxy, &mut Effects)> {
+        let proxy = self.away.get_mut(&id)?;
+        if !proxy.active {
+            proxy.active = true;
+            self.active_away.push(id);
+        }
+        Some((proxy, &mut self.pending))
+    }
+
+    fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
+        let (now, (origin, waiter)) = (self.now, asker);
+        // It may have come here meanwhile. The asker's time was read from this clock before.
+        let at = self.clock.now();
+        if let Some(shard) = self.touch(id) {
+            return shard.await_read(at, origin, waiter, now);
+        }
+        match self.touch_away(id) {
+            Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
+            None => self.refuse(id, origin, vec![waiter]),
+        }
+    }
+
     fn operate(&mut self, id: ShardId, kind: Kind, body: &[u8], asker: Option<(Origin, Waiter)>) {
         if let Some(shard) = self.touch(id) {
             shard.operate(kind, operation(body), asker);
@@ -316,7 +391,7 @@ impl Lane {
     }
 
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
-        let is_away = self.away.contains(&shard);
+        let is_away = self.away.contains_key(&shard);
         let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
@@ -350,11 +425,14 @@ impl Lane {
     }
 
     fn letter(&mut self, from: NodeId, letter: Letter) {
-        let (id, now) = (letter.shard(), self.now);
+        let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
         let mut pending = std::mem::take(&mut self.pending);
-        match self.touch(id) {
-            Some(shard) => shard.letter(from, letter, now, &mut pending),
-            None => pending.letters.extend(not_here(id, &letter).map(|answer| (from, answer))),
+        if let Some(shard) = self.touch(id) {
+            shard.letter(from, letter, now, &clock, &mut pending);
+        } else if let Some(answer) = not_here(id, &letter) {
+            pending.letters.push((from, answer));
+        } else if let Some((proxy, _)) = self.touch_away(id) {
+            proxy.letter(from, letter, now, &mut pending);
         }
         self.pending = pending;
     }
@@ -375,14 +453,18 @@ impl Lane {
         }
         let mut shard = self.start(start);
         shard.begin();
-        self.away.remove(&id);
+        if let Some(mut proxy) = self.away.remove(&id) {
+            shard.succeed(proxy.replaced(&mut self.pending));
+        }
         let before = self.shards.insert(id, shard);
         assert!(before.is_none(), "shard ids are never reused");
         self.touch(id);
     }
 
     fn drop_shard(&mut self, id: ShardId) {
-        self.away.remove(&id);
+        if let Some(mut proxy) = self.away.remove(&id) {
+            proxy.abandon(&mut self.pending);
+        }
         if self.quarantined.remove(&id).is_some() {
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }

@@ -85,14 +85,14 @@ impl Lane {
         quarantine.write(id, self.next_ticket, &mut effects.records);
         effects.sync = true;
         shard.give_up(effects);
+        self.go_away(id, quarantine.others.clone());
         self.quarantined.insert(id, quarantine);
-        self.away.insert(id);
         effects.quarantined.push((id, replica, why));
     }
 
     /// Adopts what was recovered from disk, before any shard is created.
     pub fn adopt_quarantined(&mut self, shard: ShardId, quarantine: Quarantine) {
-        self.away.insert(shard);
+        self.go_away(shard, quarantine.others.clone());
         self.quarantined.insert(shard, quarantine);
     }
 

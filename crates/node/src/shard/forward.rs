@@ -38,13 +38,13 @@ const ASKS_MAX: usize = 4;
 /// When nothing is heard for so long, it is sent again.
 const RESEND_NANOS: u64 = 500_000_000;
 /// How long to wait when who was asked does not lead.
-const MISLED_NANOS: u64 = 5_000_000;
+pub const MISLED_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
 
 /// See the front page.
 #[derive(Default)]
-pub(super) struct Forward {
+pub(crate) struct Forward {
     session: u64,
     next_sequence: u64,
     used_at: BootNanos,
@@ -100,7 +100,7 @@ struct Ask {
     number: u64,
     /// Fit for all who have come by then.
     asked_at: BootNanos,
-    /// Nothing is to be under way below.
+    /// … and the time for which it was asked: nothing is to be under way below.
     at: Timestamp,
     index: Option<u64>,
     /// The leader's clock when it answered, in ms.
@@ -108,7 +108,7 @@ struct Ask {
 }
 
 /// What is applied here is fit to be read.
-pub(super) struct Fit {
+pub(crate) struct Fit {
     /// By all who had come by then.
     pub asked_at: BootNanos,
     /// Nothing comes at or below this time any more.
@@ -128,14 +128,14 @@ struct Operation {
 }
 
 /// A batch that was sent before its sender came to lead the shard itself.
-pub(super) struct Own {
+pub(crate) struct Own {
     pub id: BatchId,
     pub count: u32,
     pub commands: Vec<u8>,
 }
 
 /// What a shard is sent with.
-pub(super) struct Post<'a> {
+pub(crate) struct Post<'a> {
     pub shard: ShardId,
     /// Who leads it, if that is known, and another.
     pub leader: Option<NodeId>,
@@ -171,13 +171,15 @@ impl Forward {
 
     /// Holds a change of the catalogue.
     pub fn operate(&mut self, op: Vec<u8>, (origin, waiter): (Origin, Waiter), now: BootNanos) {
-        let number = self.draw_number();
+        let number = self.draw_number(now);
         let (sent_to, done) = (None, None);
         self.operations.push(Operation { number, op, origin, waiter, since: now, sent_to, done });
     }
 
-    fn draw_number(&mut self) -> u64 {
-        self.next_number += 1;
+    /// One that nothing which is still on its way names, not even from before the node's last
+    /// start: its boot clock was not there yet.
+    fn draw_number(&mut self, now: BootNanos) -> u64 {
+        self.next_number = (self.next_number + 1).max(now);
         self.next_number
     }
 
@@ -254,7 +256,7 @@ impl Forward {
         if !is_due || self.asks.len() >= ASKS_MAX {
             return;
         }
-        let number = self.draw_number();
+        let number = self.draw_number(post.now);
         // Read behind `now`: no reader that had come by then has a later time.
         let times = self.readers.iter().map(|reader| reader.at);
         let at = times.fold(post.clock.now(), Timestamp::max);
@@ -345,20 +347,22 @@ impl Forward {
         self.session = 0;
     }
 
-    /// Who was asked does not lead.
-    pub fn misled(&mut self, what: Asked, now: BootNanos) {
+    /// Who was asked does not lead. Nothing is sent before this clock.
+    pub fn misled(&mut self, what: Asked, pause_until: BootNanos) {
         match what {
             Asked::Write { session, sequence } if session == self.session => {
                 self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
             }
             Asked::Write { .. } => return,
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            // Not its own.
+            Asked::Fetch { .. } => return,
             Asked::Catalogue { number } => {
                 let asked = self.operations.iter_mut().filter(|op| op.number == number);
                 asked.for_each(|op| op.sent_to = None);
             }
         }
-        self.pause_until = now + MISLED_NANOS;
+        self.pause_until = pause_until;
     }
 
     /// Who leads has no room for it.
@@ -367,7 +371,7 @@ impl Forward {
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
-            Asked::Write { .. } => {}
+            Asked::Write { .. } | Asked::Fetch { .. } => {}
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
             Asked::Catalogue { number } => {
                 let place = self.operations.iter().position(|op| op.number == number);

@@ -36,7 +36,7 @@ use crate::state::{BORN, ShardState};
 
 mod checks;
 mod entries;
-mod forward;
+pub(crate) mod forward;
 mod post;
 mod readers;
 mod replicas;
@@ -271,6 +271,11 @@ impl Shard {
     pub fn log_needed_from(&self, written_end: Lsn) -> Lsn {
         let oldest = self.appends.front().and_then(|append| append.lsn);
         oldest.map_or(written_end, |lsn| lsn.min(written_end))
+    }
+
+    /// Goes on with what was asked of other nodes before this one had a replica.
+    pub(crate) fn succeed(&mut self, forward: Forward) {
+        self.forward = forward;
     }
 
     /// Stands for election if there is nobody else to vote, or if it is the first to stand in a

@@ -10,14 +10,16 @@ use bytes::Bytes;
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, NodeId, ShardId, Timestamp};
 use replication::BootNanos;
+use txn::Clock;
 
-use super::forward::Post;
+use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Queued, Shard};
 use crate::command::{Write, codec};
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
+use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Turn, report};
-use crate::letter::{Asked, Letter};
+use crate::letter::{Asked, Hint, Letter};
 use crate::session::{BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
 
@@ -28,6 +30,7 @@ impl Shard {
         from: NodeId,
         letter: Letter,
         now: BootNanos,
+        clock: &Clock,
         effects: &mut Effects,
     ) {
         match letter {
@@ -56,7 +59,12 @@ impl Shard {
             Letter::CatalogueDone { number, index, result } => {
                 self.forward.catalogue_done(number, index, result);
             }
-            Letter::NotLed { what, .. } => self.forward.misled(what, now),
+            Letter::Fetch { number, want, .. } => {
+                self.asked_to_find(from, number, want, now, clock, effects);
+            }
+            // It was for those who asked before there was a replica here; they have asked again.
+            Letter::Fetched { .. } => {}
+            Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
             Letter::Unable { what, .. } => self.forward.unable(what, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
@@ -83,8 +91,44 @@ impl Shard {
         self.queue.push_back(Queued::Once { from: Some(from), id, count, bytes });
     }
 
+    /// Another node wants what is held here. At once under a lease, as readers outside the lane
+    /// are served; else as one who waits.
+    fn asked_to_find(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        want: Want,
+        now: BootNanos,
+        clock: &Clock,
+        effects: &mut Effects,
+    ) {
+        let state = self.state.read();
+        if !self.group.is_leader() || !fetch::is_owned(&state, &want) {
+            drop(state);
+            return self.not_led(from, Asked::Fetch { number }, effects);
+        }
+        // Its own time, not the asker's: so no clock is drawn ahead by another (SAFETY G12), and
+        // what is said to have expired here stays so.
+        let time = clock.now().max(self.serving.floor());
+        let is_past = matches!(want, Want::At { .. });
+        if self.leads()
+            && self.serving.at(now)
+            && !is_past
+            && let Some(found) = fetch::find(&state, &want, time)
+        {
+            let letter = Letter::Fetched { shard: self.id, number, at: time, found };
+            return effects.letters.push((from, letter));
+        }
+        drop(state);
+        let at = if let Want::At { at, .. } = want { at } else { time };
+        self.read(at, ReadAsker::Fetch { node: from, number, want }, now);
+    }
+
     pub(super) fn not_led(&self, to: NodeId, what: Asked, effects: &mut Effects) {
-        let letter = Letter::NotLed { shard: self.id, what };
+        let replicas = &self.state.read().descriptor.replicas;
+        let nodes = replicas.iter().map(|(_, node)| *node).collect();
+        let hint = Hint { leader: self.leader(), nodes };
+        let letter = Letter::NotLed { shard: self.id, what, hint };
         effects.letters.push((to, letter));
     }
 
@@ -126,6 +170,9 @@ impl Shard {
                 }
                 ReadAsker::Remote { node, number } => {
                     self.not_led(node, Asked::Read { number }, effects);
+                }
+                ReadAsker::Fetch { node, number, .. } => {
+                    self.not_led(node, Asked::Fetch { number }, effects);
                 }
             }
         }
@@ -170,6 +217,7 @@ impl Shard {
                 self.serving.raise_floor(Timestamp::from_millis(fit.leader_ms));
             }
             self.read_until = self.read_until.max(fit.asked_at.saturating_add(1));
+            self.serving.fresh(fit.asked_at, fit.at);
         }
         // Without a majority, what is proposed may wait for ever.
         let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;
@@ -233,7 +281,7 @@ impl Shard {
                 self.not_led(node, Asked::Write { session, sequence }, effects);
             }
             Asker::Once { from: None, session, sequence } => {
-                self.forward.misled(Asked::Write { session, sequence }, 0);
+                self.forward.misled(Asked::Write { session, sequence }, MISLED_NANOS);
             }
             Asker::RemoteOperation { node, number } => {
                 self.not_led(node, Asked::Catalogue { number }, effects);
@@ -246,7 +294,7 @@ impl Shard {
 /// What a node without the shard says to a letter.
 pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
     let what = letter.asks()?;
-    Some(Letter::NotLed { shard, what })
+    Some(Letter::NotLed { shard, what, hint: Hint::default() })
 }
 
 fn is_operation(bytes: &[u8]) -> bool {

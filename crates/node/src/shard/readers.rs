@@ -18,6 +18,7 @@ use txn::{Clock, SnapshotRead};
 
 use super::Shard;
 use crate::entry::{Kind, Waiter, operation};
+use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::letter::{Asked, Letter};
 
@@ -30,12 +31,13 @@ pub(super) struct Reader {
     after: u64,
 }
 
-#[derive(Clone, Copy)]
 pub(super) enum Asker {
     /// Here.
     Local { origin: Origin, waiter: Waiter },
     /// Another node, for those who read there.
     Remote { node: NodeId, number: u64 },
+    /// Another node, which has no replica: it is told what is here.
+    Fetch { node: NodeId, number: u64, want: Want },
 }
 
 impl Shard {
@@ -85,15 +87,23 @@ impl Shard {
             unconfirmed |= !known;
             let go = reader.after != 0 && reader.after <= applied && known;
             if go {
-                match reader.asker {
-                    Asker::Local { origin, waiter } => {
+                match &reader.asker {
+                    &Asker::Local { origin, waiter } => {
                         effects.answers.push(Answer::Go { origin, waiter });
                     }
-                    Asker::Remote { node, number } => {
+                    &Asker::Remote { node, number } => {
                         let (shard, now_ms) = (self.id, clock.now().millis());
                         let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
                         effects.letters.push((node, letter));
                         let_go.insert(node);
+                    }
+                    Asker::Fetch { node, number, want } => {
+                        let (shard, at) = (self.id, reader.at);
+                        // Settled it is, up to what was promised: else it waits on.
+                        let found = fetch::find(&self.state.read(), want, at);
+                        let Some(found) = found else { return true };
+                        let letter = Letter::Fetched { shard, number: *number, at, found };
+                        effects.letters.push((*node, letter));
                     }
                 }
             }
@@ -124,6 +134,9 @@ impl Shard {
                 }
                 Asker::Remote { node, number } => {
                     self.not_led(node, Asked::Read { number }, effects);
+                }
+                Asker::Fetch { node, number, .. } => {
+                    self.not_led(node, Asked::Fetch { number }, effects);
                 }
             }
         }

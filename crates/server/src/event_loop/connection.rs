@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use mio::net::TcpStream;
 use node::command::Reply;
+use node::fetch::Fetched;
 use node::read::Now;
 use node::route::Route;
 
@@ -59,6 +60,10 @@ pub struct Connection {
     pub barrier: bool,
     /// The next command waits for its shard ([`node::lane::Answer::Go`]) or its keyspace.
     pub awaiting: bool,
+    /// So many questions to shards on other nodes it waits for.
+    pub fetching: u32,
+    /// What was fetched for the next command, which was put off for it.
+    pub fetched: Fetched,
     /// The next command is answered with this error instead of being run.
     pub refuse_next: Option<Box<str>>,
     /// How the next command was to be answered when it was put off: muted or not.
@@ -182,6 +187,8 @@ impl Connection {
             writable: true,
             barrier: false,
             awaiting: false,
+            fetching: 0,
+            fetched: Fetched::default(),
             refuse_next: None,
             put_off_muted: None,
             put_off_at: None,

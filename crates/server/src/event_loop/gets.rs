@@ -8,7 +8,6 @@ use std::ops::ControlFlow;
 use node::command::Sink as _;
 
 use super::connection::Connection;
-use super::serve::go_waiter;
 use super::{EventLoop, OUTPUT_PAUSE_BYTES};
 use crate::gateway::resp::{Args, Session};
 
@@ -35,7 +34,8 @@ impl Get {
         session: &Session,
         key_bytes_max: usize,
     ) -> Option<Self> {
-        if args.len() != 2 || !args.is(0, "get") || session.is_quiet() {
+        let is_plain = !session.is_quiet() && session.stale_nanos() == 0;
+        if args.len() != 2 || !args.is(0, "get") || !is_plain {
             return None;
         }
         let plain = connection.pending.is_empty()
@@ -74,12 +74,13 @@ impl EventLoop {
         let (mut hits, mut misses) = (0, 0);
         // All that is in the input now had come when the first of these was put off.
         let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
+        let fetched = std::mem::take(&mut connection.fetched);
         let mut moved = 0;
         let blocked = loop {
             let done = (hits + misses + moved) as usize;
             let mut writer = session.writer(&mut connection.output);
             let keys = &keys[done..gets.len()];
-            let answered = node::read::get_each(&route, keys, now, |version| {
+            let answered = node::read::get_each_with(&route, keys, now, &fetched, |version| {
                 match version {
                     Some(version) => {
                         hits += 1;
@@ -107,8 +108,9 @@ impl EventLoop {
         self.tally.hits += hits;
         self.tally.misses += misses;
         if let Some(blocked) = blocked {
-            self.wait_for(connection, &route, blocked, now, go_waiter(at));
-            self.prepare(&route, blocked, now, keys[..gets.len()].iter().copied());
+            let done = (hits + misses + moved) as usize;
+            connection.fetched = fetched;
+            self.wait_or_fetch(at, connection, &route, blocked, now, &keys[done..gets.len()]);
         }
         let waits = gets.get((hits + misses + moved) as usize).map(|get| get.command);
         self.gets = gets;

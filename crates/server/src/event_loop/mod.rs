@@ -27,6 +27,7 @@ mod capped;
 mod cluster;
 pub mod connection;
 mod context;
+mod far;
 mod gets;
 mod native;
 mod resp;

@@ -1,11 +1,12 @@
 //! Native frames, run.
 
 use node::command::Read;
+use node::fetch::Fetched;
 use node::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
-use super::serve::{go_waiter, waiter};
+use super::serve::waiter;
 use crate::gateway::native::{self, Command, FrameSink, Limits, Parsed};
 
 /// The keyspace of native clients: the protocol has no word for another.
@@ -51,6 +52,7 @@ impl EventLoop {
         };
         let frame = || Frame::Native(request.op, request.key.into());
         if let Some(text) = connection.refuse_next.take() {
+            connection.fetched = Fetched::default();
             let slot = connection.next_number();
             connection.pending.push_back(Slot::waiting(frame()));
             connection.fill(slot, Err(text));
@@ -102,11 +104,13 @@ impl EventLoop {
         let mut sink =
             FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
         let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
-        match node::read::read(route, read, now, &mut sink) {
+        let fetched = std::mem::take(&mut connection.fetched);
+        match node::read::read_with(route, read, now, &fetched, &mut sink) {
             Ok(()) => true,
             Err(blocked) => {
                 connection.output.truncate(before);
-                self.wait_for(connection, route, blocked, now, go_waiter(at));
+                connection.fetched = fetched;
+                self.wait_or_fetch(at, connection, route, blocked, now, read.keys());
                 false
             }
         }

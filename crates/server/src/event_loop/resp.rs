@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{CatalogueOp, is_made_on_use};
+use keyspace::{CatalogueOp, ShardId, is_made_on_use};
 use node::command::{Read, Write};
 use node::entry::Waiter;
+use node::fetch::{Fetched, Want};
 use node::lane::{Input, Origin};
 use node::read::{Blocked, Now};
 use node::route::Route;
@@ -141,6 +142,7 @@ impl EventLoop {
         // All that a command was put off with is for this one: those put off are tried first.
         let refused = connection.refuse_next.take();
         let put_off_at = connection.put_off_at.take();
+        let fetched = std::mem::take(&mut connection.fetched);
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
             self.tally.others += 1;
         }
@@ -166,7 +168,7 @@ impl EventLoop {
             }
             Request::Read(read) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
-                self.read(at, connection, session, &read, now, muted)
+                self.read(at, connection, session, &read, (now, fetched), muted)
             }
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {
@@ -174,7 +176,7 @@ impl EventLoop {
             }
             Request::Keyspace(request) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
-                self.run_whole(at, connection, session, &request, now, muted)
+                self.run_whole(at, connection, session, &request, (now, fetched), muted)
             }
             Request::Wait(wait) => self.wait_for_replicas(at, connection, session, wait, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
@@ -194,7 +196,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         read: &Read<'_>,
-        now: Now,
+        (now, fetched): (Now, Fetched),
         muted: bool,
     ) -> Done {
         if !connection.pending.is_empty() {
@@ -208,12 +210,20 @@ impl EventLoop {
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
-        match node::read::read(route, read, now, &mut capped) {
-            Ok(()) if capped.overflown => {
+        let age_max = session.stale_nanos();
+        let answered = match age_max {
+            0 => node::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0),
+            _ => node::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
+        };
+        if let (Ok(age), true) = (&answered, age_max > 0) {
+            session.was_old(*age);
+        }
+        match answered {
+            Ok(_) if capped.overflown => {
                 connection.output.truncate(before);
                 self.refuse(connection, session, TOO_LONG, muted)
             }
-            Ok(()) => {
+            Ok(_) => {
                 if let Read::Get(_) = read {
                     let found =
                         connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
@@ -230,11 +240,55 @@ impl EventLoop {
                 if let Some(moved) = self.moved_read(session, &route, blocked, read.keys()) {
                     return self.refuse(connection, session, &moved, muted);
                 }
-                self.wait_for(connection, &route, blocked, now, go_waiter(at));
-                self.prepare(&route, blocked, now, read.keys().iter().copied());
+                connection.fetched = fetched;
+                self.wait_or_fetch(at, connection, &route, blocked, now, read.keys());
                 Done::PutOff
             }
         }
+    }
+
+    /// Has a blocked read of keys wait for its shard, or for what is fetched for it of shards that
+    /// are on other nodes.
+    pub(super) fn wait_or_fetch(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        keys: &[&[u8]],
+    ) {
+        if !self.hub.is_away(route, blocked.place) {
+            self.wait_for(connection, route, blocked, now, go_waiter(at));
+            return self.prepare(route, blocked, now, keys.iter().copied());
+        }
+        let wants = route.wants(self.hub.node_id, keys.iter().copied());
+        if wants.is_empty() {
+            // It has come here between two looks.
+            return self.wait_for(connection, route, blocked, now, go_waiter(at));
+        }
+        self.fetch(at, connection, wants, now);
+    }
+
+    /// Has a command wait for what shards on other nodes hold.
+    pub(super) fn fetch(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        wants: Vec<(ShardId, Want)>,
+        now: Now,
+    ) {
+        connection.awaiting = true;
+        connection.put_off_at = Some(now);
+        connection.route_version = u64::MAX;
+        connection.fetching = wants.len() as u32;
+        let bytes_max = usize::try_from(self.config.output_bytes_max).unwrap_or(usize::MAX);
+        let (origin, waiter) = (Origin(self.number as u32), go_waiter(at));
+        let fetch = |(shard, want)| {
+            let want = Box::new(want);
+            (shard, Input::Fetch { shard, want, bytes_max, origin, waiter })
+        };
+        self.inputs.extend(wants.into_iter().map(fetch));
     }
 
     /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what
@@ -271,7 +325,8 @@ impl EventLoop {
         places.sort_unstable();
         places.dedup();
         let serves = |place: usize| route.views[place].read().serving.at(now.boot);
-        places.retain(|place| *place != blocked.place && !serves(*place));
+        let is_away = |place: usize| self.hub.is_away(route, place);
+        places.retain(|p| *p != blocked.place && !serves(*p) && !is_away(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
             let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
             self.inputs.push((shard, Input::Await { shard, at, origin, waiter }));

@@ -221,8 +221,8 @@ impl EventLoop {
             Answer::NotDone { waiters, why, .. } => {
                 for waiter in waiters {
                     if waiter.0 as u32 == GO {
-                        // It would wait for ever if its read needs the disk, which is full.
-                        let refused = matches!(why, NotDone::DiskFull);
+                        // A keyspace that is gone is looked up again.
+                        let refused = why != NotDone::NoSuchShard;
                         self.go_on(waiter, refused.then(|| not_done_text(why).into()));
                     } else {
                         self.fill(waiter, Err(not_done_text(why).into()));
@@ -230,6 +230,13 @@ impl EventLoop {
                 }
             }
             Answer::Go { waiter, .. } => self.go_on(waiter, None),
+            Answer::Fetched { waiter, shard, at, want, found, .. } => {
+                let place = (waiter.0 >> 32) as usize;
+                if let Some(Some(connection)) = self.connections.get_mut(place) {
+                    connection.fetched.add(shard, at, *want, *found);
+                }
+                self.go_on(waiter, None);
+            }
             Answer::Catalogue { waiter, result, .. } => {
                 // Made by another meanwhile: as good.
                 let made = result.is_ok() || matches!(result, Err(CatalogueError::Exists { .. }));
@@ -262,9 +269,14 @@ impl EventLoop {
         let at = (waiter.0 >> 32) as usize;
         let slot = self.connections.get_mut(at).and_then(Option::as_mut);
         let connection = slot.expect("a connection stays until all it asked is answered");
-        connection.awaiting = false;
-        connection.refuse_next = refused;
-        self.enqueue(at);
+        if refused.is_some() {
+            connection.refuse_next = refused;
+        }
+        connection.fetching = connection.fetching.saturating_sub(1);
+        connection.awaiting = connection.fetching > 0;
+        if !connection.awaiting {
+            self.enqueue(at);
+        }
     }
 
     pub(super) fn native_reason(&self) -> Reason {
@@ -313,13 +325,14 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "TRYAGAIN no node is known to lead this key's shard; nothing was done. Send it again"
         }
         NotDone::Away => {
-            "TRYAGAIN this node has no replica of the key's shard; nothing was done. Ask a node \
-             that CLUSTER SHARDS names"
+            "TRYAGAIN this node has no replica of the key's shard yet; nothing was done. Send it \
+             again"
         }
         NotDone::Busy => {
             "BUSY too much waits for the node that leads this key's shard; nothing was done. Send \
              it again later"
         }
+        NotDone::TooLong => super::capped::TOO_LONG,
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
              is space"

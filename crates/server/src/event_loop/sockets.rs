@@ -11,7 +11,6 @@ use super::connection::{Connection, Protocol};
 use super::{EventLoop, LISTENER_NATIVE, NewConnection};
 use crate::gateway::resp::{ArgRanges, Peer, Session};
 use crate::hub::mail::Mail;
-use crate::relay::Relayed;
 
 /// Connections accepted in a row before those that are there have their turn.
 const ACCEPT_MAX: usize = 64;
@@ -64,13 +63,6 @@ impl EventLoop {
             return;
         }
         counters.connections.add(1);
-        if let Some(relay) = self.hub.relay.get().filter(|_| self.hub.is_empty()) {
-            let relayed = Relayed { stream: stream.into(), is_native };
-            if !relay.take(relayed) {
-                counters.connections.sub(1);
-            }
-            return;
-        }
         let id = self.clients.next_id();
         let stream = std::net::TcpStream::from(stream);
         let new = NewConnection { stream, is_native, id };

@@ -1,16 +1,21 @@
 //! Commands on a keyspace as a whole: counted, flushed, listed, scanned.
 //!
-//! Each is answered shard by shard, never holding two guards at once. What expires meanwhile is
+//! What shards on other nodes hold of it is fetched before ([`super::far`]). The rest
+//! is answered shard by shard, never holding two guards at once. What expires meanwhile is
 //! judged by one time, which the shards have logged a horizon for if it matters (see
 //! [`node::whole`]).
 
+use keyspace::Placement;
 use node::command::{Sink as _, Write};
+use node::fetch::Fetched;
 use node::read::Now;
+use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, Slot};
+use super::far::{Far, scanned_place, want_of};
 use super::resp::{Done, NO_KEYSPACE};
 use super::serve::{go_waiter, waiter};
 use crate::gateway::resp::{
@@ -30,7 +35,7 @@ impl EventLoop {
         connection: &mut Connection,
         session: &Session,
         request: &KeyspaceRequest<'_>,
-        now: Now,
+        (now, fetched): (Now, Fetched),
         muted: bool,
     ) -> Done {
         if connection.route.is_none() {
@@ -50,39 +55,71 @@ impl EventLoop {
             return Done::PutOff;
         }
         let Some(route) = connection.route.clone() else { return Done::Yes };
+        if let Some(text) = needs_other_layout(request, &route) {
+            return self.refuse(connection, session, text, muted);
+        }
         let mine = self.mine(&route);
         let of_slot = match request {
             KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
                 Some(route.keyspace.index_of_slot(*slot))
             }
+            // Where some shards are away, a page is of one shard.
+            KeyspaceRequest::Scan { cursor, .. } => scanned_place(&self.hub, &route, *cursor),
             _ => None,
         };
-        let places = |place: usize| of_slot.map_or(mine[place], |of_slot| of_slot == place);
+        let wanted = |place: usize| of_slot.map_or(mine[place], |of_slot| of_slot == place);
+        let mut away: Vec<usize> = (0..route.views.len()).filter(|place| wanted(*place)).collect();
+        away.retain(|place| self.hub.is_away(&route, *place));
+        let places = |place: usize| wanted(place) && !away.contains(&place);
         if let Err(blocked) = whole::admit(&route, &places, now) {
+            connection.fetched = fetched;
             self.wait_for(connection, &route, blocked, now, go_waiter(at));
             return Done::PutOff;
         }
-        let now = now.time;
         let random = self.random();
+        if away.iter().any(|place| fetched.of(route.shard(*place)).is_none()) {
+            let wants = away
+                .iter()
+                .map(|place| (route.shard(*place), want_of(request, &route, *place, random)));
+            let wants = wants.collect();
+            self.fetch(at, connection, wants, now);
+            return Done::PutOff;
+        }
+        let now = now.time;
+        let far = Far::gather(away.iter().filter_map(|place| fetched.of(route.shard(*place))));
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         match request {
-            KeyspaceRequest::Size => writer.int(whole::size(&route, &places, now) as i64),
-            KeyspaceRequest::RandomKey => match whole::random_key(&route, &places, random, now) {
-                Some(key) => writer.bulk(&key),
-                None => writer.nil(),
-            },
+            KeyspaceRequest::Size => {
+                writer.int((whole::size(&route, &places, now) + far.size) as i64);
+            }
+            KeyspaceRequest::RandomKey => {
+                // By size, so that keys of neither side are favoured.
+                let near = if far.size > 0 { whole::size(&route, &places, now) } else { 0 };
+                let is_far = random.rotate_left(13).checked_rem(near + far.size) >= Some(near);
+                let here = || whole::random_key(&route, &places, random, now);
+                let key = if far.size > 0 && is_far { far.random(random) } else { here() };
+                match key.or_else(|| far.random(random)) {
+                    Some(key) => writer.bulk(&key),
+                    None => writer.nil(),
+                }
+            }
             KeyspaceRequest::Keys { pattern } => {
                 let mut keys = Vec::new();
                 let mut bytes = 0;
-                whole::each_key(&route, &places, PIECE_KEYS, now, &mut |key| {
+                let mut show = |key: &[u8]| {
                     if bytes <= bytes_max && glob_matches(pattern, key) {
                         bytes += key.len();
                         keys.push(Box::<[u8]>::from(key));
                     }
-                });
-                if bytes > bytes_max {
+                };
+                far.keys.iter().for_each(|key| show(key));
+                // The only shard of an ordered keyspace may be away.
+                if (0..route.views.len()).any(places) {
+                    whole::each_key(&route, &places, PIECE_KEYS, now, &mut show);
+                }
+                if bytes > bytes_max || far.is_cut {
                     writer.error(TOO_LONG);
                 } else {
                     writer.array(keys.len());
@@ -92,13 +129,24 @@ impl EventLoop {
             KeyspaceRequest::Scan { cursor, count, pattern, type_filter } => {
                 let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
                 let mut keys = Vec::new();
-                let scanned =
-                    whole::scan(&route, &places, *cursor, *count as usize, now, &mut |key| {
-                        if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
-                            keys.push(Box::<[u8]>::from(key));
-                        }
-                    });
-                match scanned {
+                let mut show = |key: &[u8]| {
+                    if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
+                        keys.push(Box::<[u8]>::from(key));
+                    }
+                };
+                far.keys.iter().for_each(|key| show(key));
+                let scanned = match away.is_empty() {
+                    true => whole::scan(&route, &places, *cursor, *count as usize, now, &mut show),
+                    false => Ok(far.next.unwrap_or(0)),
+                };
+                // The end of one shard is the beginning of the next.
+                let behind = |next| match (next, of_slot) {
+                    (0, Some(place)) if place < route.views.len() => {
+                        whole::cursor_behind(&route, place)
+                    }
+                    (next, _) => next,
+                };
+                match scanned.map(behind) {
                     Ok(next) => {
                         writer.array(2);
                         writer.bulk(next.to_string().as_bytes());
@@ -109,9 +157,10 @@ impl EventLoop {
                 }
             }
             KeyspaceRequest::CountInSlot { slot } => {
-                let mut count = 0;
+                let mut count = far.keys.len() as i64;
                 let show = &mut |_: &[u8]| count += 1;
                 match whole::each_key_of_slot(&route, *slot, usize::MAX, PIECE_KEYS, now, show) {
+                    Ok(()) if far.is_cut => writer.error(TOO_LONG),
                     Ok(()) => writer.int(count),
                     Err(_) => writer.error(SLOTS_NEED_HASH),
                 }
@@ -125,6 +174,7 @@ impl EventLoop {
                         keys.push(Box::<[u8]>::from(key));
                     }
                 };
+                far.keys.iter().take(*count).for_each(|key| show(key));
                 match whole::each_key_of_slot(&route, *slot, *count, PIECE_KEYS, now, show) {
                     Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
                     Ok(()) => {
@@ -137,16 +187,20 @@ impl EventLoop {
             KeyspaceRequest::Range(range) => {
                 let mut found = Vec::new();
                 let mut bytes = 0;
-                let result =
-                    whole::range(&route, &stretch(range), PIECE_KEYS, now, &mut |key, value| {
-                        bytes += key.len() + if range.with_values { value.len() } else { 0 };
-                        if bytes > bytes_max {
-                            found.clear();
-                            return;
-                        }
-                        let value = range.with_values.then(|| Box::<[u8]>::from(value));
-                        found.push((Box::<[u8]>::from(key), value));
-                    });
+                let mut show = |key: &[u8], value: &[u8]| {
+                    bytes += key.len() + if range.with_values { value.len() } else { 0 };
+                    if bytes > bytes_max {
+                        found.clear();
+                        return;
+                    }
+                    let value = range.with_values.then(|| Box::<[u8]>::from(value));
+                    found.push((Box::<[u8]>::from(key), value));
+                };
+                far.pairs.iter().for_each(|(key, value)| show(key, value));
+                let result = match away.is_empty() {
+                    true => whole::range(&route, &stretch(range), PIECE_KEYS, now, &mut show),
+                    false => Ok(()),
+                };
                 match result {
                     Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
                     Ok(()) if range.with_values => {
@@ -227,7 +281,20 @@ impl EventLoop {
     }
 }
 
-fn stretch<'a>(range: &Range<'a>) -> Stretch<'a> {
+/// Why a question makes no sense in a keyspace of this layout.
+fn needs_other_layout(request: &KeyspaceRequest<'_>, route: &Route) -> Option<&'static str> {
+    match (request, route.keyspace.options.placement) {
+        (KeyspaceRequest::Scan { .. }, Placement::Ordered) => Some(SCAN_NEEDS_HASH),
+        (
+            KeyspaceRequest::CountInSlot { .. } | KeyspaceRequest::KeysInSlot { .. },
+            Placement::Ordered,
+        ) => Some(SLOTS_NEED_HASH),
+        (KeyspaceRequest::Range(_), Placement::Hashed) => Some(RANGE_NEEDS_ORDER),
+        _ => None,
+    }
+}
+
+pub(super) fn stretch<'a>(range: &Range<'a>) -> Stretch<'a> {
     let bound = |bound: Bound<'a>| match bound {
         Bound::First | Bound::Last => std::ops::Bound::Unbounded,
         Bound::Included(key) => std::ops::Bound::Included(key),

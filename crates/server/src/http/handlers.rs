@@ -4,7 +4,7 @@ use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
 
@@ -36,27 +36,13 @@ pub fn router(context: Shared) -> Router {
 async fn around(State(context): State<Shared>, request: Request, next: Next) -> Response {
     let mut response = match foreign_host(&context, request.uri(), request.headers()) {
         Some(problem) => problem.into_response(),
-        None => match redirect(&context, request.uri()) {
-            Some(response) => response,
-            None => next.run(request).await,
-        },
+        None => next.run(request).await,
     };
     context.count(response.status());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
-}
-
-/// A node without data sends who asks for keys and keyspaces to one that has some.
-fn redirect(context: &Shared, uri: &Uri) -> Option<Response> {
-    let of_data = ["/v1/kv/", "/v1/keyspaces"];
-    if !of_data.iter().any(|path| uri.path().starts_with(path)) {
-        return None;
-    }
-    let address = context.api.elsewhere()?;
-    let target = uri.path_and_query().map_or("/", |path| path.as_str());
-    Some(Redirect::temporary(&format!("http://{address}{target}")).into_response())
 }
 
 fn foreign_host(context: &Shared, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {

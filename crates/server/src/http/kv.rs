@@ -15,15 +15,36 @@ use super::uri::{decode, decode_text, number, parameters, timestamp};
 use crate::api::{Answer, ApiError, Command, PutIf};
 
 const TIMESTAMP: HeaderName = HeaderName::from_static("carillon-timestamp");
+const AGE_MS: HeaderName = HeaderName::from_static("carillon-age-ms");
 const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-ms");
 
 /// The value as it is, with when it was written and when it ends in headers.
 pub async fn get(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
-    let [at] = parameters(uri.query(), ["at"])?;
+    let [at, stale] = parameters(uri.query(), ["at", "stale"])?;
+    if at.is_some() && stale.is_some() {
+        let detail = "at and stale exclude each other: a time in the past, or the newest value";
+        return Err(Problem::bad_request(detail));
+    }
     let at = at.as_deref().map(timestamp).transpose()?;
-    let (id, command) = (context.next_id(), Command::Get { key, at });
+    let stale_ms = stale.map(|text| number("stale", &text)).transpose()?;
+    let (id, command) = (context.next_id(), Command::Get { key, at, stale_ms });
     match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
+        Answer::Aged { age_ms, answer } => {
+            let mut response = match shown(*answer, at) {
+                Ok(response) => response,
+                Err(problem) => problem.into_response(),
+            };
+            response.headers_mut().insert(AGE_MS, age_ms.into());
+            Ok(response)
+        }
+        answer => shown(answer, at),
+    }
+}
+
+/// What a read has found.
+fn shown(answer: Answer, at: Option<Timestamp>) -> Result<Response, Problem> {
+    match answer {
         Answer::Value { value, timestamp, expires_at_ms } => {
             let mut response = value.into_response();
             let headers = response.headers_mut();
@@ -51,7 +72,10 @@ pub async fn get(State(context): State<Shared>, uri: Uri) -> Result<Response, Pr
             "the key had no value at the time asked for, but was given one later",
             "Ask for a later time, or without at for the newest value.",
         )),
-        Answer::Written { .. } | Answer::ConditionFailed | Answer::NothingToDelete => {
+        Answer::Aged { .. }
+        | Answer::Written { .. }
+        | Answer::ConditionFailed
+        | Answer::NothingToDelete => {
             unreachable!("a read is answered as a read")
         }
     }
@@ -102,7 +126,7 @@ async fn write(context: &Context, keyspace: &str, command: Command) -> Result<Re
             "the key has no value, so there was nothing to delete",
             "None is needed.",
         )),
-        Answer::Value { .. } | Answer::Nil | Answer::NilYet => {
+        Answer::Aged { .. } | Answer::Value { .. } | Answer::Nil | Answer::NilYet => {
             unreachable!("a write is answered as a write")
         }
     }

@@ -20,6 +20,7 @@ pub mod clocks;
 pub mod digests;
 pub mod durations;
 pub mod growth;
+mod image;
 pub mod keeper;
 pub mod lanes;
 pub mod log;
@@ -33,8 +34,8 @@ mod snapshots;
 pub mod tallies;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
@@ -42,13 +43,13 @@ use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
+use node::route::Route;
 use node::state::ShardState;
 use parking_lot::{Mutex, RwLock};
 use replication::BootNanos;
 use txn::{Clock, Physical};
 
 use crate::counters::Counters;
-use crate::relay::{self, Relay};
 use clocks::Clocks;
 use growth::Growth;
 use lanes::LaneCell;
@@ -97,8 +98,6 @@ pub struct Hub {
     pub ready: AtomicBool,
     /// Set when the node begins to stop: no new connections or requests.
     pub stopping: AtomicBool,
-    /// Takes clients' connections while the node holds no data; none without a peer listener.
-    pub relay: OnceLock<Arc<Relay>>,
     /// What the node has of other nodes, if it has a peer listener.
     pub peers: Option<Peers>,
     /// The cluster in numbers, as the keeper saw it within the last second or so.
@@ -133,6 +132,8 @@ pub enum News {
     Hidden(ShardId),
     /// The catalogue has become this one at once.
     Jumped(Arc<Catalogue>),
+    /// The image of the catalogue is as of this index.
+    Image(u64),
 }
 
 impl Hub {
@@ -162,19 +163,9 @@ impl Hub {
         Now { time: self.now(), boot: boot_nanos() }
     }
 
-    /// Whether nothing is here, as of a node that has just joined: others answer its clients.
-    pub fn is_empty(&self) -> bool {
-        self.peers.is_some()
-            && self.routes().iter().next().is_none()
-            && self.views.lock().is_empty()
-    }
-
-    /// Whether all shards that are here serve, or know who leads them; or, if there are none,
-    /// whether another node can answer.
+    /// Whether all shards that are here serve, or know who leads them; and the catalogue, or an
+    /// image of it, is here.
     pub fn is_serving(&self) -> bool {
-        if let Some(peers) = self.peers.as_ref().filter(|_| self.is_empty()) {
-            return relay::has_target(&peers.cluster);
-        }
         let routes = self.routes();
         let is_known = routes.iter().next().is_some() || self.log.facts().full;
         let serves = |view: &View| view.read().serving.at_all();
@@ -190,7 +181,7 @@ impl Hub {
     /// What the node waits for until [`Self::is_serving`], in words.
     pub fn why_not_serving(&self) -> String {
         if self.routes().iter().next().is_none() {
-            return "no data is here, and no other node that holds any is known to be up".into();
+            return "no node has told this one yet which keyspaces there are".into();
         }
         let missing = self.missing().len();
         if missing > 0 {
@@ -231,6 +222,11 @@ impl Hub {
             }));
         }
         found
+    }
+
+    /// Whether a shard is on other nodes only: what is read of it must be fetched.
+    pub fn is_away(&self, route: &Route, place: usize) -> bool {
+        self.peers.is_some() && route.is_away(place, self.node_id)
     }
 
     /// The lane of a shard.
@@ -330,6 +326,7 @@ impl Hub {
             News::Shown(shard, view) => self.show(shard, &view),
             News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),
+            News::Image(index) => self.submit(ShardId(0), Input::Image { index }),
         }
     }
 

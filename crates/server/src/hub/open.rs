@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
-use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
@@ -218,8 +218,8 @@ fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manif
 struct Replay {
     log: Log,
     shards: BTreeMap<ShardId, Recovering>,
-    quarantined: BTreeMap<ShardId, Quarantine>,
     dropped: BTreeSet<ShardId>,
+    quarantined: BTreeMap<ShardId, Quarantine>,
     records: u64,
     cut_bytes: u64,
 }
@@ -237,8 +237,7 @@ fn replay(
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let dropped = replay.dropped();
-    let Replayed { shards, quarantined } = replay.finish()?;
+    let Replayed { shards, quarantined, dropped } = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
     Ok(Replay { log, shards, quarantined, dropped, records, cut_bytes })
 }
@@ -311,7 +310,6 @@ fn build(
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
-        relay: OnceLock::new(),
         peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
         overview: ArcSwap::default(),
         views: Mutex::default(),

@@ -24,6 +24,7 @@ use parking_lot::{Condvar, Mutex};
 use replication::Message;
 
 use super::digests::Digests;
+use super::image::Image;
 use super::mailbag::{self, Item, Mailbags};
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
@@ -39,6 +40,8 @@ pub const KIND_SNAPSHOT: u8 = 3;
 const TICK: Duration = Duration::from_millis(50);
 /// Every so many ticks leaders look whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
+/// … a node without the catalogue whether that has changed …
+const IMAGE_TICKS: u64 = 4;
 /// … and whether it is another's turn to lead.
 const SPREAD_TICKS: u64 = 40;
 /// … and people are told of replicas that wait to be replaced.
@@ -52,6 +55,8 @@ pub struct Peers {
     pub cluster: Arc<Cluster>,
     /// States of shards on their way.
     pub snapshots: Snapshots,
+    /// What is known of the catalogue without a replica of it.
+    pub(super) image: Image,
     /// States that are digested.
     pub digests: Digests,
     /// What is counted of all that.
@@ -66,9 +71,9 @@ impl Peers {
     /// Of a node with so many lanes.
     pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let (snapshots, digests, tallies) = Default::default();
+        let (snapshots, image, digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
-        Self { cluster, snapshots, digests, tallies, come, stopping, wake }
+        Self { cluster, snapshots, image, digests, tallies, come, stopping, wake }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -188,7 +193,7 @@ impl Hub {
     }
 
     /// The ticker: tells lanes that time passes, until [`Peers::stop`].
-    pub fn run_ticks(&self) {
+    pub fn run_ticks(self: &Arc<Self>) {
         let Some(peers) = &self.peers else { return };
         let mut ticks = 0u64;
         while !peers.wait() {
@@ -197,6 +202,9 @@ impl Hub {
                 lane.submit(self, [Input::Tick], NOBODY, &mut Vec::new());
             }
             ticks += 1;
+            if ticks.is_multiple_of(IMAGE_TICKS) {
+                self.renew_image(peers);
+            }
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
             }
@@ -379,6 +387,8 @@ impl Frames for HubFrames {
 
     fn turn_ended(&self) {
         let mut come = self.peers().come.lock();
+        // Lanes judge by the clock what other nodes' clients read.
+        self.0.clock.observe_millis(self.0.millis());
         for (lane, inputs) in come.iter_mut().enumerate().filter(|(_, inputs)| !inputs.is_empty()) {
             let inputs = std::mem::take(inputs);
             self.0.lanes[lane].submit(&self.0, inputs, NOBODY, &mut Vec::new());

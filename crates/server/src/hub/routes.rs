@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, ReplicaId, ShardId};
+use keyspace::{
+    Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId, ShardId,
+};
 use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
@@ -151,7 +153,8 @@ impl Hub {
             return view.clone();
         }
         let state = birth::first_state(keyspace, place, self.hasher);
-        let here = state.descriptor.replica_on(self.node_id);
+        // Who has only an image of the catalogue does not know how its shards have gone on since.
+        let here = state.descriptor.replica_on(self.node_id).filter(|_| self.has_system());
         match here.filter(|replica| self.may_begin(shard, *replica)) {
             Some(replica) => {
                 let durability = keyspace.options.durability;
@@ -169,10 +172,22 @@ impl Hub {
                 view
             }
             None => {
-                self.submit(shard, Input::Away { shard });
+                let nodes = self.who_may_have(keyspace);
+                self.submit(shard, Input::Away { shard, nodes });
                 Arc::new(RwLock::new(state))
             }
         }
+    }
+
+    /// Who may have replicas of a keyspace's shards: where they began, and then all others, for
+    /// they may have got some since. Whoever has one knows better.
+    fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
+        let mut nodes = keyspace.nodes.clone();
+        let members = self.peers.as_ref().map(|peers| peers.cluster.members());
+        let others = members.iter().flat_map(|members| members.iter().map(|m| m.node));
+        nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
+        nodes.retain(|node| *node != self.node_id);
+        nodes
     }
 
     /// Whether this replica of a shard has not ended here.

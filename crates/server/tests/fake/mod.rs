@@ -90,7 +90,7 @@ impl State {
         let no_keyspace = || ApiError::NoKeyspace { name: keyspace.into() };
         let (_, keys) = self.keyspaces.get_mut(keyspace).ok_or_else(no_keyspace)?;
         Ok(match command {
-            Command::Get { key, at } => {
+            Command::Get { key, at, .. } => {
                 if at.is_some_and(|at| at > now) {
                     return Err(ApiError::InFuture { at: at.unwrap(), now });
                 }

@@ -71,7 +71,7 @@ impl World {
     /// How many replicas a shard should have in the end; nothing if there is no such shard.
     pub(super) fn replicas_wanted(&self, keyspaces: &[Keyspace], shard: ShardId) -> Option<usize> {
         if shard == ShardId(0) {
-            return Some(self.mood.replicas);
+            return Some(self.mood.replicas_of(shard));
         }
         let of = keyspaces.iter().find(|keyspace| keyspace.shards.contains(&shard))?;
         Some(match &*of.name {

@@ -17,9 +17,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{KeyspaceId, ShardId};
+use keyspace::{KeyspaceId, ShardId, Timestamp};
 use node::command::{Read, Reply};
 use node::entry::{Batch, Waiter};
+use node::fetch::{Fetched, Found, Want};
 use node::lane::{Answer, Input, NotDone};
 use node::read::{self, Now};
 use node::route::Route;
@@ -44,6 +45,8 @@ pub struct Clients {
     ops: BTreeMap<u64, Op>,
     pub(super) made: u64,
     events: u64,
+    /// How many there were by the end of each millisecond.
+    events_by: Vec<u64>,
     /// When each client asks again.
     free_at: Vec<u64>,
     names: Vec<Vec<u8>>,
@@ -73,6 +76,7 @@ struct Op {
     at: usize,
     what: What,
     call: u64,
+    began_ms: u64,
     gives_up_at: u64,
     /// Whether its client has gone on to something else.
     given_up: bool,
@@ -90,6 +94,8 @@ struct OfKeys {
     shard: ShardId,
     keys: Vec<u64>,
     command: Command,
+    /// Of a read: how old its answer may be, in ms.
+    stale_ms: u64,
     /// No earlier than this is it judged.
     low_ms: u64,
     /// Of a read: when it came, and whether it may be tried.
@@ -128,6 +134,7 @@ impl Clients {
             ops: BTreeMap::new(),
             made: 0,
             events: 0,
+            events_by: Vec::new(),
             free_at: vec![0; mood.clients as usize],
             names: (0..mood.keys).map(name).collect(),
             tagged: mood.tagged,
@@ -242,18 +249,22 @@ impl World {
         leaders.retain(|at| self.is_awake(*at));
         let to_leader = !leaders.is_empty() && !self.rng.one_in(4);
         let at = if to_leader { *self.rng.pick(&leaders) } else { at };
+        let stale_ms = match command.is_read() && self.rng.one_in(4) {
+            true => self.rng.between(1, 1_500),
+            false => 0,
+        };
         let machine = self.seats[at].machine.as_ref().expect("it runs");
         let mut route = machine.routes[KEYSPACE].clone();
         if machine.routes.len() > 1 && self.rng.one_in(4) {
             let number = self.rng.below(machine.routes.len() as u64) as usize;
             route = machine.routes.values().nth(number).expect("below their number").clone();
         }
-        self.begin_op(client, at, route, keys, command);
+        self.begin_op(client, at, route, keys, command, stale_ms);
     }
 
     /// The last read of a key.
     pub(super) fn read_last(&mut self, at: usize, route: Arc<Route>, key: u64) {
-        self.begin_op(0, at, route, vec![key], Command::Get);
+        self.begin_op(0, at, route, vec![key], Command::Get, 0);
     }
 
     /// Someone reads every key at a node, at once: before its lanes do anything.
@@ -262,7 +273,7 @@ impl World {
         let route = machine.and_then(|machine| machine.routes.get(KEYSPACE)).cloned();
         let Some(route) = route else { return };
         for key in 0..self.mood.keys {
-            self.begin_op(0, at, route.clone(), vec![key], Command::Get);
+            self.begin_op(0, at, route.clone(), vec![key], Command::Get, 0);
             let number = self.clients.made;
             if let Some(op) = self.clients.ops.get_mut(&number) {
                 op.given_up = true;
@@ -275,8 +286,8 @@ impl World {
         self.clients.made += 1;
         self.clients.events += 1;
         let gives_up_at = self.now_ms + PATIENCE_MS;
-        let call = self.clients.events;
-        (self.clients.made, Op { client, at, what, call, gives_up_at, given_up: false })
+        let (call, began_ms) = (self.clients.events, self.now_ms);
+        (self.clients.made, Op { client, at, what, call, began_ms, gives_up_at, given_up: false })
     }
 
     fn begin_op(
@@ -286,6 +297,7 @@ impl World {
         route: Arc<Route>,
         keys: Vec<u64>,
         command: Command,
+        stale_ms: u64,
     ) {
         self.tell_time(at);
         let seat = &self.seats[at];
@@ -297,7 +309,7 @@ impl World {
             None => self.agreement.last_ms(shard),
         };
         let (ready, place) = (moment.is_some(), None);
-        let what = OfKeys { route, shard, keys, command, low_ms, moment, ready, place };
+        let what = OfKeys { route, shard, keys, command, stale_ms, low_ms, moment, ready, place };
         let (number, op) = self.new_op(client, at, What::Keys(what));
         let node = self.seats[at].node;
         let OfKeys { route, command, keys, .. } = op.of_keys().expect("it was just made");
@@ -345,15 +357,18 @@ impl World {
             // Planted: nobody looks whether the term has begun.
             return self.done(number, vec![found], now.time.millis());
         }
+        let stale_ms = op.stale_ms;
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
-        let request = match (&op.command, &names[..]) {
-            (Command::Get, [key]) => Read::Get(key),
-            (Command::GetMany, keys) => Read::GetMany(keys.to_vec()),
-            (Command::Exists, keys) => Read::Exists(keys.to_vec()),
-            (Command::ExpiryTime, [key]) => Read::Ttl { key, millis: true, absolute: true },
-            (Command::Length, [key]) => Read::Length(key),
-            other => unreachable!("{other:?} is no read"),
-        };
+        let request = request_of(&self.clients.ops[&number], &names);
+        if stale_ms > 0 {
+            let (age_max, mut sink) = (stale_ms * 1_000_000, Collect::default());
+            let old = read::read_stale(&route, &request, now, age_max, Fetched::NONE, &mut sink);
+            if let Ok(age) = old
+                && age > 0
+            {
+                return self.done_stale(number, sink.0, age);
+            }
+        }
         let mut sink = Collect::default();
         match read::read(&route, &request, now, &mut sink) {
             Ok(()) => {
@@ -367,6 +382,13 @@ impl World {
                 op.low_ms = op.low_ms.max(floor.millis());
                 self.done(number, sink.0, last.millis());
             }
+            Err(blocked) if route.is_away(blocked.place, machine.node()) => {
+                let (want, bytes_max) = (Box::new(Want::keys(names)), usize::MAX);
+                let (origin, waiter) = (CLIENTS, Waiter(number));
+                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+                let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+                op.expect("it is under way").ready = false;
+            }
             Err(blocked) => {
                 let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
                 let shard = route.shard(blocked.place);
@@ -375,6 +397,51 @@ impl World {
                 op.expect("it is under way").ready = false;
             }
         }
+    }
+
+    /// What was wanted for a read has come: it is answered from that.
+    fn fetched(&mut self, number: u64, at: Timestamp, want: Want, found: Found) {
+        let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
+        let names = self.clients.names_of(&op.keys);
+        let (route, shard) = (op.route.clone(), op.shard);
+        let now = op.moment.expect("a read");
+        let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
+        let request = request_of(&self.clients.ops[&number], &names);
+        let (mut fetched, mut sink) = (Fetched::default(), Collect::default());
+        fetched.add(shard, at, want, found);
+        let answered = read::read_with(&route, &request, now, &fetched, &mut sink);
+        let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+        let op = op.expect("it is under way");
+        if answered.is_err() {
+            // Not all of it had come.
+            op.ready = true;
+            return;
+        }
+        self.counts.fetched += 1;
+        // Its leader's clock judged it.
+        op.low_ms = at.millis();
+        let high_ms = at.millis().max(self.agreement.last_ms(shard));
+        self.done(number, sink.0, high_ms);
+    }
+
+    /// An answer that may be old is right if a read could have seen it that had come so much
+    /// earlier.
+    fn done_stale(&mut self, number: u64, replies: Vec<Reply>, age: u64) {
+        let Some(op) = self.clients.ops.get_mut(&number) else { return };
+        // The node's clock may run 2 % fast or slow.
+        let age_ms = age.div_ceil(1_000_000) * 103 / 100 + 1;
+        let then = op.began_ms.saturating_sub(age_ms + 1) as usize;
+        let events = self.clients.events_by.get(then).copied().unwrap_or(0);
+        op.call = op.call.min(events);
+        let high_ms = {
+            let op = op.of_keys_mut().expect("a read");
+            // It was judged at the time up to which the replica's past was closed.
+            op.low_ms = 0;
+            self.agreement.last_ms(op.shard).max(op.moment.expect("a read").time.millis())
+        };
+        self.counts.stale += 1;
+        self.trace.event(format_args!("op {number} may be {age_ms} ms old"));
+        self.done(number, replies, high_ms);
     }
 
     fn done(&mut self, number: u64, replies: Vec<Reply>, high_ms: u64) {
@@ -414,6 +481,9 @@ impl World {
                 if let Some(op) = op {
                     op.ready = true;
                 }
+            }
+            Answer::Fetched { waiter, at, want, found, .. } => {
+                self.fetched(waiter.0, at, *want, *found);
             }
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
@@ -456,6 +526,7 @@ impl World {
     /// node is gone may be known by now.
     pub(super) fn expire_ops(&mut self) {
         let now_ms = self.now_ms;
+        self.clients.events_by.resize(now_ms as usize + 1, self.clients.events);
         let late = |op: &Op| op.gives_up_at <= now_ms && !op.given_up;
         let ops = self.clients.ops.iter().filter(|(_, op)| late(op));
         let numbers: Vec<u64> = ops.map(|(number, _)| *number).collect();
@@ -503,9 +574,10 @@ impl World {
     fn place_of(&self, number: u64, op: &Op) -> Option<Place> {
         let at = op.at;
         let op = op.of_keys()?;
-        let machine = self.seats[at].machine.as_ref();
-        let Some(shard) = machine.and_then(|machine| machine.shard(op.shard)) else {
-            return op.place;
+        let Some(machine) = self.seats[at].machine.as_ref() else { return op.place };
+        let Some(shard) = machine.shard(op.shard) else {
+            let batch = machine.batch_of(op.shard, Waiter(number));
+            return batch.map(|(a, b)| Place::Batch(a, b)).or(op.place);
         };
         let batch = shard.batch_of(Waiter(number)).map(|(a, b)| Place::Batch(a, b));
         let entry = || shard.place_of(Waiter(number)).map(|(a, b)| Place::Entry(a, b));
@@ -545,5 +617,17 @@ impl World {
             machine.shard(shard).is_some_and(|shard| shard.is_elected())
         };
         (0..self.seats.len()).filter(leads).collect()
+    }
+}
+
+/// What an operation asks.
+fn request_of<'n>(op: &Op, names: &[&'n [u8]]) -> Read<'n> {
+    match (&op.of_keys().expect("a read").command, names) {
+        (Command::Get, [key]) => Read::Get(key),
+        (Command::GetMany, keys) => Read::GetMany(keys.to_vec()),
+        (Command::Exists, keys) => Read::Exists(keys.to_vec()),
+        (Command::ExpiryTime, [key]) => Read::Ttl { key, millis: true, absolute: true },
+        (Command::Length, [key]) => Read::Length(key),
+        other => unreachable!("{other:?} is no read"),
     }
 }

@@ -1,18 +1,11 @@
 //! What breaks in a cluster, and how it comes back.
 
-use std::io::{self, ErrorKind};
-
-use keyspace::{NodeId, ReplicaId, ShardId};
+use keyspace::{NodeId, ShardId};
 use node::lane::Input;
-use node::recovery::RecoverError;
-use node::state::ShardState;
-use storage::Error;
-use storage::disk::Disk;
 use storage::faulty::Crash;
-use storage::log::Lsn;
-use storage::manifest;
 
-use super::{KEYSPACE, Plant, Seat, TICK_MS, WALL_MS, World};
+use super::disks::PLANNED_WRITES;
+use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
 use crate::machine::open::{self, Start, Started};
@@ -40,83 +33,18 @@ const PATIENCE_NANOS: u64 = 1_500_000_000;
 /// How often leaders compare their replicas.
 const CHECK_NANOS: u64 = 2_000_000_000;
 
-/// For how long nothing else breaks after a disk has lost what it had promised.
-const TRUCE_MS: u64 = 4_500;
-/// … and for how long its node is down.
-const DOWN_MS: u64 = 2_500;
-
-/// Whether a shard has so many voters, each with a place, and nobody else.
-pub(super) fn is_whole(state: &ShardState, replicas: usize) -> bool {
-    let members = &state.members;
-    let is_placed = |replica: &ReplicaId| state.descriptor.node_of(*replica).is_some();
-    let is_quiet = !members.is_joint() && members.learners.is_empty();
-    is_quiet && members.voters.len() == replicas && members.voters.iter().all(is_placed)
-}
-
-/// Overwrites the end of what is in the log by nothing, but for what stands before `floor` or no
-/// restart would read. How many bytes that were.
-fn lose_log_tail(disk: &dyn Disk, floor: Lsn, bytes_max: u64) -> io::Result<u64> {
-    let Some(manifest) = manifest::load(disk).expect("a disk without faults") else { return Ok(0) };
-    let mut segments = disk.list()?;
-    segments.retain(|name| name.ends_with(".seg"));
-    segments.sort();
-    for name in segments.iter().rev() {
-        let file = disk.open(name)?;
-        let mut bytes = vec![0; file.len()? as usize];
-        file.read_at(&mut bytes, 0)?;
-        let Some(end) = bytes.iter().rposition(|byte| *byte != 0).filter(|end| *end >= 64) else {
-            continue;
-        };
-        let start =
-            u64::from_str_radix(name.trim_start_matches("log-").trim_end_matches(".seg"), 16);
-        let start = start.expect("a segment's name has its place");
-        let kept = manifest.log_start.max(floor).0.saturating_sub(start).max(64);
-        let from = (end as u64 + 1).saturating_sub(bytes_max).max(kept) as usize;
-        if from > end {
-            return Ok(0);
-        }
-        file.write_at(&vec![0; end + 1 - from], from as u64)?;
-        file.sync()?;
-        return Ok((end + 1 - from) as u64);
-    }
-    Ok(0)
-}
-
-/// A fault of a node's disk that waits for its moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Armed {
-    /// The power goes at one of the next changes of the disk.
-    Power,
-    /// A sync or a write fails.
-    Failure,
-}
-
-/// The farthest change of the disk that a planned loss of power waits for.
-const PLANNED_WRITES: u64 = 60;
-
-/// Whether an error says that there is no room.
-fn is_full(error: &Error) -> bool {
-    match error {
-        Error::Full { .. } => true,
-        Error::Io { source, .. } => source.kind() == ErrorKind::StorageFull,
-        _ => false,
-    }
-}
-
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
         self.betray();
-        self.decay();
         self.lose_links();
+        self.decay();
         if self.now_ms < self.truce_until || !self.rng.one_in(self.mood.break_ms) {
             return Ok(());
         }
         let at = self.rng.below(self.seats.len() as u64) as usize;
         let faults = self.options.faults;
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
-        // Rarely possible; and with a planted bug, whatever a lost log shows is no news.
-        let tails = if self.options.plant.is_none() { 60 } else { 0 };
         let weights = [
             1,
             on(Fault::Power, 5),
@@ -133,7 +61,8 @@ impl World {
             on(Fault::WriteFails, 2),
             on(Fault::Full, 5),
             on(Fault::Link, 6),
-            on(Fault::Tail, tails),
+            // Rarely possible; and with a planted bug, whatever a lost log shows is no news.
+            if self.options.plant.is_none() { on(Fault::Tail, 50) } else { 0 },
         ];
         match self.rng.weighted(&weights) {
             0 => {}
@@ -154,70 +83,13 @@ impl World {
                 let writes = self.rng.below(PLANNED_WRITES);
                 self.power_goes_at(at, writes);
             }
-            11 => {
-                let syncs = self.rng.below(6);
-                let node = self.seats[at].node;
-                self.trace.event(format_args!("node {node}: a sync will fail after {syncs}"));
-                self.seats[at].disk.fail_sync(syncs);
-                self.seats[at].armed = Some(Armed::Failure);
-            }
-            12 => {
-                let writes = self.rng.below(15);
-                let node = self.seats[at].node;
-                self.trace.event(format_args!("node {node}: a write will fail after {writes}"));
-                self.seats[at].disk.fail_write(writes);
-                self.seats[at].armed = Some(Armed::Failure);
-            }
+            11 => self.fail_sync(at),
+            12 => self.fail_write(at),
             13 => self.fill_or_free(at),
             14 => self.lose_link(at),
             _ => self.lose_tail(at),
         }
         Ok(())
-    }
-
-    /// Planted: some replica holds something else from now on.
-    fn decay(&mut self) {
-        if !self.has(Plant::RottenState) || self.now_ms % 1_000 != 500 {
-            return;
-        }
-        let at = self.rng.below(self.seats.len() as u64) as usize;
-        let Some(machine) = &self.seats[at].machine else { return };
-        for shard in machine.shard_ids() {
-            let view = machine.view(shard).expect("it was listed");
-            let mut state = view.write();
-            let last = state.last;
-            let hasher = state.keys().map(|engine| engine.hasher());
-            let Some(key) = hasher.map(|hasher| hasher.key(b"rot")) else { continue };
-            if !state.owns(&key) {
-                continue;
-            }
-            if let Some(engine) = state.keys_mut() {
-                engine.put(&key, &[b"rot"], 0, last);
-                return;
-            }
-        }
-    }
-
-    /// The power of a node goes when its disk has changed so often: in a write of the log, a
-    /// checkpoint, a manifest, or a start, whatever comes then.
-    pub(super) fn power_goes_at(&mut self, at: usize, writes: u64) {
-        let node = self.seats[at].node;
-        self.trace.event(format_args!("node {node}: the power will go after {writes} changes"));
-        self.seats[at].disk.crash_after_writes(writes);
-        self.seats[at].armed = Some(Armed::Power);
-    }
-
-    fn fill_or_free(&mut self, at: usize) {
-        let seat = &mut self.seats[at];
-        seat.full = !seat.full;
-        let bytes = match seat.full {
-            true => seat.used_bytes() + self.rng.below(3 * self.mood.segment_bytes / 2),
-            false => u64::MAX,
-        };
-        let node = seat.node;
-        self.trace.event(format_args!("the disk of node {node} holds {bytes} bytes"));
-        self.counts.fillings += u64::from(seat.full);
-        seat.disk.set_capacity_bytes(bytes);
     }
 
     /// A link is lost with what was on it. Both ends learn of it, one maybe much later; and it is
@@ -254,6 +126,29 @@ impl World {
         for (_, at, node) in self.lost_links.extract_if(.., |lost| lost.0 <= now_ms) {
             if let Some(machine) = &mut self.seats[at].machine {
                 machine.lose_link(node);
+            }
+        }
+    }
+
+    /// Planted: some replica holds something else from now on.
+    fn decay(&mut self) {
+        if !self.has(Plant::RottenState) || self.now_ms % 1_000 != 500 {
+            return;
+        }
+        let at = self.rng.below(self.seats.len() as u64) as usize;
+        let Some(machine) = &self.seats[at].machine else { return };
+        for shard in machine.shard_ids() {
+            let view = machine.view(shard).expect("it was listed");
+            let mut state = view.write();
+            let last = state.last;
+            let hasher = state.keys().map(|engine| engine.hasher());
+            let Some(key) = hasher.map(|hasher| hasher.key(b"rot")) else { continue };
+            if !state.owns(&key) {
+                continue;
+            }
+            if let Some(engine) = state.keys_mut() {
+                engine.put(&key, &[b"rot"], 0, last);
+                return;
             }
         }
     }
@@ -312,7 +207,7 @@ impl World {
     }
 
     /// A process ends; with the machine's power, what was not synced may be gone.
-    fn crash(&mut self, at: usize, power: bool) {
+    pub(super) fn crash(&mut self, at: usize, power: bool) {
         if self.seats[at].machine.is_none() {
             return;
         }
@@ -321,7 +216,7 @@ impl World {
     }
 
     /// What is left of a node whose process is gone.
-    fn end(&mut self, at: usize, power: bool) {
+    pub(super) fn end(&mut self, at: usize, power: bool) {
         let node = self.seats[at].node;
         self.counts.crashes += 1;
         self.seats[at].armed = None;
@@ -342,61 +237,6 @@ impl World {
             self.seats[at].disk.kill();
         }
         self.seats[at].awake_at = self.now_ms + self.rng.between(1, 1_500);
-    }
-
-    /// A node loses its power, and with it the end of its log, synced or not.
-    /// All others stay well until it has noticed: with two nodes broken, what the two alone had
-    /// acknowledged would be lost.
-    fn lose_tail(&mut self, at: usize) {
-        let all_awake = (0..self.seats.len()).all(|other| self.is_awake(other));
-        let is_well = |seat: &Seat| seat.armed.is_none() && !seat.full;
-        if !all_awake || !self.seats.iter().all(is_well) || !self.is_whole() {
-            return;
-        }
-        // What it lost must not reach back to a change of members: it would lead among those of
-        // the past (docs/consistency.md).
-        let machine = self.seats[at].machine.as_ref().expect("it is awake");
-        let views = machine.shard_ids().into_iter().filter_map(|id| machine.view(id));
-        let changes = views.map(|view| view.read().descriptor.generation.0).sum::<u64>();
-        let end = machine.log.log.written_end();
-        if self.seats[at].members_end.0 != changes {
-            self.seats[at].members_end = (changes, end);
-            return;
-        }
-        self.mend();
-        self.betrayal = None;
-        let bytes_max = self.rng.between(200, 3_000);
-        self.crash(at, true);
-        let seat = &mut self.seats[at];
-        // The others have leaders when it comes back.
-        seat.awake_at = self.now_ms + DOWN_MS;
-        let floor = seat.members_end.1;
-        let lost =
-            lose_log_tail(&*seat.disk.handle(), floor, bytes_max).expect("a disk without faults");
-        seat.has_lost = true;
-        self.truce_until = self.now_ms + TRUCE_MS;
-        self.counts.tails_lost += u64::from(lost > 0);
-        let node = seat.node;
-        self.trace.event(format_args!("node {node} has lost {lost} bytes of its log"));
-    }
-
-    /// Whether the clients' shards and the catalogue's have all their replicas, and no shard has
-    /// any that comes or goes.
-    pub(super) fn is_whole(&self) -> bool {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
-        machines
-            .flat_map(|machine| machine.shard_ids().into_iter().map(move |id| (machine, id)))
-            .all(|(machine, id)| {
-                let view = machine.view(id).expect("it was listed");
-                let state = view.read();
-                let route = machine.routes.get(KEYSPACE);
-                let is_clients = route.is_some_and(|route| route.keyspace.shards.contains(&id));
-                let wanted = match is_clients || id == ShardId(0) {
-                    true => self.mood.replicas,
-                    false => state.members.voters.len(),
-                };
-                is_whole(&state, wanted)
-            })
     }
 
     fn blackout(&mut self) {
@@ -484,55 +324,11 @@ impl World {
         led
     }
 
-    fn mend(&mut self) {
+    pub(super) fn mend(&mut self) {
         if self.network.is_cut() {
             self.trace.event(format_args!("all ways are open"));
             self.network.mend();
         }
-    }
-
-    /// A node says that it must stop: what its disk did to it is the reason, or a rule is broken.
-    pub(super) fn node_failed(&mut self, at: usize, error: &Error) -> Result<(), Violation> {
-        let Seat { node, armed, full, .. } = self.seats[at];
-        self.trace.event(format_args!("node {node} stops: {error}"));
-        self.counts.disk_deaths += 1;
-        match armed {
-            Some(Armed::Power) => self.crash(at, true),
-            Some(Armed::Failure) => {
-                let power = self.options.faults.has(Fault::Power) && self.rng.one_in(2);
-                self.crash(at, power);
-            }
-            None if full && matches!(error, Error::Full { .. }) => self.crash(at, false),
-            None => {
-                let text = format!("node {node} stopped without a fault of its disk: {error}");
-                return Err(Violation::new("liveness", text));
-            }
-        }
-        Ok(())
-    }
-
-    fn start_failed(&mut self, at: usize, error: &RecoverError) -> Result<(), Violation> {
-        let Seat { node, armed, full, .. } = self.seats[at];
-        self.trace.event(format_args!("node {node} does not start: {error}"));
-        match (armed, error) {
-            (Some(Armed::Power), RecoverError::Storage(Error::Io { .. })) => self.end(at, true),
-            (Some(Armed::Failure), RecoverError::Storage(Error::Io { .. })) => {
-                let power = self.options.faults.has(Fault::Power) && self.rng.one_in(2);
-                self.end(at, power);
-            }
-            (_, RecoverError::Storage(error)) if full && is_full(error) => {
-                self.end(at, false);
-                // Whoever watches over it makes room, sooner or later.
-                if self.calm || self.rng.one_in(3) {
-                    self.fill_or_free(at);
-                }
-            }
-            _ => {
-                let text = format!("node {node} does not start: {error}");
-                return Err(Violation::new("R6 nothing is lost", text));
-            }
-        }
-        Ok(())
     }
 
     /// Starts a node.

@@ -14,8 +14,10 @@
 //! | file | what |
 //! |---|---|
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
-//! | [`faults`] | crashes, loss of power, disks that fail or are full, pauses, partitions, lost links, leaders that are told to go |
+//! | [`disks`] | disks that fail, are full, lose power in a write, lose the end of a log |
+//! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leaders that are told to go |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
+//! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
 //! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
 //!
@@ -27,13 +29,13 @@
 pub mod catalogue;
 pub mod clients;
 mod commands;
+pub mod disks;
 pub mod faults;
 pub mod network;
 pub mod options;
+mod settle;
 
-use std::collections::BTreeMap;
-
-use keyspace::{CatalogueOp, Keyspace, KeyspaceOptions, NodeId, ReplicaId, ShardId};
+use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
 use node::shard::Finding;
@@ -108,6 +110,10 @@ pub struct Counts {
     pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
+    /// Reads of shards that are on other nodes only, answered.
+    pub fetched: u64,
+    /// Reads answered with what may have been old.
+    pub stale: u64,
     /// Histories that were too long to judge.
     pub unjudged: u64,
     /// Things that nodes did.
@@ -131,19 +137,19 @@ pub(crate) struct Seat {
     pub wall_offset: i64,
     pub started_at: u64,
     /// What its disk is about to do.
-    pub armed: Option<faults::Armed>,
+    pub armed: Option<disks::Armed>,
     /// Whether its disk is full.
     pub full: bool,
     /// No round of checkpoints is begun or gone on with before: there was no room for the last.
     pub round_at: u64,
     /// Planted: time that its boot clock did not count.
     pub slept_nanos: u64,
+    /// Planted: time that its boot clock counts twice, and when it begins to.
+    pub burst: Option<(u64, u64)>,
     /// Its disk has lost what was synced, once at least.
     pub has_lost: bool,
     /// How often its shards' members had changed, and the end of its log some time after that.
     pub members_end: (u64, Lsn),
-    /// Planted: time that its boot clock counts twice, and when it begins to.
-    pub burst: Option<(u64, u64)>,
 }
 
 /// See the front page of this module.
@@ -161,10 +167,10 @@ pub struct World {
     cluster: Option<Cluster>,
     pub(crate) calm: bool,
     betrayal: Option<faults::Betrayal>,
-    /// Nothing else breaks until then.
-    truce_until: u64,
     /// Links that are gone, and when who learns of that.
     lost_links: Vec<(u64, usize, NodeId)>,
+    /// Nothing else breaks until then.
+    truce_until: u64,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -191,9 +197,9 @@ impl World {
             full: false,
             round_at: 0,
             slept_nanos: 0,
+            burst: None,
             has_lost: false,
             members_end: (0, Lsn::NEW),
-            burst: None,
         };
         let seats = (0..options.nodes).map(seat).collect();
         Self {
@@ -209,8 +215,8 @@ impl World {
             cluster: None,
             calm: true,
             betrayal: None,
-            truce_until: 0,
             lost_links: Vec::new(),
+            truce_until: 0,
             counts: Counts::default(),
         }
     }
@@ -296,11 +302,13 @@ impl World {
     }
 
     fn add_replicas(&mut self) {
-        let others = self.seats.iter().skip(1).take(self.mood.replicas - 1).map(|seat| seat.node);
+        let others = self.seats.iter().skip(1).map(|seat| seat.node);
         let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
+        let mood = self.mood;
         let Some(machine) = self.seats[0].machine.as_mut() else { return };
         for shard in machine.shard_ids() {
-            machine.submit(shard, Input::AddReplicas { shard, nodes: nodes.clone() });
+            let nodes = nodes[..mood.replicas_of(shard) - 1].to_vec();
+            machine.submit(shard, Input::AddReplicas { shard, nodes });
         }
     }
 
@@ -310,7 +318,8 @@ impl World {
         let raised = |shard: ShardId| {
             let view = machine.view(shard).expect("the first node has all shards");
             let state = view.read();
-            state.members.voters.len() == self.mood.replicas && !state.members.is_joint()
+            let wanted = self.mood.replicas_of(shard);
+            state.members.voters.len() == wanted && !state.members.is_joint()
         };
         let shards = machine.shard_ids();
         (self.mood.born_whole || self.has_keyspace()) && shards.into_iter().all(raised)
@@ -323,7 +332,7 @@ impl World {
     }
 
     /// Lets one millisecond pass.
-    fn millisecond(&mut self) -> Result<(), Violation> {
+    pub(super) fn millisecond(&mut self) -> Result<(), Violation> {
         self.now_ms += 1;
         self.counts.millis += 1;
         self.trace.step = self.now_ms as u32;
@@ -527,133 +536,6 @@ impl World {
         for packet in machine.take_outgoing() {
             self.network.send(from, packet, self.now_ms, &self.mood, self.calm, &mut self.rng);
         }
-    }
-
-    /// Lets everyone be answered and all replicas catch up.
-    fn settle(&mut self) -> Result<(), Violation> {
-        self.clients.asking = false;
-        let deadline = self.now_ms + ANSWER_MS_MAX;
-        while self.now_ms < deadline {
-            self.millisecond()?;
-            if self.clients.is_idle() && self.is_settled() {
-                return self.ask_everything();
-            }
-        }
-        let text = format!("{ANSWER_MS_MAX} ms after the last fault: {}", self.unsettled());
-        Err(Violation::new("liveness", text))
-    }
-
-    /// Reads every key once more: what was acknowledged must be there.
-    fn ask_everything(&mut self) -> Result<(), Violation> {
-        let deadline = self.now_ms + ANSWER_MS_MAX;
-        let knows = |at: &usize| {
-            let machine = self.seats[*at].machine.as_ref();
-            machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
-        };
-        let places: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
-        let machine = self.seats[places[0]].machine.as_ref().expect("it has settled");
-        let replicated =
-            |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
-        let routes = machine.routes.values().filter(|route| replicated(&route.keyspace));
-        let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
-        let keys = self.mood.keys;
-        for (name, key) in names.iter().flat_map(|name| (0..keys).map(move |key| (name, key))) {
-            let mut done = false;
-            while !done {
-                if self.now_ms >= deadline {
-                    let text = format!("key {key} of {name} cannot be read after the last fault");
-                    return Err(Violation::new("liveness", text));
-                }
-                let at = match self.rng.one_in(2) {
-                    true => *self.rng.pick(&places),
-                    false => self.leaders_of(key).first().copied().unwrap_or(places[0]),
-                };
-                let machine = self.seats[at].machine.as_ref();
-                let route = machine.and_then(|machine| machine.routes.get(name)).cloned();
-                let answered = self.counts.answered;
-                if let Some(route) = route {
-                    self.read_last(at, route, key);
-                }
-                for _ in 0..300 {
-                    if self.clients.is_idle() {
-                        break;
-                    }
-                    self.millisecond()?;
-                }
-                done = self.counts.answered > answered;
-            }
-        }
-        // What was forwarded may have been sent once more meanwhile.
-        while self.now_ms < deadline && !self.is_settled() {
-            self.millisecond()?;
-        }
-        Ok(())
-    }
-
-    fn is_settled(&self) -> bool {
-        self.unsettled().is_empty()
-    }
-
-    /// What is not as it should be, in words.
-    fn unsettled(&self) -> String {
-        let mut found: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
-        let mut leaders: BTreeMap<ShardId, u32> = BTreeMap::new();
-        for seat in &self.seats {
-            let Some(machine) = &seat.machine else { return "a node is down".into() };
-            for id in machine.shard_ids() {
-                let shard = machine.shard(id).expect("it was listed");
-                let applied = shard.view().read().applied_index;
-                found.entry(id).or_default().push(applied);
-                *leaders.entry(id).or_default() += u32::from(shard.is_leader());
-            }
-        }
-        let mut text = self.clients.open();
-        if !self.is_whole() {
-            text += "a shard lacks a replica; ";
-        }
-        let keyspaces = match self.agreed_keyspaces() {
-            Ok(keyspaces) => keyspaces,
-            Err(why) => return text + &why,
-        };
-        for (id, applied) in found {
-            let equal = applied.windows(2).all(|pair| pair[0] == pair[1]);
-            let wanted = self.replicas_wanted(&keyspaces, id);
-            if !equal || Some(applied.len()) != wanted || leaders[&id] != 1 {
-                let led = leaders[&id];
-                text += &format!(
-                    "shard {id} has applied {applied:?} and {led} leaders, of {wanted:?}; "
-                );
-            }
-        }
-        text
-    }
-
-    /// All replicas of a shard hold the same.
-    fn compare_states(&self) -> Result<(), Violation> {
-        let mut first: BTreeMap<ShardId, (NodeId, Vec<Vec<u8>>)> = BTreeMap::new();
-        for seat in &self.seats {
-            let machine = seat.machine.as_ref().expect("it has settled");
-            for id in machine.shard_ids() {
-                let held = machine.dump(id);
-                match first.get(&id) {
-                    None => {
-                        first.insert(id, (seat.node, held));
-                    }
-                    Some((_, same)) if *same == held => {}
-                    Some((node, same)) => {
-                        let differ = same.iter().zip(&held).position(|(one, other)| one != other);
-                        let text = format!(
-                            "shard {id} on nodes {node} and {}: {differ:?} of {} and {} blocks",
-                            seat.node,
-                            same.len(),
-                            held.len()
-                        );
-                        return Err(Violation::new("R8 replicas hold the same", text));
-                    }
-                }
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn has(&self, plant: Plant) -> bool {

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use keyspace::ShardId;
+
 use super::World;
 use crate::check::Violation;
 use crate::cli::{Life, Told};
@@ -201,8 +203,10 @@ impl Search {
 /// What the seed chooses for the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
-    /// Replicas of each shard.
+    /// Replicas of each shard of keys.
     pub replicas: usize,
+    /// Replicas of the system shard: who has one takes clients, also for shards that are elsewhere.
+    pub system_replicas: usize,
     /// Whether shards begin with all of them; else those follow that are not the first.
     pub born_whole: bool,
     /// Lanes of each node.
@@ -242,6 +246,11 @@ pub struct Mood {
 }
 
 impl Mood {
+    /// How many replicas a shard has.
+    pub fn replicas_of(&self, shard: ShardId) -> usize {
+        if shard == ShardId(0) { self.system_replicas } else { self.replicas }
+    }
+
     /// Draws one.
     pub fn draw(rng: &mut Rng, options: &Options) -> Self {
         let never = 1 << 40;
@@ -253,8 +262,11 @@ impl Mood {
         };
         let offset_ms_max = *rng.pick(&[0, 400, 3_600_000]);
         let checkpoints = rng.one_in(2);
+        let replicas = if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 };
+        let is_wide = options.nodes >= 5 && !rng.one_in(4);
         Self {
-            replicas: if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 },
+            replicas,
+            system_replicas: if is_wide { 5 } else { replicas },
             born_whole: rng.one_in(2),
             lanes: rng.between(1, 2) as usize,
             segment_bytes: *rng.pick(&[16 << 10, 64 << 10]),

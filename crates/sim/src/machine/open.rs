@@ -1,6 +1,6 @@
 //! From a disk to a node that serves: the steps of a start, as the server takes them.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
@@ -86,16 +86,15 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let dropped = replay.dropped();
-    let Replayed { shards, quarantined } = replay.finish()?;
+    let Replayed { shards, quarantined, dropped } = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;
     }
     log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
-    let replayed = Replayed { shards, quarantined };
-    let machine = build(handle, manifest, hasher, log, (replayed, dropped), start);
+    let replayed = Replayed { shards, quarantined, dropped };
+    let machine = build(handle, manifest, hasher, log, replayed, start);
     Ok(Started { machine, recovered })
 }
 
@@ -140,10 +139,10 @@ fn build(
     manifest: Manifest,
     hasher: KeyHasher,
     log: Log,
-    (replayed, dropped): (Replayed, BTreeSet<ShardId>),
+    replayed: Replayed,
     start: &Start,
 ) -> Machine {
-    let Replayed { mut shards, quarantined } = replayed;
+    let Replayed { mut shards, quarantined, dropped } = replayed;
     let highest = shards.values().map(Recovering::highest).max();
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));

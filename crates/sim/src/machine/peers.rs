@@ -11,6 +11,7 @@ use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::birth;
 use node::checkpoint::Checkpoint;
 use node::command::Reply;
+use node::entry::Waiter;
 use node::lane::{Envelope, Input};
 use node::letter::Letter;
 use node::recovery::Recovering;
@@ -322,7 +323,8 @@ impl Machine {
                 match here.is_some_and(|replica| ended.is_none_or(|ended| ended < replica)) {
                     true => self.create_shard(state, keyspace.options.durability),
                     false => {
-                        self.submit(shard, Input::Away { shard });
+                        let nodes = keyspace.nodes.clone();
+                        self.submit(shard, Input::Away { shard, nodes });
                         Arc::new(RwLock::new(state))
                     }
                 }
@@ -365,6 +367,11 @@ impl Machine {
         }
     }
 
+    /// Which node it is.
+    pub fn node(&self) -> NodeId {
+        self.manifest.node
+    }
+
     /// All shards that have a replica here.
     pub fn shard_ids(&self) -> Vec<ShardId> {
         self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|shard| shard.id())).collect()
@@ -373,6 +380,11 @@ impl Machine {
     /// The replica of a shard.
     pub fn shard(&self, id: ShardId) -> Option<&Shard> {
         self.lanes[self.lane_of(id)].lane.shard(id)
+    }
+
+    /// Session and sequence of the batch with a client's write to a shard that is on other nodes.
+    pub fn batch_of(&self, id: ShardId, waiter: Waiter) -> Option<(u64, u64)> {
+        self.lanes[self.lane_of(id)].lane.batch_of(id, waiter)
     }
 
     /// The view of a shard's replica.

@@ -435,6 +435,7 @@ impl World {
                 }
                 Ok(())
             }
+            Answer::Fetched { .. } => unreachable!("nothing is on other nodes"),
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
                 self.ops.remove(&waiter.0);

@@ -9,6 +9,8 @@
 //! want (CLIENT REPLY) leaves no bytes in the output, and [`Session::is_muted`] says so to whoever
 //! answers the rest. Times leave this place absolute (SAFETY G13).
 
+use std::cell::Cell;
+
 use node::command::{Expiry, Read, SetIf, SetReply, Write};
 
 use super::args::Args;
@@ -65,6 +67,10 @@ pub struct Session {
     pub(super) no_evict: bool,
     pub(super) no_touch: bool,
     pub(super) readonly: bool,
+    /// How old reads may be, in ms.
+    pub(super) stale_ms: u32,
+    /// How old the last one was at most.
+    pub(super) age_ms: Cell<u64>,
     pub(super) routes: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
@@ -87,6 +93,8 @@ impl Session {
             no_evict: false,
             no_touch: false,
             readonly: false,
+            stale_ms: 0,
+            age_ms: Cell::new(0),
             routes: false,
             reply: ReplyMode::On,
             muted: false,
@@ -110,6 +118,17 @@ impl Session {
     #[inline]
     pub fn is_readonly(&self) -> bool {
         self.readonly
+    }
+
+    /// How old its reads may be, in nanoseconds (CLIENT STALE); 0: not at all.
+    #[inline]
+    pub fn stale_nanos(&self) -> u64 {
+        u64::from(self.stale_ms) * 1_000_000
+    }
+
+    /// A read's answer was so old at most.
+    pub fn was_old(&self, nanos: u64) {
+        self.age_ms.set(nanos.div_ceil(1_000_000));
     }
 
     /// Whether it wants to be told who leads a key's shard (CLIENT ROUTE).

@@ -5,7 +5,7 @@ use node::command::Sink;
 use super::{Call, Outcome, integer, one_of};
 use crate::gateway::resp::args::Args;
 use crate::gateway::resp::context::ClientFacts;
-use crate::gateway::resp::error::{CommandError, SYNTAX};
+use crate::gateway::resp::error::{self, CommandError, SYNTAX};
 use crate::gateway::resp::number::parse_i64;
 use crate::gateway::resp::request::Request;
 use crate::gateway::resp::session::ReplyMode;
@@ -229,6 +229,28 @@ pub fn reply<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     Ok(Request::Answered)
 }
 
+/// `CLIENT STALE milliseconds | OFF | AGE`, which Redis has not: reads of keys may be so old from
+/// now on, if a replica here can answer them at once; or not at all; or, how old the last one was
+/// at most, in milliseconds.
+pub fn stale<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    if args.is(2, "age") {
+        let age_ms = call.session.age_ms.get();
+        return call.answer(|writer| writer.int(i64::try_from(age_ms).unwrap_or(i64::MAX)));
+    }
+    call.session.stale_ms = match args.is(2, "off") {
+        true => 0,
+        false => u32::try_from(integer(args.at(2))?)
+            .ok()
+            .filter(|ms| *ms <= STALE_MS_MAX)
+            .ok_or(error::NOT_INTEGER)?,
+    };
+    call.session.age_ms.set(0);
+    call.ok()
+}
+
+/// The oldest that reads may be allowed to be: a day.
+const STALE_MS_MAX: u32 = 86_400_000;
+
 /// `CLIENT ROUTE ON | OFF`, which Redis has not: with ON, a command whose keys lie in one shard
 /// that another node leads is answered `MOVED`, and CLUSTER tells of this connection's keyspace.
 pub fn route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
@@ -325,6 +347,8 @@ pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
             "    Say whether replies are wanted.",
             "ROUTE (ON|OFF)",
             "    Be told with MOVED who leads a key's shard, whatever the node's mode.",
+            "STALE (<milliseconds>|OFF|AGE)",
+            "    Let reads be so old, or say how old the last one was.",
             "SETINFO (LIB-NAME|LIB-VER) <value>",
             "    Note the name or version of the client library.",
             "SETNAME <name>",

@@ -100,6 +100,9 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
             CommandSpec::new("client|unpause", 2, client::pause)
                 .flags("admin noscript loading stale", "admin slow dangerous connection")
                 .hidden(),
+            CommandSpec::new("client|stale", 3, client::stale)
+                .flags("noscript loading stale", "slow connection")
+                .hidden(),
             CommandSpec::new("client|route", 3, client::route)
                 .flags("noscript loading stale", "slow connection")
                 .hidden(),

@@ -1,0 +1,250 @@
+//! Clients at nodes that have no replica of what they ask for: real processes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Nodes with a directory, killed and removed when they are dropped.
+struct Cluster {
+    dir: PathBuf,
+    peers: Vec<SocketAddr>,
+    resp: Vec<SocketAddr>,
+    http: Vec<SocketAddr>,
+    children: Vec<Child>,
+}
+
+/// An address of this machine that nobody listens on.
+fn unused() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Cluster {
+    fn start(name: &str, nodes: usize) -> Self {
+        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
+        let secret = dir.join("secret");
+        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
+        assert!(made.success());
+        let addresses = || (0..nodes).map(|_| unused()).collect::<Vec<_>>();
+        let (peers, resp, http) = (addresses(), addresses(), addresses());
+        let mut cluster = Self { dir, peers, resp, http, children: Vec::new() };
+        for number in 0..nodes {
+            cluster.start_node(number);
+        }
+        cluster
+    }
+
+    fn start_node(&mut self, number: usize) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command
+            .args(["start", "--native", "off", "--log-level", "error", "--peer-secret-file"])
+            .arg(self.dir.join("secret"))
+            .arg("--dir")
+            .arg(self.dir.join(format!("n{number}")))
+            .args(["--name", &format!("n{number}"), "--peer", &self.peers[number].to_string()])
+            .args(["--resp", &self.resp[number].to_string()])
+            .args(["--http", &self.http[number].to_string()])
+            .stderr(Stdio::null());
+        if number > 0 {
+            command.args(["--join", &self.peers[0].to_string()]);
+        }
+        self.children.push(command.spawn().unwrap());
+        self.served_at(number);
+    }
+
+    /// Waits until a node takes writes.
+    fn served_at(&self, number: usize) {
+        let begun = Instant::now();
+        loop {
+            let answered = TcpStream::connect(self.resp[number]).ok().map(Client::over);
+            if answered.and_then(|mut client| client.try_ask("SET ready 1")) == Some("OK".into()) {
+                return;
+            }
+            assert!(begun.elapsed() < PATIENCE, "node {number} is not ready");
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn client(&self, number: usize) -> Client {
+        Client::over(TcpStream::connect(self.resp[number]).unwrap())
+    }
+
+    fn http(&self, number: usize) -> client::http::Client {
+        client::http::Client::new(&self.http[number].to_string()).unwrap()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have been killed before.
+            let _ended = child.kill();
+            let _waited = child.wait();
+        }
+        let _removed = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Commands in a line, and replies as text: elements of arrays with spaces between.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn try_ask(&mut self, command: &str) -> Option<String> {
+        self.0.get_mut().write_all(format!("{command}\r\n").as_bytes()).ok()?;
+        self.reply()
+    }
+
+    fn ask(&mut self, command: &str) -> String {
+        self.try_ask(command).unwrap_or_else(|| panic!("no reply to {command}"))
+    }
+
+    fn reply(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line).ok().filter(|read| *read > 0)?;
+        let line = line.trim_end();
+        let (kind, rest) = line.split_at(1);
+        Some(match kind {
+            "$" if rest == "-1" => "nil".into(),
+            "$" => {
+                let mut bytes = vec![0; rest.parse::<usize>().ok()? + 2];
+                self.0.read_exact(&mut bytes).ok()?;
+                String::from_utf8_lossy(&bytes[..bytes.len() - 2]).into_owned()
+            }
+            "*" => {
+                let count: usize = rest.parse().ok()?;
+                (0..count).map(|_| self.reply()).collect::<Option<Vec<_>>>()?.join(" ")
+            }
+            _ => rest.into(),
+        })
+    }
+
+    /// All keys, by SCAN.
+    fn scan(&mut self) -> Vec<String> {
+        let (mut cursor, mut keys) = (String::from("0"), Vec::new());
+        loop {
+            let page = self.ask(&format!("SCAN {cursor} COUNT 7"));
+            let mut words = page.split(' ').filter(|word| !word.is_empty());
+            cursor = words.next().unwrap().into();
+            keys.extend(words.map(String::from));
+            if cursor == "0" {
+                keys.sort();
+                return keys;
+            }
+        }
+    }
+}
+
+/// Every family of commands, through one connection.
+fn every_family(client: &mut Client, prefix: &str) {
+    let key = |name: &str| format!("{prefix}{name}");
+    let (a, b, none) = (key("a"), key("b"), key("none"));
+    let told = [
+        (format!("SET {a} 1"), "OK"),
+        (format!("GET {a}"), "1"),
+        (format!("INCR {a}"), "2"),
+        (format!("SET {a} 5 NX"), "nil"),
+        (format!("GETSET {a} 7"), "2"),
+        (format!("MSET {b} hello {a} 8"), "OK"),
+        (format!("MGET {a} {none} {b}"), "8 nil hello"),
+        (format!("EXISTS {a} {b} {none}"), "2"),
+        (format!("STRLEN {b}"), "5"),
+        (format!("GETRANGE {b} 1 3"), "ell"),
+        (format!("APPEND {b} !"), "6"),
+        (format!("TYPE {b}"), "string"),
+        (format!("OBJECT ENCODING {a}"), "int"),
+        (format!("TTL {a}"), "-1"),
+        (format!("EXPIRE {a} 1000"), "1"),
+        (format!("TTL {a}"), "1000"),
+        (format!("PERSIST {a}"), "1"),
+        (format!("LCS {{{b}}}1 {{{b}}}2"), ""),
+        (format!("GETDEL {a}"), "8"),
+        (format!("DEL {b}"), "1"),
+        (format!("EXISTS {a} {b}"), "0"),
+    ];
+    for (command, reply) in told {
+        assert_eq!(client.ask(&command), reply, "{command}");
+    }
+}
+
+#[test]
+fn keyspaces_of_one_replica_are_served_by_all() {
+    let cluster = Cluster::start("away-one", 3);
+    let http = cluster.http(1);
+    for (name, placement) in [("1", "hashed"), ("2", "ordered")] {
+        let spec = client::http::KeyspaceSpec {
+            name: name.into(),
+            placement: Some(placement.into()),
+            replicas: Some(1),
+            ..Default::default()
+        };
+        http.keyspace_create(&spec).unwrap();
+    }
+    for number in 0..3 {
+        let mut client = cluster.client(number);
+        assert_eq!(client.ask("SELECT 1"), "OK");
+        every_family(&mut client, &format!("n{number}-"));
+        let names: Vec<String> = (10..99).map(|n| format!("k{n}")).collect();
+        for name in &names {
+            assert_eq!(client.ask(&format!("SET {name} {name}")), "OK");
+        }
+        assert_eq!(client.scan(), names);
+        assert_eq!(client.ask("DBSIZE"), names.len().to_string());
+        assert_eq!(client.ask("KEYS *").split(' ').count(), names.len());
+        assert!(names.contains(&client.ask("RANDOMKEY")));
+        assert_eq!(client.ask("CLIENT STALE 500"), "OK");
+        assert_eq!(client.ask("GET k10"), "k10");
+        assert!(client.ask("CLIENT STALE AGE").parse::<u64>().unwrap() <= 500);
+        assert_eq!(client.ask("FLUSHDB"), "OK");
+        assert_eq!(client.ask("DBSIZE"), "0");
+        // In order.
+        let mut client = cluster.client(number);
+        assert_eq!(client.ask("SELECT 2"), "OK");
+        every_family(&mut client, &format!("n{number}-"));
+        for name in ["c", "a", "b"] {
+            assert_eq!(client.ask(&format!("SET {name} v{name}")), "OK");
+        }
+        assert_eq!(client.ask("RANGE - + WITHVALUES"), "a va b vb c vc");
+        assert_eq!(client.ask("RANGE + [b REV"), "c b");
+        assert_eq!(client.ask("KEYS *"), "a b c");
+    }
+}
+
+#[test]
+fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
+    let mut cluster = Cluster::start("away-five", 5);
+    let mut client = cluster.client(4);
+    every_family(&mut client, "five-");
+    let stale = cluster.http(3).get_stale("0", b"ready", 1_000).unwrap();
+    assert!(matches!(stale, (client::http::Got::Value { .. }, Some(age_ms)) if age_ms <= 1_000));
+    cluster.children[0].kill().unwrap();
+    let (mut done, mut unknown, mut left) = (0, 0, 50);
+    let begun = Instant::now();
+    while left > 0 {
+        assert!(begun.elapsed() < PATIENCE, "no service without the first node");
+        match client.ask("INCR counter").as_str() {
+            refused if refused.starts_with("TRYAGAIN") => continue,
+            reply if reply.starts_with("UNKNOWN") => unknown += 1,
+            reply => {
+                let count: u64 = reply.parse().unwrap_or_else(|_| panic!("{reply}"));
+                assert!((done + 1..=done + unknown + 1).contains(&count), "{count}");
+                (done, unknown) = (count, 0);
+            }
+        }
+        left -= 1;
+    }
+    let count: u64 = client.ask("GET counter").parse().unwrap();
+    assert!((done..=done + unknown).contains(&count), "{count} of {done} and {unknown}");
+    every_family(&mut client, "again-");
+}

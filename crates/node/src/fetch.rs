@@ -1,0 +1,450 @@
+//! What does a node need of a shard that is on other nodes only, to answer its own clients' reads?
+//!
+//! It asks who leads the shard for what the command wants ([`Want`]), and answers the command
+//! itself from what it is told ([`Found`]): so every command that reads works at every node, and
+//! the leader knows nothing of protocols.
+//!
+//! ```text
+//!   here: MGET a b   a's shard is away ──► Want::Keys [a] ──► its leader: at its own time,
+//!                                                             under its lease, or when a majority
+//!         answer(…) ◄── Fetched: a = 1 ◄── Found::Versions ◄──has confirmed that it leads
+//! ```
+//!
+//! An answer is good for commands that had come before it was asked for, and for no others. Time is
+//! the leader's: whether a key has expired is judged by its clock, which is told with the answer.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | keys looked at for one answer | [`whole::PIECE_KEYS`](crate::whole::PIECE_KEYS) | asked for the rest |
+//! | bytes of one answer | [`ANSWER_BYTES_MAX`], and a value | asked for the rest |
+//!
+//! So the keys of one command, in one shard, are read at one moment as long as they and their
+//! values are below [`ANSWER_BYTES_MAX`] together; longer answers are made of several, each of its
+//! own moment.
+
+use std::ops::Bound;
+
+use keyspace::{NodeId, ShardId, Slot, Timestamp, slot_of};
+use storage::engine::{At, Engine, Range, ScanCursor, Version};
+
+use crate::route::Route;
+use crate::state::{Content, ShardState};
+use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
+
+mod codec;
+
+/// Bytes of keys and values beyond which an answer is cut; one value may be larger.
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// Keys that one question may name.
+pub const KEYS_MAX: usize = 1 << 16;
+/// Keys scanned before the bytes are looked at again.
+const SCAN_STEP: usize = 64;
+
+/// What is wanted of a shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// The newest versions of these keys, in rising order, none twice.
+    Keys(Vec<Box<[u8]>>),
+    /// What a key had at a past time.
+    At {
+        /// The key.
+        key: Box<[u8]>,
+        /// The time.
+        at: Timestamp,
+    },
+    /// The catalogue, of the system shard, if it is not as of this index.
+    Catalogue {
+        /// What is known already; 0: nothing.
+        known: u64,
+    },
+    /// How many keys there are.
+    Size,
+    /// Some key, drawn by this number.
+    Random(u64),
+    /// Keys from a cursor of [`crate::whole::scan`] on, about so many.
+    Scan {
+        /// Where to begin.
+        cursor: u64,
+        /// The slot where to end.
+        end: Slot,
+        /// About how many.
+        keys_max: u64,
+    },
+    /// A stretch of an ordered keyspace.
+    Range {
+        /// Its low end.
+        low: Bound<Box<[u8]>>,
+        /// Its high end.
+        high: Bound<Box<[u8]>>,
+        /// From high to low.
+        reverse: bool,
+        /// At most so many keys.
+        keys_max: u64,
+        /// With their values.
+        with_values: bool,
+    },
+}
+
+/// A version of a key, with its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// The value.
+    pub value: Box<[u8]>,
+    /// When it expires, in ms since 1970; 0 for never.
+    pub expiry_ms: u64,
+    /// When it was written.
+    pub timestamp: Timestamp,
+}
+
+/// A key and its value.
+pub type Pair = (Box<[u8]>, Box<[u8]>);
+
+/// What a key had at a past time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// This.
+    Value(Held),
+    /// Nothing.
+    Nil,
+    /// Nothing, but there is something now.
+    NilYet,
+    /// It may be forgotten: the safe point.
+    BelowSafePoint(Timestamp),
+}
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Of the first of the keys, in their order: as many as fit, and at least one.
+    Versions(Vec<Option<Held>>),
+    /// Of a key at a past time.
+    Then(Then),
+    /// The catalogue as of an index, encoded; `None`: it is known already.
+    Catalogue {
+        /// Its index.
+        index: u64,
+        /// A `keyspace::Catalogue`.
+        bytes: Option<Box<[u8]>>,
+    },
+    /// So many keys.
+    Size(u64),
+    /// So many keys, and one of them if there is any.
+    Random {
+        /// How many keys there are.
+        size: u64,
+        /// One of them.
+        key: Option<Box<[u8]>>,
+    },
+    /// Keys, and the cursor to go on with in this shard; `None` at its end.
+    Keys {
+        /// The keys.
+        keys: Vec<Box<[u8]>>,
+        /// Where to go on.
+        next: Option<u64>,
+    },
+    /// Keys with their values (empty if those were not wanted), in order.
+    Pairs {
+        /// The pairs.
+        pairs: Vec<Pair>,
+        /// The last key looked at, if there may be more behind it.
+        reached: Option<Box<[u8]>>,
+    },
+}
+
+impl Want {
+    /// The newest versions of keys in any order.
+    pub fn keys<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Self {
+        let mut keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        Self::Keys(keys)
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        let of = |bound: &Bound<Box<[u8]>>| match bound {
+            Bound::Included(key) | Bound::Excluded(key) => key.len(),
+            Bound::Unbounded => 0,
+        };
+        32 + match self {
+            Want::Keys(keys) => keys.iter().map(|key| key.len() + 4).sum(),
+            Want::At { key, .. } => key.len(),
+            Want::Catalogue { .. } | Want::Size | Want::Random(_) | Want::Scan { .. } => 0,
+            Want::Range { low, high, .. } => of(low) + of(high),
+        }
+    }
+
+    /// Whether `found` is an answer to it.
+    pub(crate) fn fits(&self, found: &Found) -> bool {
+        match (self, found) {
+            (Want::Keys(keys), Found::Versions(versions)) => {
+                versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
+            }
+            (Want::At { .. }, Found::Then(_))
+            | (Want::Catalogue { .. }, Found::Catalogue { .. })
+            | (Want::Size, Found::Size(_))
+            | (Want::Random(_), Found::Random { .. })
+            | (Want::Scan { .. }, Found::Keys { .. })
+            | (Want::Range { .. }, Found::Pairs { .. }) => true,
+            _ => false,
+        }
+    }
+
+    /// What is still wanted when `found`, gathered so far, is there; `None`: it is enough. About
+    /// `bytes_max` bytes of scanned keys and pairs are enough whatever was wanted.
+    pub(crate) fn rest(&self, found: &Found, bytes_max: usize) -> Option<Self> {
+        match (self, found) {
+            (Want::Keys(keys), Found::Versions(versions)) => {
+                let rest = keys.get(versions.len()..).unwrap_or_default();
+                (!rest.is_empty()).then(|| Want::Keys(rest.to_vec()))
+            }
+            (Want::Scan { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
+                let bytes: usize = keys.iter().map(|key| key.len()).sum();
+                let left = keys_max.saturating_sub(keys.len() as u64);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(Want::Scan { cursor: *next, end: *end, keys_max: left })
+            }
+            (
+                Want::Range { low, high, reverse, keys_max, with_values },
+                Found::Pairs { pairs, reached: Some(reached) },
+            ) => {
+                let bytes: usize = pairs.iter().map(|(key, value)| key.len() + value.len()).sum();
+                let left = keys_max.saturating_sub(pairs.len() as u64);
+                let reached = Bound::Excluded(reached.clone());
+                let (low, high) = match reverse {
+                    false => (reached, high.clone()),
+                    true => (low.clone(), reached),
+                };
+                let (reverse, with_values) = (*reverse, *with_values);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(Want::Range { low, high, reverse, keys_max: left, with_values })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Found {
+    /// Puts what was found next behind it.
+    pub(crate) fn append(&mut self, more: Self) {
+        match (self, more) {
+            (Found::Versions(all), Found::Versions(more)) => all.extend(more),
+            (Found::Keys { keys, next }, Found::Keys { keys: more, next: then }) => {
+                keys.extend(more);
+                *next = then;
+            }
+            (Found::Pairs { pairs, reached }, Found::Pairs { pairs: more, reached: then }) => {
+                pairs.extend(more);
+                *reached = then;
+            }
+            (this, more) => *this = more,
+        }
+    }
+}
+
+/// Whether all that is wanted is this shard's.
+pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
+    let Some(engine) = state.keys() else { return matches!(want, Want::Catalogue { .. }) };
+    let owns = |key: &[u8]| state.owns(&engine.hasher().key(key));
+    match want {
+        Want::Keys(keys) => keys.len() <= KEYS_MAX && keys.iter().all(|key| owns(key)),
+        Want::At { key, .. } => owns(key),
+        Want::Catalogue { .. } => false,
+        _ => true,
+    }
+}
+
+/// What a shard that may be read at `now` holds of what is wanted, which is its own. `None`: it
+/// must be asked first, for something has expired that an entry under way may still find alive, or
+/// time is beyond what is logged ([`crate::read`]).
+pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Found> {
+    if let (Want::Catalogue { known }, Content::System(system)) = (want, &state.content) {
+        let index = state.applied_index;
+        let encoded = || {
+            let mut bytes = Vec::new();
+            system.catalogue.encode(&mut bytes);
+            bytes.into_boxed_slice()
+        };
+        return Some(Found::Catalogue { index, bytes: (index != *known).then(encoded) });
+    }
+    let engine = state.keys()?;
+    match want {
+        Want::Keys(keys) => return versions(state, engine, keys, now),
+        Want::At { key, at } => return Some(Found::Then(then(engine, key, *at))),
+        _ if !crate::whole::is_settled(state, now) => return None,
+        _ => {}
+    }
+    Some(match want {
+        Want::Keys(_) | Want::At { .. } | Want::Catalogue { .. } => {
+            unreachable!("answered above")
+        }
+        Want::Size => Found::Size(engine.len(now)),
+        Want::Random(random) => {
+            let key = engine.random_key(random.rotate_left(32), now).map(Box::from);
+            Found::Random { size: engine.len(now), key }
+        }
+        Want::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
+        Want::Range { low, high, reverse, keys_max, with_values } => {
+            let range = Range {
+                start: low.as_ref().map(|key| &**key),
+                end: high.as_ref().map(|key| &**key),
+                reverse: *reverse,
+                visited_max: usize::try_from(*keys_max).unwrap_or(usize::MAX),
+                examined_max: PIECE_KEYS,
+            };
+            pairs(engine, &range, *with_values, now)
+        }
+    })
+}
+
+fn versions(
+    state: &ShardState,
+    engine: &Engine,
+    keys: &[Box<[u8]>],
+    now: Timestamp,
+) -> Option<Found> {
+    let mut found = Vec::with_capacity(keys.len().min(PIECE_KEYS));
+    let mut bytes = 0;
+    for key in keys {
+        let version = crate::read::newest(state, &engine.hasher().key(key), now).ok()?;
+        bytes += key.len() + version.map_or(0, |version| version.value.len());
+        if bytes > ANSWER_BYTES_MAX && !found.is_empty() {
+            break;
+        }
+        found.push(version.as_ref().map(Held::of));
+    }
+    Some(Found::Versions(found))
+}
+
+fn then(engine: &Engine, key: &[u8], at: Timestamp) -> Then {
+    let safe_point = engine.safe_point();
+    if at < safe_point {
+        return Then::BelowSafePoint(safe_point);
+    }
+    match engine.at(&engine.hasher().key(key), at) {
+        At::Value(version) => Then::Value(Held::of(&version)),
+        At::Nil => Then::Nil,
+        At::NilYet => Then::NilYet,
+    }
+}
+
+fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) -> Found {
+    let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
+    let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
+    let mut next = Some(place_of_cursor(cursor));
+    while let Some(from) = next.filter(|_| seen < keys_max && bytes < ANSWER_BYTES_MAX) {
+        let step = SCAN_STEP.min(keys_max - seen);
+        seen += step;
+        let scanned = engine.scan(from, step, now, &mut |key: &[u8], _| {
+            if end >= keyspace::SLOTS || slot_of(key) < end {
+                bytes += key.len();
+                keys.push(Box::from(key));
+            }
+        });
+        // Whoever asks for it in an ordered keyspace is told that there is nothing.
+        next = scanned.unwrap_or(None).filter(|next| next.slot < end);
+    }
+    Found::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
+}
+
+fn pairs(engine: &Engine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {
+    let mut pairs: Vec<Pair> = Vec::new();
+    let mut bytes = 0;
+    let mut is_cut = false;
+    let walked = engine.range(range, now, &mut |key, version| {
+        // One larger value is let in, so that whoever goes on gets on.
+        if bytes >= ANSWER_BYTES_MAX || is_cut {
+            is_cut = true;
+            return;
+        }
+        let value = if with_values { version.value } else { &[] };
+        bytes += key.len() + value.len();
+        pairs.push((key.into(), value.into()));
+    });
+    let walked = walked.unwrap_or(None).map(Box::from);
+    let reached = if is_cut { pairs.last().map(|(key, _)| key.clone()) } else { walked };
+    Found::Pairs { pairs, reached }
+}
+
+impl Held {
+    fn of(version: &Version<'_>) -> Self {
+        let Version { value, expiry_ms, timestamp } = *version;
+        Self { value: value.into(), expiry_ms, timestamp }
+    }
+
+    /// As if it were read here.
+    pub fn version(&self) -> Version<'_> {
+        Version { value: &self.value, expiry_ms: self.expiry_ms, timestamp: self.timestamp }
+    }
+}
+
+/// What was fetched for one command, or for several that had come together.
+#[derive(Debug, Default)]
+pub struct Fetched(Vec<Piece>);
+
+#[derive(Debug)]
+struct Piece {
+    shard: ShardId,
+    at: Timestamp,
+    want: Want,
+    found: Found,
+}
+
+impl Fetched {
+    /// None.
+    pub const NONE: &'static Self = &Self(Vec::new());
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Puts an answer in. Of one shard, the newest counts.
+    pub fn add(&mut self, shard: ShardId, at: Timestamp, want: Want, found: Found) {
+        self.0.retain(|piece| piece.shard != shard);
+        self.0.push(Piece { shard, at, want, found });
+    }
+
+    /// What a key has, if it was fetched, and the time at which.
+    pub fn version(&self, shard: ShardId, key: &[u8]) -> Option<(Option<Version<'_>>, Timestamp)> {
+        let piece = self.0.iter().find(|piece| piece.shard == shard)?;
+        let (Want::Keys(keys), Found::Versions(versions)) = (&piece.want, &piece.found) else {
+            return None;
+        };
+        let place = keys.binary_search_by(|there| (**there).cmp(key)).ok()?;
+        let version = versions.get(place)?.as_ref().map(Held::version);
+        Some((version, piece.at))
+    }
+
+    /// What was found in a shard.
+    pub fn of(&self, shard: ShardId) -> Option<&Found> {
+        self.0.iter().find(|piece| piece.shard == shard).map(|piece| &piece.found)
+    }
+}
+
+impl Route {
+    /// Whether a shard is on other nodes only, as far as routes know: what is wanted of it must be
+    /// fetched.
+    pub fn is_away(&self, place: usize, node: NodeId) -> bool {
+        self.views[place].read().descriptor.replica_on(node).is_none()
+    }
+
+    /// What is to be fetched for these keys, by shard: of those shards that are away and that do
+    /// not say otherwise.
+    pub fn wants<'k>(
+        &self,
+        node: NodeId,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) -> Vec<(ShardId, Want)> {
+        let mut by_place: Vec<(usize, Vec<&[u8]>)> = Vec::new();
+        for key in keys {
+            let place = self.place(&self.key(key));
+            match by_place.iter_mut().find(|(at, _)| *at == place) {
+                Some((_, keys)) => keys.push(key),
+                None => by_place.push((place, vec![key])),
+            }
+        }
+        by_place.retain(|(place, _)| self.is_away(*place, node));
+        by_place.into_iter().map(|(place, keys)| (self.shard(place), Want::keys(keys))).collect()
+    }
+}

@@ -1,0 +1,252 @@
+//! In which bytes do questions and what was found travel?
+//!
+//! Tag `u8`, then the fields in their order; words as in [`keyspace::codec`]. A bound is `u8` 0 for
+//! none, 1 included, 2 excluded, and the key; a version is value, expiry `varint`, timestamp u64;
+//! what may be missing has `u8` 1 before it, or is `u8` 0.
+
+use std::ops::Bound;
+
+use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{DecodeError, SLOTS, Slot, Timestamp};
+
+use super::{Found, Held, KEYS_MAX, Then, Want};
+
+impl Want {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Want::Keys(keys) => {
+                out.push(0);
+                put_all(keys, out, |key, out| put_bytes(key, out));
+            }
+            Want::At { key, at } => {
+                out.push(1);
+                put_bytes(key, out);
+                out.extend_from_slice(&at.0.to_le_bytes());
+            }
+            Want::Catalogue { known } => {
+                out.push(6);
+                put_varint(*known, out);
+            }
+            Want::Size => out.push(2),
+            Want::Random(random) => {
+                out.push(3);
+                put_varint(*random, out);
+            }
+            Want::Scan { cursor, end, keys_max } => {
+                out.push(4);
+                put_varint(*cursor, out);
+                put_varint(u64::from(*end), out);
+                put_varint(*keys_max, out);
+            }
+            Want::Range { low, high, reverse, keys_max, with_values } => {
+                out.push(5);
+                put_bound(low, out);
+                put_bound(high, out);
+                out.push(u8::from(*reverse));
+                put_varint(*keys_max, out);
+                out.push(u8::from(*with_values));
+            }
+        }
+    }
+
+    /// Reads one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is something else, or keys are out of order.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            0 => {
+                let read = |reader: &mut Reader<'_>| Ok(Box::from(reader.bytes()?));
+                let keys: Vec<Box<[u8]>> = read_all(reader, KEYS_MAX, read)?;
+                if !keys.is_sorted_by(|one, next| one < next) {
+                    return Err(DecodeError::Field { what: "wanted keys: order" });
+                }
+                Want::Keys(keys)
+            }
+            1 => Want::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
+            2 => Want::Size,
+            3 => Want::Random(reader.varint()?),
+            4 => Want::Scan {
+                cursor: reader.varint()?,
+                end: reader.varint_max(SLOTS.into(), "slot")? as Slot,
+                keys_max: reader.varint()?,
+            },
+            5 => Want::Range {
+                low: read_bound(reader)?,
+                high: read_bound(reader)?,
+                reverse: read_flag(reader)?,
+                keys_max: reader.varint()?,
+                with_values: read_flag(reader)?,
+            },
+            6 => Want::Catalogue { known: reader.varint()? },
+            found => return Err(DecodeError::Tag { what: "what is wanted", found }),
+        })
+    }
+}
+
+impl Found {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Found::Versions(versions) => {
+                out.push(0);
+                put_all(versions, out, |version, out| put_maybe(version.as_ref(), out, put_held));
+            }
+            Found::Then(then) => {
+                out.push(1);
+                match then {
+                    Then::Value(held) => {
+                        out.push(0);
+                        put_held(held, out);
+                    }
+                    Then::Nil => out.push(1),
+                    Then::NilYet => out.push(2),
+                    Then::BelowSafePoint(safe_point) => {
+                        out.push(3);
+                        out.extend_from_slice(&safe_point.0.to_le_bytes());
+                    }
+                }
+            }
+            Found::Catalogue { index, bytes } => {
+                out.push(6);
+                put_varint(*index, out);
+                put_maybe(bytes.as_ref(), out, |bytes, out| put_bytes(bytes, out));
+            }
+            Found::Size(size) => {
+                out.push(2);
+                put_varint(*size, out);
+            }
+            Found::Random { size, key } => {
+                out.push(3);
+                put_varint(*size, out);
+                put_maybe(key.as_ref(), out, |key, out| put_bytes(key, out));
+            }
+            Found::Keys { keys, next } => {
+                out.push(4);
+                put_all(keys, out, |key, out| put_bytes(key, out));
+                put_maybe(next.as_ref(), out, |next, out| put_varint(*next, out));
+            }
+            Found::Pairs { pairs, reached } => {
+                out.push(5);
+                put_all(pairs, out, |(key, value), out| {
+                    put_bytes(key, out);
+                    put_bytes(value, out);
+                });
+                put_maybe(reached.as_ref(), out, |key, out| put_bytes(key, out));
+            }
+        }
+    }
+
+    /// Reads one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if it is something else.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let bytes = |reader: &mut Reader<'_>| Ok(Box::<[u8]>::from(reader.bytes()?));
+        Ok(match reader.u8()? {
+            0 => Found::Versions(read_all(reader, KEYS_MAX, |r| read_maybe(r, read_held))?),
+            1 => Found::Then(match reader.u8()? {
+                0 => Then::Value(read_held(reader)?),
+                1 => Then::Nil,
+                2 => Then::NilYet,
+                3 => Then::BelowSafePoint(Timestamp(reader.u64()?)),
+                found => return Err(DecodeError::Tag { what: "what was there then", found }),
+            }),
+            2 => Found::Size(reader.varint()?),
+            3 => Found::Random { size: reader.varint()?, key: read_maybe(reader, bytes)? },
+            4 => Found::Keys {
+                keys: read_all(reader, usize::MAX, bytes)?,
+                next: read_maybe(reader, |reader| reader.varint())?,
+            },
+            5 => Found::Pairs {
+                pairs: read_all(reader, usize::MAX, |r| Ok((bytes(r)?, bytes(r)?)))?,
+                reached: read_maybe(reader, bytes)?,
+            },
+            6 => Found::Catalogue { index: reader.varint()?, bytes: read_maybe(reader, bytes)? },
+            found => return Err(DecodeError::Tag { what: "what was found", found }),
+        })
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        let held = |held: &Held| held.value.len() + 16;
+        16 + match self {
+            Found::Versions(all) => all.iter().map(|v| v.as_ref().map_or(1, held)).sum(),
+            Found::Then(Then::Value(value)) => held(value),
+            Found::Then(_) | Found::Size(_) => 0,
+            Found::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),
+            Found::Random { key, .. } => key.as_ref().map_or(0, |key| key.len()),
+            Found::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
+            Found::Pairs { pairs, .. } => pairs.iter().map(|(k, v)| k.len() + v.len() + 8).sum(),
+        }
+    }
+}
+
+fn put_all<T>(all: &[T], out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {
+    put_varint(all.len() as u64, out);
+    all.iter().for_each(|one| put(one, out));
+}
+
+fn read_all<'a, T>(
+    reader: &mut Reader<'a>,
+    count_max: usize,
+    read: impl Fn(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    // Each takes a byte at least.
+    let count_max = count_max.min(reader.rest().len()) as u64;
+    let count = reader.varint_max(count_max, "count of keys")?;
+    (0..count).map(|_| read(reader)).collect()
+}
+
+fn put_maybe<T>(one: Option<&T>, out: &mut Vec<u8>, put: impl Fn(&T, &mut Vec<u8>)) {
+    out.push(u8::from(one.is_some()));
+    if let Some(one) = one {
+        put(one, out);
+    }
+}
+
+fn read_maybe<'a, T>(
+    reader: &mut Reader<'a>,
+    read: impl Fn(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<Option<T>, DecodeError> {
+    Ok(if read_flag(reader)? { Some(read(reader)?) } else { None })
+}
+
+fn read_flag(reader: &mut Reader<'_>) -> Result<bool, DecodeError> {
+    match reader.u8()? {
+        0 => Ok(false),
+        1 => Ok(true),
+        found => Err(DecodeError::Tag { what: "yes or no", found }),
+    }
+}
+
+fn put_held(held: &Held, out: &mut Vec<u8>) {
+    put_bytes(&held.value, out);
+    put_varint(held.expiry_ms, out);
+    out.extend_from_slice(&held.timestamp.0.to_le_bytes());
+}
+
+fn read_held(reader: &mut Reader<'_>) -> Result<Held, DecodeError> {
+    let (value, expiry_ms) = (reader.bytes()?.into(), reader.varint()?);
+    Ok(Held { value, expiry_ms, timestamp: Timestamp(reader.u64()?) })
+}
+
+fn put_bound(bound: &Bound<Box<[u8]>>, out: &mut Vec<u8>) {
+    let (tag, key) = match bound {
+        Bound::Unbounded => return out.push(0),
+        Bound::Included(key) => (1, key),
+        Bound::Excluded(key) => (2, key),
+    };
+    out.push(tag);
+    put_bytes(key, out);
+}
+
+fn read_bound(reader: &mut Reader<'_>) -> Result<Bound<Box<[u8]>>, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Bound::Unbounded,
+        1 => Bound::Included(reader.bytes()?.into()),
+        2 => Bound::Excluded(reader.bytes()?.into()),
+        found => return Err(DecodeError::Tag { what: "bound", found }),
+    })
+}

@@ -1,0 +1,324 @@
+//! A node without a replica beside one that has the only one: what it is told, and what it tells.
+
+use keyspace::{CatalogueOp, KeyHasher, Keyspace, KeyspaceOptions, NodeId, Placement, ShardId};
+use std::ops::Bound;
+use std::sync::Arc;
+use txn::Clock;
+
+use crate::birth;
+use crate::catalogue::{Change, System};
+use crate::command::{Expiry, Reply, SetIf, SetReply, Write};
+use crate::entry::{Batch, Waiter};
+use crate::fetch::{Fetched, Found, Then, Want};
+use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
+use crate::letter::{Hint, Letter};
+use crate::shard::ShardStart;
+
+const HERE: NodeId = NodeId(7);
+const THERE: NodeId = NodeId(1);
+const NOBODY_THERE: NodeId = NodeId(2);
+const ME: Origin = Origin(3);
+const SECOND: u64 = 1_000_000_000;
+
+struct Two {
+    here: Lane,
+    there: Lane,
+    clock_there: Arc<Clock>,
+    now: u64,
+    shard: ShardId,
+    /// Letters to this node are lost.
+    deaf: Option<NodeId>,
+    answers: Vec<Answer>,
+    asked: Vec<NodeId>,
+    bytes_max: usize,
+}
+
+fn keyspace(placement: Placement) -> Keyspace {
+    let mut system = System::default();
+    let mut op = Vec::new();
+    let options = KeyspaceOptions { placement, ..Default::default() };
+    CatalogueOp::Create { name: "k", options }.encode(&mut op);
+    match system.apply(&op, &[THERE]).expect("it can be made") {
+        Change::Created(keyspace) => keyspace,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Two {
+    fn new(placement: Placement, nodes: &[NodeId]) -> Self {
+        let keyspace = keyspace(placement);
+        let shard = keyspace.shards[0];
+        let clock_there = Arc::new(Clock::default());
+        clock_there.observe_millis(1_000_000);
+        let mut there = Lane::new(clock_there.clone(), 1, 1 << 20);
+        let mut here = Lane::new(Arc::new(Clock::default()), 2, 1 << 20);
+        let state = birth::first_state(&keyspace, 0, KeyHasher::new([1; 16]));
+        there.observe(SECOND);
+        here.observe(SECOND);
+        there.adopt(ShardStart::born(state, FIRST_REPLICA, keyspace.options.durability));
+        here.accept(Input::Away { shard, nodes: nodes.to_vec() });
+        let (answers, asked) = Default::default();
+        let (now, deaf, bytes_max) = (SECOND, None, usize::MAX);
+        Self { here, there, clock_there, now, shard, deaf, answers, asked, bytes_max }
+    }
+
+    fn pass(&mut self, nanos: u64) {
+        self.now += nanos;
+        self.here.observe(self.now);
+        self.there.observe(self.now);
+        self.here.accept(Input::Tick);
+        self.run();
+    }
+
+    /// Lets both go on until they have nothing to say.
+    fn run(&mut self) {
+        let mut effects = Effects::default();
+        loop {
+            let mut quiet = true;
+            self.here.turn(&mut effects);
+            self.answers.append(&mut effects.answers);
+            for (to, letter) in effects.letters.drain(..) {
+                self.asked.push(to);
+                let mut bytes = Vec::new();
+                letter.encode(&mut bytes);
+                let letter = Letter::decode(bytes.into()).expect("it is one");
+                if self.deaf == Some(to) {
+                    continue;
+                }
+                quiet = false;
+                match to {
+                    THERE => self.there.accept(Input::Letter { from: HERE, letter }),
+                    other => {
+                        let what = letter.asks().expect("a question");
+                        let hint = Hint::default();
+                        let letter = Letter::NotLed { shard: self.shard, what, hint };
+                        self.here.accept(Input::Letter { from: other, letter });
+                    }
+                }
+            }
+            loop {
+                self.there.turn(&mut effects);
+                if effects.is_empty() {
+                    break;
+                }
+                for (_, letter) in effects.letters.drain(..) {
+                    quiet = false;
+                    self.here.accept(Input::Letter { from: THERE, letter });
+                }
+                if !effects.records.is_empty() {
+                    let lsn = storage::log::Lsn::default();
+                    self.there.accept(Input::Written { ticket: effects.ticket, lsn });
+                    self.there.accept(Input::Durable { ticket: effects.ticket });
+                }
+                effects.clear();
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    fn write(&mut self, waiter: u64, write: &Write<'_>) {
+        let mut batch = Batch::default();
+        batch.push(write, Waiter(waiter));
+        self.here.accept(Input::Propose { shard: self.shard, origin: ME, batch });
+        self.run();
+    }
+
+    fn set(&mut self, key: &str, value: &str, expiry: Expiry) {
+        let (key, value) = (key.as_bytes(), value.as_bytes());
+        self.write(1, &Write::Set { key, value, when: SetIf::Always, expiry, reply: SetReply::Ok });
+        assert!(matches!(self.answers.pop(), Some(Answer::Applied { .. })));
+    }
+
+    fn ask(&mut self, want: Want) {
+        let (want, waiter) = (Box::new(want), Waiter(9));
+        let (shard, bytes_max) = (self.shard, self.bytes_max);
+        let fetch = Input::Fetch { shard, want, bytes_max, origin: ME, waiter };
+        self.here.accept(fetch);
+        self.run();
+    }
+
+    fn fetch(&mut self, want: Want) -> Found {
+        self.ask(want);
+        match self.answers.pop() {
+            Some(Answer::Fetched { found, .. }) => *found,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn get(&mut self, key: &str) -> Option<String> {
+        let want = Want::keys([key.as_bytes()]);
+        let found = self.fetch(want.clone());
+        let mut fetched = Fetched::default();
+        fetched.add(self.shard, keyspace::Timestamp(1), want, found);
+        let (version, _) = fetched.version(self.shard, key.as_bytes()).expect("it was fetched");
+        version.map(|version| String::from_utf8(version.value.into()).expect("a word"))
+    }
+}
+
+/// In the first of the shards of a hashed keyspace.
+const FIRST_KEY: &str = "3";
+
+#[test]
+fn what_is_written_through_it_is_read_through_it() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let key = FIRST_KEY;
+    assert_eq!(two.get(key), None);
+    two.set(key, "one", Expiry::Never);
+    assert_eq!(two.get(key), Some("one".into()));
+    two.write(5, &Write::Append { key: key.as_bytes(), value: b"!" });
+    match two.answers.pop() {
+        Some(Answer::Applied { replies, spent, .. }) => {
+            assert_eq!((replies, spent.waiters), (vec![Reply::Int(4)], vec![Waiter(5)]));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(two.fetch(Want::Size), Found::Size(1));
+    let random = Found::Random { size: 1, key: Some(key.as_bytes().into()) };
+    assert_eq!(two.fetch(Want::Random(77)), random);
+    let scanned = two.fetch(Want::Scan { cursor: 0, end: keyspace::SLOTS, keys_max: 10 });
+    assert_eq!(scanned, Found::Keys { keys: vec![key.as_bytes().into()], next: None });
+}
+
+#[test]
+fn what_has_expired_is_judged_by_the_leaders_clock() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let key = FIRST_KEY;
+    two.set(key, "one", Expiry::At(1_000_500));
+    assert_eq!(two.get(key), Some("one".into()));
+    two.clock_there.observe_millis(1_000_600);
+    assert_eq!(two.get(key), None);
+    assert_eq!(two.fetch(Want::Size), Found::Size(0));
+    // At a past time it is still there.
+    let at = keyspace::Timestamp::from_millis(1_000_400);
+    match two.fetch(Want::At { key: key.as_bytes().into(), at }) {
+        Found::Then(Then::Value(held)) => assert_eq!(&*held.value, b"one"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn long_answers_come_in_pieces() {
+    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let long = "x".repeat(1 << 20);
+    let names: Vec<String> = (0..12).map(|number| format!("key-{number:02}")).collect();
+    for name in &names {
+        two.set(name, &long, Expiry::Never);
+    }
+    let want = Want::keys(names.iter().map(|name| name.as_bytes()));
+    two.asked.clear();
+    match two.fetch(want) {
+        Found::Versions(versions) => {
+            assert_eq!(versions.iter().flatten().count(), names.len());
+            assert!(versions.iter().flatten().all(|held| held.value.len() == 1 << 20));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(two.asked.len() > 2, "{} letters for 12 MiB", two.asked.len());
+    for (reverse, with_values) in [(false, false), (true, false), (false, true), (true, true)] {
+        let (low, high) = (Bound::Included(Box::from(&b"key-03"[..])), Bound::Unbounded);
+        let want = Want::Range { low, high, reverse, keys_max: 3, with_values };
+        let Found::Pairs { pairs, .. } = two.fetch(want) else { panic!("no pairs") };
+        let keys: Vec<&[u8]> = pairs.iter().map(|(key, _)| &**key).collect();
+        let expected: [&[u8]; 3] = match reverse {
+            false => [b"key-03", b"key-04", b"key-05"],
+            true => [b"key-11", b"key-10", b"key-09"],
+        };
+        assert_eq!(keys, expected);
+        assert!(pairs.iter().all(|(_, value)| value.is_empty() != with_values));
+    }
+}
+
+#[test]
+fn more_than_the_asker_can_take_is_refused() {
+    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let long = "x".repeat(3 << 20);
+    for name in ["a", "b", "c"] {
+        two.set(name, &long, Expiry::Never);
+    }
+    two.bytes_max = 1 << 20;
+    two.ask(Want::keys([&b"a"[..], b"b", b"c"]));
+    assert!(matches!(two.answers.pop(), Some(Answer::NotDone { why: NotDone::TooLong, .. })));
+}
+
+#[test]
+fn who_does_not_lead_is_not_asked_again() {
+    let mut two = Two::new(Placement::Hashed, &[NOBODY_THERE, THERE]);
+    let key = FIRST_KEY;
+    two.ask(Want::keys([key.as_bytes()]));
+    assert!(two.answers.is_empty());
+    two.pass(10_000_000);
+    assert!(matches!(two.answers.pop(), Some(Answer::Fetched { .. })));
+    assert_eq!(two.asked, [NOBODY_THERE, THERE]);
+    two.asked.clear();
+    two.set(key, "one", Expiry::Never);
+    assert!(two.asked.iter().all(|asked| *asked == THERE));
+}
+
+#[test]
+fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
+    let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
+    let key = FIRST_KEY.as_bytes();
+    two.deaf = Some(THERE);
+    two.ask(Want::Size);
+    two.write(4, &Write::Increment { key, by: 1 });
+    assert!(two.answers.is_empty());
+    two.pass(super::SILENCE_NANOS);
+    assert_eq!(two.asked.last(), Some(&NOBODY_THERE));
+    two.deaf = None;
+    for _ in 0..100 {
+        two.pass(10_000_000);
+    }
+    let applied = two.answers.iter().filter(|answer| matches!(answer, Answer::Applied { .. }));
+    assert_eq!((applied.count(), two.answers.len()), (1, 2), "{:?}", two.answers);
+    assert_eq!(two.get(FIRST_KEY), Some("1".into()));
+}
+
+#[test]
+fn a_lost_link_has_all_that_is_under_way_sent_again_and_done_once() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    two.set(FIRST_KEY, "1", Expiry::Never);
+    let key = FIRST_KEY.as_bytes();
+    for waiter in 10..13 {
+        let mut batch = Batch::default();
+        batch.push(&Write::Increment { key, by: 1 }, Waiter(waiter));
+        two.here.accept(Input::Propose { shard: two.shard, origin: ME, batch });
+    }
+    two.here.turn(&mut Effects::default());
+    two.here.accept(Input::LinkLost { node: THERE });
+    two.run();
+    assert_eq!(two.answers.len(), 3, "{:?}", two.answers);
+    assert_eq!(two.get(FIRST_KEY), Some("4".into()));
+}
+
+#[test]
+fn who_waits_in_vain_is_told_in_time() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    two.set(FIRST_KEY, "1", Expiry::Never);
+    two.deaf = Some(THERE);
+    two.ask(Want::Size);
+    two.write(4, &Write::Delete { key: FIRST_KEY.as_bytes() });
+    two.pass(crate::lane::PATIENCE_NANOS);
+    let told: Vec<NotDone> = two
+        .answers
+        .iter()
+        .map(|answer| match answer {
+            Answer::NotDone { why, .. } => *why,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(told, [NotDone::Unknown, NotDone::NotLeader]);
+}
+
+#[test]
+fn a_shard_that_is_dropped_lets_everyone_know() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    two.deaf = Some(THERE);
+    two.ask(Want::Size);
+    two.here.accept(Input::Drop { shard: two.shard });
+    two.run();
+    assert!(matches!(two.answers[..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
+    two.ask(Want::Size);
+    assert!(matches!(two.answers[1..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
+}

@@ -1,0 +1,137 @@
+//! What is fetched of shards on other nodes for a question about a keyspace as a whole?
+//!
+//! ```text
+//!   DBSIZE ──► here: counted        ──┐
+//!          ──► away: Want::Size     ──┴─► the sum
+//!   KEYS   ──► away: all keys, in pieces, up to `output_bytes_max`
+//!   SCAN   ──► a page of the shard in which the cursor stands, here or away
+//!   RANGE  ──► away: the stretch, in pieces; an ordered keyspace has one shard
+//! ```
+
+use std::ops::Bound;
+
+use keyspace::{Placement, SLOTS, Slot};
+use node::fetch::{Found, Pair, Want};
+use node::route::Route;
+use node::whole;
+
+use super::whole::stretch;
+use crate::gateway::resp::KeyspaceRequest;
+use crate::hub::Hub;
+
+/// What was found away, put together.
+#[derive(Default)]
+pub(super) struct Far {
+    /// How many keys there are.
+    pub size: u64,
+    /// Keys.
+    pub keys: Vec<Box<[u8]>>,
+    /// Whether there are more: too many for one answer.
+    pub is_cut: bool,
+    /// Where the only shard asked goes on.
+    pub next: Option<u64>,
+    /// Keys with values.
+    pub pairs: Vec<Pair>,
+    /// Keys drawn, each with the size of its shard.
+    drawn: Vec<(u64, Box<[u8]>)>,
+}
+
+impl Far {
+    /// Of all shards that are away.
+    pub fn gather<'f>(found: impl Iterator<Item = &'f Found>) -> Self {
+        let mut far = Self::default();
+        for found in found {
+            match found {
+                Found::Size(size) => far.size += size,
+                Found::Random { size, key } => {
+                    far.size += size;
+                    far.drawn.extend(key.clone().map(|key| (*size, key)));
+                }
+                Found::Keys { keys, next } => {
+                    far.keys.extend(keys.iter().cloned());
+                    far.is_cut |= next.is_some();
+                    far.next = *next;
+                }
+                Found::Pairs { pairs, reached } => {
+                    far.keys.extend(pairs.iter().map(|(key, _)| key.clone()));
+                    far.pairs.extend(pairs.iter().cloned());
+                    far.is_cut |= reached.is_some();
+                }
+                Found::Versions(_) | Found::Then(_) | Found::Catalogue { .. } => {}
+            }
+        }
+        far
+    }
+
+    /// One of the keys drawn, by the size of their shards.
+    pub fn random(&self, random: u64) -> Option<Box<[u8]>> {
+        let total: u64 = self.drawn.iter().map(|(size, _)| size).sum();
+        let mut left = random.rotate_left(29).checked_rem(total)?;
+        let of_it = self.drawn.iter().find(|(size, _)| {
+            let here = left < *size;
+            left = left.saturating_sub(*size);
+            here
+        });
+        of_it.map(|(_, key)| key.clone())
+    }
+}
+
+/// The shard of a SCAN's page, if the keyspace is not all here: the one in which the cursor stands;
+/// no shard's place if it stands nowhere.
+pub(super) fn scanned_place(hub: &Hub, route: &Route, cursor: u64) -> Option<usize> {
+    let is_hashed = route.keyspace.options.placement == Placement::Hashed;
+    let any_away = (0..route.views.len()).any(|place| hub.is_away(route, place));
+    let stands = whole::place_of_cursor(cursor);
+    let place = || match whole::cursor_of(stands) == cursor {
+        true => route.keyspace.index_of_slot(stands.slot),
+        false => usize::MAX,
+    };
+    (is_hashed && any_away).then(place)
+}
+
+/// What a question wants of one of the shards that are away.
+pub(super) fn want_of(
+    request: &KeyspaceRequest<'_>,
+    route: &Route,
+    place: usize,
+    random: u64,
+) -> Want {
+    let slots = route.keyspace.arc(place).slots();
+    let (first, end) = slots.unwrap_or((0, SLOTS));
+    let from = |slot: Slot| whole::cursor_of(storage::engine::ScanCursor { slot, hash: 0 });
+    match request {
+        KeyspaceRequest::Size | KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => Want::Size,
+        KeyspaceRequest::RandomKey => Want::Random(random),
+        KeyspaceRequest::Keys { .. } if slots.is_none() || is_ordered(route) => Want::Range {
+            low: Bound::Unbounded,
+            high: Bound::Unbounded,
+            reverse: false,
+            keys_max: u64::MAX,
+            with_values: false,
+        },
+        KeyspaceRequest::Keys { .. } => Want::Scan { cursor: from(first), end, keys_max: u64::MAX },
+        KeyspaceRequest::Scan { cursor, count, .. } => {
+            Want::Scan { cursor: *cursor, end, keys_max: *count }
+        }
+        KeyspaceRequest::CountInSlot { slot } => {
+            Want::Scan { cursor: from(*slot), end: slot + 1, keys_max: u64::MAX }
+        }
+        KeyspaceRequest::KeysInSlot { slot, count } => {
+            Want::Scan { cursor: from(*slot), end: slot + 1, keys_max: *count as u64 }
+        }
+        KeyspaceRequest::Range(range) => {
+            let bounds = stretch(range);
+            Want::Range {
+                low: bounds.low.map(Box::from),
+                high: bounds.high.map(Box::from),
+                reverse: bounds.reverse,
+                keys_max: bounds.keys_max as u64,
+                with_values: range.with_values,
+            }
+        }
+    }
+}
+
+fn is_ordered(route: &Route) -> bool {
+    route.keyspace.options.placement == Placement::Ordered
+}

@@ -1,0 +1,138 @@
+//! When nothing breaks any more: everyone is answered, every key can be read, and all replicas
+//! hold the same.
+
+use std::collections::BTreeMap;
+
+use keyspace::{Keyspace, NodeId, ShardId};
+
+use super::{ANSWER_MS_MAX, KEYSPACE, World};
+use crate::check::Violation;
+
+impl World {
+    /// Lets everyone be answered and all replicas catch up.
+    pub(super) fn settle(&mut self) -> Result<(), Violation> {
+        self.clients.asking = false;
+        let deadline = self.now_ms + ANSWER_MS_MAX;
+        while self.now_ms < deadline {
+            self.millisecond()?;
+            if self.clients.is_idle() && self.is_settled() {
+                return self.ask_everything();
+            }
+        }
+        let text = format!("{ANSWER_MS_MAX} ms after the last fault: {}", self.unsettled());
+        Err(Violation::new("liveness", text))
+    }
+
+    /// Reads every key once more: what was acknowledged must be there.
+    fn ask_everything(&mut self) -> Result<(), Violation> {
+        let deadline = self.now_ms + ANSWER_MS_MAX;
+        let knows = |at: &usize| {
+            let machine = self.seats[*at].machine.as_ref();
+            machine.is_some_and(|machine| machine.routes.contains_key(KEYSPACE))
+        };
+        let places: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
+        let machine = self.seats[places[0]].machine.as_ref().expect("it has settled");
+        let replicated =
+            |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
+        let routes = machine.routes.values().filter(|route| replicated(&route.keyspace));
+        let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
+        let keys = self.mood.keys;
+        for (name, key) in names.iter().flat_map(|name| (0..keys).map(move |key| (name, key))) {
+            let mut done = false;
+            while !done {
+                if self.now_ms >= deadline {
+                    let text = format!("key {key} of {name} cannot be read after the last fault");
+                    return Err(Violation::new("liveness", text));
+                }
+                let at = match self.rng.one_in(2) {
+                    true => *self.rng.pick(&places),
+                    false => self.leaders_of(key).first().copied().unwrap_or(places[0]),
+                };
+                let machine = self.seats[at].machine.as_ref();
+                let route = machine.and_then(|machine| machine.routes.get(name)).cloned();
+                let answered = self.counts.answered;
+                if let Some(route) = route {
+                    self.read_last(at, route, key);
+                }
+                for _ in 0..300 {
+                    if self.clients.is_idle() {
+                        break;
+                    }
+                    self.millisecond()?;
+                }
+                done = self.counts.answered > answered;
+            }
+        }
+        // What was forwarded may have been sent once more meanwhile.
+        while self.now_ms < deadline && !self.is_settled() {
+            self.millisecond()?;
+        }
+        Ok(())
+    }
+
+    fn is_settled(&self) -> bool {
+        self.unsettled().is_empty()
+    }
+
+    /// What is not as it should be, in words.
+    fn unsettled(&self) -> String {
+        let mut found: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
+        let mut leaders: BTreeMap<ShardId, u32> = BTreeMap::new();
+        for seat in &self.seats {
+            let Some(machine) = &seat.machine else { return "a node is down".into() };
+            for id in machine.shard_ids() {
+                let shard = machine.shard(id).expect("it was listed");
+                let applied = shard.view().read().applied_index;
+                found.entry(id).or_default().push(applied);
+                *leaders.entry(id).or_default() += u32::from(shard.is_leader());
+            }
+        }
+        let mut text = self.clients.open();
+        let keyspaces = match self.agreed_keyspaces() {
+            Ok(keyspaces) => keyspaces,
+            Err(why) => return text + &why,
+        };
+        if !self.is_whole() {
+            text += "a shard lacks a replica; ";
+        }
+        for (id, applied) in found {
+            let equal = applied.windows(2).all(|pair| pair[0] == pair[1]);
+            let wanted = self.replicas_wanted(&keyspaces, id);
+            if !equal || Some(applied.len()) != wanted || leaders[&id] != 1 {
+                let led = leaders[&id];
+                text += &format!(
+                    "shard {id} has applied {applied:?} and {led} leaders, of {wanted:?}; "
+                );
+            }
+        }
+        text
+    }
+
+    /// All replicas of a shard hold the same.
+    pub(super) fn compare_states(&self) -> Result<(), Violation> {
+        let mut first: BTreeMap<ShardId, (NodeId, Vec<Vec<u8>>)> = BTreeMap::new();
+        for seat in &self.seats {
+            let machine = seat.machine.as_ref().expect("it has settled");
+            for id in machine.shard_ids() {
+                let held = machine.dump(id);
+                match first.get(&id) {
+                    None => {
+                        first.insert(id, (seat.node, held));
+                    }
+                    Some((_, same)) if *same == held => {}
+                    Some((node, same)) => {
+                        let differ = same.iter().zip(&held).position(|(one, other)| one != other);
+                        let text = format!(
+                            "shard {id} on nodes {node} and {}: {differ:?} of {} and {} blocks",
+                            seat.node,
+                            same.len(),
+                            held.len()
+                        );
+                        return Err(Violation::new("R8 replicas hold the same", text));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
