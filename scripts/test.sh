@@ -72,5 +72,5 @@ step "service when a node breaks" cargo run --release --locked --quiet --package
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "format: the document as a reader" "$python" tests/format/run.py
-step "the session of the README" "$python" scripts/check_readme.py
+step "the sessions of the README" "$python" scripts/check_readme.py
 finish

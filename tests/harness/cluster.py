@@ -4,11 +4,12 @@ import shlex
 import time
 
 from .server import CARILLON, Server, free_ports
+from .started import Started
 
 FORM_SECONDS_MAX = 60.0
 
 
-class Cluster:
+class Cluster(Started):
     """Nodes in directories of their own. The first founds the cluster, the others join it."""
 
     def __init__(self, count=3, flags=""):
@@ -81,16 +82,6 @@ class Cluster:
                 if time.monotonic() > deadline:
                     raise RuntimeError(f"no {what} in time:\n{node.output_tail()}")
                 time.sleep(0.05)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.clean()
-            raise
-
-    def __exit__(self, *_):
-        self.clean()
 
     def clean(self):
         """Kills what runs, and removes the directories."""

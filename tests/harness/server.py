@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 from . import resp
+from .started import Started
 
 ROOT = Path(__file__).resolve().parents[2]
 CARILLON = os.environ.get("TEST_CARILLON", str(ROOT / "target/release/carillon"))
@@ -51,7 +52,7 @@ def raise_file_limit():
     return hard
 
 
-class Server:
+class Server(Started):
     """A server process, or one that runs already and is not ours to stop."""
 
     def __init__(self, spec):
@@ -201,13 +202,3 @@ class Server:
             self.kill()
         if self.directory:
             shutil.rmtree(self.directory, ignore_errors=True)
-
-    def __enter__(self):
-        try:
-            return self.start()
-        except BaseException:
-            self.clean()
-            raise
-
-    def __exit__(self, *_):
-        self.clean()

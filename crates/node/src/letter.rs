@@ -469,6 +469,29 @@ mod tests {
 
     use super::*;
 
+    /// The fuzzer's seeds: the good ones are letters, the bad ones are refused.
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the corpus lies in ordinary files")]
+    fn the_corpus_is_read_and_written_the_same() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/letter");
+        let mut kinds = [false; Letter::KINDS.len()];
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let path = file.unwrap().path();
+            let found = Bytes::from(std::fs::read(&path).unwrap());
+            let good = path.file_name().unwrap().to_str().unwrap().starts_with("good-");
+            match Letter::decode(found.clone()) {
+                Ok(letter) => {
+                    kinds[letter.kind()] = true;
+                    let mut again = Vec::new();
+                    letter.encode(&mut again);
+                    assert!(good && again == found, "{path:?}");
+                }
+                Err(error) => assert!(!good, "{path:?}: {error}"),
+            }
+        }
+        assert!(kinds.iter().all(|there| *there), "a kind without a seed: {kinds:?}");
+    }
+
     proptest! {
         /// Whatever comes is refused, or is what its own bytes say.
         #[test]

@@ -25,8 +25,8 @@ use keyspace::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{
-    ClusterStatus, Health, NodeAddresses, NodeState, NodeStatus, Nodes, ReplicaRole, ReplicaStatus,
-    ShardStatus, Shards, Verdict,
+    ClusterStatus, Health, NodeAddresses, NodeState, NodeStatus, Nodes, Overview, ReplicaRole,
+    ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, Verdict,
 };
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
@@ -55,9 +55,9 @@ pub trait Api: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.
     fn nodes(&self) -> Nodes;
-    /// All shards that this node knows, or those of one keyspace; [`ApiError::NoKeyspace`] if there
-    /// is none of that name.
-    fn shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError>;
+    /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no keyspace
+    /// of that name.
+    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
     /// What the node counts.
     fn metrics(&self) -> Metrics;
 }

@@ -32,7 +32,7 @@ use storage::engine::At;
 
 use crate::api::{
     Answer, Api, ApiError, Command, Done, Durability, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
-    ListenerStatus, Metrics, Nodes, Placement, PutIf, RequestId, Shards, Status,
+    ListenerStatus, Metrics, Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -206,8 +206,8 @@ impl Api for NodeApi {
         self.show_nodes()
     }
 
-    fn shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError> {
-        self.show_shards(keyspace)
+    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+        self.show_shards(asked)
     }
 
     fn metrics(&self) -> Metrics {

@@ -258,6 +258,15 @@ fn nodes_and_shards_are_told_with_the_verdict() {
     assert_eq!(shards["shards"][1]["replicas"][2]["role"], "learner");
     let shards = json("/v1/shards?keyspace=0");
     assert_eq!(shards["shards"].as_array().unwrap().len(), 1);
+    let first = json("/v1/shards?limit=1");
+    assert_eq!((&first["shards"][0]["id"], &first["next"]), (&0.into(), &0.into()));
+    let last = json("/v1/shards?limit=1&after=0");
+    assert_eq!((&last["shards"][0]["id"], &last["next"]), (&1.into(), &serde_json::Value::Null));
+    assert_eq!(json("/v1/shards?after=1")["shards"].as_array().unwrap().len(), 0);
+    for limit in ["0", "1001", "many"] {
+        let bad = ask(&server, "GET", &format!("/v1/shards?limit={limit}"), b"");
+        assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
+    }
     let none = ask(&server, "GET", "/v1/shards?keyspace=nothing", b"");
     assert_eq!((none.status, none.problem().as_str()), (404, "no-keyspace"));
     let bad = ask(&server, "GET", "/v1/nodes?all", b"");

@@ -1,10 +1,11 @@
 //! What happens to real nodes when their network, their processes and their disks break?
 //!
 //! ```text
-//!   harness   real processes, each in a network namespace; cuts; kills; small disks
+//!   harness   real processes, each in a network namespace; cuts; proxies; kills; small disks
 //!   load      Redis clients that write down what they saw, and whether it can be true
 //!   tools     do the scissors cut, does the checker see?
 //!   service   what clients notice when nodes break
+//!   weather   what they notice when the links between nodes are late, narrow, stalled and cut
 //!   members   who is there, who is not
 //!   unfit     a replica whose disk has lost what it had promised is replaced
 //! ```
@@ -18,3 +19,4 @@ mod members;
 mod service;
 mod tools;
 mod unfit;
+mod weather;

@@ -13,13 +13,13 @@ use crate::load::resp::{Connection, Reply};
 use crate::load::{ANSWER_MAX, Load, keys};
 
 /// Nodes of each test here.
-const NODES: usize = 3;
+pub const NODES: usize = 3;
 /// For no longer than that a key may be without service, whichever nodes are asked.
 const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 /// The same for what no leader is simply gone in: a one-way cut is noticed by the leader alone, who
 /// must miss a quorum's answers first, and connections begin again when TCP tries again; and when
 /// all are gone, they have to start.
-const SILENCE_ODD_MAX: Duration = Duration::from_secs(5);
+pub const SILENCE_ODD_MAX: Duration = Duration::from_secs(5);
 /// Longer than any lease, and than whatever waits for one.
 const LONG: Duration = Duration::from_secs(3);
 /// From one replica to three takes a moment, and WAIT does not tell yet.
@@ -27,14 +27,15 @@ const SPREAD: Duration = Duration::from_secs(3);
 /// Commands that are printed because they took longest.
 const SLOWEST_SHOWN: usize = 24;
 /// For load to settle between two faults.
-const SETTLE: Duration = Duration::from_millis(1_200);
+pub const SETTLE: Duration = Duration::from_millis(1_200);
 
 /// A cluster in which every node answers for every key, and every key is on all of them.
 fn start() -> Cluster {
     started(Cluster::new(NODES))
 }
 
-fn started(mut cluster: Cluster) -> Cluster {
+/// The same of a cluster that was made already.
+pub fn started(mut cluster: Cluster) -> Cluster {
     cluster.start();
     let mut open = |address| {
         let open = || Connection::open(address, PATIENCE, PATIENCE).expect("a node that is ready");
@@ -53,7 +54,7 @@ fn started(mut cluster: Cluster) -> Cluster {
 }
 
 /// Ends the load and judges what it saw. `events` have names and times; each lasts until the next.
-fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
+pub fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
     let end = load.now();
     let history = load.finish();
     let (answered, not_done, unknown) = history.counts();

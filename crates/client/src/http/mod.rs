@@ -200,9 +200,21 @@ impl Client {
     /// # Errors
     /// Nothing was changed in any case.
     pub fn shards(&self, keyspace: Option<&str>) -> Result<serde_json::Value, ClientError> {
-        let query = keyspace.map(|name| format!("?keyspace={}", encode(name.as_bytes())));
-        let path = format!("/v1/shards{}", query.unwrap_or_default());
-        self.json(&self.ask(Request::get(&path))?)
+        let query = keyspace.map(|name| format!("keyspace={}&", encode(name.as_bytes())));
+        let path = format!("/v1/shards?{}", query.unwrap_or_default());
+        let mut all: serde_json::Value = self.json(&self.ask(Request::get(&path))?)?;
+        // The health of the first page is of all shards.
+        while let Some(after) = all["next"].as_u64() {
+            let path = format!("{path}after={after}");
+            let mut page: serde_json::Value = self.json(&self.ask(Request::get(&path))?)?;
+            if let (Some(all), Some(page)) =
+                (all["shards"].as_array_mut(), page["shards"].as_array_mut())
+            {
+                all.append(page);
+            }
+            all["next"] = page["next"].take();
+        }
+        Ok(all)
     }
 
     fn ask(&self, request: Request<'_>) -> Result<Reply, ClientError> {

@@ -35,7 +35,50 @@ pub struct Health {
     pub reasons: Vec<String>,
 }
 
-/// The cluster in numbers, as this node sees it.
+/// The cluster in numbers, as this node sees it: what all that speak of it draw from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overview {
+    /// Members that are up, this node among them.
+    pub members_up: u64,
+    /// Of these, suspected ones.
+    pub members_suspected: u64,
+    /// Members that are down.
+    pub members_down: u64,
+    /// Replicas here.
+    pub shards: u64,
+    /// Of these, those that lead.
+    pub shards_led: u64,
+    /// Of these, those that know no leader.
+    pub shards_without_leader: u64,
+    /// Of these, those with fewer live voters than wanted.
+    pub shards_below_strength: u64,
+    /// Other nodes that are up and hold something that this one holds too.
+    pub companions: u64,
+    /// Keys and values of all replicas here, in bytes.
+    pub data_bytes: u64,
+    /// The worst of all.
+    pub verdict: Verdict,
+}
+
+impl Default for Overview {
+    /// A node alone, of which nothing else is known.
+    fn default() -> Self {
+        Self {
+            members_up: 1,
+            members_suspected: 0,
+            members_down: 0,
+            shards: 0,
+            shards_led: 0,
+            shards_without_leader: 0,
+            shards_below_strength: 0,
+            companions: 0,
+            data_bytes: 0,
+            verdict: Verdict::Ok,
+        }
+    }
+}
+
+/// The cluster in numbers, as `/v1/status` tells them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClusterStatus {
     /// Its id, in hexadecimal.
@@ -206,6 +249,20 @@ pub struct ShardStatus {
     pub quarantined: Vec<u64>,
 }
 
+/// Shards that one answer of `GET /v1/shards` may hold, and holds unless fewer are asked for.
+pub const SHARDS_PAGE_MAX: usize = 1_000;
+
+/// Which shards are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardsAsked<'a> {
+    /// Those of this keyspace; none: all.
+    pub keyspace: Option<&'a str>,
+    /// Those with a higher id than this.
+    pub after: Option<u64>,
+    /// So many at most, from 1 to [`SHARDS_PAGE_MAX`].
+    pub limit: usize,
+}
+
 /// What `GET /v1/shards` answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shards {
@@ -213,4 +270,21 @@ pub struct Shards {
     pub health: Health,
     /// Shards by id.
     pub shards: Vec<ShardStatus>,
+    /// There are more: those after this id.
+    pub next: Option<u64>,
+}
+
+impl Shards {
+    /// The beginning of `shards`, which rise by their ids, that fits into what was asked for.
+    pub fn page(
+        health: Health,
+        shards: impl Iterator<Item = ShardStatus>,
+        asked: &ShardsAsked<'_>,
+    ) -> Self {
+        let mut shards = shards.skip_while(|shard| Some(shard.id) <= asked.after);
+        let page: Vec<ShardStatus> = shards.by_ref().take(asked.limit).collect();
+        let is_more = shards.next().is_some();
+        let next = page.last().map(|last| last.id).filter(|_| is_more);
+        Self { health, shards: page, next }
+    }
 }

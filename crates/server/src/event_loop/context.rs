@@ -8,9 +8,7 @@ use parking_lot::Mutex;
 
 use super::topology;
 use crate::config::Config;
-use crate::gateway::resp::{
-    ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology,
-};
+use crate::gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology};
 use crate::hub::Hub;
 use crate::hub::mail::Mail;
 
@@ -83,24 +81,6 @@ pub(super) struct CommandContext<'a> {
     pub id: u64,
 }
 
-impl CommandContext<'_> {
-    /// As the keeper saw it: a loop waits for no lane but its own.
-    fn cluster_facts(&self) -> ClusterFacts {
-        let overview = self.hub.overview.load();
-        ClusterFacts {
-            id: self.hub.cluster_id,
-            members_up: overview.members_up,
-            members_down: overview.members_down,
-            shards: overview.shards,
-            shards_led: overview.shards_led,
-            shards_without_leader: overview.shards_without_leader,
-            shards_below_strength: overview.shards_below_strength,
-            companions: overview.companions,
-            health: overview.verdict.word(),
-        }
-    }
-}
-
 impl Context for CommandContext<'_> {
     fn now_millis(&self) -> u64 {
         self.now.millis()
@@ -149,7 +129,9 @@ impl Context for CommandContext<'_> {
             cpu_user_micros: process.cpu_user_micros,
             log_bytes: log.bytes_on_disk,
             checkpoint_millis: counters.checkpoint_millis.get(),
-            cluster: self.cluster_facts(),
+            cluster_id: self.hub.cluster_id,
+            // As the keeper saw it: a loop waits for no lane but its own.
+            cluster: **self.hub.overview.load(),
             ..Facts::default()
         }
     }

@@ -6,8 +6,8 @@ use axum::http::Uri;
 
 use super::context::Shared;
 use super::problem::Problem;
-use super::uri::parameters;
-use crate::api::{Nodes, Shards};
+use super::uri::{number, parameters};
+use crate::api::{Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
@@ -15,8 +15,16 @@ pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes
     Ok(Json(context.api.nodes()))
 }
 
-/// All shards, or those of one keyspace.
+/// All shards, or those of one keyspace, a page at a time.
 pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shards>, Problem> {
-    let [keyspace] = parameters(uri.query(), ["keyspace"])?;
-    Ok(Json(context.api.shards(keyspace.as_deref())?))
+    let [keyspace, after, limit] = parameters(uri.query(), ["keyspace", "after", "limit"])?;
+    let after = after.map(|text| number("after", &text)).transpose()?;
+    let limit = limit.map(|text| number("limit", &text)).transpose()?;
+    let limit = limit.unwrap_or(SHARDS_PAGE_MAX as u64);
+    if !(1..=SHARDS_PAGE_MAX as u64).contains(&limit) {
+        let why = format!("limit is {limit}: it has to be from 1 to {SHARDS_PAGE_MAX}");
+        return Err(Problem::bad_request(why));
+    }
+    let asked = ShardsAsked { keyspace: keyspace.as_deref(), after, limit: limit as usize };
+    Ok(Json(context.api.shards(&asked)?))
 }

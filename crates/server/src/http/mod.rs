@@ -9,7 +9,8 @@
 //!   GET    /metrics                              Prometheus text
 //!   GET    /v1/status                            how the node is, and whether all is well
 //!   GET    /v1/nodes                             all members of the cluster
-//!   GET    /v1/shards?keyspace=NAME              all shards that the node knows, or a keyspace's
+//!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
+//!              &limit=N                          page by page
 //!   GET    /v1/keyspaces                         all keyspaces
 //!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms,
 //!                                                 replicas}

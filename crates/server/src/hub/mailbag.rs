@@ -160,4 +160,40 @@ mod tests {
         assert!(take(&mut cut.clone()).is_err());
         assert!(take(&mut Bytes::from_static(&[9, 0, 0, 0, 0])).is_err());
     }
+
+    /// All items of a frame, put into a bag again; whether it is whole.
+    fn again(mut frame: Bytes) -> (Vec<u8>, bool) {
+        let (mut bags, mut sent, node) = (Mailbags::default(), Vec::new(), NodeId(2));
+        let mut send = |_: NodeId, bag: &[u8]| sent.extend_from_slice(bag);
+        let is_whole = loop {
+            match take(&mut frame) {
+                Ok(Some(Item::Message { shard, birth, message })) => {
+                    let birth = birth.map(|birth| birth.to_vec());
+                    bags.message(&Envelope { shard, node, birth, message }, &mut send);
+                }
+                Ok(Some(Item::Letter(letter))) => bags.letter(node, &letter, &mut send),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        bags.send(&mut send);
+        (sent, is_whole)
+    }
+
+    /// The fuzzer's seeds: the good ones are whole, the bad ones are refused somewhere.
+    #[test]
+    fn the_corpus_is_read_and_written_the_same() {
+        let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag");
+        let mut count = 0;
+        for file in std::fs::read_dir(corpus).unwrap() {
+            let path = file.unwrap().path();
+            let found = std::fs::read(&path).unwrap();
+            let good = path.file_name().unwrap().to_str().unwrap().starts_with("good-");
+            let (bytes, is_whole) = again(found.clone().into());
+            assert_eq!(is_whole, good, "{path:?}");
+            assert!(found.starts_with(&bytes) && (!good || found == bytes), "{path:?}");
+            count += 1;
+        }
+        assert!(count >= 12, "{count} seeds");
+    }
 }

@@ -25,7 +25,7 @@ pub mod keeper;
 pub mod lanes;
 pub mod log;
 pub mod mail;
-mod mailbag;
+pub mod mailbag;
 pub mod open;
 pub mod overview;
 pub mod peers;
@@ -49,13 +49,13 @@ use parking_lot::{Mutex, RwLock};
 use replication::BootNanos;
 use txn::{Clock, Physical};
 
+use crate::api::Overview;
 use crate::counters::Counters;
 use clocks::Clocks;
 use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
-use overview::Overview;
 use peers::Peers;
 use routes::Routes;
 

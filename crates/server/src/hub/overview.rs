@@ -25,7 +25,7 @@ use replication::Members;
 use storage::engine::Layout;
 
 use super::{Hub, View, boot_nanos};
-use crate::api::{Health, Verdict};
+use crate::api::{Health, Overview, Verdict};
 use crate::cluster::{Load, MemberInfo, MemberState};
 
 /// Shards looked at under one hold of a lane.
@@ -91,31 +91,6 @@ impl Seen {
         let nodes = voters.filter_map(|replica| self.descriptor.node_of(*replica));
         nodes.filter(|node| !up.contains(node))
     }
-}
-
-/// The cluster in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overview {
-    /// Members that are up, this node among them.
-    pub members_up: u64,
-    /// Of these, suspected ones.
-    pub members_suspected: u64,
-    /// Members that are down.
-    pub members_down: u64,
-    /// Replicas here.
-    pub shards: u64,
-    /// Of these, those that lead.
-    pub shards_led: u64,
-    /// Of these, those that know no leader.
-    pub shards_without_leader: u64,
-    /// Of these, those with fewer live voters than wanted.
-    pub shards_below_strength: u64,
-    /// Other nodes that are up and hold something that this one holds too.
-    pub companions: u64,
-    /// Keys and values of all replicas here, in bytes.
-    pub data_bytes: u64,
-    /// The worst of all.
-    pub verdict: Verdict,
 }
 
 /// All that is asked for at once.

@@ -9,11 +9,11 @@ use std::sync::atomic::Ordering;
 use keyspace::NodeId;
 
 use super::NodeApi;
-use crate::api::{Kind, Metrics};
+use crate::api::{Kind, Metrics, Overview};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
 use crate::hub::clocks::Clocks;
-use crate::hub::overview::{Overview, Seen, Survey, name_of};
+use crate::hub::overview::{Seen, Survey, name_of};
 use crate::hub::peers::Peers;
 use crate::hub::tallies::Mail;
 use crate::peer::PeerCounters;

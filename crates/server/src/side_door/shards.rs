@@ -4,12 +4,13 @@ use keyspace::{Arc, NodeId, ReplicaId};
 use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
-use crate::api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards};
+use crate::api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked};
 use crate::hub::boot_nanos;
 use crate::hub::overview::{Seen, Survey};
 
 impl NodeApi {
-    pub(super) fn show_shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError> {
+    pub(super) fn show_shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+        let keyspace = asked.keyspace;
         if let Some(name) = keyspace
             && self.hub.routes().get(name).is_none()
         {
@@ -19,8 +20,8 @@ impl NodeApi {
         let is_asked = |seen: &&Seen| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;
         let now = boot_nanos();
         let shards = survey.shards.iter().filter(is_asked);
-        let shards = shards.map(|seen| self.shard(seen, &survey, now)).collect();
-        Ok(Shards { health: survey.health, shards })
+        let shards = shards.map(|seen| self.shard(seen, &survey, now));
+        Ok(Shards::page(survey.health.clone(), shards, asked))
     }
 
     fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {

@@ -4,12 +4,13 @@ use std::sync::atomic::Ordering;
 
 use super::NodeApi;
 use crate::api::{
-    ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Status,
+    ClusterStatus, LogStatus, MemoryStatus, NodeAddresses, NodeState, NodeStatus, Nodes, Overview,
+    Status,
 };
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
-use crate::hub::overview::{Overview, Survey};
+use crate::hub::overview::Survey;
 
 impl NodeApi {
     pub(super) fn show_status(&self) -> Status {

@@ -257,7 +257,8 @@ impl Api for Fake {
         Nodes { health: self.health(), nodes }
     }
 
-    fn shards(&self, keyspace: Option<&str>) -> Result<Shards, ApiError> {
+    fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
+        let keyspace = asked.keyspace;
         let keyspaces = self.state.lock().unwrap();
         if let Some(name) = keyspace.filter(|name| !keyspaces.keyspaces.contains_key(*name)) {
             return Err(ApiError::NoKeyspace { name: name.into() });
@@ -296,8 +297,8 @@ impl Api for Fake {
             bytes: 4096,
             quarantined: Vec::new(),
         };
-        let shards = (0..2).filter(|id| keyspace.is_none() || *id > 0).map(shard).collect();
-        Ok(Shards { health: self.health(), shards })
+        let shards = (0..2).filter(|id| keyspace.is_none() || *id > 0).map(shard);
+        Ok(Shards::page(self.health(), shards, asked))
     }
 
     fn metrics(&self) -> Metrics {

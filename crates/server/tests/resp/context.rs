@@ -1,8 +1,9 @@
 //! A server that stands still, and a client that speaks to it.
 
+use server::api::{Overview, Verdict};
 use server::gateway::resp::{
-    ArgRanges, ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer,
-    Request, Session, parse,
+    ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer, Request, Session,
+    parse,
 };
 
 /// What the clock says.
@@ -29,13 +30,13 @@ impl Context for Still {
             started_millis: NOW_MILLIS - 5_000,
             clients: 2,
             memory_used_bytes: 1 << 20,
-            cluster: ClusterFacts {
-                id: 0xaa,
+            cluster_id: 0xaa,
+            cluster: Overview {
                 members_up: 2,
                 members_down: 1,
                 companions: 1,
-                health: "degraded",
-                ..ClusterFacts::default()
+                verdict: Verdict::Degraded,
+                ..Overview::default()
             },
             ..Facts::default()
         }

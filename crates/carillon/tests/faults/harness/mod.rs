@@ -11,6 +11,7 @@
 pub mod disk;
 pub mod net;
 pub mod node;
+pub mod proxy;
 
 use std::fs;
 use std::io::{Read, Write};
@@ -26,7 +27,8 @@ use client::http::Client;
 
 use disk::SmallDisk;
 use net::Net;
-use node::{HTTP, Node, RESP, flags};
+use node::{HTTP, Node, PEER, RESP, flags};
+use proxy::Proxy;
 
 /// Longer than anything that must happen takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -38,6 +40,7 @@ static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 /// Nodes and what is between them. Fields are dropped in this order.
 pub struct Cluster {
     nodes: Vec<Node>,
+    proxies: Vec<Proxy>,
     disks: Vec<SmallDisk>,
     /// What is between them.
     pub net: Net,
@@ -45,18 +48,34 @@ pub struct Cluster {
     _turn: MutexGuard<'static, ()>,
 }
 
+/// How nodes reach each other.
+#[derive(Clone, Copy, PartialEq)]
+enum Links {
+    /// They do not.
+    None,
+    /// At each other's addresses.
+    Direct,
+    /// By way of proxies.
+    Proxies { seed: u64 },
+}
+
 impl Cluster {
     /// So many nodes that know each other, not started yet.
     pub fn new(nodes: usize) -> Self {
-        Self::made(nodes, true)
+        Self::made(nodes, Links::Direct)
+    }
+
+    /// So many nodes that know each other by way of a proxy in front of each, not started yet.
+    pub fn behind_proxies(nodes: usize, seed: u64) -> Self {
+        Self::made(nodes, Links::Proxies { seed })
     }
 
     /// So many nodes that do not know each other, not started yet.
     pub fn strangers(nodes: usize) -> Self {
-        Self::made(nodes, false)
+        Self::made(nodes, Links::None)
     }
 
-    fn made(count: usize, together: bool) -> Self {
+    fn made(count: usize, links: Links) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         // Whoever failed while it had its turn has cleaned up.
         let turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,14 +85,29 @@ impl Cluster {
         fs::create_dir_all(&dir).expect("a directory can be made");
         write_secret(&dir.join("secret"));
         let net = Net::new(count);
-        let nodes = (1..=count).map(|number| {
-            let (site, own) = (net.node(number).clone(), dir.join(format!("node-{number}")));
-            let others = (1..=count).filter(|other| together && *other != number);
-            let others: Vec<_> = others.map(|other| net.node(other).ip).collect();
-            let flags = flags(number, &own, site.ip, &others);
-            Node::new(number, own, site, flags)
-        });
-        Self { nodes: nodes.collect(), disks: Vec::new(), net, dir, _turn: turn }
+        let listens = |number| SocketAddr::from((net.node(number).ip, PEER));
+        let proxies: Vec<Proxy> = match links {
+            Links::Proxies { seed } => (1..=count)
+                .map(|number| Proxy::start(net.clients(), listens(number), seed + number as u64))
+                .collect(),
+            Links::None | Links::Direct => Vec::new(),
+        };
+        let reached = |number| proxies.get(number - 1).map_or(listens(number), |at| at.address);
+        let nodes: Vec<Node> = (1..=count)
+            .map(|number| {
+                let (site, own) = (net.node(number).clone(), dir.join(format!("node-{number}")));
+                let others = (1..=count).filter(|other| links != Links::None && *other != number);
+                let others: Vec<_> = others.map(reached).collect();
+                let flags = flags(number, &own, site.ip, reached(number), &others);
+                Node::new(number, own, site, flags)
+            })
+            .collect();
+        Self { nodes, proxies, disks: Vec::new(), net, dir, _turn: turn }
+    }
+
+    /// The proxies, in the order of their nodes.
+    pub fn proxies(&self) -> &[Proxy] {
+        &self.proxies
     }
 
     /// How many nodes there are.
@@ -154,6 +188,7 @@ impl Drop for Cluster {
             eprintln!("what they have written is in {}", self.dir.display());
         }
         self.nodes.clear();
+        self.proxies.clear();
         self.disks.clear();
         if !thread::panicking() {
             let _removed = fs::remove_dir_all(&self.dir);

@@ -150,8 +150,15 @@ impl Drop for Node {
     }
 }
 
-/// The flags of a node of a cluster of `others` and itself.
-pub fn flags(number: usize, dir: &Path, ip: Ipv4Addr, others: &[Ipv4Addr]) -> Vec<String> {
+/// The flags of a node that others reach at `reached`, of a cluster of itself and whoever is
+/// reached at `others`.
+pub fn flags(
+    number: usize,
+    dir: &Path,
+    ip: Ipv4Addr,
+    reached: SocketAddr,
+    others: &[SocketAddr],
+) -> Vec<String> {
     let own = |port: u16| SocketAddr::from((ip, port)).to_string();
     let mut flags = vec![
         ("dir", dir.display().to_string()),
@@ -166,9 +173,12 @@ pub fn flags(number: usize, dir: &Path, ip: Ipv4Addr, others: &[Ipv4Addr]) -> Ve
     if !others.is_empty() {
         let secret = dir.with_file_name("secret").display().to_string();
         flags.extend([("peer", own(PEER)), ("peer-secret-file", secret)]);
+        if reached.to_string() != own(PEER) {
+            flags.push(("advertise", reached.to_string()));
+        }
     }
     if !others.is_empty() && number > 1 {
-        let others = others.iter().map(|ip| SocketAddr::from((*ip, PEER)).to_string());
+        let others = others.iter().map(SocketAddr::to_string);
         flags.push(("join", others.collect::<Vec<_>>().join(",")));
     }
     let pairs = flags.into_iter().flat_map(|(name, value)| [format!("--{name}"), value]);

@@ -1,6 +1,7 @@
 //! What must a gateway know of the server around it?
 
 use super::topology::{Mode, Topology};
+use crate::api::Overview;
 
 /// The server as a connection sees it, implemented by the event loop.
 pub trait Context {
@@ -105,48 +106,10 @@ pub struct Facts<'a> {
     pub checkpoint_millis: u64,
     /// Whether a write to disk has failed.
     pub disk_failed: bool,
+    /// The cluster's id.
+    pub cluster_id: u64,
     /// The cluster around it, as last looked at.
-    pub cluster: ClusterFacts,
-}
-
-/// The cluster in numbers, as this node sees it; for INFO.
-#[derive(Clone, Copy, Debug)]
-pub struct ClusterFacts {
-    /// Its id.
-    pub id: u64,
-    /// Members that are up, this node among them.
-    pub members_up: u64,
-    /// Members that are down.
-    pub members_down: u64,
-    /// Replicas of shards here.
-    pub shards: u64,
-    /// Of these, replicas that lead.
-    pub shards_led: u64,
-    /// Of these, replicas that know no leader.
-    pub shards_without_leader: u64,
-    /// Of these, replicas of shards with fewer live voters than asked for.
-    pub shards_below_strength: u64,
-    /// Other nodes that are up and hold something this one holds too.
-    pub companions: u64,
-    /// "ok", "degraded" or "failing".
-    pub health: &'static str,
-}
-
-impl Default for ClusterFacts {
-    /// A node alone, of which nothing else is known.
-    fn default() -> Self {
-        Self {
-            id: 0,
-            members_up: 1,
-            members_down: 0,
-            shards: 0,
-            shards_led: 0,
-            shards_without_leader: 0,
-            shards_below_strength: 0,
-            companions: 0,
-            health: "ok",
-        }
-    }
+    pub cluster: Overview,
 }
 
 /// A keyspace, for INFO.

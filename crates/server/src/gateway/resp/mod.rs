@@ -40,7 +40,7 @@ mod topology;
 mod writer;
 
 pub use args::{ArgRanges, Args};
-pub use context::{ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts};
+pub use context::{ClientFacts, Context, Facts, KeyspaceFacts};
 pub use error::CommandError;
 pub use glob::{glob_matches, glob_matches_nocase};
 pub use number::{parse_i64, push_i64, push_u64};

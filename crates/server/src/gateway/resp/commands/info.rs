@@ -190,8 +190,8 @@ fn cpu(out: &mut String, report: &Report<'_>) {
 fn cluster(out: &mut String, report: &Report<'_>) {
     line(out, "cluster_enabled", i32::from(report.ctx.mode() == Mode::Cluster));
     let facts = &report.facts.cluster;
-    line(out, "carillon_cluster_id", format_args!("{:016x}", facts.id));
-    line(out, "carillon_health", facts.health);
+    line(out, "carillon_cluster_id", format_args!("{:016x}", report.facts.cluster_id));
+    line(out, "carillon_health", facts.verdict.word());
     let numbers = [
         ("carillon_members_up", facts.members_up),
         ("carillon_members_down", facts.members_down),
