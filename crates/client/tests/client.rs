@@ -134,3 +134,31 @@ fn the_catalogue_is_json() {
     assert!(seen.contains("\r\nContent-Type: application/json\r\n"), "{seen}");
     assert!(seen.ends_with("\r\n\r\n{\"name\":\"n\",\"placement\":\"ordered\"}"), "{seen}");
 }
+
+#[test]
+fn shards_are_asked_for_page_by_page() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let pages = ["[1,2],\"next\":2", "[3],\"next\":3", "[4],\"next\":3"];
+    let node = spawn(move || {
+        let answers = pages.into_iter().map(|page| {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut seen = Vec::new();
+            while !seen.ends_with(b"\r\n\r\n") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).unwrap();
+                seen.push(byte[0]);
+            }
+            write!(stream, "HTTP/1.1 200 OK\r\n\r\n{{\"shards\":{page}}}").unwrap();
+            stream.shutdown(Shutdown::Write).unwrap();
+            String::from_utf8(seen).unwrap().lines().next().unwrap().to_owned()
+        });
+        answers.collect::<Vec<String>>()
+    });
+    // The last page says to go on where it began: that is the end.
+    let all = Client::new(&address).unwrap().shards(Some("a b")).unwrap();
+    assert_eq!(all["shards"], serde_json::json!([1, 2, 3, 4]));
+    let asked = ["", "after=2", "after=3"];
+    let asked = asked.map(|page| format!("GET /v1/shards?keyspace=a%20b&{page} HTTP/1.1"));
+    assert_eq!(node.join().unwrap(), asked);
+}

@@ -55,8 +55,8 @@ pub trait Api: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.
     fn nodes(&self) -> Nodes;
-    /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no keyspace
-    /// of that name.
+    /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
+    /// keyspace of that name.
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
     /// What the node counts.
     fn metrics(&self) -> Metrics;

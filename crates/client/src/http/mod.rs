@@ -203,8 +203,11 @@ impl Client {
         let query = keyspace.map(|name| format!("keyspace={}&", encode(name.as_bytes())));
         let path = format!("/v1/shards?{}", query.unwrap_or_default());
         let mut all: serde_json::Value = self.json(&self.ask(Request::get(&path))?)?;
-        // The health of the first page is of all shards.
-        while let Some(after) = all["next"].as_u64() {
+        // The health of the first page is of all shards. A node whose pages do not go on is not
+        // asked for ever.
+        let mut before = None;
+        while let Some(after) = all["next"].as_u64().filter(|after| Some(*after) > before) {
+            before = Some(after);
             let path = format!("{path}after={after}");
             let mut page: serde_json::Value = self.json(&self.ask(Request::get(&path))?)?;
             if let (Some(all), Some(page)) =

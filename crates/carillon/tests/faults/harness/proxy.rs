@@ -373,7 +373,7 @@ mod tests {
         assert_eq!(back, LINE.repeat(200));
         assert!(took > Duration::from_millis(400) && counts[1] > 0, "{took:?} {counts:?}");
 
-        let (back, _, counts) = through(Weather { cut: Some(20), ..Weather::default() }, 200);
+        let (back, _, counts) = through(Weather { cut: Some(5), ..Weather::default() }, 200);
         assert!(back.len() < 200 * LINE.len() && LINE.repeat(200).starts_with(&back));
         assert!(counts[2] > 0, "{counts:?}");
     }
