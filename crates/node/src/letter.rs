@@ -76,7 +76,8 @@ pub enum Letter {
         number: u64,
         /// The index: `varint`.
         index: u64,
-        /// The leader's clock, in ms since 1970: `varint`.
+        /// The leader's clock when it was asked, or the time it was asked for if that is later, in
+        /// ms since 1970: `varint`. Nothing comes below it any more.
         now_ms: u64,
     },
     /// 6: what the catalogue said.

@@ -340,7 +340,7 @@ fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, Sha
 }
 
 /// The time at which a read is judged in a shard.
-fn judged_at(state: &ShardState, now: Now) -> Timestamp {
+pub(crate) fn judged_at(state: &ShardState, now: Now) -> Timestamp {
     now.time.max(state.serving.floor())
 }
 

@@ -7,13 +7,18 @@
 //!
 //! A question may be about some of the shards only ([`Places`]): where every node answers for the
 //! shards it leads.
+//!
+//! Whether a key has expired is judged in each shard by a time of its own, the same throughout the
+//! question: this node's or, if that is later, the one at which the shard's leader was last asked
+//! ([`crate::serving::Serving::floor`]). Else a node whose clock is slow would show what another
+//! has told to be gone.
 
 use std::ops::Bound;
 
 use keyspace::{Placement, Slot, Timestamp, slot_of};
 use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 
-use crate::read::{Blocked, Now};
+use crate::read::{Blocked, Now, judged_at};
 use crate::route::Route;
 use crate::state::ShardState;
 
@@ -43,6 +48,22 @@ pub struct Stretch<'a> {
     pub keys_max: usize,
 }
 
+/// The shards that a question is about, and the time at which each of them is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked(Vec<Option<Timestamp>>);
+
+impl Asked {
+    /// All shards, at `now`, whether they serve or not: good for figures, not for answers.
+    pub fn anyhow(route: &Route, now: Timestamp) -> Self {
+        Self(vec![Some(now); route.views.len()])
+    }
+
+    /// The time of the shard at a place, if the question is about it.
+    pub fn time(&self, place: usize) -> Option<Timestamp> {
+        self.0.get(place).copied().flatten()
+    }
+}
+
 /// Whether all shards at `places` may be asked at `now`: they serve, and if anything in them has
 /// expired by then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may
 /// still find it alive. Who was blocked asks again with the same `now`, or writers could keep him
@@ -50,14 +71,17 @@ pub struct Stretch<'a> {
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
-pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<(), Blocked> {
+pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Blocked> {
+    let mut asked = vec![None; route.views.len()];
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
-        if !state.serving.at(now.boot) || !is_settled(&state, now.time) {
-            return Err(Blocked { place, at: now.time });
+        let at = judged_at(&state, now);
+        if !state.serving.at(now.boot) || !is_settled(&state, at) {
+            return Err(Blocked { place, at });
         }
+        asked[place] = Some(at);
     }
-    Ok(())
+    Ok(Asked(asked))
 }
 
 /// Whether what has expired in a shard by `now` is gone for good: the horizon covers it, and
@@ -69,28 +93,23 @@ pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
 }
 
 /// How many keys there are.
-pub fn size(route: &Route, places: Places<'_>, now: Timestamp) -> u64 {
-    sizes(route, places, now).sum()
+pub fn size(route: &Route, asked: &Asked) -> u64 {
+    sizes(route, asked).sum()
 }
 
 /// How many keys there are in each shard; none in those that the question is not about.
-fn sizes(route: &Route, places: Places<'_>, now: Timestamp) -> impl Iterator<Item = u64> {
-    route.views.iter().enumerate().map(move |(place, view)| match places(place) {
-        true => view.read().keys().map_or(0, |engine| engine.len(now)),
-        false => 0,
+fn sizes(route: &Route, asked: &Asked) -> impl Iterator<Item = u64> {
+    route.views.iter().zip(&asked.0).map(|(view, time)| match time {
+        Some(at) => view.read().keys().map_or(0, |engine| engine.len(*at)),
+        None => 0,
     })
 }
 
 /// Some key, or none if there are none (or hardly any among very many that have expired).
-pub fn random_key(
-    route: &Route,
-    places: Places<'_>,
-    random: u64,
-    now: Timestamp,
-) -> Option<Box<[u8]>> {
+pub fn random_key(route: &Route, asked: &Asked, random: u64) -> Option<Box<[u8]>> {
     let shards = route.views.len();
     // By size, so that a small shard's keys are not favoured.
-    let sizes: Vec<u64> = sizes(route, places, now).collect();
+    let sizes: Vec<u64> = sizes(route, asked).collect();
     let total: u64 = sizes.iter().sum();
     let mut left = random.checked_rem(total)?;
     let first = sizes.iter().position(|size| {
@@ -99,21 +118,15 @@ pub fn random_key(
         here
     });
     let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
-    around.filter(|place| places(*place)).find_map(|place| {
+    around.filter_map(|place| Some((place, asked.time(place)?))).find_map(|(place, at)| {
         let state = route.views[place].read();
-        state.keys()?.random_key(random.rotate_left(32), now).map(Box::from)
+        state.keys()?.random_key(random.rotate_left(32), at).map(Box::from)
     })
 }
 
 /// Shows every key. At most `piece_keys` are looked at under one hold of a guard, usually
 /// [`PIECE_KEYS`].
-pub fn each_key(
-    route: &Route,
-    places: Places<'_>,
-    piece_keys: usize,
-    now: Timestamp,
-    show: &mut dyn FnMut(&[u8]),
-) {
+pub fn each_key(route: &Route, asked: &Asked, piece_keys: usize, show: &mut dyn FnMut(&[u8])) {
     let everything = Stretch {
         low: Bound::Unbounded,
         high: Bound::Unbounded,
@@ -121,12 +134,12 @@ pub fn each_key(
         keys_max: usize::MAX,
     };
     if route.keyspace.options.placement == Placement::Ordered {
-        let shown = range(route, &everything, piece_keys, now, &mut |key, _| show(key));
+        let shown = range(route, asked, &everything, piece_keys, &mut |key, _| show(key));
         return shown.expect("it is ordered");
     }
     let mut cursor = 0;
     loop {
-        match scan(route, places, cursor, piece_keys, now, show) {
+        match scan(route, asked, cursor, piece_keys, show) {
             Ok(0) | Err(_) => return,
             Ok(next) => cursor = next,
         }
@@ -140,10 +153,9 @@ pub fn each_key(
 /// [`WrongLayout`] if the keyspace is ordered.
 pub fn scan(
     route: &Route,
-    places: Places<'_>,
+    asked: &Asked,
     cursor: u64,
     count: usize,
-    now: Timestamp,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<u64, WrongLayout> {
     if cursor >> HASH_BITS >= u64::from(keyspace::SLOTS) {
@@ -152,13 +164,11 @@ pub fn scan(
     let mut from = place_of_cursor(cursor);
     let mut left = count.clamp(1, PIECE_KEYS * 16);
     for place in route.keyspace.index_of_slot(from.slot)..route.views.len() {
-        if !places(place) {
-            continue;
-        }
+        let Some(at) = asked.time(place) else { continue };
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { continue };
         let mut seen = 0;
-        let next = engine.scan(from, left, now, &mut |key, _| {
+        let next = engine.scan(from, left, at, &mut |key, _| {
             seen += 1;
             show(key);
         })?;
@@ -194,26 +204,28 @@ pub fn cursor_behind(route: &Route, place: usize) -> u64 {
     cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
 }
 
-/// Shows up to `keys_max` keys of one slot. At most `piece_keys` are looked at under one hold of
+/// Shows up to `keys_max` keys of one slot; none if the question is not about its shard. At most `piece_keys` are looked at under one hold of
 /// the guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is ordered.
 pub fn each_key_of_slot(
     route: &Route,
+    asked: &Asked,
     slot: Slot,
     keys_max: usize,
     piece_keys: usize,
-    now: Timestamp,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<(), WrongLayout> {
-    let view = &route.views[route.keyspace.index_of_slot(slot)];
+    let place = route.keyspace.index_of_slot(slot);
+    let Some(at) = asked.time(place) else { return Ok(()) };
+    let view = &route.views[place];
     let mut from = ScanCursor { slot, hash: 0 };
     let mut left = keys_max;
     while left > 0 {
         let state = view.read();
         let Some(engine) = state.keys() else { return Ok(()) };
-        let next = engine.scan(from, left.min(piece_keys), now, &mut |key, _| {
+        let next = engine.scan(from, left.min(piece_keys), at, &mut |key, _| {
             if left > 0 && slot_of(key) == slot {
                 left -= 1;
                 show(key);
@@ -234,11 +246,12 @@ pub fn each_key_of_slot(
 /// [`WrongLayout`] if the keyspace is hashed.
 pub fn range(
     route: &Route,
+    asked: &Asked,
     stretch: &Stretch<'_>,
     piece_keys: usize,
-    now: Timestamp,
     show: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), WrongLayout> {
+    let Some(at) = asked.time(0) else { return Ok(()) };
     let mut left = stretch.keys_max;
     let mut last: Option<Box<[u8]>> = None;
     loop {
@@ -257,7 +270,7 @@ pub fn range(
             examined_max: piece_keys,
         };
         let mut seen = 0;
-        let stopped = engine.range(&piece, now, &mut |key, version| {
+        let stopped = engine.range(&piece, at, &mut |key, version| {
             seen += 1;
             show(key, version.value);
         })?;
@@ -266,5 +279,94 @@ pub fn range(
             Some(key) if left > 0 => last = Some(key.into()),
             _ => return Ok(()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, NodeId};
+    use parking_lot::RwLock;
+    use std::sync::Arc;
+    use txn::Promise;
+
+    use crate::birth;
+    use crate::catalogue::{Change, System};
+
+    use super::*;
+
+    /// A replica that may be read; one key ends at 100 ms.
+    fn route(placement: Placement) -> Route {
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { placement, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let created = System::default().apply(&op, &[NodeId(1)]);
+        let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+        let hasher = KeyHasher::new([1; 16]);
+        let states = (0..keyspace.shards.len()).map(|place| {
+            let mut state = birth::first_state(&keyspace, place, hasher);
+            for (name, expiry_ms) in [(b"ends", 100), (b"last", 0)] {
+                let key = hasher.key(name);
+                if state.owns(&key) {
+                    let engine = state.keys_mut().expect("it has keys");
+                    engine.put(&key, &[b"v"], expiry_ms, Timestamp::from_millis(1));
+                }
+            }
+            state.serving.until(10);
+            Arc::new(RwLock::new(state))
+        });
+        let views = states.collect();
+        Route { keyspace, hasher, views }
+    }
+
+    const SLOW: Now = Now { time: Timestamp::from_millis(50), boot: 1 };
+
+    /// Its leader has said that its clock stands at 200 ms, and that all below is settled.
+    fn told(route: &Route) {
+        for view in &route.views {
+            let mut state = view.write();
+            state.horizon = Timestamp::from_millis(1_000);
+            Promise::new(state.unsettled.clone()).settled(Timestamp::from_millis(200));
+            state.serving.raise_floor(Timestamp::from_millis(200));
+        }
+    }
+
+    fn keys(route: &Route, asked: &Asked) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        each_key(route, asked, 1, &mut |key| keys.push(key.to_vec()));
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn what_its_leader_may_have_told_to_be_gone_is_gone_where_the_clock_is_slow() {
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+            assert_eq!(keys(&route, &asked), [b"ends", b"last"]);
+            told(&route);
+            // Who was admitted before goes on as he began.
+            assert_eq!(size(&route, &asked), 2);
+            let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
+            assert_eq!(keys(&route, &asked), [b"last"]);
+            assert_eq!(size(&route, &asked), 1);
+            for random in 0..50 {
+                assert_eq!(random_key(&route, &asked, random).as_deref(), Some(&b"last"[..]));
+            }
+            let slot = slot_of(b"ends");
+            let of_slot = each_key_of_slot(&route, &asked, slot, 9, 9, &mut |key| {
+                panic!("{}", key.escape_ascii());
+            });
+            assert_eq!(of_slot.is_ok(), placement == Placement::Hashed);
+        }
+    }
+
+    #[test]
+    fn what_ends_below_the_floor_and_may_yet_be_kept_is_asked_for() {
+        let route = route(Placement::Ordered);
+        route.views[0].read().serving.raise_floor(Timestamp::from_millis(200));
+        let blocked = admit(&route, &everywhere, SLOW).unwrap_err();
+        assert_eq!(blocked, Blocked { place: 0, at: Timestamp::from_millis(200) });
+        // A question about none of its shards is blocked by none.
+        assert_eq!(size(&route, &admit(&route, &|_| false, SLOW).expect("nothing")), 0);
     }
 }

@@ -38,6 +38,8 @@ impl Shard {
                 self.asked_to_write(from, id, count, &commands, effects);
             }
             Letter::Read { number, at, .. } if self.group.is_leader() => {
+                // What was told to have ended here is judged so there, and is settled there too.
+                let at = at.max(clock.now());
                 self.read(at, ReadAsker::Remote { node: from, number }, now);
             }
             Letter::Read { number, .. } => self.not_led(from, Asked::Read { number }, effects),

@@ -40,6 +40,16 @@ pub(super) enum Asker {
     Fetch { node: NodeId, number: u64, want: Want },
 }
 
+impl Asker {
+    /// Whether what has expired is judged at the very time that is asked for.
+    fn is_judged_there(&self) -> bool {
+        match self {
+            Asker::Local { .. } | Asker::Fetch { want: Want::At { .. }, .. } => false,
+            Asker::Remote { .. } | Asker::Fetch { .. } => true,
+        }
+    }
+}
+
 impl Shard {
     pub(crate) fn await_read(
         &mut self,
@@ -75,8 +85,13 @@ impl Shard {
         let mut unconfirmed = false;
         let promise = &mut self.promise;
         let mut let_go = BTreeSet::new();
+        // Who asked before this term began was asked for too early a time.
+        let floor = self.serving.floor();
         self.readers.retain_mut(|reader| {
             if reader.after == 0 {
+                if reader.asker.is_judged_there() {
+                    reader.at = reader.at.max(floor);
+                }
                 match promise.read_at(reader.at, horizon, clock) {
                     SnapshotRead::Now => reader.after = applied.max(committed),
                     SnapshotRead::AfterIndex(index) => reader.after = index.max(committed),
@@ -92,7 +107,7 @@ impl Shard {
                         effects.answers.push(Answer::Go { origin, waiter });
                     }
                     &Asker::Remote { node, number } => {
-                        let (shard, now_ms) = (self.id, clock.now().millis());
+                        let (shard, now_ms) = (self.id, reader.at.millis());
                         let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
                         effects.letters.push((node, letter));
                         let_go.insert(node);
