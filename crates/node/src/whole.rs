@@ -10,8 +10,8 @@
 //!
 //! Whether a key has expired is judged in each shard by a time of its own, the same throughout the
 //! question: this node's or, if that is later, the one at which the shard's leader was last asked
-//! ([`crate::serving::Serving::floor`]). Else a node whose clock is slow would show what another
-//! has told to be gone.
+//! ([`crate::serving::Serving::floor`]), or that of the newest entry here. Else a node whose clock
+//! is slow would show what another has told to be gone, and hide what is newer than its clock.
 
 use std::ops::Bound;
 
@@ -75,7 +75,7 @@ pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Block
     let mut asked = vec![None; route.views.len()];
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
-        let at = judged_at(&state, now);
+        let at = judged_at(&state, now).max(state.last);
         if !state.serving.at(now.boot) || !is_settled(&state, at) {
             return Err(Blocked { place, at });
         }
@@ -84,12 +84,12 @@ pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Block
     Ok(Asked(asked))
 }
 
-/// Whether what has expired in a shard by `now` is gone for good: the horizon covers it, and
-/// nothing is under way that may still find it alive.
+/// Whether what has expired in a shard by `now` is gone for good: an entry that is applied is as
+/// late; or the horizon covers it, and nothing is under way that may still find it alive.
 pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
     let next_expiry = state.keys().and_then(Engine::next_expiry_millis);
     let expired = next_expiry.is_some_and(|expiry| expiry <= now.millis());
-    !expired || (now <= state.horizon && now <= state.unsettled.from())
+    !expired || now <= state.last || (now <= state.horizon && now <= state.unsettled.from())
 }
 
 /// How many keys there are.
@@ -357,6 +357,31 @@ mod tests {
                 panic!("{}", key.escape_ascii());
             });
             assert_eq!(of_slot.is_ok(), placement == Placement::Hashed);
+        }
+    }
+
+    /// Clocks that were drawn ahead count on within a millisecond, and leaders tell theirs in
+    /// milliseconds.
+    #[test]
+    fn what_is_newer_than_all_clocks_is_seen() {
+        let (ms, newest) =
+            (Timestamp::from_millis(200), Timestamp(Timestamp::from_millis(200).0 + 7));
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            told(&route);
+            for view in &route.views {
+                let mut state = view.write();
+                assert_eq!(state.serving.floor(), ms);
+                state.last = newest;
+                state.keys_mut().expect("it has keys").flush(newest);
+                let key = route.key(b"new");
+                if state.owns(&key) {
+                    state.keys_mut().expect("it has keys").put(&key, &[b"v"], 0, newest);
+                }
+            }
+            let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
+            assert_eq!(keys(&route, &asked), [b"new"]);
+            assert_eq!(size(&route, &asked), 1);
         }
     }
 
