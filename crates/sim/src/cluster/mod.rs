@@ -20,6 +20,7 @@
 //! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
 //! | `whole` | FLUSH, and questions about all keys |
+//! | `collection` | safe points rise, old versions go |
 //! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
 //!
 //! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
@@ -29,6 +30,7 @@
 
 pub mod catalogue;
 pub mod clients;
+mod collection;
 mod commands;
 pub mod disks;
 pub mod faults;
@@ -116,6 +118,8 @@ pub struct Counts {
     pub fetched: u64,
     /// Questions about all keys, and pages of them, answered.
     pub whole: u64,
+    /// Times that old versions were collected somewhere.
+    pub collected: u64,
     /// Reads answered with what may have been old.
     pub stale: u64,
     /// Histories that were too long to judge.
@@ -248,6 +252,7 @@ impl World {
         self.settle()?;
         self.counts.compared = self.agreement.compared;
         self.counts.forwarded = self.agreement.forwarded;
+        self.collect_all();
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
         Ok(())
@@ -448,6 +453,7 @@ impl World {
             on(may_ask, 10),
             on(rounds, if machine.is_checkpointing() { 6 } else { 1 }),
             on(!machine.digests.is_empty(), 3),
+            on(self.mood.collection, 1),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -493,6 +499,7 @@ impl World {
             }
             6 => self.ask(at),
             8 => machine.step_digest(),
+            9 => self.keep_versions(at),
             _ => {
                 if machine.step_round()? == Progress::Full {
                     seat.round_at = self.now_ms + ROUND_AGAIN_MS;

@@ -31,11 +31,15 @@ pub enum Plant {
     RottenState,
     /// Questions about all keys are judged by the clock of the node that is asked (G13).
     OwnClock,
+    /// A replica that does not lead says that it is less behind than it is (G17).
+    WrongAge,
+    /// Each replica collects up to its node's clock, whatever is logged (G14).
+    OwnSafePoint,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -44,6 +48,8 @@ impl Plant {
         Self::FreshLeaderReads,
         Self::RottenState,
         Self::OwnClock,
+        Self::WrongAge,
+        Self::OwnSafePoint,
     ];
 
     /// As it is typed.
@@ -57,6 +63,8 @@ impl Plant {
             Self::FreshLeaderReads => "fresh-leader-reads",
             Self::RottenState => "rotten-state",
             Self::OwnClock => "own-clock",
+            Self::WrongAge => "wrong-age",
+            Self::OwnSafePoint => "own-safe-point",
         }
     }
 }
@@ -65,7 +73,8 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads, rotten-state and own-clock can be planted"
+     unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age and own-safe-point can \
+     be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
@@ -247,6 +256,8 @@ pub struct Mood {
     pub break_ms: u64,
     /// Whether disks lose the ends of their logs. Little else breaks meanwhile.
     pub tails: bool,
+    /// Whether old versions are collected.
+    pub collection: bool,
     /// Whether checkpoints are written.
     pub checkpoints: bool,
     /// Milliseconds between what a client asks, at most.
@@ -299,6 +310,7 @@ impl Mood {
             break_ms: rng.between(120, 700),
             // With a planted bug, whatever a lost log shows is no news.
             tails: tails && faults.has(Fault::Tail) && options.plant.is_none(),
+            collection: rng.one_in(2) && faults.has(Fault::Collection),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
             think_ms: rng.between(20, 120),
         }
