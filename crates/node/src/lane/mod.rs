@@ -497,7 +497,7 @@ pub const PATIENCE_NANOS: u64 = 5_000_000_000;
 
 /// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
 /// are one group of the log, and a group has its limit. Whoever chooses another stays above
-/// [`Records::bytes_of_empty`], or nothing is proposed.
+/// [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
 pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first replica.
