@@ -322,3 +322,22 @@ fn a_shard_that_is_dropped_lets_everyone_know() {
     two.ask(Want::Size);
     assert!(matches!(two.answers[1..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
 }
+
+/// A leader without room for what it would write down is not asked again at once, and again.
+#[test]
+fn a_full_disk_elsewhere_is_given_time() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut batch = Batch::default();
+    batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
+    two.here.accept(Input::Propose { shard: two.shard, origin: ME, batch });
+    let mut effects = Effects::default();
+    two.here.turn(&mut effects);
+    let asked = effects.letters.iter().find_map(|(_, letter)| letter.asks()).expect("its clock");
+    let letter = Letter::Unable { shard: two.shard, what: asked };
+    two.here.accept(Input::Letter { from: THERE, letter });
+    effects.clear();
+    two.here.turn(&mut effects);
+    assert!(effects.letters.is_empty(), "{:?}", effects.letters);
+    two.pass(crate::shard::forward::MISLED_NANOS);
+    assert!(matches!(two.answers.pop(), Some(Answer::Applied { .. })));
+}

@@ -65,7 +65,7 @@ impl Shard {
             // It was for those who asked before there was a replica here; they have asked again.
             Letter::Fetched { .. } => {}
             Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
-            Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
     }
