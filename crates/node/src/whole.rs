@@ -68,11 +68,14 @@ pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
     !expired || (now <= state.horizon && now <= state.unsettled.from())
 }
 
-/// The time at which a shard is looked at: the newest that is applied, if that is later. Another
-/// node's clock may be ahead of this one's, and so may be what it has written and acknowledged
-/// before the question came here. What has expired by then is settled: all that comes is later.
+/// The time at which a shard is looked at. Another node's clock may be ahead of this one's, and so
+/// may be what it has written and acknowledged before the question came here: so no earlier than
+/// the newest that is applied, for what has expired by then is settled, since all that comes is
+/// later. Nor may come back what it has said to have ended ([`crate::serving::Serving::floor`]), as
+/// far as that is settled here.
 fn looked_at(state: &ShardState, now: Timestamp) -> Timestamp {
-    now.max(state.last)
+    let settled = state.horizon.min(state.unsettled.from());
+    now.max(state.last).max(state.serving.floor().min(settled))
 }
 
 /// How many keys there are.
@@ -317,6 +320,33 @@ mod tests {
         let index = state.applied_index + 1;
         let entry = Entry { index, term, data: bytes.into(), is_change: false };
         state.apply(&entry, &mut Vec::new());
+    }
+
+    /// What a leader with a faster clock has told to have ended is not there again here.
+    #[test]
+    fn what_has_ended_elsewhere_has_ended_here() {
+        let keyspace = keyspace(Placement::Ordered);
+        let mut state = birth::first_state(&keyspace, 0, HASHER);
+        let (expiry, when, reply) = (Expiry::At(1_100), SetIf::Always, SetReply::Ok);
+        let set = Write::Set { key: b"key", value: b"value", when, expiry, reply };
+        let at = Timestamp::from_millis;
+        apply(&mut state, &set, at(900));
+        let horizon = at(2_000).0.to_le_bytes();
+        let mut bytes = crate::entry::operation(&horizon);
+        let (term, index) = (state.applied_term, state.applied_index + 1);
+        Header { kind: Kind::Horizon, timestamp: at(901), term, count: 1 }.fill(&mut bytes);
+        state.apply(&Entry { index, term, data: bytes.into(), is_change: false }, &mut Vec::new());
+        let mut promise = txn::Promise::new(state.unsettled.clone());
+        let serving = state.serving.clone();
+        let views = vec![Arc::new(RwLock::new(state))];
+        let route = Route { keyspace, hasher: HASHER, views };
+        let now = at(1_000);
+        serving.raise_floor(at(1_200));
+        // Something under way may still keep it.
+        promise.settled(at(1_000));
+        assert_eq!(size(&route, &everywhere, now), 1);
+        promise.settled(at(1_200));
+        assert_eq!(size(&route, &everywhere, now), 0);
     }
 
     /// What a node with a faster clock has written and acknowledged is there for who asks a

@@ -392,6 +392,7 @@ impl Forward {
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
             ask.leader_ms = leader_ms;
+            ask.at = ask.at.max(Timestamp::from_millis(leader_ms));
         }
     }
 
