@@ -466,6 +466,7 @@ impl Lane {
             proxy.abandon(&mut self.pending);
         }
         if self.quarantined.remove(&id).is_some() {
+            self.ended.insert(id);
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
         let Some(mut shard) = self.shards.remove(&id) else { return };
