@@ -180,9 +180,14 @@ impl Lane {
         self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
     }
 
-    /// Whether a shard keeps proposals back, because it does not lead yet or the turn was full.
-    pub fn holds_back(&self) -> bool {
-        self.active.iter().filter_map(|id| self.shards.get(id)).any(Shard::holds_back)
+    /// Room in the log that what it holds may need in later turns, with so much of framing for each
+    /// entry: what a shard keeps back because it does not lead yet or the turn was full, and what
+    /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
+    /// has reserved that keeps it reserved: what is proposed is appended, come what may.
+    pub fn held_log_bytes(&self, framing_bytes: u64) -> u64 {
+        let shards = self.active.iter().filter_map(|id| self.shards.get(id)).map(Shard::held);
+        let away = self.active_away.iter().filter_map(|id| self.away.get(id)).map(Proxy::held);
+        shards.chain(away).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
     }
 
     /// Takes one input. Its effects come with the next [`Self::turn`].

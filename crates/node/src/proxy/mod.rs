@@ -134,6 +134,12 @@ impl Proxy {
         self.forward.is_idle() && self.fetches.is_idle()
     }
 
+    /// Bytes of batches that a replica would propose if one came here to lead, and how many these
+    /// are.
+    pub fn held(&self) -> (u64, u64) {
+        self.forward.held()
+    }
+
     /// Session and sequence of the batch that was sent with a waiter's write.
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
         self.forward.batch_of(waiter)

@@ -153,6 +153,12 @@ impl Forward {
             && self.operations.is_empty()
     }
 
+    /// Bytes of batches that the replica here would propose if it came to lead, and how many these
+    /// are.
+    pub fn held(&self) -> (u64, u64) {
+        (self.held_bytes as u64, (self.waiting.len() + self.sent.len()) as u64)
+    }
+
     /// Holds a batch for whoever leads.
     pub fn write(&mut self, origin: Origin, batch: Batch, now: BootNanos, effects: &mut Effects) {
         let (bytes, waiters) = batch.into_parts();
@@ -321,28 +327,28 @@ impl Forward {
             let origin = sent.held.origin;
             effects.answers.push(match replies {
                 Some(replies) => {
-                    let spent = Spent { bytes: std::mem::take(&mut sent.held.bytes), waiters };
-                    Answer::Applied { origin, spent, replies }
+                    let bytes = std::mem::take(&mut sent.held.bytes);
+                    self.held_bytes -= bytes.len();
+                    Answer::Applied { origin, spent: Spent { bytes, waiters }, replies }
                 }
                 None => Answer::NotDone { origin, waiters, why: NotDone::Unknown },
             });
         }
         while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
-            self.held_bytes = self.held_bytes.saturating_sub(done.held.bytes.len());
-        }
-        if self.sent.is_empty() && self.waiting.is_empty() {
-            self.held_bytes = 0;
+            self.held_bytes -= done.held.bytes.len();
         }
     }
 
     /// Nothing behind `sequence` in this session will be applied any more, as far as it was not.
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
-        for sent in self.sent.drain(..).filter(|sent| !sent.told) {
+        for sent in self.sent.drain(..) {
             let is_sure = sent.sequence >= sequence && sent.times == 1;
             let why = if is_sure { why } else { NotDone::Unknown };
             let Held { origin, waiters, bytes, .. } = sent.held;
-            self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
-            effects.answers.push(Answer::NotDone { origin, waiters, why });
+            self.held_bytes -= bytes.len();
+            if !sent.told {
+                effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
         }
         self.session = 0;
     }
@@ -440,7 +446,7 @@ impl Forward {
         let late = |since: BootNanos| since.saturating_add(patience) <= now;
         while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
             let Held { origin, waiters, bytes, .. } = held;
-            self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
+            self.held_bytes -= bytes.len();
             let why = NotDone::NotLeader;
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
@@ -461,7 +467,8 @@ impl Forward {
 
     /// The shard is gone.
     pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
-        for Held { origin, waiters, .. } in self.waiting.drain(..) {
+        for Held { origin, waiters, bytes, .. } in self.waiting.drain(..) {
+            self.held_bytes -= bytes.len();
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
         self.close_session(why_sent, u64::MAX, effects);
@@ -472,7 +479,6 @@ impl Forward {
             let why = if op.sent_to.is_some() { why_sent } else { why };
             refuse_one(op.origin, op.waiter, why, effects);
         }
-        self.held_bytes = 0;
     }
 
     /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
@@ -493,7 +499,7 @@ impl Forward {
         self.sent_to = None;
         self.asks.clear();
         let waiting = self.waiting.drain(..).map(|held| {
-            self.held_bytes = self.held_bytes.saturating_sub(held.bytes.len());
+            self.held_bytes -= held.bytes.len();
             (held.origin, Batch::from_parts(held.bytes, held.waiters))
         });
         (sent, waiting.collect())
@@ -527,3 +533,6 @@ fn draw_session(post: &Post<'_>) -> u64 {
     let drawn = keyspace::random::mix(post.seed ^ post.clock.tick().0) ^ post.shard.0;
     keyspace::random::mix(drawn).max(1)
 }
+
+#[cfg(test)]
+mod tests;

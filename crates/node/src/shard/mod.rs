@@ -147,6 +147,15 @@ enum Queued {
     },
 }
 
+impl Queued {
+    fn len_bytes(&self) -> u64 {
+        match self {
+            Queued::Batch { batch, .. } => batch.len_bytes() as u64,
+            Queued::Operation { bytes, .. } | Queued::Once { bytes, .. } => bytes.len() as u64,
+        }
+    }
+}
+
 struct InFlight {
     index: u64,
     term: u64,
@@ -365,9 +374,12 @@ impl Shard {
             && self.forward.is_idle()
     }
 
-    /// Whether proposals wait for the shard to lead, or for the next turn.
-    pub(crate) fn holds_back(&self) -> bool {
-        !self.queue.is_empty()
+    /// Bytes of what it may yet propose, and how many entries these are: what waits for the shard
+    /// to lead or for the next turn, and what another leader is asked to do.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let queued = self.queue.iter().map(Queued::len_bytes).sum::<u64>();
+        let (bytes, count) = self.forward.held();
+        (bytes + queued, count + self.queue.len() as u64)
     }
 
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {

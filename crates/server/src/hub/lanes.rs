@@ -36,6 +36,12 @@ fn log_bytes(input: &Input) -> u64 {
     }
 }
 
+/// Takes from what was reserved for a lane what nothing that it still holds will need.
+fn unneeded(lane: &Lane, credit_bytes: &mut u64) -> u64 {
+    let kept = lane.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
+    std::mem::replace(credit_bytes, kept) - kept
+}
+
 /// One lane and its inbox.
 pub struct LaneCell {
     number: usize,
@@ -195,8 +201,7 @@ impl LaneCell {
                 break;
             }
             if !effects.records.is_empty() {
-                // What a shard without a leader holds back needs its room later.
-                let credit_bytes = if lane.holds_back() { 0 } else { std::mem::take(credit_bytes) };
+                let credit_bytes = unneeded(lane, credit_bytes);
                 let append = Append {
                     lane: self.number,
                     ticket: effects.ticket,
@@ -213,8 +218,11 @@ impl LaneCell {
             hub.post(effects, bags);
             effects.clear();
         }
-        if *credit_bytes > 0 && !lane.holds_back() {
-            hub.log.release(std::mem::take(credit_bytes));
+        if *credit_bytes > 0 {
+            let unneeded = unneeded(lane, credit_bytes);
+            if unneeded > 0 {
+                hub.log.release(unneeded);
+            }
         }
     }
 

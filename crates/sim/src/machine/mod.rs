@@ -134,6 +134,12 @@ pub struct Seat {
     credit_bytes: u64,
 }
 
+/// Takes from what was reserved for a lane what nothing that it still holds will need.
+fn unneeded(lane: &Lane, credit_bytes: &mut u64) -> u64 {
+    let kept = lane.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
+    std::mem::replace(credit_bytes, kept) - kept
+}
+
 enum News {
     Catalogue(Change),
     SafePoint(KeyspaceId, Timestamp),
@@ -217,8 +223,8 @@ impl Machine {
         seat.again = false;
         seat.lane.turn(&mut seat.effects);
         seat.unappended = !seat.effects.is_empty();
-        if !seat.unappended && !seat.lane.holds_back() {
-            self.log.release(std::mem::take(&mut seat.credit_bytes));
+        if !seat.unappended {
+            self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
         }
         for shard in seat.lane.shards() {
             ledger.look(shard)?;
@@ -309,10 +315,7 @@ impl Machine {
                 if effects.sync { ", to be synced" } else { "" }
             ));
             let group = ledger.hand_out(&effects.records)?;
-            // What a shard holds back needs its room later.
-            if !seat.lane.holds_back() {
-                self.log.release(std::mem::take(&mut seat.credit_bytes));
-            }
+            self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
             let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
             ledger.written(group, self.log.log.written_end());
             seat.lane.accept(Input::Written { ticket, lsn });

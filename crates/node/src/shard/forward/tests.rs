@@ -1,0 +1,86 @@
+//! What is sent when, and what is held how long.
+
+use keyspace::NodeId;
+use txn::Clock;
+
+use super::*;
+use crate::command::{Reply, Write, reply};
+
+const LEADER: NodeId = NodeId(1);
+const ME: Origin = Origin(3);
+
+/// One [`Forward`], and a leader that is told what to say.
+struct One {
+    forward: Forward,
+    clock: Clock,
+    now: BootNanos,
+    effects: Effects,
+}
+
+impl One {
+    fn new() -> Self {
+        let (forward, clock, effects) = Default::default();
+        Self { forward, clock, now: 5, effects }
+    }
+
+    fn write(&mut self, waiter: u64, value: &[u8]) {
+        let mut batch = Batch::default();
+        batch.push(&Write::Append { key: b"k", value }, Waiter(waiter));
+        self.forward.write(ME, batch, self.now, &mut self.effects);
+    }
+
+    /// Numbers of the batches that are sent now, if this one leads. Its clock is told at once.
+    fn send_to(&mut self, leader: NodeId) -> Vec<(u64, u64)> {
+        let (shard, seed) = (ShardId(1), 1);
+        let mut sent = Vec::new();
+        loop {
+            let Self { forward, clock, now, effects } = self;
+            let post = Post { shard, leader: Some(leader), now: *now, clock, seed };
+            forward.send(&post, effects);
+            let mut asked = false;
+            for (_, letter) in self.effects.letters.drain(..) {
+                match letter {
+                    Letter::Write { id, .. } => sent.push((id.session, id.sequence)),
+                    Letter::Read { number, .. } => {
+                        asked = true;
+                        self.forward.read_at(number, 1, 1_000_000, self.now);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            if !asked {
+                return sent;
+            }
+            self.forward.applied(1, &mut self.effects);
+        }
+    }
+
+    fn send(&mut self) -> Vec<(u64, u64)> {
+        self.send_to(LEADER)
+    }
+
+    fn done(&mut self, (session, sequence): (u64, u64)) {
+        let mut replies = Vec::new();
+        reply::encode_all(&[Reply::Int(1)], &mut replies);
+        let verdict = Verdict::Done(Some(replies.into()));
+        self.forward.written(session, sequence, verdict, &mut self.effects);
+    }
+}
+
+/// However long there is always something under way.
+#[test]
+fn what_is_answered_is_not_held_any_more() {
+    let mut one = One::new();
+    let value = vec![b'x'; 1 << 20];
+    one.write(0, &value);
+    let mut under_way = one.send();
+    for waiter in 1..200 {
+        one.write(waiter, &value);
+        under_way.extend(one.send());
+        one.done(under_way.remove(0));
+    }
+    let busy = |answer: &Answer| matches!(answer, Answer::NotDone { .. });
+    assert!(!one.effects.answers.iter().any(busy));
+    one.done(under_way.remove(0));
+    assert_eq!((one.effects.answers.len(), one.forward.held()), (200, (0, 0)));
+}
