@@ -401,3 +401,38 @@ fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
     let fit = forward.applied(7, &mut effects).expect("it is applied");
     assert_eq!(fit.at, keyspace::Timestamp::from_millis(1_000_000));
 }
+
+/// A node whose clock is wrong, or which says so, draws no other along (SAFETY G12).
+#[test]
+fn a_leader_promises_nothing_about_a_time_far_ahead() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    let mut effects = Effects::default();
+    for (number, millis) in [(1, 1_000_400), (2, 1_010_000), (3, u64::MAX >> 20)] {
+        let at = keyspace::Timestamp::from_millis(millis);
+        let from = HERE;
+        two.there.accept(Input::Letter { from, letter: Letter::Read { shard, number, at } });
+        let key = FIRST_KEY.as_bytes().into();
+        let want = Want::At { key, at };
+        two.there.accept(Input::Letter { from, letter: Letter::Fetch { shard, number, want } });
+        let mut letters = Vec::new();
+        for _ in 0..5 {
+            two.there.turn(&mut effects);
+            letters.extend(effects.letters.drain(..).map(|(_, letter)| letter));
+            if !effects.records.is_empty() {
+                let lsn = storage::log::Lsn::default();
+                two.there.accept(Input::Written { ticket: effects.ticket, lsn });
+                two.there.accept(Input::Durable { ticket: effects.ticket });
+            }
+            effects.clear();
+        }
+        letters.sort_by_key(|letter| matches!(letter, Letter::ReadAt { .. }));
+        let is_near = number == 1;
+        let [then, Letter::ReadAt { now_ms, .. }] = &letters[..] else { panic!("{letters:?}") };
+        assert_eq!(matches!(then, Letter::Fetched { .. }), is_near, "{then:?}");
+        assert_eq!(*now_ms, 1_000_400);
+        assert!(two.clock_there.now().millis() <= 1_000_400);
+        let view = two.there.view(shard).expect("it is there");
+        assert!(view.read().horizon.millis() <= 1_000_400 + txn::HORIZON_AHEAD_MILLIS);
+    }
+}

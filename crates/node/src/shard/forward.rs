@@ -13,6 +13,8 @@
 //! Reads stay here: the leader only says which index holds all that was committed, with nothing
 //! under way below the time of the question. What is applied here from that index on is fit for
 //! every read that came before the question was asked (Raft dissertation, 6.4, with followers).
+//! It says what time it is there as well, by which reads here are judged. Who wants to read at a
+//! later time is asked for again until the leader's clock has come so far.
 //!
 //! Who waits longer than the time given for requests is told: nothing was done, if it never left;
 //! else that it is unknown. What has left is sent on all the same, for those behind it.
@@ -37,7 +39,7 @@ const SENT_MAX: usize = 256;
 const ASKS_MAX: usize = 4;
 /// When nothing is heard for so long, it is sent again.
 const RESEND_NANOS: u64 = 500_000_000;
-/// How long to wait when who was asked does not lead.
+/// How long to wait when who was asked does not lead, or its clock has not come so far yet.
 pub const MISLED_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
@@ -100,7 +102,8 @@ struct Ask {
     number: u64,
     /// Fit for all who have come by then.
     asked_at: BootNanos,
-    /// … and the time for which it was asked: nothing is to be under way below.
+    /// … and the time for which it was asked, and then that of the answer: nothing is under way
+    /// below.
     at: Timestamp,
     index: Option<u64>,
     /// The leader's clock when it answered, in ms.
@@ -263,9 +266,7 @@ impl Forward {
             return;
         }
         let number = self.draw_number(post.now);
-        // Read behind `now`: no reader that had come by then has a later time.
-        let times = self.readers.iter().map(|reader| reader.at);
-        let at = times.fold(post.clock.now(), Timestamp::max);
+        let at = self.readers.iter().map(|reader| reader.at).max().unwrap_or(Timestamp::ZERO);
         self.asks.push_back(Ask { number, asked_at: post.now, at, index: None, leader_ms: 0 });
         effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
     }
@@ -398,7 +399,9 @@ impl Forward {
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
             ask.leader_ms = leader_ms;
-            ask.at = ask.at.max(Timestamp::from_millis(leader_ms));
+            let told = Timestamp::from_millis(leader_ms);
+            // A leader whose clock is far behind says so, and promises no more than that.
+            ask.at = if ask.at.millis() > leader_ms { told } else { ask.at.max(told) };
         }
     }
 
@@ -434,9 +437,13 @@ impl Forward {
         })?;
         let asked_at = fit.asked_at;
         self.asks.retain(|ask| ask.asked_at > asked_at);
-        for reader in self.readers.extract_if(.., |reader| reader.since <= asked_at) {
-            let Reader { origin, waiter, .. } = reader;
+        let is_fit = |reader: &mut Reader| reader.since <= asked_at && reader.at <= fit.at;
+        for Reader { origin, waiter, .. } in self.readers.extract_if(.., is_fit) {
             effects.answers.push(Answer::Go { origin, waiter });
+        }
+        if self.readers.iter().any(|reader| reader.since <= asked_at) {
+            // For them the leader's clock must move first.
+            self.pause_until = self.pause_until.max(asked_at.saturating_add(MISLED_NANOS));
         }
         Some(fit)
     }

@@ -84,3 +84,34 @@ fn what_is_answered_is_not_held_any_more() {
     one.done(under_way.remove(0));
     assert_eq!((one.effects.answers.len(), one.forward.held()), (200, (0, 0)));
 }
+
+/// Of a node whose clock is ahead: others' clocks are not drawn along (SAFETY G12).
+#[test]
+fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
+    let mut one = One::new();
+    let hour = Timestamp::from_millis(3_600_000);
+    one.forward.read(Timestamp::ZERO, ME, Waiter(1), 5);
+    one.forward.read(hour, ME, Waiter(2), 5);
+    let mut asked = Vec::new();
+    for leader_ms in [1_000, 2_000, 3_600_000] {
+        let (shard, leader, seed) = (ShardId(1), Some(LEADER), 1);
+        let post = Post { shard, leader, now: one.now, clock: &one.clock, seed };
+        one.forward.send(&post, &mut one.effects);
+        // Not before some time has passed.
+        one.forward.send(&post, &mut one.effects);
+        let Some((_, Letter::Read { number, at, .. })) = one.effects.letters.pop() else {
+            panic!("no question at {leader_ms}")
+        };
+        assert!(one.effects.letters.is_empty() && at == hour);
+        asked.push(number);
+        one.forward.read_at(number, 1, leader_ms, one.now);
+        let fit = one.forward.applied(1, &mut one.effects).expect("it is applied");
+        assert_eq!(fit.at, Timestamp::from_millis(leader_ms));
+        let waiting = if leader_ms == 3_600_000 { 0 } else { 1 };
+        assert_eq!(one.effects.answers.len(), 2 - waiting);
+        one.forward.send(&Post { now: one.now, ..post }, &mut one.effects);
+        assert!(one.effects.letters.is_empty(), "asked again at once");
+        one.now += MISLED_NANOS;
+    }
+    assert!(one.forward.is_idle());
+}
