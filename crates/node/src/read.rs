@@ -15,8 +15,8 @@
 //! lead, its leader has said up to when nothing is. And a read that finds a value alive must not
 //! come after one elsewhere that found it expired: it is judged by the leader's clock, which is
 //! this node's, or was told by the leader when it was last asked
-//! ([`crate::serving::Serving::judged_at`]). A read that fails a check is [`Blocked`]: the asker has
-//! the shard's lane say when to try again.
+//! ([`crate::serving::Serving::judged_at`]). A read that fails a check is [`Blocked`]: the asker
+//! has the shard's lane say when to try again.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -46,7 +46,8 @@ pub struct Now {
 pub struct Blocked {
     /// The place of the shard whose lane must be asked first.
     pub place: usize,
-    /// The time that was read at, to be asked for.
+    /// The time that must be settled there; zero if the shard did not serve, and may have nothing
+    /// that has expired.
     pub at: Timestamp,
 }
 
@@ -242,10 +243,13 @@ pub fn get_each_with(
     }
     for (place, key) in looked_up() {
         let state = guards[*place].as_ref().expect("it was taken above");
-        let blocked = || Blocked { place: *place, at: judged_at(state, now) };
+        let blocked = |at| Blocked { place: *place, at };
         let version = match state.serving.at(now.boot) {
-            true => newest(state, key, now.time).map_err(|()| blocked())?,
-            false => fetched.version(route.shard(*place), key.bytes).ok_or_else(blocked)?.0,
+            true => newest(state, key, now.time).map_err(|()| blocked(judged_at(state, now)))?,
+            false => {
+                let found = fetched.version(route.shard(*place), key.bytes);
+                found.ok_or(blocked(Timestamp::ZERO))?.0
+            }
         };
         if each(version).is_break() {
             break;
@@ -296,7 +300,7 @@ impl<'a> Held<'a> {
             return Ok(Self { place, state, age: 0, time });
         }
         let known = state.serving.age(now.boot).filter(|(age, _)| *age <= age_max && age_max > 0);
-        let (age, time) = known.ok_or(Blocked { place, at: time })?;
+        let (age, time) = known.ok_or(Blocked { place, at: Timestamp::ZERO })?;
         Ok(Self { place, state, age, time })
     }
 }
@@ -340,7 +344,7 @@ impl<'a> Guards<'a> {
 
 fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
     let state = route.views[place].read();
-    let at = judged_at(&state, now);
+    let at = Timestamp::ZERO;
     if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked { place, at }) }
 }
 

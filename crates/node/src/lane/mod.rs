@@ -71,6 +71,8 @@ pub struct Lane {
     patience: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     check_every: u64,
+    /// Whether the log has no room but for what it was reserved for.
+    is_full: bool,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -98,6 +100,7 @@ impl Lane {
             turn_bytes_max,
             patience: PATIENCE_NANOS,
             check_every: 0,
+            is_full: false,
             pending: Effects::default(),
             gone: Tally::default(),
         }
@@ -112,6 +115,12 @@ impl Lane {
     /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
     pub fn set_check_every(&mut self, nanos: u64) {
         self.check_every = nanos;
+    }
+
+    /// Whether the log has no room but for what it was reserved for: then nothing is logged for
+    /// readers (decision 0007). As the driver found it last.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
     }
 
     /// It is this late by the node's boot clock. Going back is ignored.
@@ -326,9 +335,10 @@ impl Lane {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, check_every, turn_bytes_max: bytes_max, .. } = *self;
+        let Self { now, seed, patience, check_every, is_full, turn_bytes_max: bytes_max, .. } =
+            *self;
         let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, check_every, seed };
+        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, seed };
         let mut unfit = Vec::new();
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
@@ -493,6 +503,8 @@ pub(crate) struct Turn<'a> {
     pub patience: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     pub check_every: u64,
+    /// Whether the log has no room for what readers need.
+    pub is_full: bool,
     /// Drawn for the lane.
     pub seed: u64,
 }

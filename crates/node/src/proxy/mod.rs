@@ -154,8 +154,8 @@ impl Proxy {
             Letter::Written { session, sequence, verdict, .. } => {
                 self.forward.written(session, sequence, verdict, effects);
             }
-            Letter::ReadAt { number, index, now_ms, .. } => {
-                self.forward.read_at(number, index, now_ms, now);
+            Letter::ReadAt { number, index, now_ms, settled, .. } => {
+                self.forward.read_at(number, index, (now_ms, settled), now);
             }
             Letter::Fetched { number, at, found, .. } => {
                 self.fetches.fetched(self.shard, number, (at, found), now, effects);

@@ -393,15 +393,21 @@ impl Forward {
         }
     }
 
-    /// A question of readers has its answer.
-    pub fn read_at(&mut self, number: u64, index: u64, leader_ms: u64, now: BootNanos) {
+    /// A question of readers has its answer: as of an index, with the leader's clock and the time
+    /// up to which nothing comes any more.
+    pub fn read_at(
+        &mut self,
+        number: u64,
+        index: u64,
+        (leader_ms, settled): (u64, Timestamp),
+        now: BootNanos,
+    ) {
         self.leader_ms = Some((leader_ms, now));
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
             ask.leader_ms = leader_ms;
-            let told = Timestamp::from_millis(leader_ms);
-            // A leader whose clock is far behind says so, and promises no more than that.
-            ask.at = if ask.at.millis() > leader_ms { told } else { ask.at.max(told) };
+            // Less than what was asked for, if the leader's clock is far behind or its disk full.
+            ask.at = settled;
         }
     }
 

@@ -390,7 +390,7 @@ impl Shard {
             if self.leads() && !self.forward.is_idle() {
                 self.take_over();
             }
-            self.serve_readers(turn.now, clock, effects);
+            self.serve_readers(turn, effects);
             self.check(turn, effects);
             self.propose_queued(turn, effects.records.bytes());
             self.change_members(turn.now, clock);

@@ -57,8 +57,8 @@ impl Shard {
             Letter::Written { session, sequence, verdict, .. } => {
                 self.forward.written(session, sequence, verdict, effects);
             }
-            Letter::ReadAt { number, index, now_ms, .. } => {
-                self.forward.read_at(number, index, now_ms, now);
+            Letter::ReadAt { number, index, now_ms, settled, .. } => {
+                self.forward.read_at(number, index, (now_ms, settled), now);
             }
             Letter::CatalogueDone { number, index, result } => {
                 self.forward.catalogue_done(number, index, result);

@@ -232,7 +232,8 @@ impl Machine {
         Ok(answers)
     }
 
-    /// Reserves room in the log for what is to be proposed; without room, refuses it.
+    /// Reserves room in the log for what is to be proposed; without room, refuses it, but lets
+    /// readers in.
     fn admit(
         &mut self,
         lane: usize,
@@ -245,12 +246,15 @@ impl Machine {
             Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
             Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
             Input::Message { message, .. } => message.entry_bytes(),
-            Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
-                commands.len() as u64 + FRAMING_BYTES
-            }
+            Input::Letter { letter, .. } => match letter {
+                Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
+                Letter::Read { .. } | Letter::Fetch { .. } => FRAMING_BYTES,
+                _ => 0,
+            },
             _ => 0,
         };
         let bytes: u64 = inputs.iter().map(size).sum();
+        self.lanes[lane].lane.set_full(false);
         if bytes == 0 && !self.log.full {
             return Ok(inputs);
         }
@@ -262,14 +266,13 @@ impl Machine {
             Err(Error::Full { .. }) => {}
             Err(error) => return Err(error),
         }
+        self.lanes[lane].lane.set_full(true);
         let why = NotDone::DiskFull;
         let mut kept = Vec::new();
         for input in inputs {
             let (origin, waiters) = match input {
                 Input::Propose { origin, batch, .. } => (origin, batch.into_parts().1),
-                Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
-                    (origin, vec![waiter])
-                }
+                Input::Catalogue { origin, waiter, .. } => (origin, vec![waiter]),
                 // The keeper asks again, and so does a leader.
                 Input::RaiseKeyspace { .. } => continue,
                 Input::Message { message, .. } if message.entry_bytes() > 0 => continue,

@@ -43,7 +43,8 @@ impl One {
                     Letter::Write { id, .. } => sent.push((id.session, id.sequence)),
                     Letter::Read { number, .. } => {
                         asked = true;
-                        self.forward.read_at(number, 1, 1_000_000, self.now);
+                        let told = (1_000_000, Timestamp::from_millis(1_000_000));
+                        self.forward.read_at(number, 1, told, self.now);
                     }
                     other => panic!("{other:?}"),
                 }
@@ -104,7 +105,8 @@ fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
         };
         assert!(one.effects.letters.is_empty() && at == hour);
         asked.push(number);
-        one.forward.read_at(number, 1, leader_ms, one.now);
+        let told = (leader_ms, Timestamp::from_millis(leader_ms));
+        one.forward.read_at(number, 1, told, one.now);
         let fit = one.forward.applied(1, &mut one.effects).expect("it is applied");
         assert_eq!(fit.at, Timestamp::from_millis(leader_ms));
         let waiting = if leader_ms == 3_600_000 { 0 } else { 1 };
