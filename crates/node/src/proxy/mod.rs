@@ -168,7 +168,7 @@ impl Proxy {
                 let pause = if self.adjust(from, hint, now) { 0 } else { MISLED_NANOS };
                 match what {
                     Asked::Fetch { number } => self.fetches.misled(number, now + pause),
-                    what => self.forward.misled(what, now + pause),
+                    what => self.forward.misled(Some(from), what, now + pause),
                 }
             }
             Letter::Unable { what: Asked::Fetch { number }, .. } => {

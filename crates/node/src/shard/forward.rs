@@ -57,6 +57,9 @@ pub(crate) struct Forward {
     held_bytes: usize,
     /// To whom.
     sent_to: Option<NodeId>,
+    /// Whether that one has shown that it leads. Until then only the first of what was sent goes
+    /// there: else all of it would go to and fro as long as nobody leads.
+    confirmed: bool,
     /// The replica here leads, and has all of it.
     led: bool,
     resend_at: BootNanos,
@@ -220,7 +223,7 @@ impl Forward {
             self.session = 0;
             self.leader_ms = None;
         }
-        while self.sent.len() < SENT_MAX {
+        while self.sent.is_empty() || (self.confirmed && self.sent.len() < SENT_MAX) {
             let Some((leader_ms, at)) = self.leader_ms else { break };
             let Some(held) = self.waiting.pop_front() else { break };
             if self.session == 0 {
@@ -237,7 +240,9 @@ impl Forward {
         let session = self.session;
         let Some(floor) = self.sent.front().map(|sent| sent.sequence) else { return };
         let mut any = false;
-        for sent in self.sent.iter_mut().filter(|sent| sent.due && !sent.answered) {
+        let unanswered = self.sent.iter_mut().filter(|sent| !sent.answered);
+        let count = if self.confirmed { SENT_MAX } else { 1 };
+        for sent in unanswered.take(count).filter(|sent| sent.due) {
             (sent.due, any) = (false, true);
             sent.times += 1;
             let (sequence, sent_ms) = (sent.sequence, sent.sent_ms);
@@ -284,6 +289,7 @@ impl Forward {
         self.sent.iter_mut().for_each(|sent| sent.due = true);
         self.asks.retain(|ask| ask.index.is_some());
         self.resend_at = BootNanos::MAX;
+        self.confirmed = false;
     }
 
     /// The link to this node is gone, and what was sent to it with it.
@@ -303,6 +309,7 @@ impl Forward {
     ) {
         let place = self.sent.iter().position(|sent| sent.sequence == sequence);
         let Some(place) = place.filter(|_| session == self.session) else { return };
+        self.confirmed = true;
         match verdict {
             Verdict::Done(replies) => self.done(place, replies.as_deref(), effects),
             Verdict::Known => self.done(place, None, effects),
@@ -354,11 +361,15 @@ impl Forward {
         self.session = 0;
     }
 
-    /// Who was asked does not lead. Nothing is sent before this clock.
-    pub fn misled(&mut self, what: Asked, pause_until: BootNanos) {
+    /// Who was asked (`None`: the replica here) does not lead. Nothing is sent before this clock.
+    pub fn misled(&mut self, by: Option<NodeId>, what: Asked, pause_until: BootNanos) {
+        // From another all is asked already.
+        let is_late = by.is_some_and(|by| self.sent_to != Some(by));
         match what {
+            Asked::Write { .. } | Asked::Read { .. } if is_late => return,
             Asked::Write { session, sequence } if session == self.session => {
                 self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
+                self.confirmed = false;
             }
             Asked::Write { .. } => return,
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
@@ -406,6 +417,7 @@ impl Forward {
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
             ask.leader_ms = leader_ms;
+            self.confirmed = true;
             // Less than what was asked for, if the leader's clock is far behind or its disk full.
             ask.at = settled;
         }

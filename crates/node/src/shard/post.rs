@@ -68,7 +68,9 @@ impl Shard {
             }
             // It was for those who asked before there was a replica here; they have asked again.
             Letter::Fetched { .. } => {}
-            Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
+            Letter::NotLed { what, .. } => {
+                self.forward.misled(Some(from), what, now + MISLED_NANOS);
+            }
             Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
@@ -286,7 +288,7 @@ impl Shard {
                 self.not_led(node, Asked::Write { session, sequence }, effects);
             }
             Asker::Once { from: None, session, sequence } => {
-                self.forward.misled(Asked::Write { session, sequence }, MISLED_NANOS);
+                self.forward.misled(None, Asked::Write { session, sequence }, 0);
             }
             Asker::RemoteOperation { node, number } => {
                 self.not_led(node, Asked::Catalogue { number }, effects);

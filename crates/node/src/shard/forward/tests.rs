@@ -11,6 +11,8 @@ const ME: Origin = Origin(3);
 
 /// One [`Forward`], and a leader that is told what to say.
 struct One {
+    /// Who answers questions.
+    leads: NodeId,
     forward: Forward,
     clock: Clock,
     now: BootNanos,
@@ -20,7 +22,7 @@ struct One {
 impl One {
     fn new() -> Self {
         let (forward, clock, effects) = Default::default();
-        Self { forward, clock, now: 5, effects }
+        Self { leads: LEADER, forward, clock, now: 5, effects }
     }
 
     fn write(&mut self, waiter: u64, value: &[u8]) {
@@ -29,18 +31,20 @@ impl One {
         self.forward.write(ME, batch, self.now, &mut self.effects);
     }
 
-    /// Numbers of the batches that are sent now, if this one leads. Its clock is told at once.
+    /// Numbers of the batches that are sent now, if this one is held for the leader. If it is, its
+    /// clock is told at once.
     fn send_to(&mut self, leader: NodeId) -> Vec<(u64, u64)> {
         let (shard, seed) = (ShardId(1), 1);
         let mut sent = Vec::new();
         loop {
-            let Self { forward, clock, now, effects } = self;
+            let Self { forward, clock, now, effects, .. } = self;
             let post = Post { shard, leader: Some(leader), now: *now, clock, seed };
             forward.send(&post, effects);
             let mut asked = false;
             for (_, letter) in self.effects.letters.drain(..) {
                 match letter {
                     Letter::Write { id, .. } => sent.push((id.session, id.sequence)),
+                    Letter::Read { .. } if leader != self.leads => {}
                     Letter::Read { number, .. } => {
                         asked = true;
                         let told = (1_000_000, Timestamp::from_millis(1_000_000));
@@ -116,4 +120,44 @@ fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
         one.now += MISLED_NANOS;
     }
     assert!(one.forward.is_idle());
+}
+
+/// As long as nobody leads, all would go to and fro with every answer.
+#[test]
+fn until_a_leader_has_answered_only_the_first_is_sent_again() {
+    let mut one = One::new();
+    for waiter in 0..10 {
+        one.write(waiter, b"x");
+    }
+    let sent = one.send();
+    assert_eq!(sent.len(), 10);
+    let not_led = |one: &mut One, by, (session, sequence)| {
+        let pause_until = one.now + MISLED_NANOS;
+        one.forward.misled(Some(by), Asked::Write { session, sequence }, pause_until);
+    };
+    sent.iter().for_each(|sent| not_led(&mut one, LEADER, *sent));
+    assert!(one.send().is_empty(), "it waits a little");
+    one.leads = NodeId(3);
+    // More comes, and somebody else is asked, who does not lead either.
+    one.write(10, b"x");
+    for leader in [NodeId(2), LEADER, NodeId(2)] {
+        one.now += MISLED_NANOS;
+        assert_eq!(one.send_to(leader), sent[..1]);
+        not_led(&mut one, leader, sent[0]);
+    }
+    one.now += MISLED_NANOS;
+    assert_eq!(one.send_to(NodeId(2)), sent[..1]);
+    // What the others said before counts no more.
+    not_led(&mut one, LEADER, sent[0]);
+    one.now += MISLED_NANOS;
+    assert!(one.send_to(NodeId(2)).is_empty());
+    one.done(sent[0]);
+    assert_eq!(one.send_to(NodeId(2)), sent[1..]);
+    sent[1..].iter().for_each(|sent| one.done(*sent));
+    one.leads = NodeId(2);
+    one.now += RESEND_NANOS;
+    let last = one.send_to(NodeId(2));
+    assert_eq!(last.len(), 1);
+    one.done(last[0]);
+    assert_eq!((one.effects.answers.len(), one.forward.held()), (11, (0, 0)));
 }
