@@ -94,6 +94,13 @@ impl Serving {
         self.fresh_at.fetch_max(at, Ordering::Release);
     }
 
+    /// The replica has ended: nothing is served any more, nor is it said how old it would be.
+    pub(crate) fn end(&self) {
+        self.until(0);
+        self.fresh_at.store(0, Ordering::Release);
+        self.led_by(None);
+    }
+
     /// For a reader that holds the guard: how long ago, by its clock that stands at `now`, all was
     /// here, and the time at which to judge what has expired. `None`: nobody knows.
     pub fn age(&self, now: BootNanos) -> Option<(u64, Timestamp)> {
@@ -144,6 +151,9 @@ mod tests {
         serving.fresh(35, Timestamp(6));
         assert_eq!(serving.age(50), Some((10, Timestamp(7))));
         assert!(!serving.at(0), "fresh is not leading");
+        serving.until(60);
+        serving.end();
+        assert_eq!((serving.age(50), serving.at(50)), (None, false));
     }
 
     #[test]

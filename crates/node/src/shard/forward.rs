@@ -347,7 +347,10 @@ impl Forward {
         }
     }
 
-    /// Nothing behind `sequence` in this session will be applied any more, as far as it was not.
+    /// Nothing from `sequence` on in this session will be applied any more, as far as it was not:
+    /// whoever leads has turned that one away, and takes none behind it without it. What has left
+    /// once only is certain not to be done, for links bring a letter once, if at all (a lost link
+    /// has it sent again).
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
         for sent in self.sent.drain(..) {
             let is_sure = sent.sequence >= sequence && sent.times == 1;
@@ -490,13 +493,21 @@ impl Forward {
         }
     }
 
-    /// The shard is gone.
+    /// The shard is gone. Whose writes were sent is told the second reason: one that does not say
+    /// that nothing was done.
     pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
         for Held { origin, waiters, bytes, .. } in self.waiting.drain(..) {
             self.held_bytes -= bytes.len();
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        self.close_session(why_sent, u64::MAX, effects);
+        for Sent { held, told, .. } in self.sent.drain(..) {
+            let Held { origin, waiters, bytes, .. } = held;
+            self.held_bytes -= bytes.len();
+            if !told {
+                effects.answers.push(Answer::NotDone { origin, waiters, why: why_sent });
+            }
+        }
+        self.session = 0;
         for reader in self.readers.drain(..) {
             refuse_one(reader.origin, reader.waiter, why, effects);
         }

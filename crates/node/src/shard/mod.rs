@@ -414,8 +414,7 @@ impl Shard {
 
     /// Tells everyone who waits that this replica has gone, and others must be asked.
     pub(crate) fn give_up(&mut self, effects: &mut Effects) {
-        self.serving.until(0);
-        self.serving.led_by(None);
+        self.serving.end();
         self.refuse_queued(NotDone::Away, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             self.refuse(in_flight.asker, NotDone::Unknown, effects);
@@ -426,7 +425,7 @@ impl Shard {
 
     /// Tells everyone who waits that the shard is dropped.
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
-        self.serving.until(0);
+        self.serving.end();
         self.refuse_queued(NotDone::NoSuchShard, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             if matches!(in_flight.asker, Asker::Batch { .. } | Asker::Once { .. }) {

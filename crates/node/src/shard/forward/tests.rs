@@ -161,3 +161,18 @@ fn until_a_leader_has_answered_only_the_first_is_sent_again() {
     one.done(last[0]);
     assert_eq!((one.effects.answers.len(), one.forward.held()), (11, (0, 0)));
 }
+
+#[test]
+fn who_waits_for_a_shard_that_is_dropped_is_told_so() {
+    let mut one = One::new();
+    one.write(1, b"x");
+    assert_eq!(one.send().len(), 1);
+    one.write(2, b"x");
+    one.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, &mut one.effects);
+    let told = one.effects.answers.iter().map(|answer| match answer {
+        Answer::NotDone { waiters, why, .. } => (waiters[0].0, *why),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(2, NotDone::NoSuchShard), (1, NotDone::Dropped)]);
+    assert!(one.forward.is_idle() && one.forward.held() == (0, 0));
+}
