@@ -105,10 +105,12 @@ pub struct Snapshots {
 #[derive(Default)]
 struct Outbound {
     asked: VecDeque<Envelope>,
-    news: VecDeque<(NodeId, News)>,
+    news: Heard,
 }
 
-/// What the sender hears of a node.
+/// What the sender hears, of which node.
+type Heard = VecDeque<(NodeId, News)>;
+
 enum News {
     Link { is_up: bool },
     Said { stream: u64, said: Said },

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use node::lane::Input;
 use node::recovery::Recovering;
+use node::shard::Shard;
 use node::state::Content;
 use parking_lot::Mutex;
 use replication::Message;
@@ -26,6 +27,8 @@ struct Incoming {
     shard: ShardId,
     head: Message,
     index: u64,
+    /// Term and vote that the file says, since its beginning.
+    vote: (u64, u64),
     state: Recovering,
     writer: CheckpointWriter,
 }
@@ -134,9 +137,9 @@ impl Receiver<'_> {
         let index = state.state().applied_index;
         let meta = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
             let here = lane.shard(shard).filter(|here| here.wants(&head))?;
-            Some(here.meta_of(state.state()))
+            Some((here.meta_of(state.state()), vote_of(here)))
         });
-        let Some(meta) = meta else { return Ok(false) };
+        let Some((meta, vote)) = meta else { return Ok(false) };
         tracing::debug!("receives shard {shard}, as of entry {index}");
         let mut tally = Tally::default();
         tally.message(&head);
@@ -146,7 +149,7 @@ impl Receiver<'_> {
         let (disk, cluster) = self.checkpoints.lock().place();
         let writer = CheckpointWriter::create(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
-        let incoming = Incoming { shard, head, index, state, writer };
+        let incoming = Incoming { shard, head, index, vote, state, writer };
         self.coming.begin(name, shard, incoming, Instant::now());
         Ok(true)
     }
@@ -185,11 +188,13 @@ fn install(
     checkpoints: &Mutex<Checkpoints>,
     incoming: Incoming,
 ) -> Result<bool, String> {
-    let Incoming { shard, head, index, state, writer } = incoming;
+    let Incoming { shard, head, index, vote, state, writer } = incoming;
     // No round of checkpoints goes on meanwhile.
     let mut checkpoints = checkpoints.lock();
     let lane = &hub.lanes[hub.lane_of(shard)];
-    if !lane.with(hub, |lane| lane.shard(shard).is_some_and(|here| here.wants(&head))) {
+    // The file must not say less than the checkpoint whose place it takes (decision 0014).
+    let fits = |here: &Shard| here.wants(&head) && vote_of(here) == vote;
+    if !lane.with(hub, |lane| lane.shard(shard).is_some_and(fits)) {
         return writer.abandon().map(|()| false).map_err(|error| error.to_string());
     }
     writer.finish().map_err(|error| error.to_string())?;
@@ -206,4 +211,9 @@ fn install(
     hub.submit(shard, Input::Install { head: Box::new(head), state: Box::new(state) });
     tracing::info!("shard {shard} is here, as of entry {index}");
     Ok(true)
+}
+
+fn vote_of(here: &Shard) -> (u64, u64) {
+    let hard_state = here.hard_state();
+    (hard_state.term, hard_state.vote)
 }

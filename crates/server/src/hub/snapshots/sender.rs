@@ -1,6 +1,5 @@
 //! The thread that sends streams, in turn: one frame of each, as long as there is room.
 
-use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use keyspace::{NodeId, ReplicaId, ShardId};
@@ -11,7 +10,7 @@ use node::shard::Shard;
 use super::frame::{self, Said, head_of, tag};
 use super::outgoing::{Due, Outgoing};
 use super::{
-    IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, STREAMS_MAX, Snapshots, UNSENT_BYTES_MAX,
+    Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, STREAMS_MAX, Snapshots, UNSENT_BYTES_MAX,
 };
 use crate::hub::Hub;
 use crate::hub::peers::{KIND_SNAPSHOT, Peers};
@@ -20,7 +19,7 @@ use crate::peer::SendError;
 /// How long the sender sleeps before it looks whether there is room.
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a leader waits before it tries again what the receiver does not take.
-const AGAIN: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_secs(1);
 /// How often it looks whether this node still leads what it sends.
 const CHECK_EVERY: Duration = Duration::from_millis(500);
 
@@ -81,11 +80,7 @@ impl Snapshots {
     }
 
     /// What has come meanwhile; waits for it if the last turn did not get on. None at the end.
-    fn outbound(
-        &self,
-        last: Turn,
-        streams: &[Stream],
-    ) -> Option<(VecDeque<(NodeId, News)>, Option<Envelope>)> {
+    fn outbound(&self, last: Turn, streams: &[Stream]) -> Option<(Heard, Option<Envelope>)> {
         let mut outbound = self.outbound.lock();
         let mut asked = outbound.take_asked(streams);
         if last != Turn::Moved && outbound.news.is_empty() && asked.is_none() {
