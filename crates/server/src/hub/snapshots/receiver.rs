@@ -82,7 +82,7 @@ impl Receiver<'_> {
                 self.peers.tallies.snapshots_broken.add(1);
                 tracing::warn!("a snapshot from node {:016x} is given up: {why}", from.0);
                 let half = stream.and_then(|stream| self.coming.give_up((from, stream)));
-                half.into_iter().for_each(Incoming::abandon);
+                half.into_iter().for_each(|half| self.abandon(half));
                 Some(Said::Gone)
             }
         };
@@ -145,7 +145,8 @@ impl Receiver<'_> {
         tally.message(&head);
         self.peers.tallies.received.add(&tally);
         // Before there is a file of, perhaps, the same name.
-        self.coming.make_way(shard).into_iter().for_each(Incoming::abandon);
+        let older = self.coming.make_way(shard);
+        older.into_iter().for_each(|half| self.abandon(half));
         let (disk, cluster) = self.checkpoints.lock().place();
         let writer = CheckpointWriter::create(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
@@ -154,12 +155,22 @@ impl Receiver<'_> {
         Ok(true)
     }
 
+    /// Gives back the space of what will not be whole.
+    fn abandon(&self, half: Incoming) {
+        // If the shard came as far without it, a round may be writing a file of this name.
+        let _no_round = self.checkpoints.lock();
+        if let Err(error) = half.writer.abandon() {
+            let shard = half.shard;
+            tracing::warn!("half a snapshot of shard {shard} stays until a restart: {error}");
+        }
+    }
+
     fn expire(&mut self, now: Instant) {
         for ((from, _), half) in self.coming.expire(now) {
             self.peers.tallies.snapshots_broken.add(1);
             let (from, shard) = (from.0, half.shard);
             tracing::info!("node {from:016x} does not go on with a snapshot of shard {shard}");
-            half.abandon();
+            self.abandon(half);
         }
     }
 }
@@ -168,16 +179,6 @@ impl Incoming {
     fn block(&mut self, block: &[u8]) -> Result<(), String> {
         self.writer.block(block).map_err(|error| error.to_string())?;
         self.state.restore(block).map_err(|error| error.to_string())
-    }
-
-    /// Gives its space back.
-    fn abandon(self) {
-        if let Err(error) = self.writer.abandon() {
-            tracing::warn!(
-                "half a snapshot of shard {} stays until a restart: {error}",
-                self.shard
-            );
-        }
     }
 }
 
