@@ -68,6 +68,16 @@ pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
     !expired || (now <= state.horizon && now <= state.unsettled.from())
 }
 
+/// The time at which a shard is looked at. Another node's clock may be ahead of this one's, and so
+/// may be what it has written and acknowledged before the question came here: so no earlier than
+/// the newest that is applied, for what has expired by then is settled, since all that comes is
+/// later. Nor may come back what it has said to have ended ([`crate::serving::Serving::floor`]), as
+/// far as that is settled here.
+fn looked_at(state: &ShardState, now: Timestamp) -> Timestamp {
+    let settled = state.horizon.min(state.unsettled.from());
+    now.max(state.last).max(state.serving.floor().min(settled))
+}
+
 /// How many keys there are.
 pub fn size(route: &Route, places: Places<'_>, now: Timestamp) -> u64 {
     sizes(route, places, now).sum()
@@ -76,7 +86,10 @@ pub fn size(route: &Route, places: Places<'_>, now: Timestamp) -> u64 {
 /// How many keys there are in each shard; none in those that the question is not about.
 fn sizes(route: &Route, places: Places<'_>, now: Timestamp) -> impl Iterator<Item = u64> {
     route.views.iter().enumerate().map(move |(place, view)| match places(place) {
-        true => view.read().keys().map_or(0, |engine| engine.len(now)),
+        true => {
+            let state = view.read();
+            state.keys().map_or(0, |engine| engine.len(looked_at(&state, now)))
+        }
         false => 0,
     })
 }
@@ -101,7 +114,8 @@ pub fn random_key(
     let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
     around.filter(|place| places(*place)).find_map(|place| {
         let state = route.views[place].read();
-        state.keys()?.random_key(random.rotate_left(32), now).map(Box::from)
+        let at = looked_at(&state, now);
+        state.keys()?.random_key(random.rotate_left(32), at).map(Box::from)
     })
 }
 
@@ -158,7 +172,7 @@ pub fn scan(
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { continue };
         let mut seen = 0;
-        let next = engine.scan(from, left, now, &mut |key, _| {
+        let next = engine.scan(from, left, looked_at(&state, now), &mut |key, _| {
             seen += 1;
             show(key);
         })?;
@@ -213,7 +227,8 @@ pub fn each_key_of_slot(
     while left > 0 {
         let state = view.read();
         let Some(engine) = state.keys() else { return Ok(()) };
-        let next = engine.scan(from, left.min(piece_keys), now, &mut |key, _| {
+        let at = looked_at(&state, now);
+        let next = engine.scan(from, left.min(piece_keys), at, &mut |key, _| {
             if left > 0 && slot_of(key) == slot {
                 left -= 1;
                 show(key);
@@ -257,7 +272,7 @@ pub fn range(
             examined_max: piece_keys,
         };
         let mut seen = 0;
-        let stopped = engine.range(&piece, now, &mut |key, version| {
+        let stopped = engine.range(&piece, looked_at(&state, now), &mut |key, version| {
             seen += 1;
             show(key, version.value);
         })?;
@@ -265,6 +280,112 @@ pub fn range(
         match stopped {
             Some(key) if left > 0 => last = Some(key.into()),
             _ => return Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use keyspace::{CatalogueOp, Keyspace, KeyspaceOptions, NodeId};
+    use parking_lot::RwLock;
+    use replication::Entry;
+
+    use super::*;
+    use crate::birth;
+    use crate::catalogue::{Change, System};
+    use crate::command::{Expiry, SetIf, SetReply, Write};
+    use crate::entry::{Batch, Header, Kind, Waiter};
+
+    const HASHER: keyspace::KeyHasher = keyspace::KeyHasher::new([1; 16]);
+
+    fn keyspace(placement: Placement) -> Keyspace {
+        let mut system = System::default();
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { placement, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        match system.apply(&op, &[NodeId(1)]).expect("it can be made") {
+            Change::Created(keyspace) => keyspace,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn apply(state: &mut ShardState, write: &Write<'_>, timestamp: Timestamp) {
+        let mut batch = Batch::default();
+        batch.push(write, Waiter(1));
+        let (mut bytes, _) = batch.into_parts();
+        let term = state.applied_term;
+        Header { kind: Kind::Commands, timestamp, term, count: 1 }.fill(&mut bytes);
+        let index = state.applied_index + 1;
+        let entry = Entry { index, term, data: bytes.into(), is_change: false };
+        state.apply(&entry, &mut Vec::new());
+    }
+
+    /// What a leader with a faster clock has told to have ended is not there again here.
+    #[test]
+    fn what_has_ended_elsewhere_has_ended_here() {
+        let keyspace = keyspace(Placement::Ordered);
+        let mut state = birth::first_state(&keyspace, 0, HASHER);
+        let (expiry, when, reply) = (Expiry::At(1_100), SetIf::Always, SetReply::Ok);
+        let set = Write::Set { key: b"key", value: b"value", when, expiry, reply };
+        let at = Timestamp::from_millis;
+        apply(&mut state, &set, at(900));
+        let horizon = at(2_000).0.to_le_bytes();
+        let mut bytes = crate::entry::operation(&horizon);
+        let (term, index) = (state.applied_term, state.applied_index + 1);
+        Header { kind: Kind::Horizon, timestamp: at(901), term, count: 1 }.fill(&mut bytes);
+        state.apply(&Entry { index, term, data: bytes.into(), is_change: false }, &mut Vec::new());
+        let mut promise = txn::Promise::new(state.unsettled.clone());
+        let serving = state.serving.clone();
+        let views = vec![Arc::new(RwLock::new(state))];
+        let route = Route { keyspace, hasher: HASHER, views };
+        let now = at(1_000);
+        serving.raise_floor(at(1_200));
+        // Something under way may still keep it.
+        promise.settled(at(1_000));
+        assert_eq!(size(&route, &everywhere, now), 1);
+        promise.settled(at(1_200));
+        assert_eq!(size(&route, &everywhere, now), 0);
+    }
+
+    /// What a node with a faster clock has written and acknowledged is there for who asks a
+    /// follower with a slower one afterwards.
+    #[test]
+    fn what_is_applied_is_seen_whatever_the_clock_here_says() {
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let keyspace = keyspace(placement);
+            let places = 0..keyspace.shards.len();
+            let first = |place| birth::first_state(&keyspace, place, HASHER);
+            let views: Vec<_> = places.map(|p| Arc::new(RwLock::new(first(p)))).collect();
+            let route = Route { keyspace, hasher: HASHER, views };
+            let (now, ahead) = (Timestamp::from_millis(1_000), 300u64);
+            let key = &b"key"[..];
+            let place = route.place(&route.key(key));
+            let shown = || {
+                let mut shown = Vec::new();
+                let mut show = |key: &[u8]| shown.push(key.to_vec());
+                each_key(&route, &everywhere, PIECE_KEYS, now, &mut show);
+                if placement == Placement::Hashed {
+                    let slot = slot_of(key);
+                    let all = usize::MAX;
+                    let counted = each_key_of_slot(&route, slot, all, PIECE_KEYS, now, &mut show);
+                    counted.expect("it is hashed");
+                }
+                shown
+            };
+            let (expiry, when, reply) = (Expiry::Never, SetIf::Always, SetReply::Ok);
+            let set = Write::Set { key, value: b"value", when, expiry, reply };
+            let later = |millis: u64| Timestamp::from_millis(1_000 + millis);
+            apply(&mut route.views[place].write(), &set, later(ahead));
+            let times = if placement == Placement::Hashed { 2 } else { 1 };
+            assert_eq!(shown(), vec![key.to_vec(); times]);
+            assert_eq!(random_key(&route, &everywhere, 7, now).as_deref(), Some(key));
+            assert_eq!(size(&route, &everywhere, now), 1);
+            apply(&mut route.views[place].write(), &Write::Flush, later(ahead + 1));
+            assert_eq!(shown(), Vec::<Vec<u8>>::new());
+            assert_eq!(random_key(&route, &everywhere, 7, now), None);
+            assert_eq!(size(&route, &everywhere, now), 0);
         }
     }
 }

@@ -92,7 +92,7 @@ impl Shard {
                         effects.answers.push(Answer::Go { origin, waiter });
                     }
                     &Asker::Remote { node, number } => {
-                        let (shard, now_ms) = (self.id, clock.now().millis());
+                        let (shard, now_ms) = (self.id, reader.at.millis());
                         let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
                         effects.letters.push((node, letter));
                         let_go.insert(node);
