@@ -20,11 +20,11 @@
 //! | limit | bound | when reached |
 //! |---|---|---|
 //! | a block | about 256 KiB, or one version | |
-//! | kept of a stream, unconfirmed | [`KEPT_BYTES_MAX`] and one block | the sender waits |
-//! | streams to a node at a time | [`STREAMS_MAX`] | the others wait |
+//! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
+//! | streams to a node at a time | `STREAMS_MAX` | the others wait |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
-//! | time in which nothing is confirmed | [`RESUME_FOR`](outgoing::RESUME_FOR) | both sides end it |
+//! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
 //!
 //! | frame | after the tag u8 and the stream's number u64 | of |
 //! |---|---|---|
