@@ -84,6 +84,13 @@ pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Block
     Ok(Asked(asked))
 }
 
+/// The time at which a piece of a shard is judged, of a question that has come by `asked`: the
+/// same, unless what was seen then may have been collected since (SAFETY G14). What has ended by
+/// the safe point has ended for good.
+fn piece_time(engine: &Engine, asked: Timestamp) -> Timestamp {
+    asked.max(engine.safe_point())
+}
+
 /// Whether what has expired in a shard by `now` is gone for good: an entry that is applied is as
 /// late; or the horizon covers it, and nothing is under way that may still find it alive.
 pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
@@ -120,7 +127,8 @@ pub fn random_key(route: &Route, asked: &Asked, random: u64) -> Option<Box<[u8]>
     let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
     around.filter_map(|place| Some((place, asked.time(place)?))).find_map(|(place, at)| {
         let state = route.views[place].read();
-        state.keys()?.random_key(random.rotate_left(32), at).map(Box::from)
+        let engine = state.keys()?;
+        engine.random_key(random.rotate_left(32), piece_time(engine, at)).map(Box::from)
     })
 }
 
@@ -168,7 +176,7 @@ pub fn scan(
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { continue };
         let mut seen = 0;
-        let next = engine.scan(from, left, at, &mut |key, _| {
+        let next = engine.scan(from, left, piece_time(engine, at), &mut |key, _| {
             seen += 1;
             show(key);
         })?;
@@ -225,12 +233,13 @@ pub fn each_key_of_slot(
     while left > 0 {
         let state = view.read();
         let Some(engine) = state.keys() else { return Ok(()) };
-        let next = engine.scan(from, left.min(piece_keys), at, &mut |key, _| {
-            if left > 0 && slot_of(key) == slot {
-                left -= 1;
-                show(key);
-            }
-        })?;
+        let next =
+            engine.scan(from, left.min(piece_keys), piece_time(engine, at), &mut |key, _| {
+                if left > 0 && slot_of(key) == slot {
+                    left -= 1;
+                    show(key);
+                }
+            })?;
         match next {
             Some(next) if next.slot == slot => from = next,
             _ => return Ok(()),
@@ -270,7 +279,7 @@ pub fn range(
             examined_max: piece_keys,
         };
         let mut seen = 0;
-        let stopped = engine.range(&piece, at, &mut |key, version| {
+        let stopped = engine.range(&piece, piece_time(engine, at), &mut |key, version| {
             seen += 1;
             show(key, version.value);
         })?;
@@ -382,6 +391,24 @@ mod tests {
             let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
             assert_eq!(keys(&route, &asked), [b"new"]);
             assert_eq!(size(&route, &asked), 1);
+        }
+    }
+
+    /// A key is there throughout; between two pieces it is overwritten, and what it had before is
+    /// collected.
+    #[test]
+    fn what_is_collected_meanwhile_hides_no_key() {
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+            let key = route.key(b"last");
+            let mut state = route.views[route.place(&key)].write();
+            let engine = state.keys_mut().expect("it has keys");
+            engine.put(&key, &[b"w"], 0, Timestamp::from_millis(60));
+            engine.raise_safe_point(Timestamp::from_millis(70));
+            while engine.collect(9) {}
+            drop(state);
+            assert!(keys(&route, &asked).iter().any(|key| key == b"last"));
         }
     }
 

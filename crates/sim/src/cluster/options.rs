@@ -31,11 +31,13 @@ pub enum Plant {
     RottenState,
     /// Questions about all keys are judged by the clock of the node that is asked (G13).
     OwnClock,
+    /// A replica that does not lead says that it is less behind than it is (G17).
+    WrongAge,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -44,6 +46,7 @@ impl Plant {
         Self::FreshLeaderReads,
         Self::RottenState,
         Self::OwnClock,
+        Self::WrongAge,
     ];
 
     /// As it is typed.
@@ -57,6 +60,7 @@ impl Plant {
             Self::FreshLeaderReads => "fresh-leader-reads",
             Self::RottenState => "rotten-state",
             Self::OwnClock => "own-clock",
+            Self::WrongAge => "wrong-age",
         }
     }
 }
@@ -65,7 +69,7 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads, rotten-state and own-clock can be planted"
+     unsynced-vote, fresh-leader-reads, rotten-state, own-clock and wrong-age can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
