@@ -322,3 +322,17 @@ fn a_shard_that_is_dropped_lets_everyone_know() {
     two.ask(Want::Size);
     assert!(matches!(two.answers[1..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
 }
+
+/// SAFETY G12, G13: the leader of the system shard is an hour ahead, and names a safe point.
+#[test]
+fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
+    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let before = two.clock_there.now();
+    let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
+    two.there.accept(Input::RaiseShard { shard: two.shard, to });
+    two.run();
+    let view = two.there.view(two.shard).expect("it is there");
+    let state = view.read();
+    let point = state.keys().expect("it has keys").safe_point();
+    assert!(before <= point && point < state.last, "{point:?} of {:?}", state.last);
+}
