@@ -76,8 +76,9 @@ pub enum Letter {
         number: u64,
         /// The index: `varint`.
         index: u64,
-        /// The leader's clock when it was asked, or the time it was asked for if that is later, in
-        /// ms since 1970: `varint`. Nothing comes below it any more.
+        /// The leader's clock when it was asked, or the time that it was asked for if that is
+        /// later, in ms since 1970: `varint`. Nothing is under way at or below it that is not
+        /// applied as of the index.
         now_ms: u64,
     },
     /// 6: what the catalogue said.

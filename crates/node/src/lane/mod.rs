@@ -469,6 +469,7 @@ impl Lane {
             proxy.abandon(&mut self.pending);
         }
         if self.quarantined.remove(&id).is_some() {
+            self.ended.insert(id);
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
         let Some(mut shard) = self.shards.remove(&id) else { return };
@@ -500,7 +501,7 @@ pub const PATIENCE_NANOS: u64 = 5_000_000_000;
 
 /// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
 /// are one group of the log, and a group has its limit. Whoever chooses another stays above
-/// [`Records::bytes_of_empty`], or nothing is proposed.
+/// [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
 pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first replica.

@@ -168,7 +168,7 @@ impl Proxy {
             Letter::Unable { what: Asked::Fetch { number }, .. } => {
                 self.fetches.unable(number, effects);
             }
-            Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             // Questions are not for a node without a replica; the lane answers them.
             _ => {}
         }

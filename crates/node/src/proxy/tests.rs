@@ -13,6 +13,7 @@ use crate::fetch::{Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
 use crate::letter::{Hint, Letter};
 use crate::shard::ShardStart;
+use crate::shard::forward::{Forward, Post};
 
 const HERE: NodeId = NodeId(7);
 const THERE: NodeId = NodeId(1);
@@ -335,4 +336,82 @@ fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
     let state = view.read();
     let point = state.keys().expect("it has keys").safe_point();
     assert!(before <= point && point < state.last, "{point:?} of {:?}", state.last);
+}
+
+/// A leader without room for what it would write down is not asked again at once, and again.
+#[test]
+fn a_full_disk_elsewhere_is_given_time() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let mut batch = Batch::default();
+    batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
+    two.here.accept(Input::Propose { shard: two.shard, origin: ME, batch });
+    let mut effects = Effects::default();
+    two.here.turn(&mut effects);
+    let asked = effects.letters.iter().find_map(|(_, letter)| letter.asks()).expect("its clock");
+    let letter = Letter::Unable { shard: two.shard, what: asked };
+    two.here.accept(Input::Letter { from: THERE, letter });
+    effects.clear();
+    two.here.turn(&mut effects);
+    assert!(effects.letters.is_empty(), "{:?}", effects.letters);
+    two.pass(crate::shard::forward::MISLED_NANOS);
+    assert!(matches!(two.answers.pop(), Some(Answer::Applied { .. })));
+}
+
+/// What a leader says to readers at followers holds up to its own time, which they judge by: what
+/// is under way below it is waited for.
+#[test]
+fn nothing_is_under_way_below_the_time_that_readers_are_told() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    // So that the horizon is there.
+    let at = keyspace::Timestamp::from_millis(1_000_000);
+    two.fetch(Want::At { key: FIRST_KEY.as_bytes().into(), at });
+    let mut batch = Batch::default();
+    batch.push(&Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 }, Waiter(4));
+    two.there.accept(Input::Propose { shard, origin: ME, batch });
+    let mut effects = Effects::default();
+    two.there.turn(&mut effects);
+    let mut tickets = vec![effects.ticket];
+    two.clock_there.observe_millis(1_000_600);
+    let at = keyspace::Timestamp::from_millis(999_000);
+    two.there.accept(Input::Letter { from: HERE, letter: Letter::Read { shard, number: 5, at } });
+    let mut told = None;
+    for _ in 0..10 {
+        effects.clear();
+        two.there.turn(&mut effects);
+        if !effects.records.is_empty() {
+            tickets.push(effects.ticket);
+        }
+        told = told.or(effects.letters.pop());
+        let applied = two.there.shard(shard).expect("it is there").applied_index();
+        let Some((_, Letter::ReadAt { index, now_ms, .. })) = told else {
+            let ticket = tickets.remove(0);
+            two.there.accept(Input::Written { ticket, lsn: storage::log::Lsn::default() });
+            two.there.accept(Input::Durable { ticket });
+            tickets.push(ticket);
+            continue;
+        };
+        assert_eq!((index, now_ms), (applied, 1_000_600));
+        let view = two.there.view(shard).expect("it is there");
+        let state = view.read();
+        let now = keyspace::Timestamp::from_millis(now_ms);
+        assert!(state.unsettled.from() > now && state.horizon >= now);
+        return;
+    }
+    panic!("never told");
+}
+
+/// … and is settled as far where they read.
+#[test]
+fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
+    let mut forward = Forward::default();
+    let (clock, mut effects) = (Clock::default(), Effects::default());
+    forward.read(keyspace::Timestamp(1), ME, Waiter(1), 5);
+    let (shard, now, seed) = (ShardId(1), 5, 1);
+    let post = Post { shard, leader: Some(THERE), now, clock: &clock, seed };
+    forward.send(&post, &mut effects);
+    let Some((_, Letter::Read { number, .. })) = effects.letters.pop() else { panic!("no ask") };
+    forward.read_at(number, 7, 1_000_000, 6);
+    let fit = forward.applied(7, &mut effects).expect("it is applied");
+    assert_eq!(fit.at, keyspace::Timestamp::from_millis(1_000_000));
 }

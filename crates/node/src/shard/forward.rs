@@ -365,14 +365,17 @@ impl Forward {
         self.pause_until = pause_until;
     }
 
-    /// Who leads has no room for it.
-    pub fn unable(&mut self, what: Asked, effects: &mut Effects) {
+    /// Who leads has no room for it. No question of readers is sent before this clock.
+    pub fn unable(&mut self, what: Asked, pause_until: BootNanos, effects: &mut Effects) {
         match what {
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
             Asked::Write { .. } | Asked::Fetch { .. } => {}
-            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            Asked::Read { number } => {
+                self.asks.retain(|ask| ask.number != number);
+                self.pause_until = pause_until;
+            }
             Asked::Catalogue { number } => {
                 let place = self.operations.iter().position(|op| op.number == number);
                 if let Some(place) = place {
@@ -389,6 +392,7 @@ impl Forward {
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
             ask.leader_ms = leader_ms;
+            ask.at = ask.at.max(Timestamp::from_millis(leader_ms));
         }
     }
 
@@ -464,6 +468,10 @@ impl Forward {
         self.close_session(why_sent, u64::MAX, effects);
         for reader in self.readers.drain(..) {
             refuse_one(reader.origin, reader.waiter, why, effects);
+        }
+        for op in self.operations.drain(..) {
+            let why = if op.sent_to.is_some() { why_sent } else { why };
+            refuse_one(op.origin, op.waiter, why, effects);
         }
         self.held_bytes = 0;
     }

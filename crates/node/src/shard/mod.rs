@@ -15,8 +15,8 @@
 //! | `report` | how it is, for those who look after it |
 //!
 //! A replica that does not lead has who does do what it is asked. What it had proposed before it
-//! lost the lead stays on the list: its entry may yet be applied, and is answered then; or another
-//! takes its place in the log, and it is done for good.
+//! lost the lead stays on the list: its entry may yet be applied, and is answered then; or one
+//! of a later term is, and it is done for good.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -37,9 +37,10 @@ impl Shard {
             Letter::Write { id, count, commands, .. } => {
                 self.asked_to_write(from, id, count, &commands, effects);
             }
+            // Up to its own time, too: whoever is told that it is so late judges by it what has
+            // expired, which nothing under way may still find alive.
             Letter::Read { number, at, .. } if self.group.is_leader() => {
-                // What was told to have ended here is judged so there, and is settled there too.
-                let at = at.max(clock.now());
+                let at = at.max(clock.now()).max(self.serving.floor());
                 self.read(at, ReadAsker::Remote { node: from, number }, now);
             }
             Letter::Read { number, .. } => self.not_led(from, Asked::Read { number }, effects),
@@ -67,7 +68,7 @@ impl Shard {
             // It was for those who asked before there was a replica here; they have asked again.
             Letter::Fetched { .. } => {}
             Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
-            Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
     }

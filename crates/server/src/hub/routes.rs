@@ -118,7 +118,7 @@ impl Hub {
         }
         let place = route.keyspace.shards.iter().position(|id| *id == shard);
         let place = place.expect("it was just found");
-        let nothing = birth::first_state(&route.keyspace, place, self.hasher);
+        let nothing = birth::elsewhere(&route.keyspace, place, self.node_id, self.hasher);
         self.show(shard, &Arc::new(RwLock::new(nothing)));
     }
 
@@ -174,7 +174,8 @@ impl Hub {
             None => {
                 let nodes = self.who_may_have(keyspace);
                 self.submit(shard, Input::Away { shard, nodes });
-                Arc::new(RwLock::new(state))
+                let nothing = birth::elsewhere(keyspace, place, self.node_id, self.hasher);
+                Arc::new(RwLock::new(nothing))
             }
         }
     }
