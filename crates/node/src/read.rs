@@ -292,7 +292,9 @@ impl<'a> Held<'a> {
             return Ok(Self { place, state, age: 0, time: now.time });
         }
         let known = state.serving.age(now.boot).filter(|(age, _)| *age <= age_max && age_max > 0);
-        let (age, time) = known.ok_or(Blocked { place, at: now.time })?;
+        let (age, closed) = known.ok_or(Blocked { place, at: now.time })?;
+        // Beside a value as new as this, nothing is there that had ended before it was written.
+        let time = closed.max(state.last);
         Ok(Self { place, state, age, time })
     }
 }
@@ -359,7 +361,8 @@ pub(crate) fn newest<'s>(
     if version.expiry_ms == 0 || version.expiry_ms > now.max(state.serving.floor()).millis() {
         return Ok(Some(version));
     }
-    let settled = state.horizon.min(state.unsettled.from());
+    // All that comes is later than what is applied.
+    let settled = state.horizon.min(state.unsettled.from()).max(state.last);
     if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(()) }
 }
 
@@ -375,5 +378,45 @@ impl command::View for Guards<'_> {
             self.blocked.set(Some(place));
             None
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, NodeId, Placement};
+    use parking_lot::RwLock;
+
+    use super::*;
+    use crate::birth;
+    use crate::catalogue::{Change, System};
+
+    /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was
+    /// written. Nobody sees both.
+    #[test]
+    fn a_stale_read_sees_no_value_beside_what_was_written_after_its_end() {
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let created = System::default().apply(&op, &[NodeId(1)]);
+        let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+        let hasher = KeyHasher::new([1; 16]);
+        let at = Timestamp::from_millis;
+        let mut state = birth::first_state(&keyspace, 0, hasher);
+        let engine = state.keys_mut().expect("it has keys");
+        engine.put(&hasher.key(b"ends"), &[b"v"], 100, at(40));
+        engine.put(&hasher.key(b"new"), &[b"w"], 0, at(150));
+        state.last = at(150);
+        state.serving.fresh(10, at(50));
+        let route = Route { keyspace, hasher, views: vec![Arc::new(RwLock::new(state))] };
+        let now = Now { time: at(60), boot: 20 };
+        let value = |key: &[u8]| {
+            let found =
+                value_stale(&route, key, now, 1_000, |version| version.map(|v| v.timestamp));
+            found.expect("it is fresh enough")
+        };
+        assert_eq!(value(b"new"), (Some(at(150)), 10));
+        assert_eq!(value(b"ends"), (None, 10));
     }
 }
