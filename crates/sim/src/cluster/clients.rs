@@ -250,7 +250,9 @@ impl Clients {
     /// # Errors
     /// The first history without one.
     pub fn search(&mut self) -> Result<u64, Violation> {
-        for op in std::mem::take(&mut self.endless) {
+        // What a sole replica has applied while it started was seen by nobody.
+        let lost = std::mem::take(&mut self.lost).into_iter().map(|(op, _)| op);
+        for op in std::mem::take(&mut self.endless).into_iter().chain(lost) {
             self.note(op, None, u64::MAX);
         }
         let mut unjudged = 0;
