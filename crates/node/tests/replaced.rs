@@ -8,114 +8,38 @@
 //! So whoever waits at 1 must not be told that nothing was done (SAFETY G10).
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use keyspace::{
-    Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId,
-    ShardId,
-};
+use keyspace::KeyHasher;
 use node::command::{Reply, Write};
 use node::entry::{Batch, Waiter};
-use node::lane::{Answer, Effects, Input, Lane, Origin};
-use node::shard::ShardStart;
-use node::state::{Content, ShardState};
-use storage::engine::{Engine, Layout};
-use storage::log::Lsn;
-use txn::Clock;
+use node::lane::{Answer, Input, Origin};
 
-const SHARD: ShardId = ShardId(5);
+mod five;
+use five::{Five, SHARD};
+
 const KEY: &[u8] = b"key";
+/// Between two ticks, in nanoseconds.
 const TICK: u64 = 50_000_000;
 
-struct Five {
-    lanes: Vec<Lane>,
-    now: u64,
-    answers: Vec<Answer>,
-}
-
-impl Five {
-    fn new() -> Self {
-        let hasher = KeyHasher::new([7; 16]);
-        let replicas: Vec<_> = (1..=5).map(|id| (ReplicaId(id), NodeId(id))).collect();
-        let start = |replica| {
-            let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(1));
-            let replicas = replicas.clone();
-            let descriptor = Descriptor { shard: SHARD, arc, replicas, generation, leader: None };
-            let engine = Box::new(Engine::new(Layout::Ordered, hasher));
-            let state = ShardState::new(descriptor, Content::Keys(engine));
-            ShardStart::born(state, replica, Durability::Sync)
-        };
-        let now = 3_000_000_000;
-        let lane = |id| {
-            let mut lane = Lane::new(Arc::new(Clock::default()), id, 1 << 20);
-            lane.observe(1);
-            lane.observe(now);
-            lane.accept(Input::Create(start(ReplicaId(id))));
-            lane
-        };
-        Self { lanes: (1..=5).map(lane).collect(), now, answers: Vec::new() }
-    }
-
-    /// One turn of each of these, whose messages reach those whom `may` names.
-    fn turn(&mut self, who: &[usize], may: impl Fn(usize, usize) -> bool) -> bool {
-        let mut effects = Effects::default();
-        let mut any = false;
-        for from in who.iter().copied() {
-            effects.clear();
-            let lane = &mut self.lanes[from - 1];
-            lane.observe(self.now);
-            lane.turn(&mut effects);
-            any |= !effects.is_empty();
-            let ticket = effects.ticket;
-            if !effects.records.is_empty() {
-                lane.accept(Input::Written { ticket, lsn: Lsn::default() });
-                lane.accept(Input::Durable { ticket });
-            }
-            self.answers.append(&mut effects.answers);
-            for envelope in effects.messages.drain(..) {
-                let to = envelope.node.0 as usize;
-                if may(from, to) {
-                    let message = Box::new(envelope.message);
-                    self.lanes[to - 1].accept(Input::Message { shard: SHARD, message });
-                }
+/// Lets time pass for these, who hear each other, until one of them is elected.
+fn elect(five: &mut Five, who: &[usize]) -> usize {
+    let among: BTreeSet<usize> = who.iter().copied().collect();
+    for _ in 0..200 {
+        five.now += TICK;
+        for replica in who {
+            let lane = &mut five.lanes[replica - 1];
+            lane.observe(five.now);
+            lane.accept(Input::Tick);
+        }
+        // One by one: whoever is elected has said nothing yet.
+        for replica in (0..12).flat_map(|_| who) {
+            five.turn(&[*replica], |_, to| among.contains(&to));
+            if let Some(leader) = who.iter().find(|replica| five.leads(**replica)) {
+                return *leader;
             }
         }
-        any
     }
-
-    fn settle(&mut self, who: &[usize], may: impl Fn(usize, usize) -> bool) {
-        for _ in 0..1_000 {
-            if !self.turn(who, &may) {
-                return;
-            }
-        }
-        panic!("no end");
-    }
-
-    fn leads(&self, replica: usize) -> bool {
-        self.lanes[replica - 1].shard(SHARD).is_some_and(|shard| shard.is_elected())
-    }
-
-    /// Lets time pass for these, who hear each other, until one of them is elected.
-    fn elect(&mut self, who: &[usize]) -> usize {
-        let among: BTreeSet<usize> = who.iter().copied().collect();
-        for _ in 0..200 {
-            self.now += TICK;
-            for replica in who {
-                let lane = &mut self.lanes[replica - 1];
-                lane.observe(self.now);
-                lane.accept(Input::Tick);
-            }
-            // One by one: whoever is elected has said nothing yet.
-            for replica in (0..12).flat_map(|_| who) {
-                self.turn(&[*replica], |_, to| among.contains(&to));
-                if let Some(leader) = who.iter().find(|replica| self.leads(**replica)) {
-                    return *leader;
-                }
-            }
-        }
-        panic!("nobody is elected");
-    }
+    panic!("nobody is elected");
 }
 
 #[test]
@@ -127,13 +51,13 @@ fn what_may_still_be_done_is_not_said_to_be_undone() {
     batch.push(&Write::Increment { key: KEY, by: 1 }, Waiter(1));
     five.lanes[0].accept(Input::Propose { shard: SHARD, origin, batch });
     five.settle(&[1, 2], |from, to| (from, to) == (1, 2));
-    let second = five.elect(&[3, 4, 5]);
+    let second = elect(&mut five, &[3, 4, 5]);
     // What it begins its term with reaches the first only.
     five.settle(&[second], |_, to| to == 1);
     five.settle(&[1], |_, _| false);
     let others: Vec<usize> = [2, 3, 4, 5].into_iter().filter(|other| *other != second).collect();
     let told = five.answers.len();
-    assert_eq!(five.elect(&others), 2);
+    assert_eq!(elect(&mut five, &others), 2);
     five.settle(&others, |_, to| to != second && to != 1);
     let view = five.lanes[1].view(SHARD).expect("it is there");
     let key = KeyHasher::new([7; 16]).key(KEY);

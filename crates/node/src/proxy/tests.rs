@@ -411,7 +411,89 @@ fn a_follower_knows_what_is_settled_up_to_the_time_it_judges_by() {
     let post = Post { shard, leader: Some(THERE), now, clock: &clock, seed };
     forward.send(&post, &mut effects);
     let Some((_, Letter::Read { number, .. })) = effects.letters.pop() else { panic!("no ask") };
-    forward.read_at(number, 7, 1_000_000, 6);
+    let told = keyspace::Timestamp::from_millis(1_000_000);
+    forward.read_at(number, 7, (1_000_000, told), 6);
     let fit = forward.applied(7, &mut effects).expect("it is applied");
     assert_eq!(fit.at, keyspace::Timestamp::from_millis(1_000_000));
+}
+
+/// A node whose clock is wrong, or which says so, draws no other along (SAFETY G12).
+#[test]
+fn a_leader_promises_nothing_about_a_time_far_ahead() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    let mut effects = Effects::default();
+    for (number, millis) in [(1, 1_000_400), (2, 1_010_000), (3, u64::MAX >> 20)] {
+        let at = keyspace::Timestamp::from_millis(millis);
+        let from = HERE;
+        two.there.accept(Input::Letter { from, letter: Letter::Read { shard, number, at } });
+        let key = FIRST_KEY.as_bytes().into();
+        let want = Want::At { key, at };
+        two.there.accept(Input::Letter { from, letter: Letter::Fetch { shard, number, want } });
+        let mut letters = Vec::new();
+        for _ in 0..5 {
+            two.there.turn(&mut effects);
+            letters.extend(effects.letters.drain(..).map(|(_, letter)| letter));
+            if !effects.records.is_empty() {
+                let lsn = storage::log::Lsn::default();
+                two.there.accept(Input::Written { ticket: effects.ticket, lsn });
+                two.there.accept(Input::Durable { ticket: effects.ticket });
+            }
+            effects.clear();
+        }
+        letters.sort_by_key(|letter| matches!(letter, Letter::ReadAt { .. }));
+        let is_near = number == 1;
+        let [then, Letter::ReadAt { now_ms, .. }] = &letters[..] else { panic!("{letters:?}") };
+        assert_eq!(matches!(then, Letter::Fetched { .. }), is_near, "{then:?}");
+        assert_eq!(*now_ms, 1_000_400);
+        assert!(two.clock_there.now().millis() <= 1_000_400);
+        let view = two.there.view(shard).expect("it is there");
+        assert!(view.read().horizon.millis() <= 1_000_400 + txn::HORIZON_AHEAD_MILLIS);
+    }
+}
+
+/// Reads go on while the leader's disk is full: a horizon is needed only for what has expired.
+#[test]
+fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let shard = two.shard;
+    two.set(FIRST_KEY, "one", Expiry::At(1_700_000));
+    let view = two.there.view(shard).expect("it is there");
+    let horizon = view.read().horizon;
+    two.clock_there.observe_millis(1_600_000);
+    two.there.set_full(true);
+    let applied = view.read().applied_index;
+    assert_eq!(two.get(FIRST_KEY), Some("one".into()));
+    assert_eq!(two.fetch(Want::Size), Found::Size(1));
+    // Readers at followers are told the time, and how far all is settled.
+    let mut effects = Effects::default();
+    let letter = Letter::Read { shard, number: 1, at: keyspace::Timestamp::ZERO };
+    two.there.accept(Input::Letter { from: HERE, letter });
+    two.there.turn(&mut effects);
+    match effects.letters.pop() {
+        Some((_, Letter::ReadAt { index, now_ms, settled, .. })) => {
+            assert_eq!((index, now_ms, settled), (applied, 1_600_000, horizon));
+        }
+        other => panic!("{other:?}"),
+    }
+    // What has expired is said to be gone only when that is in the log.
+    two.clock_there.observe_millis(1_800_000);
+    let refused = |two: &mut Two, want| {
+        two.ask(want);
+        let answer = two.answers.pop();
+        assert!(
+            matches!(answer, Some(Answer::NotDone { why: NotDone::DiskFull, .. })),
+            "{answer:?}"
+        );
+    };
+    refused(&mut two, Want::keys([FIRST_KEY.as_bytes()]));
+    refused(&mut two, Want::Size);
+    let at = keyspace::Timestamp::from_millis(1_650_000);
+    refused(&mut two, Want::At { key: FIRST_KEY.as_bytes().into(), at });
+    two.there.accept(Input::Await { shard, at, origin: ME, waiter: Waiter(1) });
+    two.there.turn(&mut effects);
+    assert!(matches!(effects.answers[..], [Answer::NotDone { why: NotDone::DiskFull, .. }]));
+    assert_eq!(view.read().applied_index, applied, "nothing was logged");
+    two.there.set_full(false);
+    assert_eq!(two.get(FIRST_KEY), None);
 }

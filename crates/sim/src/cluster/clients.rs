@@ -448,13 +448,13 @@ impl World {
         match read::read(&route, &request, now, &mut sink) {
             Ok(()) => {
                 let view = machine.view(shard);
-                let (floor, last) = view.map_or((now.time, now.time), |view| {
+                let (judged_at, last) = view.map_or((now.time, now.time), |view| {
                     let state = view.read();
-                    (state.serving.floor(), state.last)
+                    (state.serving.judged_at(now.time), state.last)
                 });
                 let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
                 let op = op.expect("it is under way");
-                op.low_ms = op.low_ms.max(floor.millis());
+                op.low_ms = judged_at.millis();
                 self.done(number, sink.0, last.millis());
             }
             Err(blocked) if route.is_away(blocked.place, machine.node()) => {
