@@ -365,10 +365,13 @@ pub(crate) fn newest<'s>(
     let engine = state.keys().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
     let Some(version) = engine.newest(key, Timestamp::ZERO) else { return Ok(None) };
-    if version.expiry_ms == 0 || version.expiry_ms > state.serving.judged_at(now).millis() {
+    // Beside what is as new as this, nothing is there that had ended before that was written.
+    let at = state.serving.judged_at(now).max(state.last);
+    if version.expiry_ms == 0 || version.expiry_ms > at.millis() {
         return Ok(Some(version));
     }
-    let settled = state.horizon.min(state.unsettled.from());
+    // All that comes is later than what is applied.
+    let settled = state.horizon.min(state.unsettled.from()).max(state.last);
     if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(()) }
 }
 
@@ -389,10 +392,16 @@ impl command::View for Guards<'_> {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Arc, Descriptor, Generation, KeyHasher, KeyspaceId, ShardId};
+    use keyspace::{
+        Arc, CatalogueOp, Descriptor, Generation, KeyHasher, KeyspaceId, KeyspaceOptions, NodeId,
+        Placement, ShardId,
+    };
+    use parking_lot::RwLock;
     use storage::engine::{Engine, Layout};
 
     use super::*;
+    use crate::birth;
+    use crate::catalogue::{Change, System};
     use crate::state::Content;
 
     /// A follower's node may be an hour ahead, and is asked about a value that ends in a second.
@@ -416,5 +425,34 @@ mod tests {
         state.horizon = hour;
         txn::Promise::new(state.unsettled.clone()).lead();
         assert!(newest(&state, &key, hour).expect("it is settled").is_none());
+    }
+
+    /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was
+    /// written. Nobody sees both.
+    #[test]
+    fn a_stale_read_sees_no_value_beside_what_was_written_after_its_end() {
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let created = System::default().apply(&op, &[NodeId(1)]);
+        let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+        let hasher = KeyHasher::new([1; 16]);
+        let at = Timestamp::from_millis;
+        let mut state = birth::first_state(&keyspace, 0, hasher);
+        let engine = state.keys_mut().expect("it has keys");
+        engine.put(&hasher.key(b"ends"), &[b"v"], 100, at(40));
+        engine.put(&hasher.key(b"new"), &[b"w"], 0, at(150));
+        state.last = at(150);
+        state.serving.fresh(10, at(50));
+        let route =
+            Route { keyspace, hasher, views: vec![std::sync::Arc::new(RwLock::new(state))] };
+        let now = Now { time: at(60), boot: 20 };
+        let value = |key: &[u8]| {
+            let found =
+                value_stale(&route, key, now, 1_000, |version| version.map(|v| v.timestamp));
+            found.expect("it is fresh enough")
+        };
+        assert_eq!(value(b"new"), (Some(at(150)), 10));
+        assert_eq!(value(b"ends"), (None, 10));
     }
 }

@@ -7,13 +7,18 @@
 //!
 //! A question may be about some of the shards only ([`Places`]): where every node answers for the
 //! shards it leads.
+//!
+//! Whether a key has expired is judged in each shard by a time of its own, the same throughout the
+//! question: this node's or, if that is later, the one at which the shard's leader was last asked
+//! ([`crate::serving::Serving::floor`]), or that of the newest entry here. Else a node whose clock
+//! is slow would show what another has told to be gone, and hide what is newer than its clock.
 
 use std::ops::Bound;
 
 use keyspace::{Placement, Slot, Timestamp, slot_of};
 use storage::engine::{Engine, Range, ScanCursor, WrongLayout};
 
-use crate::read::{Blocked, Now};
+use crate::read::{Blocked, Now, judged_at};
 use crate::route::Route;
 use crate::state::ShardState;
 
@@ -43,6 +48,22 @@ pub struct Stretch<'a> {
     pub keys_max: usize,
 }
 
+/// The shards that a question is about, and the time at which each of them is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked(Vec<Option<Timestamp>>);
+
+impl Asked {
+    /// All shards, at `now`, whether they serve or not: good for figures, not for answers.
+    pub fn anyhow(route: &Route, now: Timestamp) -> Self {
+        Self(vec![Some(now); route.views.len()])
+    }
+
+    /// The time of the shard at a place, if the question is about it.
+    pub fn time(&self, place: usize) -> Option<Timestamp> {
+        self.0.get(place).copied().flatten()
+    }
+}
+
 /// Whether all shards at `places` may be asked at `now`: they serve, and if anything in them has
 /// expired by then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may
 /// still find it alive. Who was blocked asks again with the same `now`, or writers could keep him
@@ -50,60 +71,52 @@ pub struct Stretch<'a> {
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
-pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<(), Blocked> {
+pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Blocked> {
+    let mut asked = vec![None; route.views.len()];
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
-        if !state.serving.at(now.boot) || !is_settled(&state, now.time) {
-            return Err(Blocked { place, at: now.time });
+        let at = judged_at(&state, now).max(state.last);
+        if !state.serving.at(now.boot) || !is_settled(&state, at) {
+            return Err(Blocked { place, at });
         }
+        asked[place] = Some(at);
     }
-    Ok(())
+    Ok(Asked(asked))
 }
 
-/// Whether what has expired in a shard by `now` is gone for good: the horizon covers it, and
-/// nothing is under way that may still find it alive.
+/// The time at which a piece of a shard is judged, of a question that has come by `asked`: the
+/// same, unless what was seen then may have been collected since (SAFETY G14). What has ended by
+/// the safe point has ended for good.
+fn piece_time(engine: &Engine, asked: Timestamp) -> Timestamp {
+    asked.max(engine.safe_point())
+}
+
+/// Whether what has expired in a shard by `now` is gone for good: an entry that is applied is as
+/// late; or the horizon covers it, and nothing is under way that may still find it alive.
 pub(crate) fn is_settled(state: &ShardState, now: Timestamp) -> bool {
     let next_expiry = state.keys().and_then(Engine::next_expiry_millis);
     let expired = next_expiry.is_some_and(|expiry| expiry <= now.millis());
-    !expired || (now <= state.horizon && now <= state.unsettled.from())
-}
-
-/// The time at which a shard is looked at. Another node's clock may be ahead of this one's, and so
-/// may be what it has written and acknowledged before the question came here: so no earlier than
-/// the newest that is applied, for what has expired by then is settled, since all that comes is
-/// later. Nor may come back what it has said to have ended ([`crate::serving::Serving::floor`]), as
-/// far as that is settled here.
-fn looked_at(state: &ShardState, now: Timestamp) -> Timestamp {
-    let settled = state.horizon.min(state.unsettled.from());
-    now.max(state.last).max(state.serving.floor().min(settled))
+    !expired || now <= state.last || (now <= state.horizon && now <= state.unsettled.from())
 }
 
 /// How many keys there are.
-pub fn size(route: &Route, places: Places<'_>, now: Timestamp) -> u64 {
-    sizes(route, places, now).sum()
+pub fn size(route: &Route, asked: &Asked) -> u64 {
+    sizes(route, asked).sum()
 }
 
 /// How many keys there are in each shard; none in those that the question is not about.
-fn sizes(route: &Route, places: Places<'_>, now: Timestamp) -> impl Iterator<Item = u64> {
-    route.views.iter().enumerate().map(move |(place, view)| match places(place) {
-        true => {
-            let state = view.read();
-            state.keys().map_or(0, |engine| engine.len(looked_at(&state, now)))
-        }
-        false => 0,
+fn sizes(route: &Route, asked: &Asked) -> impl Iterator<Item = u64> {
+    route.views.iter().zip(&asked.0).map(|(view, time)| match time {
+        Some(at) => view.read().keys().map_or(0, |engine| engine.len(*at)),
+        None => 0,
     })
 }
 
 /// Some key, or none if there are none (or hardly any among very many that have expired).
-pub fn random_key(
-    route: &Route,
-    places: Places<'_>,
-    random: u64,
-    now: Timestamp,
-) -> Option<Box<[u8]>> {
+pub fn random_key(route: &Route, asked: &Asked, random: u64) -> Option<Box<[u8]>> {
     let shards = route.views.len();
     // By size, so that a small shard's keys are not favoured.
-    let sizes: Vec<u64> = sizes(route, places, now).collect();
+    let sizes: Vec<u64> = sizes(route, asked).collect();
     let total: u64 = sizes.iter().sum();
     let mut left = random.checked_rem(total)?;
     let first = sizes.iter().position(|size| {
@@ -112,22 +125,16 @@ pub fn random_key(
         here
     });
     let around = (0..shards).map(|i| (first.unwrap_or(0) + i) % shards);
-    around.filter(|place| places(*place)).find_map(|place| {
+    around.filter_map(|place| Some((place, asked.time(place)?))).find_map(|(place, at)| {
         let state = route.views[place].read();
-        let at = looked_at(&state, now);
-        state.keys()?.random_key(random.rotate_left(32), at).map(Box::from)
+        let engine = state.keys()?;
+        engine.random_key(random.rotate_left(32), piece_time(engine, at)).map(Box::from)
     })
 }
 
 /// Shows every key. At most `piece_keys` are looked at under one hold of a guard, usually
 /// [`PIECE_KEYS`].
-pub fn each_key(
-    route: &Route,
-    places: Places<'_>,
-    piece_keys: usize,
-    now: Timestamp,
-    show: &mut dyn FnMut(&[u8]),
-) {
+pub fn each_key(route: &Route, asked: &Asked, piece_keys: usize, show: &mut dyn FnMut(&[u8])) {
     let everything = Stretch {
         low: Bound::Unbounded,
         high: Bound::Unbounded,
@@ -135,12 +142,12 @@ pub fn each_key(
         keys_max: usize::MAX,
     };
     if route.keyspace.options.placement == Placement::Ordered {
-        let shown = range(route, &everything, piece_keys, now, &mut |key, _| show(key));
+        let shown = range(route, asked, &everything, piece_keys, &mut |key, _| show(key));
         return shown.expect("it is ordered");
     }
     let mut cursor = 0;
     loop {
-        match scan(route, places, cursor, piece_keys, now, show) {
+        match scan(route, asked, cursor, piece_keys, show) {
             Ok(0) | Err(_) => return,
             Ok(next) => cursor = next,
         }
@@ -154,10 +161,9 @@ pub fn each_key(
 /// [`WrongLayout`] if the keyspace is ordered.
 pub fn scan(
     route: &Route,
-    places: Places<'_>,
+    asked: &Asked,
     cursor: u64,
     count: usize,
-    now: Timestamp,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<u64, WrongLayout> {
     if cursor >> HASH_BITS >= u64::from(keyspace::SLOTS) {
@@ -166,13 +172,11 @@ pub fn scan(
     let mut from = place_of_cursor(cursor);
     let mut left = count.clamp(1, PIECE_KEYS * 16);
     for place in route.keyspace.index_of_slot(from.slot)..route.views.len() {
-        if !places(place) {
-            continue;
-        }
+        let Some(at) = asked.time(place) else { continue };
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { continue };
         let mut seen = 0;
-        let next = engine.scan(from, left, looked_at(&state, now), &mut |key, _| {
+        let next = engine.scan(from, left, piece_time(engine, at), &mut |key, _| {
             seen += 1;
             show(key);
         })?;
@@ -208,32 +212,34 @@ pub fn cursor_behind(route: &Route, place: usize) -> u64 {
     cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
 }
 
-/// Shows up to `keys_max` keys of one slot. At most `piece_keys` are looked at under one hold of
-/// the guard, usually [`PIECE_KEYS`].
+/// Shows up to `keys_max` keys of one slot; none if the question is not about its shard. At most
+/// `piece_keys` are looked at under one hold of the guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is ordered.
 pub fn each_key_of_slot(
     route: &Route,
+    asked: &Asked,
     slot: Slot,
     keys_max: usize,
     piece_keys: usize,
-    now: Timestamp,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<(), WrongLayout> {
-    let view = &route.views[route.keyspace.index_of_slot(slot)];
+    let place = route.keyspace.index_of_slot(slot);
+    let Some(at) = asked.time(place) else { return Ok(()) };
+    let view = &route.views[place];
     let mut from = ScanCursor { slot, hash: 0 };
     let mut left = keys_max;
     while left > 0 {
         let state = view.read();
         let Some(engine) = state.keys() else { return Ok(()) };
-        let at = looked_at(&state, now);
-        let next = engine.scan(from, left.min(piece_keys), at, &mut |key, _| {
-            if left > 0 && slot_of(key) == slot {
-                left -= 1;
-                show(key);
-            }
-        })?;
+        let next =
+            engine.scan(from, left.min(piece_keys), piece_time(engine, at), &mut |key, _| {
+                if left > 0 && slot_of(key) == slot {
+                    left -= 1;
+                    show(key);
+                }
+            })?;
         match next {
             Some(next) if next.slot == slot => from = next,
             _ => return Ok(()),
@@ -249,11 +255,12 @@ pub fn each_key_of_slot(
 /// [`WrongLayout`] if the keyspace is hashed.
 pub fn range(
     route: &Route,
+    asked: &Asked,
     stretch: &Stretch<'_>,
     piece_keys: usize,
-    now: Timestamp,
     show: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), WrongLayout> {
+    let Some(at) = asked.time(0) else { return Ok(()) };
     let mut left = stretch.keys_max;
     let mut last: Option<Box<[u8]>> = None;
     loop {
@@ -272,7 +279,7 @@ pub fn range(
             examined_max: piece_keys,
         };
         let mut seen = 0;
-        let stopped = engine.range(&piece, looked_at(&state, now), &mut |key, version| {
+        let stopped = engine.range(&piece, piece_time(engine, at), &mut |key, version| {
             seen += 1;
             show(key, version.value);
         })?;
@@ -286,106 +293,132 @@ pub fn range(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use keyspace::{CatalogueOp, Keyspace, KeyspaceOptions, NodeId};
+    use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, NodeId};
     use parking_lot::RwLock;
-    use replication::Entry;
+    use std::sync::Arc;
+    use txn::Promise;
 
-    use super::*;
     use crate::birth;
     use crate::catalogue::{Change, System};
-    use crate::command::{Expiry, SetIf, SetReply, Write};
-    use crate::entry::{Batch, Header, Kind, Waiter};
 
-    const HASHER: keyspace::KeyHasher = keyspace::KeyHasher::new([1; 16]);
+    use super::*;
 
-    fn keyspace(placement: Placement) -> Keyspace {
-        let mut system = System::default();
+    /// A replica that may be read; one key ends at 100 ms.
+    fn route(placement: Placement) -> Route {
         let mut op = Vec::new();
         let options = KeyspaceOptions { placement, ..Default::default() };
         CatalogueOp::Create { name: "k", options }.encode(&mut op);
-        match system.apply(&op, &[NodeId(1)]).expect("it can be made") {
-            Change::Created(keyspace) => keyspace,
-            other => panic!("{other:?}"),
-        }
-    }
-
-    fn apply(state: &mut ShardState, write: &Write<'_>, timestamp: Timestamp) {
-        let mut batch = Batch::default();
-        batch.push(write, Waiter(1));
-        let (mut bytes, _) = batch.into_parts();
-        let term = state.applied_term;
-        Header { kind: Kind::Commands, timestamp, term, count: 1 }.fill(&mut bytes);
-        let index = state.applied_index + 1;
-        let entry = Entry { index, term, data: bytes.into(), is_change: false };
-        state.apply(&entry, &mut Vec::new());
-    }
-
-    /// What a leader with a faster clock has told to have ended is not there again here.
-    #[test]
-    fn what_has_ended_elsewhere_has_ended_here() {
-        let keyspace = keyspace(Placement::Ordered);
-        let mut state = birth::first_state(&keyspace, 0, HASHER);
-        let (expiry, when, reply) = (Expiry::At(1_100), SetIf::Always, SetReply::Ok);
-        let set = Write::Set { key: b"key", value: b"value", when, expiry, reply };
-        let at = Timestamp::from_millis;
-        apply(&mut state, &set, at(900));
-        let horizon = at(2_000).0.to_le_bytes();
-        let mut bytes = crate::entry::operation(&horizon);
-        let (term, index) = (state.applied_term, state.applied_index + 1);
-        Header { kind: Kind::Horizon, timestamp: at(901), term, count: 1 }.fill(&mut bytes);
-        state.apply(&Entry { index, term, data: bytes.into(), is_change: false }, &mut Vec::new());
-        let mut promise = txn::Promise::new(state.unsettled.clone());
-        let serving = state.serving.clone();
-        let views = vec![Arc::new(RwLock::new(state))];
-        let route = Route { keyspace, hasher: HASHER, views };
-        let now = at(1_000);
-        serving.raise_floor(at(1_200));
-        // Something under way may still keep it.
-        promise.settled(at(1_000));
-        assert_eq!(size(&route, &everywhere, now), 1);
-        promise.settled(at(1_200));
-        assert_eq!(size(&route, &everywhere, now), 0);
-    }
-
-    /// What a node with a faster clock has written and acknowledged is there for who asks a
-    /// follower with a slower one afterwards.
-    #[test]
-    fn what_is_applied_is_seen_whatever_the_clock_here_says() {
-        for placement in [Placement::Hashed, Placement::Ordered] {
-            let keyspace = keyspace(placement);
-            let places = 0..keyspace.shards.len();
-            let first = |place| birth::first_state(&keyspace, place, HASHER);
-            let views: Vec<_> = places.map(|p| Arc::new(RwLock::new(first(p)))).collect();
-            let route = Route { keyspace, hasher: HASHER, views };
-            let (now, ahead) = (Timestamp::from_millis(1_000), 300u64);
-            let key = &b"key"[..];
-            let place = route.place(&route.key(key));
-            let shown = || {
-                let mut shown = Vec::new();
-                let mut show = |key: &[u8]| shown.push(key.to_vec());
-                each_key(&route, &everywhere, PIECE_KEYS, now, &mut show);
-                if placement == Placement::Hashed {
-                    let slot = slot_of(key);
-                    let all = usize::MAX;
-                    let counted = each_key_of_slot(&route, slot, all, PIECE_KEYS, now, &mut show);
-                    counted.expect("it is hashed");
+        let created = System::default().apply(&op, &[NodeId(1)]);
+        let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+        let hasher = KeyHasher::new([1; 16]);
+        let states = (0..keyspace.shards.len()).map(|place| {
+            let mut state = birth::first_state(&keyspace, place, hasher);
+            for (name, expiry_ms) in [(b"ends", 100), (b"last", 0)] {
+                let key = hasher.key(name);
+                if state.owns(&key) {
+                    let engine = state.keys_mut().expect("it has keys");
+                    engine.put(&key, &[b"v"], expiry_ms, Timestamp::from_millis(1));
                 }
-                shown
-            };
-            let (expiry, when, reply) = (Expiry::Never, SetIf::Always, SetReply::Ok);
-            let set = Write::Set { key, value: b"value", when, expiry, reply };
-            let later = |millis: u64| Timestamp::from_millis(1_000 + millis);
-            apply(&mut route.views[place].write(), &set, later(ahead));
-            let times = if placement == Placement::Hashed { 2 } else { 1 };
-            assert_eq!(shown(), vec![key.to_vec(); times]);
-            assert_eq!(random_key(&route, &everywhere, 7, now).as_deref(), Some(key));
-            assert_eq!(size(&route, &everywhere, now), 1);
-            apply(&mut route.views[place].write(), &Write::Flush, later(ahead + 1));
-            assert_eq!(shown(), Vec::<Vec<u8>>::new());
-            assert_eq!(random_key(&route, &everywhere, 7, now), None);
-            assert_eq!(size(&route, &everywhere, now), 0);
+            }
+            state.serving.until(10);
+            Arc::new(RwLock::new(state))
+        });
+        let views = states.collect();
+        Route { keyspace, hasher, views }
+    }
+
+    const SLOW: Now = Now { time: Timestamp::from_millis(50), boot: 1 };
+
+    /// Its leader has said that its clock stands at 200 ms, and that all below is settled.
+    fn told(route: &Route) {
+        for view in &route.views {
+            let mut state = view.write();
+            state.horizon = Timestamp::from_millis(1_000);
+            Promise::new(state.unsettled.clone()).settled(Timestamp::from_millis(200));
+            state.serving.raise_floor(Timestamp::from_millis(200));
         }
+    }
+
+    fn keys(route: &Route, asked: &Asked) -> Vec<Vec<u8>> {
+        let mut keys = Vec::new();
+        each_key(route, asked, 1, &mut |key| keys.push(key.to_vec()));
+        keys.sort();
+        keys
+    }
+
+    #[test]
+    fn what_its_leader_may_have_told_to_be_gone_is_gone_where_the_clock_is_slow() {
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+            assert_eq!(keys(&route, &asked), [b"ends", b"last"]);
+            told(&route);
+            // Who was admitted before goes on as he began.
+            assert_eq!(size(&route, &asked), 2);
+            let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
+            assert_eq!(keys(&route, &asked), [b"last"]);
+            assert_eq!(size(&route, &asked), 1);
+            for random in 0..50 {
+                assert_eq!(random_key(&route, &asked, random).as_deref(), Some(&b"last"[..]));
+            }
+            let slot = slot_of(b"ends");
+            let of_slot = each_key_of_slot(&route, &asked, slot, 9, 9, &mut |key| {
+                panic!("{}", key.escape_ascii());
+            });
+            assert_eq!(of_slot.is_ok(), placement == Placement::Hashed);
+        }
+    }
+
+    /// Clocks that were drawn ahead count on within a millisecond, and leaders tell theirs in
+    /// milliseconds.
+    #[test]
+    fn what_is_newer_than_all_clocks_is_seen() {
+        let (ms, newest) =
+            (Timestamp::from_millis(200), Timestamp(Timestamp::from_millis(200).0 + 7));
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            told(&route);
+            for view in &route.views {
+                let mut state = view.write();
+                assert_eq!(state.serving.floor(), ms);
+                state.last = newest;
+                state.keys_mut().expect("it has keys").flush(newest);
+                let key = route.key(b"new");
+                if state.owns(&key) {
+                    state.keys_mut().expect("it has keys").put(&key, &[b"v"], 0, newest);
+                }
+            }
+            let asked = admit(&route, &everywhere, SLOW).expect("all is settled");
+            assert_eq!(keys(&route, &asked), [b"new"]);
+            assert_eq!(size(&route, &asked), 1);
+        }
+    }
+
+    /// A key is there throughout; between two pieces it is overwritten, and what it had before is
+    /// collected.
+    #[test]
+    fn what_is_collected_meanwhile_hides_no_key() {
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+            let key = route.key(b"last");
+            let mut state = route.views[route.place(&key)].write();
+            let engine = state.keys_mut().expect("it has keys");
+            engine.put(&key, &[b"w"], 0, Timestamp::from_millis(60));
+            engine.raise_safe_point(Timestamp::from_millis(70));
+            while engine.collect(9) {}
+            drop(state);
+            assert!(keys(&route, &asked).iter().any(|key| key == b"last"));
+        }
+    }
+
+    #[test]
+    fn what_ends_below_the_floor_and_may_yet_be_kept_is_asked_for() {
+        let route = route(Placement::Ordered);
+        route.views[0].read().serving.raise_floor(Timestamp::from_millis(200));
+        let blocked = admit(&route, &everywhere, SLOW).unwrap_err();
+        assert_eq!(blocked, Blocked { place: 0, at: Timestamp::from_millis(200) });
+        // A question about none of its shards is blocked by none.
+        assert_eq!(size(&route, &admit(&route, &|_| false, SLOW).expect("nothing")), 0);
     }
 }

@@ -91,7 +91,7 @@ impl NodeApi {
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
             shards: keyspace.shards.len() as u64,
-            keys: route.map_or(0, |route| whole::size(route, &whole::everywhere, now)),
+            keys: route.map_or(0, |route| whole::size(route, &whole::Asked::anyhow(route, now))),
         }
     }
 

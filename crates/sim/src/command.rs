@@ -108,6 +108,8 @@ pub enum Command {
     },
     /// MGET: as many answers as keys.
     GetMany,
+    /// How many of its keys there are: DBSIZE of a shard that has no others.
+    Count,
 }
 
 impl Command {
@@ -135,9 +137,8 @@ impl Command {
                 Write::Rename { from: key, to: &keys[1], if_absent: *if_absent }
             }
             Self::Copy { replace } => Write::Copy { from: key, to: &keys[1], replace: *replace },
-            Self::Get | Self::Exists | Self::ExpiryTime | Self::Length | Self::GetMany => {
-                return None;
-            }
+            _ if self.is_read() => return None,
+            other => unreachable!("{other:?} writes"),
         })
     }
 
@@ -170,7 +171,15 @@ impl Command {
 
     /// Whether it changes nothing, ever.
     pub fn is_read(&self) -> bool {
-        matches!(self, Self::Get | Self::Exists | Self::ExpiryTime | Self::Length | Self::GetMany)
+        matches!(
+            self,
+            Self::Get
+                | Self::Exists
+                | Self::ExpiryTime
+                | Self::Length
+                | Self::GetMany
+                | Self::Count
+        )
     }
 
     /// Whether what it does to one of its keys depends on another, or it answers for several at
@@ -178,7 +187,11 @@ impl Command {
     pub fn is_joint(&self) -> bool {
         matches!(
             self,
-            Self::SetAllIfAbsent(_) | Self::Rename { .. } | Self::Copy { .. } | Self::GetMany
+            Self::SetAllIfAbsent(_)
+                | Self::Rename { .. }
+                | Self::Copy { .. }
+                | Self::GetMany
+                | Self::Count
         )
     }
 
@@ -188,6 +201,7 @@ impl Command {
     pub fn run_all<K: PartialEq>(&self, keys: &[K], cells: &mut [Option<Cell>]) -> Vec<Reply> {
         let reply = match self {
             Self::GetMany => return cells.iter().map(|cell| bulk(cell.as_ref())).collect(),
+            Self::Count => Reply::Int(cells.iter().flatten().count() as i64),
             Self::Flush => {
                 cells.fill(None);
                 Reply::Ok
@@ -291,6 +305,7 @@ impl Command {
             | Self::SetAllIfAbsent(_)
             | Self::Rename { .. }
             | Self::Copy { .. }
+            | Self::Count
             | Self::GetMany => unreachable!("{self:?} is of several keys"),
         }
     }

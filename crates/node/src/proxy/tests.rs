@@ -324,6 +324,20 @@ fn a_shard_that_is_dropped_lets_everyone_know() {
     assert!(matches!(two.answers[1..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
 }
 
+/// SAFETY G12, G13: the leader of the system shard is an hour ahead, and names a safe point.
+#[test]
+fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
+    let mut two = Two::new(Placement::Ordered, &[THERE]);
+    let before = two.clock_there.now();
+    let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
+    two.there.accept(Input::RaiseShard { shard: two.shard, to });
+    two.run();
+    let view = two.there.view(two.shard).expect("it is there");
+    let state = view.read();
+    let point = state.keys().expect("it has keys").safe_point();
+    assert!(before <= point && point < state.last, "{point:?} of {:?}", state.last);
+}
+
 /// A leader without room for what it would write down is not asked again at once, and again.
 #[test]
 fn a_full_disk_elsewhere_is_given_time() {

@@ -109,7 +109,7 @@ struct Ask {
     /// below.
     at: Timestamp,
     index: Option<u64>,
-    /// The leader's clock when it answered, in ms.
+    /// The leader's clock when it was asked, in ms: nothing is under way below that either.
     leader_ms: u64,
 }
 
@@ -450,9 +450,10 @@ impl Forward {
         let fit = self.asks.iter().filter(ripe).fold(None, |fit: Option<Fit>, ask| {
             let Fit { asked_at, at, leader_ms } =
                 fit.unwrap_or(Fit { asked_at: 0, at: Timestamp::ZERO, leader_ms: 0 });
+            let settled = ask.at.max(Timestamp::from_millis(ask.leader_ms));
             Some(Fit {
                 asked_at: asked_at.max(ask.asked_at),
-                at: at.max(ask.at),
+                at: at.max(settled),
                 leader_ms: leader_ms.max(ask.leader_ms),
             })
         })?;

@@ -105,8 +105,14 @@ impl Shard {
         let mut unconfirmed = false;
         let (shard, promise) = (self.id, &mut self.promise);
         let mut let_go = BTreeSet::new();
+        // Who asked before this term began was asked for too early a time.
+        let floor = self.serving.floor();
         self.readers.retain_mut(|reader| {
             if reader.after == 0 {
+                if !reader.asker.is_of_a_time() {
+                    reader.at = reader.at.max(floor);
+                    reader.settled = reader.settled.max(floor);
+                }
                 if turn.is_full && reader.at > horizon {
                     if reader.asker.is_of_a_time() {
                         reader.asker.refuse_for_room(shard, effects);

@@ -71,11 +71,14 @@ impl EventLoop {
         let mut away: Vec<usize> = (0..route.views.len()).filter(|place| wanted(*place)).collect();
         away.retain(|place| self.hub.is_away(&route, *place));
         let places = |place: usize| wanted(place) && !away.contains(&place);
-        if let Err(blocked) = whole::admit(&route, &places, now) {
-            connection.fetched = fetched;
-            self.wait_for(connection, &route, blocked, now, go_waiter(at));
-            return Done::PutOff;
-        }
+        let asked = match whole::admit(&route, &places, now) {
+            Ok(asked) => asked,
+            Err(blocked) => {
+                connection.fetched = fetched;
+                self.wait_for(connection, &route, blocked, now, go_waiter(at));
+                return Done::PutOff;
+            }
+        };
         let random = self.random();
         if away.iter().any(|place| fetched.of(route.shard(*place)).is_none()) {
             let wants = away
@@ -85,20 +88,19 @@ impl EventLoop {
             self.fetch(at, connection, wants, now);
             return Done::PutOff;
         }
-        let now = now.time;
         let far = Far::gather(away.iter().filter_map(|place| fetched.of(route.shard(*place))));
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         match request {
             KeyspaceRequest::Size => {
-                writer.int((whole::size(&route, &places, now) + far.size) as i64);
+                writer.int((whole::size(&route, &asked) + far.size) as i64);
             }
             KeyspaceRequest::RandomKey => {
                 // By size, so that keys of neither side are favoured.
-                let near = if far.size > 0 { whole::size(&route, &places, now) } else { 0 };
+                let near = if far.size > 0 { whole::size(&route, &asked) } else { 0 };
                 let is_far = random.rotate_left(13).checked_rem(near + far.size) >= Some(near);
-                let here = || whole::random_key(&route, &places, random, now);
+                let here = || whole::random_key(&route, &asked, random);
                 let key = if far.size > 0 && is_far { far.random(random) } else { here() };
                 match key.or_else(|| far.random(random)) {
                     Some(key) => writer.bulk(&key),
@@ -117,7 +119,7 @@ impl EventLoop {
                 far.keys.iter().for_each(|key| show(key));
                 // The only shard of an ordered keyspace may be away.
                 if (0..route.views.len()).any(places) {
-                    whole::each_key(&route, &places, PIECE_KEYS, now, &mut show);
+                    whole::each_key(&route, &asked, PIECE_KEYS, &mut show);
                 }
                 if bytes > bytes_max || far.is_cut {
                     writer.error(TOO_LONG);
@@ -136,7 +138,7 @@ impl EventLoop {
                 };
                 far.keys.iter().for_each(|key| show(key));
                 let scanned = match away.is_empty() {
-                    true => whole::scan(&route, &places, *cursor, *count as usize, now, &mut show),
+                    true => whole::scan(&route, &asked, *cursor, *count as usize, &mut show),
                     false => Ok(far.next.unwrap_or(0)),
                 };
                 // The end of one shard is the beginning of the next.
@@ -159,7 +161,7 @@ impl EventLoop {
             KeyspaceRequest::CountInSlot { slot } => {
                 let mut count = far.keys.len() as i64;
                 let show = &mut |_: &[u8]| count += 1;
-                match whole::each_key_of_slot(&route, *slot, usize::MAX, PIECE_KEYS, now, show) {
+                match whole::each_key_of_slot(&route, &asked, *slot, usize::MAX, PIECE_KEYS, show) {
                     Ok(()) if far.is_cut => writer.error(TOO_LONG),
                     Ok(()) => writer.int(count),
                     Err(_) => writer.error(SLOTS_NEED_HASH),
@@ -175,7 +177,7 @@ impl EventLoop {
                     }
                 };
                 far.keys.iter().take(*count).for_each(|key| show(key));
-                match whole::each_key_of_slot(&route, *slot, *count, PIECE_KEYS, now, show) {
+                match whole::each_key_of_slot(&route, &asked, *slot, *count, PIECE_KEYS, show) {
                     Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
                     Ok(()) => {
                         writer.array(keys.len());
@@ -198,7 +200,7 @@ impl EventLoop {
                 };
                 far.pairs.iter().for_each(|(key, value)| show(key, value));
                 let result = match away.is_empty() {
-                    true => whole::range(&route, &stretch(range), PIECE_KEYS, now, &mut show),
+                    true => whole::range(&route, &asked, &stretch(range), PIECE_KEYS, &mut show),
                     false => Ok(()),
                 };
                 match result {

@@ -26,6 +26,7 @@ use node::read::{self, Now};
 use node::route::Route;
 
 use super::options::Mood;
+use super::whole::OfWhole;
 use super::{KEYSPACE, Plant, World};
 use crate::check::Violation;
 use crate::check::linear::{self, Linear, Seen};
@@ -71,25 +72,27 @@ enum Place {
     Batch(u64, u64),
 }
 
-struct Op {
-    client: usize,
+pub(super) struct Op {
+    pub(super) client: usize,
     at: usize,
     what: What,
-    call: u64,
+    pub(super) call: u64,
     began_ms: u64,
     gives_up_at: u64,
     /// Whether its client has gone on to something else.
-    given_up: bool,
+    pub(super) given_up: bool,
 }
 
-enum What {
+pub(super) enum What {
     Keys(OfKeys),
+    /// A question about all keys.
+    Whole(OfWhole),
     /// A change of the catalogue.
     Catalogue,
 }
 
-/// A command on keys of one hash tag.
-struct OfKeys {
+/// A command on keys of one hash tag, or FLUSH of a shard's.
+pub(super) struct OfKeys {
     route: Arc<Route>,
     shard: ShardId,
     keys: Vec<u64>,
@@ -109,14 +112,31 @@ impl Op {
     fn of_keys(&self) -> Option<&OfKeys> {
         match &self.what {
             What::Keys(of_keys) => Some(of_keys),
-            What::Catalogue => None,
+            What::Whole(_) | What::Catalogue => None,
+        }
+    }
+
+    /// When its client first asked it, if it is the rest of something.
+    pub(super) fn first_call(&self) -> u64 {
+        match &self.what {
+            What::Whole(of_whole) => of_whole.first_call().unwrap_or(self.call),
+            What::Keys(_) | What::Catalogue => self.call,
         }
     }
 
     fn of_keys_mut(&mut self) -> Option<&mut OfKeys> {
         match &mut self.what {
             What::Keys(of_keys) => Some(of_keys),
-            What::Catalogue => None,
+            What::Whole(_) | What::Catalogue => None,
+        }
+    }
+
+    /// Whether it is a read that may be tried.
+    fn is_ready(&self) -> bool {
+        match &self.what {
+            What::Keys(of_keys) => of_keys.ready,
+            What::Whole(of_whole) => of_whole.ready,
+            What::Catalogue => false,
         }
     }
 
@@ -147,8 +167,7 @@ impl Clients {
 
     /// Reads at a node that may be tried.
     pub fn ready(&self, at: usize) -> Vec<u64> {
-        let is_ready = |op: &Op| op.at == at && op.of_keys().is_some_and(|of_keys| of_keys.ready);
-        let ready = self.ops.iter().filter(|(_, op)| is_ready(op));
+        let ready = self.ops.iter().filter(|(_, op)| op.at == at && op.is_ready());
         ready.map(|(number, _)| *number).collect()
     }
 
@@ -163,6 +182,7 @@ impl Clients {
             What::Keys(OfKeys { command, keys, .. }) => {
                 format!("op {number}: {command:?} of {keys:?}; ")
             }
+            What::Whole(of_whole) => format!("op {number}: {}; ", of_whole.describe()),
             What::Catalogue => format!("op {number}: a change of the catalogue; "),
         });
         names.collect()
@@ -172,15 +192,57 @@ impl Clients {
         keys.iter().map(|key| self.names[*key as usize].clone()).collect()
     }
 
+    pub(super) fn name(&self, key: u64) -> &[u8] {
+        &self.names[key as usize]
+    }
+
+    /// The names of all keys.
+    pub(super) fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// How much has happened.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(super) fn insert(&mut self, number: u64, op: Op) {
+        self.ops.insert(number, op);
+    }
+
+    pub(super) fn remove(&mut self, number: u64) -> Option<Op> {
+        self.ops.remove(&number)
+    }
+
+    /// A question about all keys, if it is under way.
+    pub(super) fn whole_mut(&mut self, number: u64) -> Option<&mut OfWhole> {
+        match &mut self.ops.get_mut(&number)?.what {
+            What::Whole(of_whole) => Some(of_whole),
+            What::Keys(_) | What::Catalogue => None,
+        }
+    }
+
     fn note(&mut self, op: Op, replies: Option<Vec<Reply>>, high_ms: u64) {
-        self.events += 1;
-        let (back, tagged) = (self.events, self.tagged);
         let Op { client, what: What::Keys(of_keys), call, .. } = op else { return };
         let OfKeys { route, keys, command, low_ms, .. } = of_keys;
-        let history = self.histories.entry((route.keyspace.id, keys[0] / tagged)).or_default();
-        let places = keys.iter().map(|key| (key % tagged) as usize).collect();
-        let (client, high_ms) = (client as u8, high_ms.max(low_ms));
-        history.push(Seen { command, places, client, call, back, low_ms, high_ms, replies });
+        let (client, high_ms, back) = (client as u8, high_ms.max(low_ms), 0);
+        let places = Vec::new();
+        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
+        self.saw(route.keyspace.id, &keys, seen);
+    }
+
+    /// Something was seen of keys just now. Those that FLUSH empties may have several tags.
+    pub(super) fn saw(&mut self, keyspace: KeyspaceId, keys: &[u64], seen: Seen) {
+        self.events += 1;
+        let (back, tagged) = (self.events, self.tagged);
+        let mut of_tags: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+        for key in keys {
+            of_tags.entry(key / tagged).or_default().push((key % tagged) as usize);
+        }
+        for (tag, places) in of_tags {
+            let history = self.histories.entry((keyspace, tag)).or_default();
+            history.push(Seen { places, back, ..seen.clone() });
+        }
     }
 
     /// Searches every history for a linear order; how many were too long to judge.
@@ -188,7 +250,9 @@ impl Clients {
     /// # Errors
     /// The first history without one.
     pub fn search(&mut self) -> Result<u64, Violation> {
-        for op in std::mem::take(&mut self.endless) {
+        // What a sole replica has applied while it started was seen by nobody.
+        let lost = std::mem::take(&mut self.lost).into_iter().map(|(op, _)| op);
+        for op in std::mem::take(&mut self.endless).into_iter().chain(lost) {
             self.note(op, None, u64::MAX);
         }
         let mut unjudged = 0;
@@ -243,6 +307,10 @@ impl World {
         if self.rng.one_in(self.mood.catalogue_in) {
             return self.ask_catalogue(client, at);
         }
+        let route = self.some_route(at);
+        if self.rng.one_in(self.mood.whole_in) {
+            return self.ask_whole(client, at, route);
+        }
         let (command, keys) = self.some_command(at);
         // Mostly one of those who believe that they lead: there may be several.
         let mut leaders = self.leaders_of(keys[0]);
@@ -253,13 +321,18 @@ impl World {
             true => self.rng.between(1, 1_500),
             false => 0,
         };
+        let route = self.some_route(at);
+        self.begin_op(client, at, route, keys, command, stale_ms);
+    }
+
+    /// Mostly of the keyspace that is always there.
+    fn some_route(&mut self, at: usize) -> Arc<Route> {
         let machine = self.seats[at].machine.as_ref().expect("it runs");
-        let mut route = machine.routes[KEYSPACE].clone();
         if machine.routes.len() > 1 && self.rng.one_in(4) {
             let number = self.rng.below(machine.routes.len() as u64) as usize;
-            route = machine.routes.values().nth(number).expect("below their number").clone();
+            return machine.routes.values().nth(number).expect("below their number").clone();
         }
-        self.begin_op(client, at, route, keys, command, stale_ms);
+        machine.routes[KEYSPACE].clone()
     }
 
     /// The last read of a key.
@@ -282,7 +355,7 @@ impl World {
         }
     }
 
-    fn new_op(&mut self, client: usize, at: usize, what: What) -> (u64, Op) {
+    pub(super) fn new_op(&mut self, client: usize, at: usize, what: What) -> (u64, Op) {
         self.clients.made += 1;
         self.clients.events += 1;
         let gives_up_at = self.now_ms + PATIENCE_MS;
@@ -290,7 +363,7 @@ impl World {
         (self.clients.made, Op { client, at, what, call, began_ms, gives_up_at, given_up: false })
     }
 
-    fn begin_op(
+    pub(super) fn begin_op(
         &mut self,
         client: usize,
         at: usize,
@@ -361,12 +434,14 @@ impl World {
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let request = request_of(&self.clients.ops[&number], &names);
         if stale_ms > 0 {
-            let (age_max, mut sink) = (stale_ms * 1_000_000, Collect::default());
+            // Planted: what is old passes for a part of that.
+            let less = if plant == Some(Plant::WrongAge) { 10 } else { 1 };
+            let (age_max, mut sink) = (stale_ms * 1_000_000 * less, Collect::default());
             let old = read::read_stale(&route, &request, now, age_max, Fetched::NONE, &mut sink);
             if let Ok(age) = old
                 && age > 0
             {
-                return self.done_stale(number, sink.0, age);
+                return self.done_stale(number, sink.0, age / less);
             }
         }
         let mut sink = Collect::default();
@@ -455,7 +530,7 @@ impl World {
     }
 
     /// Its client has something else to do, sooner or later.
-    fn rest(&mut self, op: &Op) {
+    pub(super) fn rest(&mut self, op: &Op) {
         if op.given_up {
             return;
         }
@@ -477,13 +552,17 @@ impl World {
                 }
             }
             Answer::Go { waiter, .. } => {
-                let op = self.clients.ops.get_mut(&waiter.0).and_then(Op::of_keys_mut);
-                if let Some(op) = op {
-                    op.ready = true;
+                match self.clients.ops.get_mut(&waiter.0).map(|op| &mut op.what) {
+                    Some(What::Keys(of_keys)) => of_keys.ready = true,
+                    Some(What::Whole(of_whole)) => of_whole.go(None),
+                    Some(What::Catalogue) | None => {}
                 }
             }
-            Answer::Fetched { waiter, at, want, found, .. } => {
-                self.fetched(waiter.0, at, *want, *found);
+            Answer::Fetched { waiter, at, want, found, shard, .. } => {
+                match self.clients.whole_mut(waiter.0) {
+                    Some(of_whole) => of_whole.go(Some((shard, at, *found))),
+                    None => self.fetched(waiter.0, at, *want, *found),
+                }
             }
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));

@@ -19,6 +19,7 @@
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
+//! | `whole` | FLUSH, and questions about all keys |
 //! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
 //!
 //! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
@@ -34,6 +35,7 @@ pub mod faults;
 pub mod network;
 pub mod options;
 mod settle;
+mod whole;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
 use node::entry::Waiter;
@@ -112,6 +114,8 @@ pub struct Counts {
     pub forwarded: u64,
     /// Reads of shards that are on other nodes only, answered.
     pub fetched: u64,
+    /// Questions about all keys, and pages of them, answered.
+    pub whole: u64,
     /// Reads answered with what may have been old.
     pub stale: u64,
     /// Histories that were too long to judge.
@@ -482,7 +486,10 @@ impl World {
             }
             5 => {
                 let op = *self.rng.pick(&reads);
-                self.read(at, op);
+                match self.clients.whole_mut(op).is_some() {
+                    true => self.read_whole(at, op)?,
+                    false => self.read(at, op),
+                }
             }
             6 => self.ask(at),
             8 => machine.step_digest(),

@@ -29,11 +29,15 @@ pub enum Plant {
     FreshLeaderReads,
     /// The memory of one replica changes (G13).
     RottenState,
+    /// Questions about all keys are judged by the clock of the node that is asked (G13).
+    OwnClock,
+    /// A replica that does not lead says that it is less behind than it is (G17).
+    WrongAge,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -41,6 +45,8 @@ impl Plant {
         Self::UnsyncedVote,
         Self::FreshLeaderReads,
         Self::RottenState,
+        Self::OwnClock,
+        Self::WrongAge,
     ];
 
     /// As it is typed.
@@ -53,6 +59,8 @@ impl Plant {
             Self::UnsyncedVote => "unsynced-vote",
             Self::FreshLeaderReads => "fresh-leader-reads",
             Self::RottenState => "rotten-state",
+            Self::OwnClock => "own-clock",
+            Self::WrongAge => "wrong-age",
         }
     }
 }
@@ -61,7 +69,7 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads and rotten-state can be planted"
+     unsynced-vote, fresh-leader-reads, rotten-state, own-clock and wrong-age can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
@@ -223,6 +231,8 @@ pub struct Mood {
     pub ttl_ms_max: u64,
     /// One command in so many changes the catalogue.
     pub catalogue_in: u64,
+    /// One command in so many is FLUSH, or a question about all keys.
+    pub whole_in: u64,
     /// Clients.
     pub clients: u64,
     /// Things a node does in a millisecond, at most.
@@ -278,6 +288,11 @@ impl Mood {
             offset_ms_max: if faults.has(Fault::Clock) { offset_ms_max } else { 0 },
             ttl_ms_max: *rng.pick(&[0, 60, 400, 2_000]),
             catalogue_in: maybe(rng, Fault::Catalogue, 10, 60),
+            // With rot planted, replicas' digests are to find it, not clients.
+            whole_in: match (options.plant, rng.between(5, 40)) {
+                (Some(Plant::RottenState), _) => never,
+                (_, often) => often,
+            },
             clients: rng.between(3, 7),
             actions_max: rng.between(6, 30),
             lost_in: maybe(rng, Fault::Loss, 8, 200),

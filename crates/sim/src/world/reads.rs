@@ -274,10 +274,13 @@ impl World {
     fn read_whole(&mut self, number: u64, op: &Op, route: &Arc<Route>) -> Result<(), Violation> {
         let moment = self.machine().moment();
         let now = moment.time;
-        if let Err(blocked) = whole::admit(route, &whole::everywhere, moment) {
-            self.wait(number, route, blocked);
-            return Ok(());
-        }
+        let asked = match whole::admit(route, &whole::everywhere, moment) {
+            Ok(asked) => asked,
+            Err(blocked) => {
+                self.wait(number, route, blocked);
+                return Ok(());
+            }
+        };
         let shards = route.keyspace.shards.iter();
         let models: Vec<&Versions> = shards.filter_map(|shard| self.versions(*shard)).collect();
         // What is applied is seen, also what came after the time of the question.
@@ -290,7 +293,7 @@ impl World {
         };
         match &op.ask {
             Ask::Size => {
-                let size = whole::size(route, &whole::everywhere, now);
+                let size = whole::size(route, &asked);
                 let expected: usize = models.iter().map(|m| m.alive(time(m)).count()).sum();
                 if size != expected as u64 {
                     return differs("DBSIZE", &(size, expected));
@@ -308,7 +311,7 @@ impl World {
                 let show = &mut |key: &[u8], value: &[u8]| {
                     found.push((key.to_vec(), Value(value.to_vec())))
                 };
-                if whole::range(route, &everything, self.mood.piece_keys, now, show).is_err() {
+                if whole::range(route, &asked, &everything, self.mood.piece_keys, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
                 let value =
@@ -325,7 +328,7 @@ impl World {
             Ask::Keys => {
                 let mut found = Vec::new();
                 let show = &mut |key: &[u8]| found.push(key.to_vec());
-                whole::each_key(route, &whole::everywhere, self.mood.piece_keys, now, show);
+                whole::each_key(route, &asked, self.mood.piece_keys, show);
                 found.sort_unstable();
                 let alive = models.iter().flat_map(|model| model.alive(time(model)));
                 let mut expected: Vec<Vec<u8>> = alive.cloned().collect();
@@ -336,8 +339,7 @@ impl World {
                 self.trace.event(format_args!("op {number}: {} keys", found.len()));
             }
             Ask::Random => {
-                let found =
-                    whole::random_key(route, &whole::everywhere, number.wrapping_mul(ODD), now);
+                let found = whole::random_key(route, &asked, number.wrapping_mul(ODD));
                 let there = match &found {
                     Some(key) => models.iter().any(|m| m.at(key, time(m)).is_some()),
                     None => models.iter().all(|m| m.alive(time(m)).next().is_none()),
@@ -352,13 +354,12 @@ impl World {
                 let there = |key: &[u8]| models.iter().any(|m| m.at(key, time(m)).is_some());
                 scan.look(there);
                 let mut wrong = None;
-                let shown =
-                    whole::scan(route, &whole::everywhere, *cursor, count, now, &mut |key| {
-                        scan.show(key);
-                        if !there(key) {
-                            wrong = Some(key.to_vec());
-                        }
-                    });
+                let shown = whole::scan(route, &asked, *cursor, count, &mut |key| {
+                    scan.show(key);
+                    if !there(key) {
+                        wrong = Some(key.to_vec());
+                    }
+                });
                 let Ok(next) = shown else { return differs("SCAN", &"refused") };
                 if let Some(key) = wrong {
                     return differs("SCAN", &key);

@@ -1,0 +1,484 @@
+//! Questions about a keyspace as a whole, asked at any node: FLUSH, DBSIZE, KEYS, RANGE, RANDOMKEY
+//! and SCAN.
+//!
+//! ```text
+//!   KEYS at node 2     shard 1 is here   admit ──► Await, or each key of it
+//!                      shard 2 is away   Fetch ──► its leader ──► what is there
+//!   judged as          of every key: it was there, or was not, at some moment of the question
+//! ```
+//!
+//! They promise no common moment for all keys, so each key is judged by itself, in the history of
+//! its hash tag: what was shown as an EXISTS (or GET) that found it, what was not shown as one that
+//! did not. DBSIZE of a shard whose keys are all of one tag is judged as one command on all of
+//! them. FLUSH is a write of each shard. The pages of a SCAN are asked for at different nodes: what
+//! no page has shown must have been absent at some moment since the first was asked for (G18).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use keyspace::{KeyspaceId, Placement, SLOTS, ShardId, Timestamp};
+use node::command::Reply;
+use node::entry::Waiter;
+use node::fetch::{Found, Pair, Want};
+use node::lane::Input;
+use node::read::{Blocked, Now};
+use node::route::Route;
+use node::whole::{self, Asked, Stretch};
+use storage::engine::ScanCursor;
+
+use super::clients::What;
+use super::{Plant, World};
+use crate::check::Violation;
+use crate::check::linear::Seen;
+use crate::command::Command;
+use crate::machine::{CLIENTS, Machine};
+
+/// A question, and how far it has come.
+pub(super) struct OfWhole {
+    route: Arc<Route>,
+    ask: Ask,
+    moment: Now,
+    pub(super) ready: bool,
+    /// Shards on other nodes whose answer is under way.
+    fetching: BTreeSet<ShardId>,
+    /// Their answers, each with the time at which it was judged.
+    fetched: BTreeMap<ShardId, (Timestamp, Found)>,
+}
+
+#[derive(Clone, Debug)]
+enum Ask {
+    Size,
+    Keys,
+    /// Of an ordered keyspace.
+    Range {
+        reverse: bool,
+    },
+    Random(u64),
+    /// Of a hashed one.
+    Scan(Scan),
+}
+
+/// A SCAN, with what the pages before have shown.
+#[derive(Clone, Debug)]
+struct Scan {
+    cursor: u64,
+    /// When the first page was asked for.
+    call: u64,
+    low_ms: u64,
+    high_ms: u64,
+    shown: BTreeSet<u64>,
+}
+
+/// What the answer says of one key, or of all of a shard.
+struct Sight {
+    keys: Vec<u64>,
+    command: Command,
+    reply: Reply,
+    low_ms: u64,
+    high_ms: u64,
+}
+
+/// What one shard has answered.
+struct Told {
+    shard: ShardId,
+    /// It was judged at a time between these.
+    low_ms: u64,
+    high_ms: u64,
+    found: Found,
+}
+
+impl OfWhole {
+    /// A fetch has its answer; or a replica has come here, or what blocked is gone.
+    pub(super) fn go(&mut self, found: Option<(ShardId, Timestamp, Found)>) {
+        match found {
+            Some((shard, at, found)) => {
+                self.fetched.insert(shard, (at, found));
+                self.ready |= self.fetching.iter().all(|shard| self.fetched.contains_key(shard));
+            }
+            None => {
+                self.fetching.clear();
+                self.ready = true;
+            }
+        }
+    }
+
+    /// When it was first asked.
+    pub(super) fn first_call(&self) -> Option<u64> {
+        match &self.ask {
+            Ask::Scan(scan) => Some(scan.call),
+            _ => None,
+        }
+    }
+
+    /// In words.
+    pub(super) fn describe(&self) -> String {
+        format!("{:?} of {}", self.ask, self.route.keyspace.name)
+    }
+
+    /// The place of the only shard that it is about, if it is about one: where some are away, a
+    /// page of a SCAN is.
+    fn only(&self, away: &[bool]) -> Option<usize> {
+        let Ask::Scan(Scan { cursor, .. }) = &self.ask else { return None };
+        let slot = whole::place_of_cursor(*cursor).slot;
+        away.contains(&true).then(|| self.route.keyspace.index_of_slot(slot))
+    }
+
+    /// What is wanted of a shard that is away.
+    fn want(&self, place: usize, count: u64) -> Want {
+        let slots = self.route.keyspace.arc(place).slots();
+        let is_ordered = self.route.keyspace.options.placement == Placement::Ordered;
+        let (first, end) = slots.unwrap_or((0, SLOTS));
+        let everything = |reverse, with_values| {
+            let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+            Want::Range { low, high, reverse, keys_max: u64::MAX, with_values }
+        };
+        match &self.ask {
+            Ask::Size => Want::Size,
+            Ask::Random(random) => Want::Random(*random),
+            Ask::Range { reverse } => everything(*reverse, true),
+            Ask::Keys if is_ordered => everything(false, false),
+            Ask::Keys => {
+                let cursor = whole::cursor_of(ScanCursor { slot: first, hash: 0 });
+                Want::Scan { cursor, end, keys_max: u64::MAX }
+            }
+            Ask::Scan(scan) => Want::Scan { cursor: scan.cursor, end, keys_max: count },
+        }
+    }
+}
+
+impl World {
+    /// A client asks a node something about all keys.
+    pub(super) fn ask_whole(&mut self, client: usize, at: usize, route: Arc<Route>) {
+        let ordered = route.keyspace.options.placement == Placement::Ordered;
+        let ask = match self.rng.weighted(&[3, 2, 3, 2, 4]) {
+            0 => return self.flush(client, at, &route),
+            1 => Ask::Size,
+            2 => Ask::Keys,
+            3 => Ask::Random(self.rng.bits()),
+            _ if ordered => Ask::Range { reverse: self.rng.one_in(2) },
+            _ => {
+                let call = self.clients.events() + 1;
+                let (low_ms, high_ms, shown) = (u64::MAX, 0, BTreeSet::new());
+                Ask::Scan(Scan { cursor: 0, call, low_ms, high_ms, shown })
+            }
+        };
+        self.begin_whole(client, at, route, ask);
+    }
+
+    /// One command for each shard, as nodes do it.
+    fn flush(&mut self, client: usize, at: usize, route: &Arc<Route>) {
+        for (_, keys) in self.keys_of_shards(route) {
+            self.begin_op(client, at, route.clone(), keys, Command::Flush, 0);
+        }
+    }
+
+    /// The keys in use, by shard.
+    fn keys_of_shards(&self, route: &Route) -> BTreeMap<ShardId, Vec<u64>> {
+        let mut of_shards: BTreeMap<ShardId, Vec<u64>> = BTreeMap::new();
+        for (key, name) in (0..self.mood.keys).zip(self.clients.names()) {
+            let shard = route.shard(route.place(&route.key(name)));
+            of_shards.entry(shard).or_default().push(key);
+        }
+        of_shards
+    }
+
+    fn begin_whole(&mut self, client: usize, at: usize, route: Arc<Route>, ask: Ask) {
+        self.tell_time(at);
+        let seat = &self.seats[at];
+        let Some(machine) = &seat.machine else { return };
+        let (node, moment) = (seat.node, machine.moment());
+        let (fetching, fetched) = (BTreeSet::new(), BTreeMap::new());
+        let whole = OfWhole { route, ask, moment, ready: true, fetching, fetched };
+        let text = whole.describe();
+        let (number, op) = self.new_op(client, at, What::Whole(whole));
+        self.trace.event(format_args!("op {number} at node {node}: {text}"));
+        self.clients.insert(number, op);
+    }
+
+    /// Tries to answer such a question.
+    ///
+    /// # Errors
+    /// What is wrong with the answer beyond doubt; the rest is for the search.
+    pub(super) fn read_whole(&mut self, at: usize, number: u64) -> Result<(), Violation> {
+        let own_clock = self.has(Plant::OwnClock);
+        let machine = self.seats[at].machine.as_mut().expect("it runs");
+        let node = machine.node();
+        let Some(of) = self.clients.whole_mut(number) else { return Ok(()) };
+        let route = of.route.clone();
+        let places = 0..route.views.len();
+        let away: Vec<bool> = places.clone().map(|place| route.is_away(place, node)).collect();
+        let only = of.only(&away);
+        let wanted = |place: usize| only.is_none_or(|only| only == place);
+        let near = |place: usize| wanted(place) && !away[place];
+        of.ready = false;
+        let asked = match whole::admit(&route, &near, of.moment) {
+            Ok(asked) => asked,
+            Err(Blocked { place, at }) => {
+                let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
+                machine.submit(shard, Input::Await { shard, at, origin, waiter });
+                return Ok(());
+            }
+        };
+        let count = 1 + number % 3;
+        let far = places.clone().filter(|place| wanted(*place) && away[*place]);
+        let far: Vec<(usize, ShardId)> = far.map(|place| (place, route.shard(place))).collect();
+        let missing: Vec<_> =
+            far.iter().filter(|(_, shard)| !of.fetched.contains_key(shard)).collect();
+        for (place, shard) in &missing {
+            if of.fetching.insert(*shard) {
+                let (want, bytes_max) = (Box::new(of.want(*place, count)), usize::MAX);
+                let (shard, origin, waiter) = (*shard, CLIENTS, Waiter(number));
+                machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
+            }
+        }
+        if !missing.is_empty() {
+            return Ok(());
+        }
+        let (ask, moment) = (of.ask.clone(), of.moment);
+        let mut told = Vec::new();
+        for (_, shard) in far {
+            let (at, found) = of.fetched[&shard].clone();
+            let high_ms = at.millis().max(self.agreement.last_ms(shard));
+            told.push(Told { shard, low_ms: at.millis(), high_ms, found });
+        }
+        // Planted: what has expired is judged by this node's clock, wherever others' stand.
+        let judged = if own_clock { Asked::anyhow(&route, moment.time) } else { asked.clone() };
+        let near: Vec<usize> = places.filter(|place| near(*place)).collect();
+        let found = look(&route, &ask, &near, &judged, moment, count as usize)?;
+        for (place, found) in near.into_iter().zip(found) {
+            let low_ms = asked.time(place).expect("it was asked about").millis();
+            let high_ms = low_ms.max(route.views[place].read().last.millis());
+            told.push(Told { shard: route.shard(place), low_ms, high_ms, found });
+        }
+        let mut sights = Vec::new();
+        for told in &told {
+            self.see_shard(&route, &ask, told, &mut sights)?;
+        }
+        let next = match &ask {
+            Ask::Scan(scan) => self.see_page(&route, scan, &told, only, &mut sights),
+            _ => None,
+        };
+        self.answer_whole(number, &route, sights, next);
+        Ok(())
+    }
+
+    /// What a shard's answer says of its keys.
+    fn see_shard(
+        &self,
+        route: &Route,
+        ask: &Ask,
+        told: &Told,
+        sights: &mut Vec<Sight>,
+    ) -> Result<(), Violation> {
+        let Told { shard, low_ms, high_ms, .. } = *told;
+        let its = self.keys_of_shards(route).remove(&shard).unwrap_or_default();
+        let mut see = |keys: Vec<u64>, command: Command, reply: Reply| {
+            sights.push(Sight { keys, command, reply, low_ms, high_ms });
+        };
+        let key_of = |name: &[u8]| {
+            let key = its.iter().copied().find(|key| *self.clients.name(*key) == *name);
+            key.ok_or_else(|| invented(format!("shard {shard} shows {}", name.escape_ascii())))
+        };
+        let mut shown: BTreeMap<u64, &[u8]> = BTreeMap::new();
+        match &told.found {
+            Found::Size(size) => {
+                if *size > its.len() as u64 {
+                    return Err(invented(format!("shard {shard} has {size} keys, of {its:?}")));
+                }
+                let tags: BTreeSet<u64> = its.iter().map(|key| key / self.mood.tagged).collect();
+                match its.len() {
+                    1 => see(its, Command::Exists, Reply::Int(*size as i64)),
+                    // Those of several tags have no history together.
+                    _ if tags.len() == 1 => see(its, Command::Count, Reply::Int(*size as i64)),
+                    _ => {}
+                }
+                return Ok(());
+            }
+            Found::Random { key: Some(name), .. } => {
+                see(vec![key_of(name)?], Command::Exists, Reply::Int(1));
+                return Ok(());
+            }
+            Found::Random { key: None, size } if *size > 0 => {
+                // Of another shard a key was shown.
+                return Ok(());
+            }
+            Found::Random { .. } => {}
+            Found::Keys { keys, .. } => {
+                for name in keys {
+                    if shown.insert(key_of(name)?, &[]).is_some() {
+                        return Err(invented(format!("shard {shard} shows a key twice")));
+                    }
+                }
+            }
+            Found::Pairs { pairs, .. } => {
+                let rises = !matches!(ask, Ask::Range { reverse: true });
+                let in_order = |pair: &[Pair]| (pair[0].0 < pair[1].0) == rises;
+                if !pairs.windows(2).all(in_order) {
+                    let text = format!("shard {shard} shows keys in no order: {pairs:?}");
+                    return Err(Violation::new("RANGE is in order", text));
+                }
+                for (name, value) in pairs {
+                    shown.insert(key_of(name)?, value);
+                }
+            }
+            Found::Versions(_) | Found::Then(_) | Found::Catalogue { .. } => {
+                unreachable!("nobody asked for that")
+            }
+        }
+        // What a page of a SCAN does not show may be on another.
+        let is_all = !matches!(ask, Ask::Scan(_));
+        let with_values = matches!(ask, Ask::Range { .. });
+        for key in its.iter().copied().filter(|key| is_all || shown.contains_key(key)) {
+            match (shown.get(&key), with_values) {
+                (Some(value), true) => {
+                    see(vec![key], Command::Get, Reply::Bulk((*value).into()));
+                }
+                (None, true) => see(vec![key], Command::Get, Reply::Nil),
+                (found, false) => {
+                    let there = i64::from(found.is_some());
+                    see(vec![key], Command::Exists, Reply::Int(there));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A page of a SCAN was shown: where it goes on, or what it has never shown.
+    fn see_page(
+        &self,
+        route: &Route,
+        scan: &Scan,
+        told: &[Told],
+        only: Option<usize>,
+        sights: &mut Vec<Sight>,
+    ) -> Option<Scan> {
+        let mut scan = scan.clone();
+        scan.shown.extend(sights.iter().flat_map(|sight| sight.keys.iter().copied()));
+        let mut next = 0;
+        for told in told {
+            scan.low_ms = scan.low_ms.min(told.low_ms);
+            scan.high_ms = scan.high_ms.max(told.high_ms);
+            if let Found::Keys { next: Some(after), .. } = told.found {
+                next = after;
+            }
+        }
+        // The end of one shard is the beginning of the next.
+        if let (0, Some(place)) = (next, only) {
+            next = whole::cursor_behind(route, place);
+        }
+        if next != 0 {
+            scan.cursor = next;
+            return Some(scan);
+        }
+        for key in (0..self.mood.keys).filter(|key| !scan.shown.contains(key)) {
+            let (low_ms, high_ms) = (scan.low_ms, scan.high_ms);
+            let (command, reply) = (Command::Exists, Reply::Int(0));
+            sights.push(Sight { keys: vec![key], command, reply, low_ms, high_ms });
+        }
+        None
+    }
+
+    /// The client has its answer, and asks for the next page if there is one: at another node.
+    fn answer_whole(&mut self, number: u64, route: &Route, sights: Vec<Sight>, next: Option<Scan>) {
+        let Some(op) = self.clients.remove(number) else { return };
+        self.counts.whole += 1;
+        self.counts.answered += 1;
+        let keyspace = route.keyspace.id;
+        let (client, first_call) = (op.client, op.first_call());
+        for Sight { keys, command, reply, low_ms, high_ms } in sights {
+            self.trace.event(format_args!("op {number}: {keys:?} {reply:?}"));
+            // What SCAN has not shown may have been absent since its first page.
+            let call = if reply == Reply::Int(0) { first_call } else { op.call };
+            let (places, replies) = (Vec::new(), Some(vec![reply]));
+            let (client, back) = (client as u8, 0);
+            let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
+            self.clients.saw(keyspace, &keys, seen);
+        }
+        let Some(scan) = next else { return self.rest(&op) };
+        let knows = |at: &usize| {
+            let machine = self.seats[*at].machine.as_ref();
+            self.is_awake(*at) && machine.is_some_and(|m| route_of(m, keyspace).is_some())
+        };
+        let nodes: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
+        if nodes.is_empty() || op.given_up {
+            return self.rest(&op);
+        }
+        let at = *self.rng.pick(&nodes);
+        let machine = self.seats[at].machine.as_ref().expect("it was just looked at");
+        let route = route_of(machine, keyspace).expect("it was just looked at");
+        self.begin_whole(client, at, route, Ask::Scan(scan));
+    }
+}
+
+/// Shows what a node's own shards hold of what is asked: an answer for each of these places.
+fn look(
+    route: &Route,
+    ask: &Ask,
+    near: &[usize],
+    asked: &Asked,
+    moment: Now,
+    count: usize,
+) -> Result<Vec<Found>, Violation> {
+    let mut names: BTreeMap<usize, Vec<Box<[u8]>>> = BTreeMap::new();
+    let mut show = |name: &[u8]| {
+        names.entry(route.place(&route.key(name))).or_default().push(name.into());
+    };
+    let mut next = None;
+    match ask {
+        Ask::Size => {
+            let one = |place| {
+                let one = whole::admit(route, &|other| other == place, moment);
+                one.map_or(0, |one| whole::size(route, &one))
+            };
+            let sizes: Vec<u64> = near.iter().map(|place| one(*place)).collect();
+            let (sum, size) = (sizes.iter().sum::<u64>(), whole::size(route, asked));
+            if sum != size {
+                let text = format!("DBSIZE is {size}, and shards have {sizes:?}");
+                return Err(Violation::new("reads see what the log says", text));
+            }
+            return Ok(sizes.into_iter().map(Found::Size).collect());
+        }
+        Ask::Random(random) => {
+            let key = whole::random_key(route, asked, *random);
+            let size = u64::from(key.is_some());
+            let of = key.as_ref().map(|key| route.place(&route.key(key)));
+            let found = |place: &usize| {
+                let key = key.clone().filter(|_| of == Some(*place));
+                Found::Random { size, key }
+            };
+            return Ok(near.iter().map(found).collect());
+        }
+        Ask::Range { reverse } if !near.is_empty() => {
+            let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+            let stretch = Stretch { low, high, reverse: *reverse, keys_max: usize::MAX };
+            let mut pairs: Vec<Pair> = Vec::new();
+            let show = &mut |key: &[u8], value: &[u8]| pairs.push((key.into(), value.into()));
+            whole::range(route, asked, &stretch, count, show).expect("it is ordered");
+            return Ok(vec![Found::Pairs { pairs, reached: None }]);
+        }
+        Ask::Keys if !near.is_empty() => whole::each_key(route, asked, count, &mut show),
+        Ask::Scan(scan) if !near.is_empty() => {
+            let scanned = whole::scan(route, asked, scan.cursor, count, &mut show);
+            next = Some(scanned.expect("it is hashed")).filter(|next| *next != 0);
+        }
+        _ => return Ok(Vec::new()),
+    }
+    let found = |place: &usize| {
+        let keys = names.remove(place).unwrap_or_default();
+        Found::Keys { keys, next }
+    };
+    let found = near.iter().map(found).collect();
+    match names.pop_first() {
+        None => Ok(found),
+        Some((place, _)) => Err(invented(format!("place {place} was not asked, and answers"))),
+    }
+}
+
+fn invented(text: String) -> Violation {
+    Violation::new("nothing invented", text)
+}
+
+fn route_of(machine: &Machine, keyspace: KeyspaceId) -> Option<Arc<Route>> {
+    machine.routes.values().find(|route| route.keyspace.id == keyspace).cloned()
+}
