@@ -81,13 +81,16 @@ def use(r):
         raise AssertionError("no error")
 
     def whole():
-        assert r.dbsize() >= 1298, r.dbsize()
+        # Unless told to ask all, this client asks one.
+        every = {"target_nodes": RedisCluster.PRIMARIES}
+        assert r.dbsize(**every) >= 1298, r.dbsize(**every)
         found = set(r.scan_iter(match="pp:*", count=100))
         same(1000, len(found))
-        same(1000, len(set(r.keys("pp:*"))))
+        same(1000, len(set(r.keys("pp:*", **every))))
         slot = r.cluster_keyslot("pc:7")
-        same(1, r.cluster_countkeysinslot(slot))
-        same(["pc:7"], r.cluster_get_keys_in_slot(slot, 10))
+        # Other clients' keys may lie there as well.
+        assert r.cluster_countkeysinslot(slot) >= 1
+        assert "pc:7" in r.cluster_get_keys_in_slot(slot, 1000)
 
     def about():
         same("cluster", r.info(target_nodes=r.get_default_node())["redis_mode"])

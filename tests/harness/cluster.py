@@ -38,7 +38,8 @@ class Cluster(Started):
         return ",".join(f"{node.host}:{node.resp}" for node in self.nodes)
 
     def start(self):
-        """Starts all nodes, and waits until every one knows three holders of everything."""
+        """Starts all nodes, and waits until every one knows three holders of everything, and that
+        each of them leads some of it."""
         for node in self.nodes:
             secret = node.directory / "secret"
             secret.write_text("0123456789abcdef0123456789abcdef\n")
@@ -49,7 +50,15 @@ class Cluster(Started):
         # Made on first use.
         self.nodes[0].connect().call("SET", "first", "1")
         self.until("a cluster", lambda node: self.is_whole(node))
+        self.until("leader everywhere", lambda node: self.leaders(node) == len(self.nodes))
         return self
+
+    def leaders(self, node):
+        """How many nodes lead something, as a node knows."""
+        link = node.connect()
+        ports = {entry[2][1] for entry in link.call("CLUSTER", "SLOTS")}
+        link.close()
+        return len(ports)
 
     def is_whole(self, node):
         """Whether a node knows who leads each slot, and all other nodes as holders."""

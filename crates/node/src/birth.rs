@@ -29,6 +29,19 @@ pub fn first_state(keyspace: &Keyspace, place: usize, settings: impl Into<Settin
     ShardState::new(first_descriptor(shard, arc, &keyspace.nodes), content)
 }
 
+/// What routes lead to on a node without a replica of a shard: nothing, that others have. Also
+/// where the shard had begun on the node, and its replica there has ended.
+pub fn elsewhere(
+    keyspace: &Keyspace,
+    place: usize,
+    node: NodeId,
+    settings: impl Into<Settings>,
+) -> ShardState {
+    let mut state = first_state(keyspace, place, settings);
+    state.descriptor.replicas.retain(|(_, at)| *at != node);
+    state
+}
+
 /// The first state of the system shard of a cluster that this node founds.
 pub fn first_system(node: NodeId) -> ShardState {
     let arc = keyspace::Arc::whole(KeyspaceId(0));
@@ -75,5 +88,29 @@ fn first_descriptor(shard: ShardId, arc: keyspace::Arc, nodes: &[NodeId]) -> Des
         replicas: ids.zip(nodes.iter().copied()).collect(),
         generation: FIRST_GENERATION,
         leader: Some(FIRST_REPLICA),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions};
+
+    use super::*;
+    use crate::catalogue::Change;
+
+    /// Also on a node where the shard had begun: what is wanted of it is fetched then.
+    #[test]
+    fn without_a_replica_here_others_are_asked() {
+        let nodes = [NodeId(10), NodeId(20), NodeId(30)];
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { replicas: 3, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let mut system = System::default();
+        let Ok(Change::Created(keyspace)) = system.apply(&op, &nodes) else { panic!("not made") };
+        let hasher = KeyHasher::new([1; 16]);
+        assert!(first_state(&keyspace, 0, hasher).descriptor.replica_on(nodes[0]).is_some());
+        let state = elsewhere(&keyspace, 0, nodes[0], hasher);
+        let replicas = nodes.map(|node| state.descriptor.replica_on(node));
+        assert_eq!(replicas, [None, Some(ReplicaId(2)), Some(ReplicaId(3))]);
     }
 }

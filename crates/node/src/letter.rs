@@ -76,9 +76,12 @@ pub enum Letter {
         number: u64,
         /// The index: `varint`.
         index: u64,
-        /// The leader's clock when it was asked, or the time it was asked for if that is later, in
-        /// ms since 1970: `varint`. Nothing comes below it any more.
+        /// The leader's clock when it was asked or, if that is later and not too far ahead, the
+        /// time that it was asked for, in ms since 1970: `varint`.
         now_ms: u64,
+        /// Nothing is under way at or below this time that is not applied as of the index, nor will
+        /// be: u64. The same time, unless the leader's disk is full.
+        settled: Timestamp,
     },
     /// 6: what the catalogue said.
     CatalogueDone {
@@ -98,7 +101,7 @@ pub enum Letter {
         /// Where else to ask: so whoever has an old image of the shard gets a newer one.
         hint: Hint,
     },
-    /// 8: nothing was done about a batch, for this node cannot now: its disk is full.
+    /// 8: nothing was done about one of these, for this node cannot now: its disk is full.
     Unable {
         /// The shard: `varint`.
         shard: ShardId,
@@ -220,10 +223,12 @@ impl Letter {
     }
 
     /// What who asked is answered when there is no room for it in the log, if it needs any.
+    /// Readers are let in: most need none.
     pub fn when_unable(&self) -> Option<Self> {
         let shard = self.shard();
         let what = self.asks()?;
-        Some(Letter::Unable { shard, what })
+        let is_write = matches!(what, Asked::Write { .. } | Asked::Catalogue { .. });
+        is_write.then_some(Letter::Unable { shard, what })
     }
 
     /// What it asks for, if it does.
@@ -264,11 +269,12 @@ impl Letter {
                 put_varint(*sequence, out);
                 put_verdict(verdict, out);
             }
-            Letter::ReadAt { shard, number, index, now_ms } => {
+            Letter::ReadAt { shard, number, index, now_ms, settled } => {
                 begin(5, *shard, out);
                 for word in [number, index, now_ms] {
                     put_varint(*word, out);
                 }
+                out.extend_from_slice(&settled.0.to_le_bytes());
             }
             Letter::CatalogueDone { number, index, result } => {
                 out.push(6);
@@ -350,6 +356,7 @@ impl Letter {
                 number: reader.varint()?,
                 index: reader.varint()?,
                 now_ms: reader.varint()?,
+                settled: Timestamp(reader.u64()?),
             },
             6 => {
                 let (number, index) = (reader.varint()?, reader.varint()?);

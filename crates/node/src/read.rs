@@ -13,9 +13,10 @@
 //! back (G2, G13). And no entry may be under way with a time at which the value had not expired:
 //! that entry would find, and maybe keep, what was said to be gone. Where the replica does not
 //! lead, its leader has said up to when nothing is. And a read that finds a value alive must not
-//! come after one elsewhere that found it expired: it is judged at the node's time or, if that is
-//! later, at the leader's when it was last asked ([`crate::serving::Serving::floor`]). A read that
-//! fails a check is [`Blocked`]: the asker has the shard's lane say when to try again.
+//! come after one elsewhere that found it expired: it is judged by the leader's clock, which is
+//! this node's, or was told by the leader when it was last asked
+//! ([`crate::serving::Serving::judged_at`]). A read that fails a check is [`Blocked`]: the asker
+//! has the shard's lane say when to try again.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
@@ -45,7 +46,8 @@ pub struct Now {
 pub struct Blocked {
     /// The place of the shard whose lane must be asked first.
     pub place: usize,
-    /// The time that was read at, to be asked for.
+    /// The time that must be settled there; zero if the shard did not serve, and may have nothing
+    /// that has expired.
     pub at: Timestamp,
 }
 
@@ -92,10 +94,14 @@ pub fn read_with(
     let first = request.keys().first().map(|key| route.shard(route.place(&route.key(key))));
     // What is left of a life is counted from when it was looked at.
     let looked_at = first.zip(request.keys().first()).and_then(|(s, key)| fetched.version(s, key));
-    let time = looked_at.map_or(now.time, |(_, at)| at);
+    let time = match (looked_at, guards.held.first()) {
+        (Some((_, at)), _) => at,
+        (None, Some(held)) => held.time,
+        (None, None) => now.time,
+    };
     command::answer(&guards, request, time, sink);
     match guards.blocked.get() {
-        Some(place) => Err(Blocked { place, at: judged_at(&guards.guard(place).state, now) }),
+        Some(place) => Err(Blocked { place, at: guards.guard(place).time }),
         None => Ok(()),
     }
 }
@@ -236,13 +242,14 @@ pub fn get_each_with(
         }
     }
     for (place, key) in looked_up() {
-        let blocked = Blocked { place: *place, at: now.time };
-        let version = match guards[*place].as_ref().filter(|state| state.serving.at(now.boot)) {
-            Some(state) => {
-                let at = judged_at(state, now);
-                newest(state, key, now.time).map_err(|()| Blocked { at, ..blocked })?
+        let state = guards[*place].as_ref().expect("it was taken above");
+        let blocked = |at| Blocked { place: *place, at };
+        let version = match state.serving.at(now.boot) {
+            true => newest(state, key, now.time).map_err(|()| blocked(judged_at(state, now)))?,
+            false => {
+                let found = fetched.version(route.shard(*place), key.bytes);
+                found.ok_or(blocked(Timestamp::ZERO))?.0
             }
-            None => fetched.version(route.shard(*place), key.bytes).ok_or(blocked)?.0,
         };
         if each(version).is_break() {
             break;
@@ -288,11 +295,12 @@ struct Held<'a> {
 impl<'a> Held<'a> {
     fn take(route: &'a Route, place: usize, now: Now, age_max: u64) -> Result<Self, Blocked> {
         let state = route.views[place].read();
+        let time = judged_at(&state, now);
         if state.serving.at(now.boot) {
-            return Ok(Self { place, state, age: 0, time: now.time });
+            return Ok(Self { place, state, age: 0, time });
         }
         let known = state.serving.age(now.boot).filter(|(age, _)| *age <= age_max && age_max > 0);
-        let (age, time) = known.ok_or(Blocked { place, at: now.time })?;
+        let (age, time) = known.ok_or(Blocked { place, at: Timestamp::ZERO })?;
         Ok(Self { place, state, age, time })
     }
 }
@@ -336,12 +344,13 @@ impl<'a> Guards<'a> {
 
 fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
     let state = route.views[place].read();
-    if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked { place, at: now.time }) }
+    let at = Timestamp::ZERO;
+    if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked { place, at }) }
 }
 
 /// The time at which a read is judged in a shard.
 pub(crate) fn judged_at(state: &ShardState, now: Now) -> Timestamp {
-    now.time.max(state.serving.floor())
+    state.serving.judged_at(now.time)
 }
 
 /// The newest value of a key in its shard, or the news that the shard must be asked first.
@@ -356,10 +365,13 @@ pub(crate) fn newest<'s>(
     let engine = state.keys().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
     let Some(version) = engine.newest(key, Timestamp::ZERO) else { return Ok(None) };
-    if version.expiry_ms == 0 || version.expiry_ms > now.max(state.serving.floor()).millis() {
+    // Beside what is as new as this, nothing is there that had ended before that was written.
+    let at = state.serving.judged_at(now).max(state.last);
+    if version.expiry_ms == 0 || version.expiry_ms > at.millis() {
         return Ok(Some(version));
     }
-    let settled = state.horizon.min(state.unsettled.from());
+    // All that comes is later than what is applied.
+    let settled = state.horizon.min(state.unsettled.from()).max(state.last);
     if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(()) }
 }
 
@@ -375,5 +387,72 @@ impl command::View for Guards<'_> {
             self.blocked.set(Some(place));
             None
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{
+        Arc, CatalogueOp, Descriptor, Generation, KeyHasher, KeyspaceId, KeyspaceOptions, NodeId,
+        Placement, ShardId,
+    };
+    use parking_lot::RwLock;
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+    use crate::birth;
+    use crate::catalogue::{Change, System};
+    use crate::state::Content;
+
+    /// A follower's node may be an hour ahead, and is asked about a value that ends in a second.
+    #[test]
+    fn where_others_lead_their_clock_counts() {
+        let hasher = KeyHasher::new([7; 16]);
+        let key = hasher.key(b"k");
+        let mut engine = Box::new(Engine::new(Layout::Ordered, hasher));
+        engine.put(&key, &[b"v"], 5_000, Timestamp::from_millis(1_000));
+        let (arc, generation) = (Arc::whole(KeyspaceId(1)), Generation(1));
+        let (shard, replicas) = (ShardId(1), Vec::new());
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let mut state = ShardState::new(descriptor, Content::Keys(engine));
+        let hour = Timestamp::from_millis(3_600_000);
+        state.serving.follows(true);
+        state.serving.raise_floor(Timestamp::from_millis(4_000));
+        assert!(newest(&state, &key, hour).expect("it is known").is_some());
+        // As its leader, it must have it logged first that time is so late.
+        state.serving.follows(false);
+        assert!(newest(&state, &key, hour).is_err());
+        state.horizon = hour;
+        txn::Promise::new(state.unsettled.clone()).lead();
+        assert!(newest(&state, &key, hour).expect("it is settled").is_none());
+    }
+
+    /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was
+    /// written. Nobody sees both.
+    #[test]
+    fn a_stale_read_sees_no_value_beside_what_was_written_after_its_end() {
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let created = System::default().apply(&op, &[NodeId(1)]);
+        let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+        let hasher = KeyHasher::new([1; 16]);
+        let at = Timestamp::from_millis;
+        let mut state = birth::first_state(&keyspace, 0, hasher);
+        let engine = state.keys_mut().expect("it has keys");
+        engine.put(&hasher.key(b"ends"), &[b"v"], 100, at(40));
+        engine.put(&hasher.key(b"new"), &[b"w"], 0, at(150));
+        state.last = at(150);
+        state.serving.fresh(10, at(50));
+        let route =
+            Route { keyspace, hasher, views: vec![std::sync::Arc::new(RwLock::new(state))] };
+        let now = Now { time: at(60), boot: 20 };
+        let value = |key: &[u8]| {
+            let found =
+                value_stale(&route, key, now, 1_000, |version| version.map(|v| v.timestamp));
+            found.expect("it is fresh enough")
+        };
+        assert_eq!(value(b"new"), (Some(at(150)), 10));
+        assert_eq!(value(b"ends"), (None, 10));
     }
 }

@@ -12,9 +12,11 @@
 //! it may lack what others were told, and up to which time its past is closed. So stale reads are
 //! served here with an age that no other clock has a part in (SAFETY G17).
 //!
-//! Beside it stands the earliest time at which a read may be judged: nodes' clocks differ, and what
-//! one has told to have ended must not be there again for another. It is the clock of the leader
-//! when it was last asked, or of this replica when it came to lead.
+//! Beside it stands the time at which reads are judged: nodes' clocks differ, and what one has told
+//! to have ended must not be there again for another. Where the replica leads, that is its node's
+//! clock, which is above all that the leaders before have told. Elsewhere it is the leader's clock
+//! when it was last asked, whatever the clock here says: so no node's clock has a part in what
+//! another leads (SAFETY G12).
 //!
 //! And there is who leads, as far as the replica has heard: a hint for those who tell clients
 //! where to go, and never a reason to serve anything.
@@ -29,6 +31,8 @@ use crate::sync::{AtomicU8, AtomicU64, Ordering};
 pub struct Serving {
     until: AtomicU64,
     floor: AtomicU64,
+    /// 1: the replica does not lead.
+    follows: AtomicU8,
     /// All that anyone was told before this clock is here; 0 if that is not known.
     fresh_at: AtomicU64,
     /// Nothing will come that is not above this time.
@@ -66,6 +70,18 @@ impl Serving {
         Timestamp(self.floor.load(Ordering::Acquire))
     }
 
+    /// The time at which a read is judged for which [`Self::at`] was asked, if this node's clock
+    /// said `now` when it came.
+    pub fn judged_at(&self, now: Timestamp) -> Timestamp {
+        let follows = self.follows.load(Ordering::Acquire) == 1;
+        if follows { self.floor() } else { self.floor().max(now) }
+    }
+
+    /// Whether the replica does not lead. What it told while it did must lie below the floor.
+    pub(crate) fn follows(&self, follows: bool) {
+        self.follows.store(u8::from(follows), Ordering::Release);
+    }
+
     /// Reads that are served from now on are judged at this time at the earliest.
     pub(crate) fn raise_floor(&self, to: Timestamp) {
         self.floor.fetch_max(to.0, Ordering::AcqRel);
@@ -76,6 +92,13 @@ impl Serving {
     pub(crate) fn fresh(&self, at: BootNanos, closed: Timestamp) {
         self.closed.fetch_max(closed.0, Ordering::Relaxed);
         self.fresh_at.fetch_max(at, Ordering::Release);
+    }
+
+    /// The replica has ended: nothing is served any more, nor is it said how old it would be.
+    pub(crate) fn end(&self) {
+        self.until(0);
+        self.fresh_at.store(0, Ordering::Release);
+        self.led_by(None);
     }
 
     /// For a reader that holds the guard: how long ago, by its clock that stands at `now`, all was
@@ -128,6 +151,9 @@ mod tests {
         serving.fresh(35, Timestamp(6));
         assert_eq!(serving.age(50), Some((10, Timestamp(7))));
         assert!(!serving.at(0), "fresh is not leading");
+        serving.until(60);
+        serving.end();
+        assert_eq!((serving.age(50), serving.at(50)), (None, false));
     }
 
     #[test]

@@ -212,8 +212,8 @@ pub fn cursor_behind(route: &Route, place: usize) -> u64 {
     cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
 }
 
-/// Shows up to `keys_max` keys of one slot; none if the question is not about its shard. At most `piece_keys` are looked at under one hold of
-/// the guard, usually [`PIECE_KEYS`].
+/// Shows up to `keys_max` keys of one slot; none if the question is not about its shard. At most
+/// `piece_keys` are looked at under one hold of the guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is ordered.

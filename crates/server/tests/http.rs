@@ -345,13 +345,8 @@ fn is_closed(stream: &mut TcpStream) -> bool {
 #[test]
 fn slow_clients_are_closed() {
     let short = Duration::from_millis(150);
-    let options = Options {
-        header_timeout: short,
-        body_timeout: short,
-        stall_timeout: short,
-        value_bytes_max: 32 << 20,
-        ..options()
-    };
+    let options =
+        Options { header_timeout: short, body_timeout: short, stall_timeout: short, ..options() };
     let server = serve(options);
 
     let mut silent = connect(&server);
@@ -368,8 +363,13 @@ fn slow_clients_are_closed() {
         .unwrap();
     let reply = read(&mut body, true);
     assert_eq!((reply.status, reply.problem().as_str()), (408, "body-timeout"));
+}
 
-    // Somebody who does not read the long reply to a short request.
+/// Somebody who does not read the long reply to a short request.
+#[test]
+fn a_client_that_does_not_read_is_closed() {
+    let stall_timeout = Duration::from_millis(150);
+    let server = serve(Options { stall_timeout, value_bytes_max: 32 << 20, ..options() });
     let longest = vec![7; 32 << 20];
     assert_eq!(ask(&server, "PUT", "/v1/kv/0/k", &longest).status, 204);
     let mut deaf = connect(&server);

@@ -171,11 +171,15 @@ impl Command {
 
     /// Whether it changes nothing, ever.
     pub fn is_read(&self) -> bool {
-        match self {
-            Self::Get | Self::Exists | Self::ExpiryTime | Self::Length => true,
-            Self::GetMany | Self::Count => true,
-            _ => false,
-        }
+        matches!(
+            self,
+            Self::Get
+                | Self::Exists
+                | Self::ExpiryTime
+                | Self::Length
+                | Self::GetMany
+                | Self::Count
+        )
     }
 
     /// Whether what it does to one of its keys depends on another, or it answers for several at

@@ -3,13 +3,13 @@
 
 mod common;
 
-use common::{Dice, Model, open, sync};
+use common::{Dice, Model, OPTIONS, open, sync};
 use keyspace::ShardId;
 use storage::Error;
 use storage::disk::Disk;
 use storage::faulty::{Crash, FaultyDisk};
 use storage::log::layout::GROUP_BYTES_MAX;
-use storage::log::{Group, Log, Lsn};
+use storage::log::{Group, Log, LogOptions, Lsn};
 
 fn used_bytes(disk: &FaultyDisk) -> u64 {
     let names = disk.list().expect("listed");
@@ -377,4 +377,30 @@ fn large_groups_get_a_segment_of_their_size() {
     let mut log = found.log;
     log.reserve(2 * GROUP_BYTES_MAX as u64).expect("as large as needed");
     log.append(&mut group(5)).expect("appended");
+}
+
+#[test]
+fn small_syncs_find_their_bytes_written_before_and_large_ones_need_not() {
+    // A piece is 16 KiB here.
+    let options = LogOptions { segment_bytes: 64 << 10, ..OPTIONS };
+    let disk = FaultyDisk::new(3);
+    let mut log = common::open_with(&disk, options, Lsn::NEW).expect("a new log").log;
+    let mut syncs_with = |log: &mut Log, bytes: usize, count: usize| {
+        let before = disk.writes();
+        for _ in 0..count {
+            let mut group = Group::new();
+            group.push(ShardId(1), 1, &[&vec![9; bytes]]).expect("small");
+            log.append(&mut group).expect("room");
+            sync(log).expect("a disk that works");
+        }
+        disk.writes() - before - 2 * count as u64
+    };
+    assert_eq!(syncs_with(&mut log, 100, 1), 1, "the first touches");
+    assert_eq!(syncs_with(&mut log, 100, 60), 0, "what it touched is enough");
+    assert_eq!(syncs_with(&mut log, 100, 60), 1, "then the next piece");
+    assert_eq!(syncs_with(&mut log, 6_000, 4), 0, "larger than a part of a piece");
+    let end = log.written_end();
+    drop(log);
+    let found = common::open_with(&disk, options, Lsn(64)).expect("sound");
+    assert_eq!((found.recovered.groups, found.log.written_end()), (125, end));
 }

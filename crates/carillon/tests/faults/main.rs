@@ -6,6 +6,7 @@
 //!   tools     do the scissors cut, does the checker see?
 //!   service   what clients notice when nodes break
 //!   weather   what they notice when the links between nodes are late, narrow, stalled and cut
+//!   snapshots a shard's state on its way over links that are cut
 //!   members   who is there, who is not
 //!   unfit     a replica whose disk has lost what it had promised is replaced
 //! ```
@@ -17,6 +18,7 @@ mod harness;
 mod load;
 mod members;
 mod service;
+mod snapshots;
 mod tools;
 mod unfit;
 mod weather;

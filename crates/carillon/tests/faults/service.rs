@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use crate::harness::net::can_cut;
 use crate::harness::{Cluster, PATIENCE};
+use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
 use crate::load::{ANSWER_MAX, Load, keys};
 
@@ -53,9 +54,8 @@ pub fn started(mut cluster: Cluster) -> Cluster {
     cluster
 }
 
-/// Ends the load and judges what it saw. `events` have names and times; each lasts until the next.
-pub fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
-    let end = load.now();
+/// Ends the load and judges what it saw.
+pub fn judge(load: Load, events: &[Event], silence_max: Duration) {
     let history = load.finish();
     let (answered, not_done, unknown) = history.counts();
     eprintln!("{answered} answered, {not_done} not done, {unknown} unknown");
@@ -67,12 +67,11 @@ pub fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
         eprintln!("  {record}");
     }
     let mut late = Vec::new();
-    let ends = events.iter().skip(1).map(|(_, event)| *event).chain([end]);
-    for ((what, event), until) in events.iter().zip(ends) {
-        let silence = history.longest_silence(*event, until);
+    for event in events {
+        let (what, silence) = (&event.what, history.longest_silence(event));
         eprintln!(
             "{what} at {:.4} s: no key was without service for longer than {silence:.3?}",
-            event.as_secs_f64()
+            event.from.as_secs_f64()
         );
         if silence > silence_max {
             late.push(format!("{what}: {silence:.3?}"));
@@ -83,9 +82,11 @@ pub fn judge(load: Load, events: &[(String, Duration)], silence_max: Duration) {
     assert!(answered > 500, "too little happened: {answered} answered");
 }
 
-/// Does something to each node in turn, undoes it, and judges.
+/// Does something to each node in turn, undoes it, and judges. `is_gone` if its clients cannot
+/// reach it meanwhile.
 fn in_turn(
     what: &str,
+    is_gone: bool,
     silence_max: Duration,
     lasts: Duration,
     mut fault: impl FnMut(&mut Cluster, usize),
@@ -94,14 +95,16 @@ fn in_turn(
     let mut cluster = start();
     let load = Load::start(&cluster);
     let mut events = Vec::new();
+    sleep(SETTLE);
     for number in 1..=NODES {
-        sleep(SETTLE);
-        events.push((format!("{what} {number}"), load.now()));
+        let from = load.now();
         fault(&mut cluster, number);
         sleep(lasts);
         undo(&mut cluster, number);
+        let gone = is_gone.then(|| (number, load.now()));
+        sleep(SETTLE);
+        events.push(Event { what: format!("{what} {number}"), from, until: load.now(), gone });
     }
-    sleep(SETTLE);
     cluster.wait_until_ready();
     judge(load, &events, silence_max);
 }
@@ -114,21 +117,21 @@ fn others(number: usize) -> impl Iterator<Item = usize> {
 fn each_node_is_killed_in_turn() {
     let kill = |cluster: &mut Cluster, number| cluster.node(number).kill();
     let restart = |cluster: &mut Cluster, number| cluster.restart(number);
-    in_turn("kill -9 of node", SILENCE_MAX, Duration::from_secs(2), kill, restart);
+    in_turn("kill -9 of node", true, SILENCE_MAX, Duration::from_secs(2), kill, restart);
 }
 
 #[test]
 fn each_node_is_paused_beyond_its_lease() {
     let pause = |cluster: &mut Cluster, number| cluster.node(number).pause();
     let resume = |cluster: &mut Cluster, number| cluster.node(number).resume();
-    in_turn("SIGSTOP of node", SILENCE_MAX, LONG, pause, resume);
+    in_turn("SIGSTOP of node", true, SILENCE_MAX, LONG, pause, resume);
 }
 
 #[test]
 fn each_node_stops_in_turn() {
     let stop = |cluster: &mut Cluster, number| assert!(cluster.node(number).stop().success());
     let restart = |cluster: &mut Cluster, number| cluster.restart(number);
-    in_turn("stop of node", SILENCE_MAX, Duration::from_secs(2), stop, restart);
+    in_turn("stop of node", true, SILENCE_MAX, Duration::from_secs(2), stop, restart);
 }
 
 #[test]
@@ -138,7 +141,7 @@ fn each_node_is_unplugged_in_turn() {
     }
     let unplug = |cluster: &mut Cluster, number| cluster.net.unplug(number);
     let heal = |cluster: &mut Cluster, _| cluster.net.heal();
-    in_turn("cable of node", SILENCE_MAX, LONG, unplug, heal);
+    in_turn("cable of node", true, SILENCE_MAX, LONG, unplug, heal);
 }
 
 /// It hears the others and its clients; the others do not hear it.
@@ -151,7 +154,7 @@ fn each_node_is_not_heard_by_the_others() {
         others(number).for_each(|other| cluster.net.silence(number, other));
     };
     let heal = |cluster: &mut Cluster, _| cluster.net.heal();
-    in_turn("silence of node", SILENCE_ODD_MAX, LONG, silence, heal);
+    in_turn("silence of node", false, SILENCE_ODD_MAX, LONG, silence, heal);
 }
 
 /// The others hear it, so they may go on following it; it hears none of them.
@@ -164,7 +167,7 @@ fn each_node_does_not_hear_the_others() {
         others(number).for_each(|other| cluster.net.silence(other, number));
     };
     let heal = |cluster: &mut Cluster, _| cluster.net.heal();
-    in_turn("deafness of node", SILENCE_ODD_MAX, LONG, deafen, heal);
+    in_turn("deafness of node", false, SILENCE_ODD_MAX, LONG, deafen, heal);
 }
 
 /// Only two of three do not reach each other, and the senders are told so.
@@ -179,7 +182,7 @@ fn each_pair_is_barred_in_turn() {
         cluster.net.bar(next, number);
     };
     let heal = |cluster: &mut Cluster, _| cluster.net.heal();
-    in_turn("bar from node", SILENCE_ODD_MAX, LONG, bar, heal);
+    in_turn("bar from node", false, SILENCE_ODD_MAX, LONG, bar, heal);
 }
 
 /// As a power cut of a room does it, but for what the kernels had not written.
@@ -187,15 +190,25 @@ fn each_pair_is_barred_in_turn() {
 fn all_are_killed_at_once_and_come_back() {
     let mut cluster = start();
     let load = Load::start(&cluster);
-    let mut events = Vec::new();
-    for round in 1..=3 {
+    let mut froms = Vec::new();
+    for _round in 1..=3 {
         sleep(SETTLE);
         (1..=NODES).for_each(|number| cluster.node(number).kill());
         (1..=NODES).for_each(|number| cluster.node(number).start());
-        events.push((format!("kill -9 of all, round {round}"), load.now()));
+        froms.push(load.now());
         cluster.wait_until_ready();
     }
     sleep(SETTLE + ANSWER_MAX);
+    let untils = froms.iter().skip(1).copied().chain([load.now()]);
+    let events: Vec<Event> = (1..)
+        .zip(froms.iter().zip(untils))
+        .map(|(round, (from, until))| Event {
+            what: format!("kill -9 of all, round {round}"),
+            from: *from,
+            until,
+            gone: None,
+        })
+        .collect();
     judge(load, &events, SILENCE_ODD_MAX);
 }
 
@@ -216,6 +229,7 @@ fn a_full_disk_of_one_node_stops_nobody() {
     let freed = load.now();
     sleep(SETTLE + ANSWER_MAX);
     cluster.wait_until_ready();
-    let events = [("a full disk".to_owned(), full), ("room again".to_owned(), freed)];
+    let event = |what: &str, from, until| Event { what: what.to_owned(), from, until, gone: None };
+    let events = [event("a full disk", full, freed), event("room again", freed, load.now())];
     judge(load, &events, SILENCE_ODD_MAX);
 }

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::harness::net::{NAMES, Net, can_cut};
 use crate::harness::{Cluster, PATIENCE};
 use crate::load::Load;
+use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
 
 /// Within one machine, whatever has not come by then was lost.
@@ -124,10 +125,12 @@ fn the_checker_agrees_with_a_node_that_loses_nothing() {
     let (answered, _, unknown) = history.counts();
     assert!(answered > 100, "{answered} answered: {:?}", history.errors());
     assert!(unknown > 0, "nobody waited for an answer when it was killed");
-    let silence = history.longest_silence(killed, paused);
-    assert!(silence > Duration::from_millis(100) && silence < PATIENCE, "{silence:?}");
-    let silence = history.longest_silence(paused, stopped);
-    assert!(silence > Duration::from_millis(400) && silence < PATIENCE, "{silence:?}");
+    let silence = |from, until| {
+        history.longest_silence(&Event { what: String::new(), from, until, gone: None })
+    };
+    let (killed, paused) = (silence(killed, paused), silence(paused, stopped));
+    assert!(killed > Duration::from_millis(100) && killed < PATIENCE, "{killed:?}");
+    assert!(paused > Duration::from_millis(400) && paused < PATIENCE, "{paused:?}");
     history.check().unwrap();
 }
 

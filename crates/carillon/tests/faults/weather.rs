@@ -13,6 +13,7 @@ use std::time::Duration;
 use crate::harness::Cluster;
 use crate::harness::proxy::Weather;
 use crate::load::Load;
+use crate::load::history::Event;
 use crate::service::{NODES, SETTLE, SILENCE_ODD_MAX, judge, started};
 
 /// How long a proxy misbehaves in one way.
@@ -58,7 +59,9 @@ fn a_storm_between_nodes_loses_nothing_and_ends() {
     cluster.proxies().iter().for_each(|proxy| proxy.set(Weather::default()));
     eprintln!("a storm from {begun:.3?} to {fair:.3?}: late, stalls, cuts, narrowed {deeds:?}");
     sleep(CALM);
-    judge(load, &[("fair weather".to_owned(), fair)], SILENCE_ODD_MAX);
+    let event =
+        Event { what: "fair weather".to_owned(), from: fair, until: load.now(), gone: None };
+    judge(load, &[event], SILENCE_ODD_MAX);
     let of = |deed: usize| deeds.iter().map(|deeds| deeds[deed]).sum::<u64>();
     assert!((0..4).all(|deed| of(deed) > 0), "a part of the storm did not happen: {deeds:?}");
 }

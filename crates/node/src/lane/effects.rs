@@ -1,5 +1,7 @@
 //! What a lane's turn wants done.
 
+#[cfg(doc)]
+use super::Input;
 use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use replication::{Message, Refused};
 use storage::log::Group as Records;

@@ -1,5 +1,9 @@
 //! What a lane is told.
 
+#[cfg(doc)]
+use super::{Answer, Effects};
+#[cfg(doc)]
+use crate::shard::Shard;
 use keyspace::{Durability, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use replication::Message;
 use storage::log::Lsn;

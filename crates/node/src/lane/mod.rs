@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{NodeId, ReplicaId, ShardId};
+use keyspace::{NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState, Message, Refused};
 use txn::Clock;
@@ -71,6 +71,8 @@ pub struct Lane {
     patience: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     check_every: u64,
+    /// Whether the log has no room but for what it was reserved for.
+    is_full: bool,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -98,6 +100,7 @@ impl Lane {
             turn_bytes_max,
             patience: PATIENCE_NANOS,
             check_every: 0,
+            is_full: false,
             pending: Effects::default(),
             gone: Tally::default(),
         }
@@ -112,6 +115,12 @@ impl Lane {
     /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
     pub fn set_check_every(&mut self, nanos: u64) {
         self.check_every = nanos;
+    }
+
+    /// Whether the log has no room but for what it was reserved for: then nothing is logged for
+    /// readers (decision 0007). As the driver found it last.
+    pub fn set_full(&mut self, is_full: bool) {
+        self.is_full = is_full;
     }
 
     /// It is this late by the node's boot clock. Going back is ignored.
@@ -180,9 +189,14 @@ impl Lane {
         self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
     }
 
-    /// Whether a shard keeps proposals back, because it does not lead yet or the turn was full.
-    pub fn holds_back(&self) -> bool {
-        self.active.iter().filter_map(|id| self.shards.get(id)).any(Shard::holds_back)
+    /// Room in the log that what it holds may need in later turns, with so much of framing for each
+    /// entry: what a shard keeps back because it does not lead yet or the turn was full, and what
+    /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
+    /// has reserved that keeps it reserved: what is proposed is appended, come what may.
+    pub fn held_log_bytes(&self, framing_bytes: u64) -> u64 {
+        let shards = self.active.iter().filter_map(|id| self.shards.get(id)).map(Shard::held);
+        let away = self.active_away.iter().filter_map(|id| self.away.get(id)).map(Proxy::held);
+        shards.chain(away).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
     }
 
     /// Takes one input. Its effects come with the next [`Self::turn`].
@@ -324,9 +338,10 @@ impl Lane {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, check_every, turn_bytes_max: bytes_max, .. } = *self;
+        let Self { now, seed, patience, check_every, is_full, turn_bytes_max: bytes_max, .. } =
+            *self;
         let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, check_every, seed };
+        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, seed };
         let mut unfit = Vec::new();
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
@@ -376,10 +391,9 @@ impl Lane {
 
     fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
         let (now, (origin, waiter)) = (self.now, asker);
-        // It may have come here meanwhile. The asker's time was read from this clock before.
-        let at = self.clock.now();
+        // It may have come here meanwhile: who asks looks there then.
         if let Some(shard) = self.touch(id) {
-            return shard.await_read(at, origin, waiter, now);
+            return shard.await_read(Timestamp::ZERO, origin, waiter, now);
         }
         match self.touch_away(id) {
             Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
@@ -469,6 +483,7 @@ impl Lane {
             proxy.abandon(&mut self.pending);
         }
         if self.quarantined.remove(&id).is_some() {
+            self.ended.insert(id);
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
         let Some(mut shard) = self.shards.remove(&id) else { return };
@@ -491,6 +506,8 @@ pub(crate) struct Turn<'a> {
     pub patience: u64,
     /// How often leaders compare their replicas, in nanoseconds; 0: never.
     pub check_every: u64,
+    /// Whether the log has no room for what readers need.
+    pub is_full: bool,
     /// Drawn for the lane.
     pub seed: u64,
 }
@@ -500,7 +517,7 @@ pub const PATIENCE_NANOS: u64 = 5_000_000_000;
 
 /// Bytes of commands that one turn usually proposes, but for its last entry: all records of a turn
 /// are one group of the log, and a group has its limit. Whoever chooses another stays above
-/// [`Records::bytes_of_empty`], or nothing is proposed.
+/// [`storage::log::Group::bytes_of_empty`], or nothing is proposed.
 pub const TURN_BYTES_MAX: u64 = 256 << 20;
 
 /// The replica id of a shard's first replica.

@@ -147,3 +147,90 @@ impl Lane {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use keyspace::{
+        Arc as RingArc, CatalogueOp, Durability, Generation, KeyHasher, KeyspaceId, KeyspaceOptions,
+    };
+    use storage::engine::{Engine, Layout};
+    use txn::Clock;
+
+    use super::*;
+    use crate::catalogue::System;
+    use crate::entry::Waiter;
+    use crate::lane::{Answer, Input, NotDone, Origin};
+    use crate::shard::ShardStart;
+    use crate::state::{Content, ShardState};
+
+    const HERE: ReplicaId = ReplicaId(2);
+    const OTHER: NodeId = NodeId(10);
+
+    /// The second of three replicas of a shard, newly born.
+    fn start(shard: ShardId) -> ShardStart {
+        let replicas = (1..=3).map(|id| (ReplicaId(id), NodeId(id * 10))).collect();
+        let (arc, generation) = (RingArc::whole(KeyspaceId(shard.0 as u32)), Generation(1));
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let content = match shard {
+            ShardId(0) => Content::System(System::default()),
+            _ => Content::Keys(Box::new(Engine::new(Layout::Ordered, KeyHasher::new([7; 16])))),
+        };
+        ShardStart::born(ShardState::new(descriptor, content), HERE, Durability::Sync)
+    }
+
+    fn lane_with(shard: ShardId) -> Lane {
+        let mut lane = Lane::new(Arc::new(Clock::default()), 1, 1 << 20);
+        lane.observe(1);
+        lane.accept(Input::Create(start(shard)));
+        lane
+    }
+
+    fn turn(lane: &mut Lane) -> Effects {
+        let mut effects = Effects::default();
+        lane.turn(&mut effects);
+        effects
+    }
+
+    fn end(lane: &mut Lane, shard: ShardId) -> Effects {
+        let tiding = Tiding::Differs { replica: HERE, index: 1 };
+        lane.accept(Input::Letter { from: OTHER, letter: Letter::Tiding { shard, tiding } });
+        let effects = turn(lane);
+        assert_eq!(lane.quarantined(shard), Some(HERE));
+        effects
+    }
+
+    /// Who waits for a change of the catalogue at a replica that ends is told so.
+    #[test]
+    fn nobody_waits_at_what_has_ended() {
+        let system = ShardId(0);
+        let mut lane = lane_with(system);
+        let (mut op, options) = (Vec::new(), KeyspaceOptions::default());
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let (origin, waiter) = (Origin(1), Waiter(5));
+        lane.accept(Input::Catalogue { op, origin, waiter });
+        // Nobody leads yet.
+        assert!(turn(&mut lane).answers.is_empty());
+        let answers = end(&mut lane, system).answers;
+        let told = |answer: &Answer| {
+            matches!(answer, Answer::NotDone { why: NotDone::Away, .. })
+                && answer.waiters() == [waiter]
+        };
+        assert!(answers.len() == 1 && told(&answers[0]), "{answers:?}");
+    }
+
+    /// A replica that had promised, and ended, does not begin again when its shard is gone.
+    #[test]
+    fn what_was_dropped_after_its_end_does_not_begin_again() {
+        let shard = ShardId(9);
+        let mut lane = lane_with(shard);
+        turn(&mut lane);
+        end(&mut lane, shard);
+        lane.accept(Input::Drop { shard });
+        turn(&mut lane);
+        lane.accept(Input::Create(start(shard)));
+        turn(&mut lane);
+        assert!(lane.shard(shard).is_none());
+    }
+}

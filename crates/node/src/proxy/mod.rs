@@ -134,6 +134,12 @@ impl Proxy {
         self.forward.is_idle() && self.fetches.is_idle()
     }
 
+    /// Bytes of batches that a replica would propose if one came here to lead, and how many these
+    /// are.
+    pub fn held(&self) -> (u64, u64) {
+        self.forward.held()
+    }
+
     /// Session and sequence of the batch that was sent with a waiter's write.
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
         self.forward.batch_of(waiter)
@@ -148,8 +154,8 @@ impl Proxy {
             Letter::Written { session, sequence, verdict, .. } => {
                 self.forward.written(session, sequence, verdict, effects);
             }
-            Letter::ReadAt { number, index, now_ms, .. } => {
-                self.forward.read_at(number, index, now_ms, now);
+            Letter::ReadAt { number, index, now_ms, settled, .. } => {
+                self.forward.read_at(number, index, (now_ms, settled), now);
             }
             Letter::Fetched { number, at, found, .. } => {
                 self.fetches.fetched(self.shard, number, (at, found), now, effects);
@@ -162,13 +168,13 @@ impl Proxy {
                 let pause = if self.adjust(from, hint, now) { 0 } else { MISLED_NANOS };
                 match what {
                     Asked::Fetch { number } => self.fetches.misled(number, now + pause),
-                    what => self.forward.misled(what, now + pause),
+                    what => self.forward.misled(Some(from), what, now + pause),
                 }
             }
             Letter::Unable { what: Asked::Fetch { number }, .. } => {
                 self.fetches.unable(number, effects);
             }
-            Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             // Questions are not for a node without a replica; the lane answers them.
             _ => {}
         }

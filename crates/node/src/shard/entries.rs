@@ -125,16 +125,22 @@ impl Shard {
         }
     }
 
-    /// What was proposed here, and has lost its place in the log to these, will never be done.
+    /// What was proposed here has lost its place to these in the log that is here. Another replica
+    /// may have it still and commit it, if these are lost in their turn: so nobody is told yet that
+    /// it will not be done (SAFETY G10). But what is done once, however often it is asked, is asked
+    /// of who leads now.
     fn replace(&mut self, entries: &[Entry], effects: &mut Effects) {
         let Some(first) = entries.first() else { return };
-        while let Some(last) = self.in_flight.back() {
-            if last.index < first.index || last.term >= first.term {
-                return;
+        let mut lost = Vec::new();
+        for in_flight in self.in_flight.iter_mut().rev() {
+            if in_flight.index < first.index || in_flight.term >= first.term {
+                break;
             }
-            let lost = self.in_flight.pop_back().expect("it was just looked at");
-            self.refuse(lost.asker, NotDone::Replaced, effects);
+            if matches!(in_flight.asker, Asker::Once { .. }) {
+                lost.push(std::mem::replace(&mut in_flight.asker, Asker::Nobody));
+            }
         }
+        lost.into_iter().for_each(|asker| self.refuse(asker, NotDone::Replaced, effects));
     }
 
     /// What is applied is of this term: nothing that was proposed here in an older one, and has not

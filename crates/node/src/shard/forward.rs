@@ -13,6 +13,8 @@
 //! Reads stay here: the leader only says which index holds all that was committed, with nothing
 //! under way below the time of the question. What is applied here from that index on is fit for
 //! every read that came before the question was asked (Raft dissertation, 6.4, with followers).
+//! It says what time it is there as well, by which reads here are judged. Who wants to read at a
+//! later time is asked for again until the leader's clock has come so far.
 //!
 //! Who waits longer than the time given for requests is told: nothing was done, if it never left;
 //! else that it is unknown. What has left is sent on all the same, for those behind it.
@@ -37,7 +39,7 @@ const SENT_MAX: usize = 256;
 const ASKS_MAX: usize = 4;
 /// When nothing is heard for so long, it is sent again.
 const RESEND_NANOS: u64 = 500_000_000;
-/// How long to wait when who was asked does not lead.
+/// How long to wait when who was asked does not lead, or its clock has not come so far yet.
 pub const MISLED_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
@@ -55,6 +57,9 @@ pub(crate) struct Forward {
     held_bytes: usize,
     /// To whom.
     sent_to: Option<NodeId>,
+    /// Whether that one has shown that it leads. Until then only the first of what was sent goes
+    /// there: else all of it would go to and fro as long as nobody leads.
+    confirmed: bool,
     /// The replica here leads, and has all of it.
     led: bool,
     resend_at: BootNanos,
@@ -100,7 +105,8 @@ struct Ask {
     number: u64,
     /// Fit for all who have come by then.
     asked_at: BootNanos,
-    /// … and the time for which it was asked: nothing is to be under way below.
+    /// … and the time for which it was asked, and then that of the answer: nothing is under way
+    /// below.
     at: Timestamp,
     index: Option<u64>,
     /// The leader's clock when it was asked, in ms: nothing is under way below that either.
@@ -151,6 +157,12 @@ impl Forward {
             && self.sent.is_empty()
             && self.readers.is_empty()
             && self.operations.is_empty()
+    }
+
+    /// Bytes of batches that the replica here would propose if it came to lead, and how many these
+    /// are.
+    pub fn held(&self) -> (u64, u64) {
+        (self.held_bytes as u64, (self.waiting.len() + self.sent.len()) as u64)
     }
 
     /// Holds a batch for whoever leads.
@@ -211,7 +223,7 @@ impl Forward {
             self.session = 0;
             self.leader_ms = None;
         }
-        while self.sent.len() < SENT_MAX {
+        while self.sent.is_empty() || (self.confirmed && self.sent.len() < SENT_MAX) {
             let Some((leader_ms, at)) = self.leader_ms else { break };
             let Some(held) = self.waiting.pop_front() else { break };
             if self.session == 0 {
@@ -228,7 +240,9 @@ impl Forward {
         let session = self.session;
         let Some(floor) = self.sent.front().map(|sent| sent.sequence) else { return };
         let mut any = false;
-        for sent in self.sent.iter_mut().filter(|sent| sent.due && !sent.answered) {
+        let unanswered = self.sent.iter_mut().filter(|sent| !sent.answered);
+        let count = if self.confirmed { SENT_MAX } else { 1 };
+        for sent in unanswered.take(count).filter(|sent| sent.due) {
             (sent.due, any) = (false, true);
             sent.times += 1;
             let (sequence, sent_ms) = (sent.sequence, sent.sent_ms);
@@ -257,9 +271,7 @@ impl Forward {
             return;
         }
         let number = self.draw_number(post.now);
-        // Read behind `now`: no reader that had come by then has a later time.
-        let times = self.readers.iter().map(|reader| reader.at);
-        let at = times.fold(post.clock.now(), Timestamp::max);
+        let at = self.readers.iter().map(|reader| reader.at).max().unwrap_or(Timestamp::ZERO);
         self.asks.push_back(Ask { number, asked_at: post.now, at, index: None, leader_ms: 0 });
         effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
     }
@@ -277,6 +289,7 @@ impl Forward {
         self.sent.iter_mut().for_each(|sent| sent.due = true);
         self.asks.retain(|ask| ask.index.is_some());
         self.resend_at = BootNanos::MAX;
+        self.confirmed = false;
     }
 
     /// The link to this node is gone, and what was sent to it with it.
@@ -296,6 +309,7 @@ impl Forward {
     ) {
         let place = self.sent.iter().position(|sent| sent.sequence == sequence);
         let Some(place) = place.filter(|_| session == self.session) else { return };
+        self.confirmed = true;
         match verdict {
             Verdict::Done(replies) => self.done(place, replies.as_deref(), effects),
             Verdict::Known => self.done(place, None, effects),
@@ -321,37 +335,44 @@ impl Forward {
             let origin = sent.held.origin;
             effects.answers.push(match replies {
                 Some(replies) => {
-                    let spent = Spent { bytes: std::mem::take(&mut sent.held.bytes), waiters };
-                    Answer::Applied { origin, spent, replies }
+                    let bytes = std::mem::take(&mut sent.held.bytes);
+                    self.held_bytes -= bytes.len();
+                    Answer::Applied { origin, spent: Spent { bytes, waiters }, replies }
                 }
                 None => Answer::NotDone { origin, waiters, why: NotDone::Unknown },
             });
         }
         while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
-            self.held_bytes = self.held_bytes.saturating_sub(done.held.bytes.len());
-        }
-        if self.sent.is_empty() && self.waiting.is_empty() {
-            self.held_bytes = 0;
+            self.held_bytes -= done.held.bytes.len();
         }
     }
 
-    /// Nothing behind `sequence` in this session will be applied any more, as far as it was not.
+    /// Nothing from `sequence` on in this session will be applied any more, as far as it was not:
+    /// whoever leads has turned that one away, and takes none behind it without it. What has left
+    /// once only is certain not to be done, for links bring a letter once, if at all (a lost link
+    /// has it sent again).
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
-        for sent in self.sent.drain(..).filter(|sent| !sent.told) {
+        for sent in self.sent.drain(..) {
             let is_sure = sent.sequence >= sequence && sent.times == 1;
             let why = if is_sure { why } else { NotDone::Unknown };
             let Held { origin, waiters, bytes, .. } = sent.held;
-            self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
-            effects.answers.push(Answer::NotDone { origin, waiters, why });
+            self.held_bytes -= bytes.len();
+            if !sent.told {
+                effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
         }
         self.session = 0;
     }
 
-    /// Who was asked does not lead. Nothing is sent before this clock.
-    pub fn misled(&mut self, what: Asked, pause_until: BootNanos) {
+    /// Who was asked (`None`: the replica here) does not lead. Nothing is sent before this clock.
+    pub fn misled(&mut self, by: Option<NodeId>, what: Asked, pause_until: BootNanos) {
+        // From another all is asked already.
+        let is_late = by.is_some_and(|by| self.sent_to != Some(by));
         match what {
+            Asked::Write { .. } | Asked::Read { .. } if is_late => return,
             Asked::Write { session, sequence } if session == self.session => {
                 self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
+                self.confirmed = false;
             }
             Asked::Write { .. } => return,
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
@@ -365,14 +386,17 @@ impl Forward {
         self.pause_until = pause_until;
     }
 
-    /// Who leads has no room for it.
-    pub fn unable(&mut self, what: Asked, effects: &mut Effects) {
+    /// Who leads has no room for it. No question of readers is sent before this clock.
+    pub fn unable(&mut self, what: Asked, pause_until: BootNanos, effects: &mut Effects) {
         match what {
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
             Asked::Write { .. } | Asked::Fetch { .. } => {}
-            Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
+            Asked::Read { number } => {
+                self.asks.retain(|ask| ask.number != number);
+                self.pause_until = pause_until;
+            }
             Asked::Catalogue { number } => {
                 let place = self.operations.iter().position(|op| op.number == number);
                 if let Some(place) = place {
@@ -383,12 +407,22 @@ impl Forward {
         }
     }
 
-    /// A question of readers has its answer.
-    pub fn read_at(&mut self, number: u64, index: u64, leader_ms: u64, now: BootNanos) {
+    /// A question of readers has its answer: as of an index, with the leader's clock and the time
+    /// up to which nothing comes any more.
+    pub fn read_at(
+        &mut self,
+        number: u64,
+        index: u64,
+        (leader_ms, settled): (u64, Timestamp),
+        now: BootNanos,
+    ) {
         self.leader_ms = Some((leader_ms, now));
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
             ask.index = Some(index);
             ask.leader_ms = leader_ms;
+            self.confirmed = true;
+            // Less than what was asked for, if the leader's clock is far behind or its disk full.
+            ask.at = settled;
         }
     }
 
@@ -425,9 +459,13 @@ impl Forward {
         })?;
         let asked_at = fit.asked_at;
         self.asks.retain(|ask| ask.asked_at > asked_at);
-        for reader in self.readers.extract_if(.., |reader| reader.since <= asked_at) {
-            let Reader { origin, waiter, .. } = reader;
+        let is_fit = |reader: &mut Reader| reader.since <= asked_at && reader.at <= fit.at;
+        for Reader { origin, waiter, .. } in self.readers.extract_if(.., is_fit) {
             effects.answers.push(Answer::Go { origin, waiter });
+        }
+        if self.readers.iter().any(|reader| reader.since <= asked_at) {
+            // For them the leader's clock must move first.
+            self.pause_until = self.pause_until.max(asked_at.saturating_add(MISLED_NANOS));
         }
         Some(fit)
     }
@@ -437,7 +475,7 @@ impl Forward {
         let late = |since: BootNanos| since.saturating_add(patience) <= now;
         while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
             let Held { origin, waiters, bytes, .. } = held;
-            self.held_bytes = self.held_bytes.saturating_sub(bytes.len());
+            self.held_bytes -= bytes.len();
             let why = NotDone::NotLeader;
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
@@ -456,16 +494,28 @@ impl Forward {
         }
     }
 
-    /// The shard is gone.
+    /// The shard is gone. Whose writes were sent is told the second reason: one that does not say
+    /// that nothing was done.
     pub fn abandon(&mut self, why: NotDone, why_sent: NotDone, effects: &mut Effects) {
-        for Held { origin, waiters, .. } in self.waiting.drain(..) {
+        for Held { origin, waiters, bytes, .. } in self.waiting.drain(..) {
+            self.held_bytes -= bytes.len();
             effects.answers.push(Answer::NotDone { origin, waiters, why });
         }
-        self.close_session(why_sent, u64::MAX, effects);
+        for Sent { held, told, .. } in self.sent.drain(..) {
+            let Held { origin, waiters, bytes, .. } = held;
+            self.held_bytes -= bytes.len();
+            if !told {
+                effects.answers.push(Answer::NotDone { origin, waiters, why: why_sent });
+            }
+        }
+        self.session = 0;
         for reader in self.readers.drain(..) {
             refuse_one(reader.origin, reader.waiter, why, effects);
         }
-        self.held_bytes = 0;
+        for op in self.operations.drain(..) {
+            let why = if op.sent_to.is_some() { why_sent } else { why };
+            refuse_one(op.origin, op.waiter, why, effects);
+        }
     }
 
     /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
@@ -486,7 +536,7 @@ impl Forward {
         self.sent_to = None;
         self.asks.clear();
         let waiting = self.waiting.drain(..).map(|held| {
-            self.held_bytes = self.held_bytes.saturating_sub(held.bytes.len());
+            self.held_bytes -= held.bytes.len();
             (held.origin, Batch::from_parts(held.bytes, held.waiters))
         });
         (sent, waiting.collect())
@@ -520,3 +570,6 @@ fn draw_session(post: &Post<'_>) -> u64 {
     let drawn = keyspace::random::mix(post.seed ^ post.clock.tick().0) ^ post.shard.0;
     keyspace::random::mix(drawn).max(1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,8 @@
 //! | `report` | how it is, for those who look after it |
 //!
 //! A replica that does not lead has who does do what it is asked. What it had proposed before it
-//! lost the lead stays on the list: its entry may yet be applied, and is answered then; or another
-//! takes its place in the log, and it is done for good.
+//! lost the lead stays on the list: its entry may yet be applied, and is answered then; or one
+//! of a later term is, and it is done for good.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -145,6 +145,15 @@ enum Queued {
         count: u32,
         bytes: Vec<u8>,
     },
+}
+
+impl Queued {
+    fn len_bytes(&self) -> u64 {
+        match self {
+            Queued::Batch { batch, .. } => batch.len_bytes() as u64,
+            Queued::Operation { bytes, .. } | Queued::Once { bytes, .. } => bytes.len() as u64,
+        }
+    }
 }
 
 struct InFlight {
@@ -365,9 +374,12 @@ impl Shard {
             && self.forward.is_idle()
     }
 
-    /// Whether proposals wait for the shard to lead, or for the next turn.
-    pub(crate) fn holds_back(&self) -> bool {
-        !self.queue.is_empty()
+    /// Bytes of what it may yet propose, and how many entries these are: what waits for the shard
+    /// to lead or for the next turn, and what another leader is asked to do.
+    pub(crate) fn held(&self) -> (u64, u64) {
+        let queued = self.queue.iter().map(Queued::len_bytes).sum::<u64>();
+        let (bytes, count) = self.forward.held();
+        (bytes + queued, count + self.queue.len() as u64)
     }
 
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
@@ -378,7 +390,7 @@ impl Shard {
             if self.leads() && !self.forward.is_idle() {
                 self.take_over();
             }
-            self.serve_readers(turn.now, clock, effects);
+            self.serve_readers(turn, effects);
             self.check(turn, effects);
             self.propose_queued(turn, effects.records.bytes());
             self.change_members(turn.now, clock);
@@ -402,8 +414,7 @@ impl Shard {
 
     /// Tells everyone who waits that this replica has gone, and others must be asked.
     pub(crate) fn give_up(&mut self, effects: &mut Effects) {
-        self.serving.until(0);
-        self.serving.led_by(None);
+        self.serving.end();
         self.refuse_queued(NotDone::Away, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             self.refuse(in_flight.asker, NotDone::Unknown, effects);
@@ -414,7 +425,7 @@ impl Shard {
 
     /// Tells everyone who waits that the shard is dropped.
     pub(crate) fn abandon(&mut self, effects: &mut Effects) {
-        self.serving.until(0);
+        self.serving.end();
         self.refuse_queued(NotDone::NoSuchShard, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             if matches!(in_flight.asker, Asker::Batch { .. } | Asker::Once { .. }) {

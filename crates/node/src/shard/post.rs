@@ -20,7 +20,7 @@ use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Turn, report};
 use crate::letter::{Asked, Hint, Letter};
-use crate::session::{BatchId, Verdict};
+use crate::session::{AHEAD_MS_MAX, BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
 
 impl Shard {
@@ -37,9 +37,11 @@ impl Shard {
             Letter::Write { id, count, commands, .. } => {
                 self.asked_to_write(from, id, count, &commands, effects);
             }
+            // At its own time: whoever is told that it is so late judges by it what has expired,
+            // which nothing under way may still find alive.
             Letter::Read { number, at, .. } if self.group.is_leader() => {
-                // What was told to have ended here is judged so there, and is settled there too.
-                let at = at.max(clock.now());
+                let at = if is_near(at, clock) { at } else { Timestamp::ZERO };
+                let at = at.max(clock.now()).max(self.serving.floor());
                 self.read(at, ReadAsker::Remote { node: from, number }, now);
             }
             Letter::Read { number, .. } => self.not_led(from, Asked::Read { number }, effects),
@@ -55,8 +57,8 @@ impl Shard {
             Letter::Written { session, sequence, verdict, .. } => {
                 self.forward.written(session, sequence, verdict, effects);
             }
-            Letter::ReadAt { number, index, now_ms, .. } => {
-                self.forward.read_at(number, index, now_ms, now);
+            Letter::ReadAt { number, index, now_ms, settled, .. } => {
+                self.forward.read_at(number, index, (now_ms, settled), now);
             }
             Letter::CatalogueDone { number, index, result } => {
                 self.forward.catalogue_done(number, index, result);
@@ -66,8 +68,10 @@ impl Shard {
             }
             // It was for those who asked before there was a replica here; they have asked again.
             Letter::Fetched { .. } => {}
-            Letter::NotLed { what, .. } => self.forward.misled(what, now + MISLED_NANOS),
-            Letter::Unable { what, .. } => self.forward.unable(what, effects),
+            Letter::NotLed { what, .. } => {
+                self.forward.misled(Some(from), what, now + MISLED_NANOS);
+            }
+            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
         }
     }
@@ -105,7 +109,8 @@ impl Shard {
         effects: &mut Effects,
     ) {
         let state = self.state.read();
-        if !self.group.is_leader() || !fetch::is_owned(&state, &want) {
+        let is_far = matches!(want, Want::At { at, .. } if !is_near(at, clock));
+        if !self.group.is_leader() || !fetch::is_owned(&state, &want) || is_far {
             drop(state);
             return self.not_led(from, Asked::Fetch { number }, effects);
         }
@@ -283,7 +288,7 @@ impl Shard {
                 self.not_led(node, Asked::Write { session, sequence }, effects);
             }
             Asker::Once { from: None, session, sequence } => {
-                self.forward.misled(Asked::Write { session, sequence }, MISLED_NANOS);
+                self.forward.misled(None, Asked::Write { session, sequence }, 0);
             }
             Asker::RemoteOperation { node, number } => {
                 self.not_led(node, Asked::Catalogue { number }, effects);
@@ -297,6 +302,12 @@ impl Shard {
 pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
     let what = letter.asks()?;
     Some(Letter::NotLed { shard, what, hint: Hint::default() })
+}
+
+/// Whether a time that another node names may be promised to it: no clock is drawn further ahead by
+/// that than clocks may differ (SAFETY G12).
+fn is_near(at: Timestamp, clock: &Clock) -> bool {
+    at.millis() <= clock.now().millis().saturating_add(AHEAD_MS_MAX)
 }
 
 fn is_operation(bytes: &[u8]) -> bool {

@@ -8,18 +8,21 @@
 //! 3. the promise covers its time: the horizon is logged, and what is in flight below that time is
 //!    applied (G2).
 //!
+//! While the disk is full, no horizon is logged, and the promise goes up to the one that is there:
+//! enough for all that asks for values that have not expired. Who needs more is told why not.
+//!
 //! Whoever is let go asks again with the clock it had, and is served then.
 
 use std::collections::BTreeSet;
 
-use keyspace::{NodeId, Timestamp};
+use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
-use txn::{Clock, SnapshotRead};
+use txn::SnapshotRead;
 
 use super::Shard;
 use crate::entry::{Kind, Waiter, operation};
 use crate::fetch::{self, Want};
-use crate::lane::{Answer, Effects, NotDone, Origin};
+use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
 
 pub(super) struct Reader {
@@ -29,6 +32,8 @@ pub(super) struct Reader {
     since: BootNanos,
     /// Served when this index is applied.
     after: u64,
+    /// What is promised to it: its time, or less if the disk is full.
+    settled: Timestamp,
 }
 
 pub(super) enum Asker {
@@ -41,12 +46,26 @@ pub(super) enum Asker {
 }
 
 impl Asker {
-    /// Whether what has expired is judged at the very time that is asked for.
-    fn is_judged_there(&self) -> bool {
+    /// Whether all up to its time must be settled for it. The others make do with less, if nothing
+    /// that they look at has expired since.
+    fn is_of_a_time(&self) -> bool {
         match self {
-            Asker::Local { .. } | Asker::Fetch { want: Want::At { .. }, .. } => false,
-            Asker::Remote { .. } | Asker::Fetch { .. } => true,
+            Asker::Local { .. } | Asker::Fetch { want: Want::At { .. }, .. } => true,
+            Asker::Fetch { .. } | Asker::Remote { .. } => false,
         }
+    }
+
+    /// Tells it that there is no room in the log for what it needs there.
+    fn refuse_for_room(&self, shard: ShardId, effects: &mut Effects) {
+        let (node, what) = match *self {
+            Asker::Local { origin, waiter } => {
+                let (waiters, why) = (vec![waiter], NotDone::DiskFull);
+                return effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
+            Asker::Remote { node, number } => (node, Asked::Read { number }),
+            Asker::Fetch { node, number, .. } => (node, Asked::Fetch { number }),
+        };
+        effects.letters.push((node, Letter::Unable { shard, what }));
     }
 }
 
@@ -62,12 +81,13 @@ impl Shard {
     }
 
     pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
-        self.readers.push(Reader { at, asker, since, after: 0 });
+        self.readers.push(Reader { at, asker, since, after: 0, settled: at });
     }
 
-    /// Lets go the readers that may read now; has a horizon logged, or leadership confirmed, for
-    /// those that need it.
-    pub(super) fn serve_readers(&mut self, now: BootNanos, clock: &Clock, effects: &mut Effects) {
+    /// Lets go the readers that may read now; has a horizon logged, unless the disk is full, or
+    /// leadership confirmed, for those that need it.
+    pub(super) fn serve_readers(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let Turn { now, clock, .. } = *turn;
         if self.readers.is_empty() || !self.leads() {
             return;
         }
@@ -83,16 +103,24 @@ impl Shard {
         };
         let mut wanted = Timestamp::ZERO;
         let mut unconfirmed = false;
-        let promise = &mut self.promise;
+        let (shard, promise) = (self.id, &mut self.promise);
         let mut let_go = BTreeSet::new();
         // Who asked before this term began was asked for too early a time.
         let floor = self.serving.floor();
         self.readers.retain_mut(|reader| {
             if reader.after == 0 {
-                if reader.asker.is_judged_there() {
+                if !reader.asker.is_of_a_time() {
                     reader.at = reader.at.max(floor);
+                    reader.settled = reader.settled.max(floor);
                 }
-                match promise.read_at(reader.at, horizon, clock) {
+                if turn.is_full && reader.at > horizon {
+                    if reader.asker.is_of_a_time() {
+                        reader.asker.refuse_for_room(shard, effects);
+                        return false;
+                    }
+                    reader.settled = horizon;
+                }
+                match promise.read_at(reader.settled, horizon, clock) {
                     SnapshotRead::Now => reader.after = applied.max(committed),
                     SnapshotRead::AfterIndex(index) => reader.after = index.max(committed),
                     SnapshotRead::NeedsHorizon(ahead) => wanted = wanted.max(ahead),
@@ -107,16 +135,23 @@ impl Shard {
                         effects.answers.push(Answer::Go { origin, waiter });
                     }
                     &Asker::Remote { node, number } => {
-                        let (shard, now_ms) = (self.id, reader.at.millis());
-                        let letter = Letter::ReadAt { shard, number, index: applied, now_ms };
+                        let (index, now_ms) = (applied, reader.at.millis());
+                        let settled = reader.settled;
+                        let letter = Letter::ReadAt { shard, number, index, now_ms, settled };
                         effects.letters.push((node, letter));
                         let_go.insert(node);
                     }
                     Asker::Fetch { node, number, want } => {
-                        let (shard, at) = (self.id, reader.at);
-                        // Settled it is, up to what was promised: else it waits on.
+                        let at = reader.at;
                         let found = fetch::find(&self.state.read(), want, at);
-                        let Some(found) = found else { return true };
+                        let Some(found) = found else {
+                            // Settled it is, up to what was promised: else it waits on.
+                            let is_short = reader.settled < at;
+                            if is_short {
+                                reader.asker.refuse_for_room(shard, effects);
+                            }
+                            return !is_short;
+                        };
                         let letter = Letter::Fetched { shard, number: *number, at, found };
                         effects.letters.push((*node, letter));
                     }

@@ -269,6 +269,8 @@ impl Shard {
     /// Without the lead: what is asked is for who has it.
     pub(super) fn follow(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.opened_term != 0 {
+            // What was told here to have ended lay below both.
+            self.serving.raise_floor(turn.clock.now().min(self.state.read().horizon));
             self.opened_term = 0;
             self.horizon_asked = keyspace::Timestamp::ZERO;
             self.broken.clear();
@@ -291,6 +293,7 @@ impl Shard {
                 self.told_leader = leader;
             }
         }
+        self.serving.follows(!self.leads());
         let until = if !self.leads() {
             0
         } else if self.is_sole() {

@@ -7,12 +7,18 @@
 //!   all else ──► as in mode any: here, or through this node
 //! ```
 //!
+//! Some clients take a node for what it is in one shard, and ask it again for a shard that it only
+//! follows in, without end. So who comes again within [`SENT_ON`] with a read for a shard for which
+//! it was sent on over the same connection has it served here, by the leader's read index.
+//!
 //! After CLIENT ROUTE in mode `any` the same holds for commands whose keys lie in one *shard*; all
 //! others go on as in mode `any`, and so do those on ordered keyspaces, which have no slots.
 //!
 //! So reads cost nothing more than in mode `any`: where they are served, this node leads, or has
 //! just proved that what it holds is current. And while nobody is known to lead, or who led is not
 //! linked any more, commands wait here for the next leader instead of being sent about.
+
+use std::time::Duration;
 
 use keyspace::{NodeId, Placement, Slot, slot_of};
 use node::command::Write;
@@ -23,6 +29,39 @@ use super::EventLoop;
 use super::connection::Connection;
 use super::resp::CROSS_SLOT;
 use crate::gateway::resp::{Mode, Request, Session};
+use crate::hub::boot_nanos;
+
+/// How long a connection is not sent on again for a shard.
+const SENT_ON: Duration = Duration::from_secs(1);
+
+/// The shards for which a connection was sent on lately: the places of them, of which those that
+/// differ by 64 count as one.
+#[derive(Default)]
+pub(super) struct SentOn {
+    places: u64,
+    since_nanos: u64,
+}
+
+impl SentOn {
+    fn has(&self, place: usize, now_nanos: u64) -> bool {
+        self.is_fresh(now_nanos) && self.places & Self::bit(place) != 0
+    }
+
+    fn add(&mut self, place: usize, now_nanos: u64) {
+        if !self.is_fresh(now_nanos) {
+            *self = Self { places: 0, since_nanos: now_nanos };
+        }
+        self.places |= Self::bit(place);
+    }
+
+    fn is_fresh(&self, now_nanos: u64) -> bool {
+        now_nanos.saturating_sub(self.since_nanos) < SENT_ON.as_nanos() as u64
+    }
+
+    fn bit(place: usize) -> u64 {
+        1 << (place % 64)
+    }
+}
 
 impl EventLoop {
     /// Why a command is not for this node, if that can be told before it is tried.
@@ -57,6 +96,7 @@ impl EventLoop {
     /// Where a read is to be sent that was blocked here, if it is.
     pub(super) fn moved_read(
         &self,
+        sent_on: &mut SentOn,
         session: &Session,
         route: &Route,
         blocked: Blocked,
@@ -74,10 +114,13 @@ impl EventLoop {
             let state = route.views[blocked.place].read();
             state.descriptor.replica_on(self.hub.node_id).is_some()
         };
-        match session.is_readonly() && is_here() {
-            true => None,
-            false => self.moved(route, slots.first?),
+        let now = boot_nanos();
+        if (session.is_readonly() || sent_on.has(blocked.place, now)) && is_here() {
+            return None;
         }
+        let moved = self.moved(route, slots.first?)?;
+        sent_on.add(blocked.place, now);
+        Some(moved)
     }
 
     /// Whether this connection is told who leads.
@@ -148,5 +191,25 @@ impl<'a> Slots<'a> {
 
     fn add_all(&mut self, write: &Write<'_>) {
         write.each_key(&mut |key| self.add(key));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_was_sent_on_is_remembered_for_a_while_and_for_each_shard() {
+        let second = SENT_ON.as_nanos() as u64;
+        let begin = 5 * second;
+        let mut sent_on = SentOn::default();
+        assert!(!sent_on.has(3, begin));
+        sent_on.add(3, begin);
+        assert!(sent_on.has(3, begin + second - 1) && !sent_on.has(4, begin));
+        sent_on.add(4, begin + second - 1);
+        assert!(!sent_on.has(3, begin + second), "not put off by the second");
+        assert!(!sent_on.has(4, begin + second));
+        sent_on.add(4, begin + second);
+        assert!(sent_on.has(4, begin + second) && !sent_on.has(3, begin + second));
     }
 }

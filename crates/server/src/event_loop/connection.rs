@@ -9,6 +9,7 @@ use node::fetch::Fetched;
 use node::read::Now;
 use node::route::Route;
 
+use super::cluster::SentOn;
 use super::takes::TakesOwed;
 use super::waits::Written;
 use crate::gateway::native::{self, FrameSink, Op};
@@ -70,6 +71,8 @@ pub struct Connection {
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
     pub put_off_at: Option<Now>,
+    /// The shards it was lately told that another node leads, for reads.
+    pub(super) sent_on: SentOn,
     /// The shards it has written to, for WAIT; nothing on a node alone.
     pub(super) written: Written,
     /// What its writes under way may take of memory.
@@ -187,6 +190,7 @@ impl Connection {
             writable: true,
             barrier: false,
             awaiting: false,
+            sent_on: SentOn::default(),
             fetching: 0,
             fetched: Fetched::default(),
             refuse_next: None,

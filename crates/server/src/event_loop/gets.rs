@@ -97,7 +97,8 @@ impl EventLoop {
             let Err(blocked) = answered else { break None };
             let done = (hits + misses + moved) as usize;
             let key = &input[gets[done].key..gets[done].key + gets[done].key_len];
-            let Some(text) = self.moved_read(session, &route, blocked, &[key]) else {
+            let sent_on = &mut connection.sent_on;
+            let Some(text) = self.moved_read(sent_on, session, &route, blocked, &[key]) else {
                 break Some(blocked);
             };
             moved += 1;

@@ -237,7 +237,9 @@ impl EventLoop {
             Err(blocked) => {
                 connection.output.truncate(before);
                 let route = route.clone();
-                if let Some(moved) = self.moved_read(session, &route, blocked, read.keys()) {
+                let sent_on = &mut connection.sent_on;
+                if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, read.keys())
+                {
                     return self.refuse(connection, session, &moved, muted);
                 }
                 connection.fetched = fetched;

@@ -70,7 +70,8 @@ impl Checkpoints {
         for lane in &hub.lanes {
             alive.extend(lane.with(hub, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()));
         }
-        // The log before goes, and with it what says that a replica has ended.
+        // The log before goes, and with it what says that a replica has ended: that is in the log
+        // again before its lane is left, and is synced with it before the manifest is written.
         for lane in &hub.lanes {
             lane.with(hub, |lane| lane.mark_again());
         }

@@ -61,14 +61,14 @@ impl Image {
         if index <= known.index {
             return None;
         }
-        known.index = index;
         if known.bytes == bytes {
+            known.index = index;
             return Some((index, None));
         }
         let mut reader = Reader::new(&bytes);
         match Catalogue::decode(&mut reader) {
             Ok(catalogue) => {
-                known.bytes = bytes;
+                (known.index, known.bytes) = (index, bytes);
                 Some((index, Some(catalogue)))
             }
             Err(error) => {

@@ -122,8 +122,12 @@ fn measure(hub: &Hub) -> Measured {
 fn keep_versions(hub: &Hub, route: &Route, pressed: bool, applied: &mut BTreeMap<ShardId, u64>) {
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
-    for (view, shard) in route.views.iter().zip(&route.keyspace.shards) {
+    for (place, (view, shard)) in route.views.iter().zip(&route.keyspace.shards).enumerate() {
         let index = view.read().applied_index;
+        // There is nothing to collect, and no safe point to follow: it would seem to lag for ever.
+        if index == 0 || hub.is_away(route, place) {
+            continue;
+        }
         let busy = applied.insert(*shard, index) != Some(index);
         let more = match busy {
             true => view.write().keys_mut().is_some_and(|engine| engine.collect(0)),

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
 use super::mailbag::Mailbags;
-use super::{Hub, News, boot_nanos};
+use super::{Hub, NOBODY, News, boot_nanos};
 
 /// Bytes of framing that an entry may need in the log beside its own.
 const FRAMING_BYTES: u64 = 256;
@@ -28,12 +28,20 @@ fn log_bytes(input: &Input) -> u64 {
         // A reader may need a horizon.
         Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
         Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
-        Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
-            commands.len() as u64 + FRAMING_BYTES
-        }
+        Input::Letter { letter, .. } => match letter {
+            Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
+            Letter::Read { .. } | Letter::Fetch { .. } => FRAMING_BYTES,
+            _ => 0,
+        },
         Input::Message { message, .. } => message.entry_bytes(),
         _ => 0,
     }
+}
+
+/// Takes from what was reserved for a lane what nothing that it still holds will need.
+fn unneeded(lane: &Lane, credit_bytes: &mut u64) -> u64 {
+    let kept = lane.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
+    std::mem::replace(credit_bytes, kept) - kept
 }
 
 /// One lane and its inbox.
@@ -90,16 +98,17 @@ impl LaneCell {
         self.core.lock().lane.adopt(start);
     }
 
-    /// Looks at the lane, between two turns, and goes on with what came meanwhile.
+    /// Looks at the lane, between two turns, and steps it: what came meanwhile, whose senders found
+    /// it taken, waits for nobody else; and what the look has left there is in the log.
     pub fn with<R>(&self, hub: &Hub, look: impl FnOnce(&mut Lane) -> R) -> R {
-        let result = look(&mut self.core.lock().lane);
-        self.run(hub, Origin(u32::MAX), &mut Vec::new());
+        let mut core = self.core.lock();
+        let result = look(&mut core.lane);
+        self.drain(core, hub, NOBODY, &mut Vec::new());
+        hub.spread_news();
+        if !self.inbox.lock().is_empty() {
+            self.run(hub, NOBODY, &mut Vec::new());
+        }
         result
-    }
-
-    /// As [`Self::with`], without stepping it: for those who hold what a step may ask for.
-    pub fn peek<R>(&self, look: impl FnOnce(&Lane) -> R) -> R {
-        look(&self.core.lock().lane)
     }
 
     /// Before any shard: what was recovered of replicas that had ended.
@@ -116,7 +125,9 @@ impl LaneCell {
     ) {
         loop {
             self.take(&mut core.taken);
-            core.credit_bytes += self.admit(hub, &mut core.taken, origin, answers);
+            let reserved = self.admit(hub, &mut core.taken, origin, answers);
+            core.lane.set_full(reserved.is_none());
+            core.credit_bytes += reserved.unwrap_or(0);
             self.turn(&mut core, hub, origin, answers);
             if self.inbox.lock().is_empty() {
                 return;
@@ -139,20 +150,21 @@ impl LaneCell {
         }
     }
 
-    /// Reserves room in the log for what is to be proposed; without room, refuses it.
+    /// Reserves room in the log for what is to be proposed, and says how much. Without room,
+    /// refuses what is to be proposed; readers are let in, for most of them need none.
     fn admit(
         &self,
         hub: &Hub,
         inputs: &mut Vec<Input>,
         origin: Origin,
         answers: &mut Vec<Answer>,
-    ) -> u64 {
+    ) -> Option<u64> {
         let bytes: u64 = inputs.iter().map(log_bytes).sum();
         if bytes == 0 && !hub.log.facts().full {
-            return 0;
+            return Some(0);
         }
         match hub.log.reserve(bytes) {
-            Ok(()) => return bytes,
+            Ok(()) => return Some(bytes),
             Err(storage::Error::Full { .. }) => {}
             Err(error) => hub.fatal("the log", &error),
         }
@@ -162,7 +174,7 @@ impl LaneCell {
                 Input::Propose { origin, batch, .. } => {
                     Answer::NotDone { origin, waiters: batch.into_parts().1, why }
                 }
-                Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
+                Input::Catalogue { origin, waiter, .. } => {
                     Answer::NotDone { origin, waiters: vec![waiter], why }
                 }
                 // The keeper asks again, and so does a leader.
@@ -182,7 +194,7 @@ impl LaneCell {
             };
             hub.deliver(refused, origin, answers);
         }
-        0
+        None
     }
 
     fn turn(&self, core: &mut Core, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
@@ -195,8 +207,7 @@ impl LaneCell {
                 break;
             }
             if !effects.records.is_empty() {
-                // What a shard without a leader holds back needs its room later.
-                let credit_bytes = if lane.holds_back() { 0 } else { std::mem::take(credit_bytes) };
+                let credit_bytes = unneeded(lane, credit_bytes);
                 let append = Append {
                     lane: self.number,
                     ticket: effects.ticket,
@@ -213,8 +224,11 @@ impl LaneCell {
             hub.post(effects, bags);
             effects.clear();
         }
-        if *credit_bytes > 0 && !lane.holds_back() {
-            hub.log.release(std::mem::take(credit_bytes));
+        if *credit_bytes > 0 {
+            let unneeded = unneeded(lane, credit_bytes);
+            if unneeded > 0 {
+                hub.log.release(unneeded);
+            }
         }
     }
 

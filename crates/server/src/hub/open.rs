@@ -310,7 +310,7 @@ fn build(
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
-        peers: cluster.map(|cluster| Peers::new(cluster, lanes_count)),
+        peers: cluster.map(|cluster| Peers::new(cluster, lanes_count, seed)),
         overview: ArcSwap::default(),
         views: Mutex::default(),
         routes: ArcSwap::default(),

@@ -68,10 +68,11 @@ pub struct Peers {
 }
 
 impl Peers {
-    /// Of a node with so many lanes.
-    pub fn new(cluster: Arc<Cluster>, lanes: usize) -> Self {
+    /// Of a node with so many lanes. `seed` was drawn at random.
+    pub fn new(cluster: Arc<Cluster>, lanes: usize, seed: u64) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let (snapshots, image, digests, tallies) = Default::default();
+        let snapshots = Snapshots::new(seed);
+        let (image, digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
         Self { cluster, snapshots, image, digests, tallies, come, stopping, wake }
     }
@@ -397,10 +398,12 @@ impl Frames for HubFrames {
 
     fn link_up(&self, node: NodeId) {
         tracing::debug!("linked with node {:016x}", node.0);
+        self.peers().snapshots.linked(node, true);
     }
 
     fn link_down(&self, node: NodeId) {
         tracing::debug!("the link to node {:016x} is gone", node.0);
+        self.peers().snapshots.linked(node, false);
         for lane in &self.0.lanes {
             lane.submit(&self.0, [Input::LinkLost { node }], NOBODY, &mut Vec::new());
         }

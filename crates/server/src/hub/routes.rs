@@ -118,7 +118,7 @@ impl Hub {
         }
         let place = route.keyspace.shards.iter().position(|id| *id == shard);
         let place = place.expect("it was just found");
-        let nothing = birth::first_state(&route.keyspace, place, self.hasher);
+        let nothing = birth::elsewhere(&route.keyspace, place, self.node_id, self.hasher);
         self.show(shard, &Arc::new(RwLock::new(nothing)));
     }
 
@@ -174,7 +174,8 @@ impl Hub {
             None => {
                 let nodes = self.who_may_have(keyspace);
                 self.submit(shard, Input::Away { shard, nodes });
-                Arc::new(RwLock::new(state))
+                let nothing = birth::elsewhere(keyspace, place, self.node_id, self.hasher);
+                Arc::new(RwLock::new(nothing))
             }
         }
     }
@@ -193,7 +194,7 @@ impl Hub {
     /// Whether this replica of a shard has not ended here.
     pub(super) fn may_begin(&self, shard: ShardId, replica: ReplicaId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
-        let ended = lane.peek(|lane| lane.quarantined(shard));
+        let ended = lane.with(self, |lane| lane.quarantined(shard));
         ended.is_none_or(|ended| ended < replica)
     }
 

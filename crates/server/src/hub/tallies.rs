@@ -79,15 +79,21 @@ pub struct Tallies {
     pub sent: Mail,
     /// From other nodes.
     pub received: Mail,
-    /// Snapshots whose last block was sent.
+    /// Snapshots that their receivers have installed.
     pub snapshots_sent: Counter,
     /// Bytes of their blocks.
     pub snapshot_bytes_sent: Counter,
+    /// Blocks sent, of whatever became of their snapshots; those sent again count again.
+    pub snapshot_blocks_sent: Counter,
+    /// Streams that have gone on after a lost link, or lost blocks.
+    pub snapshot_resumes: Counter,
     /// Snapshots that were to be sent, and were not.
     pub snapshots_unsent: Counter,
     /// Snapshots that came whole and were installed.
     pub snapshots_received: Counter,
-    /// Bytes of blocks that came, of whatever became of their snapshots.
+    /// Blocks taken, of whatever became of their snapshots …
+    pub snapshot_blocks_received: Counter,
+    /// … and their bytes.
     pub snapshot_bytes_received: Counter,
     /// Snapshots that began to come and were given up.
     pub snapshots_broken: Counter,

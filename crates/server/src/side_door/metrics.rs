@@ -204,6 +204,14 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
         of("received", tallies.snapshot_bytes_received.get()),
     ];
     out.numbers("carillon_snapshot_bytes_total", "Bytes of these.", Kind::Counter, samples);
+    let samples = [
+        of("sent", tallies.snapshot_blocks_sent.get()),
+        of("received", tallies.snapshot_blocks_received.get()),
+    ];
+    let help = "Blocks of states sent, repeats among them, or taken.";
+    out.numbers("carillon_snapshot_blocks_total", help, Kind::Counter, samples);
+    let help = "Times that a state on its way went on after a lost link, or lost blocks.";
+    out.counter("carillon_snapshot_resumes_total", help, tallies.snapshot_resumes.get());
 }
 
 fn clocks(out: &mut Metrics, clocks: &Clocks) {

@@ -219,7 +219,7 @@ pub fn first_bad_prefix(first: &[Option<Cell>], history: &[Seen]) -> usize {
         for seen in known.iter_mut().filter(|seen| seen.back > *end) {
             (seen.replies, seen.back) = (None, u64::MAX);
         }
-        is_linear(first, &known) != Linear::Yes
+        is_linear(first, &known) == Linear::No
     });
     history.iter().filter(|seen| bad.is_none_or(|end| seen.call < end)).count()
 }

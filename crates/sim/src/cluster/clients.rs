@@ -250,7 +250,9 @@ impl Clients {
     /// # Errors
     /// The first history without one.
     pub fn search(&mut self) -> Result<u64, Violation> {
-        for op in std::mem::take(&mut self.endless) {
+        // What a sole replica has applied while it started was seen by nobody.
+        let lost = std::mem::take(&mut self.lost).into_iter().map(|(op, _)| op);
+        for op in std::mem::take(&mut self.endless).into_iter().chain(lost) {
             self.note(op, None, u64::MAX);
         }
         let mut unjudged = 0;
@@ -446,13 +448,13 @@ impl World {
         match read::read(&route, &request, now, &mut sink) {
             Ok(()) => {
                 let view = machine.view(shard);
-                let (floor, last) = view.map_or((now.time, now.time), |view| {
+                let (judged_at, last) = view.map_or((now.time, now.time), |view| {
                     let state = view.read();
-                    (state.serving.floor(), state.last)
+                    (state.serving.judged_at(now.time), state.last)
                 });
                 let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
                 let op = op.expect("it is under way");
-                op.low_ms = op.low_ms.max(floor.millis());
+                op.low_ms = judged_at.millis();
                 self.done(number, sink.0, last.millis());
             }
             Err(blocked) if route.is_away(blocked.place, machine.node()) => {

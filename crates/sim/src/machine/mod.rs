@@ -134,6 +134,12 @@ pub struct Seat {
     credit_bytes: u64,
 }
 
+/// Takes from what was reserved for a lane what nothing that it still holds will need.
+fn unneeded(lane: &Lane, credit_bytes: &mut u64) -> u64 {
+    let kept = lane.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
+    std::mem::replace(credit_bytes, kept) - kept
+}
+
 enum News {
     Catalogue(Change),
     SafePoint(KeyspaceId, Timestamp),
@@ -217,8 +223,8 @@ impl Machine {
         seat.again = false;
         seat.lane.turn(&mut seat.effects);
         seat.unappended = !seat.effects.is_empty();
-        if !seat.unappended && !seat.lane.holds_back() {
-            self.log.release(std::mem::take(&mut seat.credit_bytes));
+        if !seat.unappended {
+            self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
         }
         for shard in seat.lane.shards() {
             ledger.look(shard)?;
@@ -226,7 +232,8 @@ impl Machine {
         Ok(answers)
     }
 
-    /// Reserves room in the log for what is to be proposed; without room, refuses it.
+    /// Reserves room in the log for what is to be proposed; without room, refuses it, but lets
+    /// readers in.
     fn admit(
         &mut self,
         lane: usize,
@@ -239,12 +246,15 @@ impl Machine {
             Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
             Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
             Input::Message { message, .. } => message.entry_bytes(),
-            Input::Letter { letter: Letter::Write { commands, .. }, .. } => {
-                commands.len() as u64 + FRAMING_BYTES
-            }
+            Input::Letter { letter, .. } => match letter {
+                Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
+                Letter::Read { .. } | Letter::Fetch { .. } => FRAMING_BYTES,
+                _ => 0,
+            },
             _ => 0,
         };
         let bytes: u64 = inputs.iter().map(size).sum();
+        self.lanes[lane].lane.set_full(false);
         if bytes == 0 && !self.log.full {
             return Ok(inputs);
         }
@@ -256,14 +266,13 @@ impl Machine {
             Err(Error::Full { .. }) => {}
             Err(error) => return Err(error),
         }
+        self.lanes[lane].lane.set_full(true);
         let why = NotDone::DiskFull;
         let mut kept = Vec::new();
         for input in inputs {
             let (origin, waiters) = match input {
                 Input::Propose { origin, batch, .. } => (origin, batch.into_parts().1),
-                Input::Await { origin, waiter, .. } | Input::Catalogue { origin, waiter, .. } => {
-                    (origin, vec![waiter])
-                }
+                Input::Catalogue { origin, waiter, .. } => (origin, vec![waiter]),
                 // The keeper asks again, and so does a leader.
                 Input::RaiseKeyspace { .. } => continue,
                 Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
@@ -309,10 +318,7 @@ impl Machine {
                 if effects.sync { ", to be synced" } else { "" }
             ));
             let group = ledger.hand_out(&effects.records)?;
-            // What a shard holds back needs its room later.
-            if !seat.lane.holds_back() {
-                self.log.release(std::mem::take(&mut seat.credit_bytes));
-            }
+            self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
             let lsn = self.log.append(&mut effects.records, lane, ticket, effects.sync)?;
             ledger.written(group, self.log.log.written_end());
             seat.lane.accept(Input::Written { ticket, lsn });

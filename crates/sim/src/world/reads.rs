@@ -283,6 +283,8 @@ impl World {
         };
         let shards = route.keyspace.shards.iter();
         let models: Vec<&Versions> = shards.filter_map(|shard| self.versions(*shard)).collect();
+        // What is applied is seen, also what came after the time of the question.
+        let time = |model: &Versions| now.max(model.last);
         let differs = |what: &str, found: &dyn std::fmt::Debug| {
             Err(Violation::new(
                 SAME,
@@ -292,7 +294,7 @@ impl World {
         match &op.ask {
             Ask::Size => {
                 let size = whole::size(route, &asked);
-                let expected: usize = models.iter().map(|model| model.alive(now).count()).sum();
+                let expected: usize = models.iter().map(|m| m.alive(time(m)).count()).sum();
                 if size != expected as u64 {
                     return differs("DBSIZE", &(size, expected));
                 }
@@ -312,8 +314,10 @@ impl World {
                 if whole::range(route, &asked, &everything, self.mood.piece_keys, show).is_err() {
                     return differs("RANGE", &"refused");
                 }
-                let value = |key: &Vec<u8>| models[0].at(key, now).map(|cell| cell.value);
-                let expected = models[0].alive(now).map(|key| (key.clone(), value(key)));
+                let value =
+                    |key: &Vec<u8>| models[0].at(key, time(models[0])).map(|cell| cell.value);
+                let expected =
+                    models[0].alive(time(models[0])).map(|key| (key.clone(), value(key)));
                 let expected: Vec<_> =
                     expected.filter_map(|(key, value)| Some((key, value?))).collect();
                 if found != expected {
@@ -326,7 +330,7 @@ impl World {
                 let show = &mut |key: &[u8]| found.push(key.to_vec());
                 whole::each_key(route, &asked, self.mood.piece_keys, show);
                 found.sort_unstable();
-                let alive = models.iter().flat_map(|model| model.alive(now));
+                let alive = models.iter().flat_map(|model| model.alive(time(model)));
                 let mut expected: Vec<Vec<u8>> = alive.cloned().collect();
                 expected.sort_unstable();
                 if found != expected {
@@ -337,8 +341,8 @@ impl World {
             Ask::Random => {
                 let found = whole::random_key(route, &asked, number.wrapping_mul(ODD));
                 let there = match &found {
-                    Some(key) => models.iter().any(|model| model.at(key, now).is_some()),
-                    None => models.iter().all(|model| model.alive(now).next().is_none()),
+                    Some(key) => models.iter().any(|m| m.at(key, time(m)).is_some()),
+                    None => models.iter().all(|m| m.alive(time(m)).next().is_none()),
                 };
                 if !there {
                     return differs("RANDOMKEY", &found);
@@ -347,7 +351,7 @@ impl World {
             }
             Ask::Scan(cursor, scan) => {
                 let (count, mut scan) = (1 + number as usize % 3, scan.clone());
-                let there = |key: &[u8]| models.iter().any(|model| model.at(key, now).is_some());
+                let there = |key: &[u8]| models.iter().any(|m| m.at(key, time(m)).is_some());
                 scan.look(there);
                 let mut wrong = None;
                 let shown = whole::scan(route, &asked, *cursor, count, &mut |key| {

@@ -42,6 +42,11 @@
 //! yet, looks like a torn tail and is cut. [`Log::append_marker`] closes that window; call it
 //! when nothing is appended for a moment after a sync, and at a clean stop.
 //!
+//! **Touched ahead.** A file system notes where a file was written for the first time, so a sync of
+//! such bytes writes its journal as well, with a flush of its own. Hence zeros are written ahead of
+//! the end, a piece at a time, with one of many small syncs; the others overwrite. Large syncs do
+//! without: they would write everything twice to save little.
+//!
 //! Read [`layout`] for the bytes (they are also in docs/format.md), then `recover` and `jobs`.
 
 mod group;
@@ -112,7 +117,20 @@ impl LogOptions {
     pub const SEGMENT_BYTES_MIN: u64 = 512;
     /// The usual segment: a making costs two fsyncs, which 64 MiB of writes hide.
     pub const SEGMENT_BYTES_DEFAULT: u64 = 64 << 20;
+
+    /// How much is touched at once: a part of a segment, whole sectors.
+    fn touch_bytes(&self) -> u64 {
+        (self.segment_bytes / 4).min(TOUCH_BYTES_MAX as u64) / TOUCH_ALIGN_BYTES * TOUCH_ALIGN_BYTES
+    }
 }
+
+/// Zeros written ahead at once, at most: with 64 syncs of 4 KiB each, one carries so much more.
+const TOUCH_BYTES_MAX: usize = 256 << 10;
+/// A sector: where touching begins and ends.
+const TOUCH_ALIGN_BYTES: u64 = 512;
+/// Touches when a sync is of fewer bytes than this part of a piece, and fewer are left of the last.
+const TOUCH_PART: u64 = 4;
+static ZEROS: [u8; TOUCH_BYTES_MAX] = [0; TOUCH_BYTES_MAX];
 
 /// Room kept beyond every reservation, so that a marker finds some.
 const MARKER_ROOM_BYTES: u64 = 4096;
@@ -133,6 +151,8 @@ pub struct Log {
     job_start: Lsn,
     written_end: Lsn,
     durable_end: Lsn,
+    /// Up to here the segment in use was written to, if that is behind `written_end`.
+    touched_end: Lsn,
     /// The end of the last group with records.
     records_end: Lsn,
     /// The largest `durable_end` in a group that was written.
@@ -231,9 +251,10 @@ impl Log {
     /// that guards the log, then hand it to [`Log::finish_sync`].
     ///
     /// # Errors
-    /// [`Error::Poisoned`].
-    pub fn begin_sync(&self) -> Result<SyncJob, Error> {
+    /// [`Error::Poisoned`], or [`Error::Io`] of what is written ahead, which poisons.
+    pub fn begin_sync(&mut self) -> Result<SyncJob, Error> {
         self.check()?;
+        self.touch_ahead()?;
         let mut dirty = self.segments.iter().rev();
         let active = dirty.next().expect("a log has a segment");
         let older = dirty.take_while(|segment| segment.end() > self.durable_end);
@@ -328,6 +349,27 @@ impl Log {
         let made = ahead.iter().flat_map(|ahead| &ahead.made);
         let segments = self.segments.iter().chain(&self.next).chain(made);
         segments.map(|segment| segment.capacity_bytes).sum()
+    }
+
+    /// Writes zeros where zeros are, ahead of the end, for the syncs to come.
+    fn touch_ahead(&mut self) -> Result<(), Error> {
+        let piece = self.options.touch_bytes();
+        let part = piece / TOUCH_PART;
+        if self.unsynced_bytes() > part || self.touched_end.0 > self.written_end.0 + part {
+            return Ok(());
+        }
+        let active = self.active();
+        let begin = self.written_end.max(self.touched_end).0 - active.start.0;
+        let begin = begin.next_multiple_of(TOUCH_ALIGN_BYTES);
+        let end = (begin + piece).min(active.capacity_bytes);
+        if begin >= end {
+            return Ok(());
+        }
+        let zeros = &ZEROS[..(end - begin) as usize];
+        let written = active.file.write_at(zeros, begin);
+        let written = written.map_err(|e| Error::io("write", &active.name(), e));
+        self.touched_end = Lsn(active.start.0 + end);
+        self.shared.poison_unless_full(written)
     }
 
     fn check(&self) -> Result<(), Error> {

@@ -88,6 +88,11 @@ impl Record {
     fn is_answered(&self) -> bool {
         matches!(self.outcome, Outcome::Done | Outcome::Value(_))
     }
+
+    /// Whether waiting for it says something of the nodes that are not gone.
+    fn proves_without(&self, (gone, back): (usize, Duration)) -> bool {
+        self.node != gone || self.call >= back
+    }
 }
 
 impl std::fmt::Display for Record {
@@ -98,6 +103,19 @@ impl std::fmt::Display for Record {
             "client {client} at node {node}, {call:.4?} to {back:.4?}: {asked:?}, {outcome:?}"
         )
     }
+}
+
+/// What was done to a cluster, and until when its effects are looked for.
+#[derive(Clone, Debug)]
+pub struct Event {
+    /// For people.
+    pub what: String,
+    /// When it was done, since the beginning of the load.
+    pub from: Duration,
+    /// Until then.
+    pub until: Duration,
+    /// A node that cannot be reached meanwhile, counted from 1, and when it can be again.
+    pub gone: Option<(usize, Duration)>,
 }
 
 /// Everything that was asked, in the order of calls.
@@ -147,21 +165,34 @@ impl History {
         all
     }
 
-    /// The longest time between `from` and `until` in which some key was not read, or not written,
-    /// by anybody, though somebody always tries.
-    pub fn longest_silence(&self, from: Duration, until: Duration) -> Duration {
-        let mut backs: BTreeMap<(Key, bool), Vec<Duration>> = BTreeMap::new();
+    /// The longest time within `event` in which some key was not read, or not written, by anybody,
+    /// though somebody tried.
+    ///
+    /// Clients take turns with the keys, and those of a node that is gone wait there, so that a key
+    /// can rest for most of a second without anybody asking for it. With `event.gone` a silence
+    /// begins no sooner than a node that is not gone was asked.
+    pub fn longest_silence(&self, event: &Event) -> Duration {
+        let (from, until) = (event.from, event.until);
+        let mut of_keys: BTreeMap<(Key, bool), Vec<&Record>> = BTreeMap::new();
         for record in &self.0 {
-            let backs = backs.entry((record.key, record.asked == Asked::Read)).or_default();
-            if record.is_answered() && (from..until).contains(&record.back) {
-                backs.push(record.back);
-            }
+            of_keys.entry((record.key, record.asked == Asked::Read)).or_default().push(record);
         }
-        let longest = backs.into_values().map(|mut backs| {
-            backs.push(until);
-            backs.sort_unstable();
-            let befores = [from].into_iter().chain(backs.iter().copied());
-            let gaps = backs.iter().zip(befores).map(|(back, before)| *back - before);
+        let longest = of_keys.into_values().map(|records| {
+            let answered = records.iter().filter(|record| record.is_answered());
+            let mut ends: Vec<Duration> = answered.map(|record| record.back).collect();
+            ends.retain(|end| (from..until).contains(end));
+            ends.push(until);
+            ends.sort_unstable();
+            let begins = [from].into_iter().chain(ends.iter().copied());
+            let gaps = begins.zip(&ends).map(|(begin, end)| match event.gone {
+                None => *end - begin,
+                Some(gone) => {
+                    let asked = records.iter().filter(|record| record.proves_without(gone));
+                    let waits = asked.filter(|record| record.back > begin && record.call < *end);
+                    let first = waits.map(|record| record.call.max(begin)).min();
+                    first.map_or(Duration::ZERO, |first| *end - first)
+                }
+            });
             gaps.max().unwrap_or_default()
         });
         longest.max().unwrap_or(until - from)
@@ -386,12 +417,22 @@ mod tests {
             of(450, 0, Asked::Set(2), Outcome::NotDone("no leader".into())),
             of(500, 0, Asked::Set(3), Outcome::Done),
         ]);
-        let silence = |from, until| {
-            history.longest_silence(Duration::from_millis(from), Duration::from_millis(until))
+        let event = |from, until, gone| Event {
+            what: String::new(),
+            from: Duration::from_millis(from),
+            until: Duration::from_millis(until),
+            gone,
         };
+        let silence = |from, until| history.longest_silence(&event(from, until, None));
         assert_eq!(silence(100, 600), Duration::from_millis(350), "of writes");
         assert_eq!(silence(100, 900), Duration::from_millis(500), "of reads, at the end");
         assert_eq!(silence(160, 190), Duration::from_millis(30));
         assert_eq!(history.counts(), (5, 1, 0));
+        // Nobody asked another node to write before 449, and nobody asked at all after 500.
+        let gone = |node| Some((node, Duration::from_millis(700)));
+        let silence = |from, until, node| history.longest_silence(&event(from, until, gone(node)));
+        assert_eq!(silence(160, 600, 2), Duration::from_millis(51), "of writes");
+        assert_eq!(silence(160, 600, 1), Duration::ZERO, "only the one that is gone was asked");
+        assert_eq!(silence(445, 449, 2), Duration::ZERO);
     }
 }

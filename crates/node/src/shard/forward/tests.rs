@@ -1,0 +1,178 @@
+//! What is sent when, and what is held how long.
+
+use keyspace::NodeId;
+use txn::Clock;
+
+use super::*;
+use crate::command::{Reply, Write, reply};
+
+const LEADER: NodeId = NodeId(1);
+const ME: Origin = Origin(3);
+
+/// One [`Forward`], and a leader that is told what to say.
+struct One {
+    /// Who answers questions.
+    leads: NodeId,
+    forward: Forward,
+    clock: Clock,
+    now: BootNanos,
+    effects: Effects,
+}
+
+impl One {
+    fn new() -> Self {
+        let (forward, clock, effects) = Default::default();
+        Self { leads: LEADER, forward, clock, now: 5, effects }
+    }
+
+    fn write(&mut self, waiter: u64, value: &[u8]) {
+        let mut batch = Batch::default();
+        batch.push(&Write::Append { key: b"k", value }, Waiter(waiter));
+        self.forward.write(ME, batch, self.now, &mut self.effects);
+    }
+
+    /// Numbers of the batches that are sent now, if this one is held for the leader. If it is, its
+    /// clock is told at once.
+    fn send_to(&mut self, leader: NodeId) -> Vec<(u64, u64)> {
+        let (shard, seed) = (ShardId(1), 1);
+        let mut sent = Vec::new();
+        loop {
+            let Self { forward, clock, now, effects, .. } = self;
+            let post = Post { shard, leader: Some(leader), now: *now, clock, seed };
+            forward.send(&post, effects);
+            let mut asked = false;
+            for (_, letter) in self.effects.letters.drain(..) {
+                match letter {
+                    Letter::Write { id, .. } => sent.push((id.session, id.sequence)),
+                    Letter::Read { .. } if leader != self.leads => {}
+                    Letter::Read { number, .. } => {
+                        asked = true;
+                        let told = (1_000_000, Timestamp::from_millis(1_000_000));
+                        self.forward.read_at(number, 1, told, self.now);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            if !asked {
+                return sent;
+            }
+            self.forward.applied(1, &mut self.effects);
+        }
+    }
+
+    fn send(&mut self) -> Vec<(u64, u64)> {
+        self.send_to(LEADER)
+    }
+
+    fn done(&mut self, (session, sequence): (u64, u64)) {
+        let mut replies = Vec::new();
+        reply::encode_all(&[Reply::Int(1)], &mut replies);
+        let verdict = Verdict::Done(Some(replies.into()));
+        self.forward.written(session, sequence, verdict, &mut self.effects);
+    }
+}
+
+/// However long there is always something under way.
+#[test]
+fn what_is_answered_is_not_held_any_more() {
+    let mut one = One::new();
+    let value = vec![b'x'; 1 << 20];
+    one.write(0, &value);
+    let mut under_way = one.send();
+    for waiter in 1..200 {
+        one.write(waiter, &value);
+        under_way.extend(one.send());
+        one.done(under_way.remove(0));
+    }
+    let busy = |answer: &Answer| matches!(answer, Answer::NotDone { .. });
+    assert!(!one.effects.answers.iter().any(busy));
+    one.done(under_way.remove(0));
+    assert_eq!((one.effects.answers.len(), one.forward.held()), (200, (0, 0)));
+}
+
+/// Of a node whose clock is ahead: others' clocks are not drawn along (SAFETY G12).
+#[test]
+fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
+    let mut one = One::new();
+    let hour = Timestamp::from_millis(3_600_000);
+    one.forward.read(Timestamp::ZERO, ME, Waiter(1), 5);
+    one.forward.read(hour, ME, Waiter(2), 5);
+    let mut asked = Vec::new();
+    for leader_ms in [1_000, 2_000, 3_600_000] {
+        let (shard, leader, seed) = (ShardId(1), Some(LEADER), 1);
+        let post = Post { shard, leader, now: one.now, clock: &one.clock, seed };
+        one.forward.send(&post, &mut one.effects);
+        // Not before some time has passed.
+        one.forward.send(&post, &mut one.effects);
+        let Some((_, Letter::Read { number, at, .. })) = one.effects.letters.pop() else {
+            panic!("no question at {leader_ms}")
+        };
+        assert!(one.effects.letters.is_empty() && at == hour);
+        asked.push(number);
+        let told = (leader_ms, Timestamp::from_millis(leader_ms));
+        one.forward.read_at(number, 1, told, one.now);
+        let fit = one.forward.applied(1, &mut one.effects).expect("it is applied");
+        assert_eq!(fit.at, Timestamp::from_millis(leader_ms));
+        let waiting = if leader_ms == 3_600_000 { 0 } else { 1 };
+        assert_eq!(one.effects.answers.len(), 2 - waiting);
+        one.forward.send(&Post { now: one.now, ..post }, &mut one.effects);
+        assert!(one.effects.letters.is_empty(), "asked again at once");
+        one.now += MISLED_NANOS;
+    }
+    assert!(one.forward.is_idle());
+}
+
+/// As long as nobody leads, all would go to and fro with every answer.
+#[test]
+fn until_a_leader_has_answered_only_the_first_is_sent_again() {
+    let mut one = One::new();
+    for waiter in 0..10 {
+        one.write(waiter, b"x");
+    }
+    let sent = one.send();
+    assert_eq!(sent.len(), 10);
+    let not_led = |one: &mut One, by, (session, sequence)| {
+        let pause_until = one.now + MISLED_NANOS;
+        one.forward.misled(Some(by), Asked::Write { session, sequence }, pause_until);
+    };
+    sent.iter().for_each(|sent| not_led(&mut one, LEADER, *sent));
+    assert!(one.send().is_empty(), "it waits a little");
+    one.leads = NodeId(3);
+    // More comes, and somebody else is asked, who does not lead either.
+    one.write(10, b"x");
+    for leader in [NodeId(2), LEADER, NodeId(2)] {
+        one.now += MISLED_NANOS;
+        assert_eq!(one.send_to(leader), sent[..1]);
+        not_led(&mut one, leader, sent[0]);
+    }
+    one.now += MISLED_NANOS;
+    assert_eq!(one.send_to(NodeId(2)), sent[..1]);
+    // What the others said before counts no more.
+    not_led(&mut one, LEADER, sent[0]);
+    one.now += MISLED_NANOS;
+    assert!(one.send_to(NodeId(2)).is_empty());
+    one.done(sent[0]);
+    assert_eq!(one.send_to(NodeId(2)), sent[1..]);
+    sent[1..].iter().for_each(|sent| one.done(*sent));
+    one.leads = NodeId(2);
+    one.now += RESEND_NANOS;
+    let last = one.send_to(NodeId(2));
+    assert_eq!(last.len(), 1);
+    one.done(last[0]);
+    assert_eq!((one.effects.answers.len(), one.forward.held()), (11, (0, 0)));
+}
+
+#[test]
+fn who_waits_for_a_shard_that_is_dropped_is_told_so() {
+    let mut one = One::new();
+    one.write(1, b"x");
+    assert_eq!(one.send().len(), 1);
+    one.write(2, b"x");
+    one.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, &mut one.effects);
+    let told = one.effects.answers.iter().map(|answer| match answer {
+        Answer::NotDone { waiters, why, .. } => (waiters[0].0, *why),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told.collect::<Vec<_>>(), [(2, NotDone::NoSuchShard), (1, NotDone::Dropped)]);
+    assert!(one.forward.is_idle() && one.forward.held() == (0, 0));
+}

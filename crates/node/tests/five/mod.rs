@@ -1,0 +1,97 @@
+//! Five nodes with a replica of one shard each, and a network that a test decides about.
+
+use std::sync::Arc;
+
+use keyspace::{
+    Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId,
+    ShardId,
+};
+use node::lane::{Answer, Effects, Input, Lane};
+use node::shard::ShardStart;
+use node::state::{Content, ShardState};
+use storage::engine::{Engine, Layout};
+use storage::log::Lsn;
+use txn::Clock;
+
+/// The shard.
+pub const SHARD: ShardId = ShardId(5);
+
+/// Five lanes with a replica of one shard each.
+pub struct Five {
+    /// Of nodes 1 to 5.
+    pub lanes: Vec<Lane>,
+    /// The boot clock of all.
+    pub now: u64,
+    /// What they have answered.
+    pub answers: Vec<Answer>,
+    /// Bytes of the records of the last turns of each.
+    pub log_bytes: [u64; 5],
+}
+
+impl Five {
+    /// Newly born.
+    pub fn new() -> Self {
+        let hasher = KeyHasher::new([7; 16]);
+        let replicas: Vec<_> = (1..=5).map(|id| (ReplicaId(id), NodeId(id))).collect();
+        let start = |replica| {
+            let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(1));
+            let replicas = replicas.clone();
+            let descriptor = Descriptor { shard: SHARD, arc, replicas, generation, leader: None };
+            let engine = Box::new(Engine::new(Layout::Ordered, hasher));
+            let state = ShardState::new(descriptor, Content::Keys(engine));
+            ShardStart::born(state, replica, Durability::Sync)
+        };
+        let now = 3_000_000_000;
+        let lane = |id| {
+            let mut lane = Lane::new(Arc::new(Clock::default()), id, 1 << 20);
+            lane.observe(1);
+            lane.observe(now);
+            lane.accept(Input::Create(start(ReplicaId(id))));
+            lane
+        };
+        Self { lanes: (1..=5).map(lane).collect(), now, answers: Vec::new(), log_bytes: [0; 5] }
+    }
+
+    /// One turn of each of these, whose messages reach those whom `may` names.
+    pub fn turn(&mut self, who: &[usize], may: impl Fn(usize, usize) -> bool) -> bool {
+        let mut effects = Effects::default();
+        let mut any = false;
+        for from in who.iter().copied() {
+            effects.clear();
+            let lane = &mut self.lanes[from - 1];
+            lane.observe(self.now);
+            lane.turn(&mut effects);
+            any |= !effects.is_empty();
+            let ticket = effects.ticket;
+            if !effects.records.is_empty() {
+                self.log_bytes[from - 1] += effects.records.bytes();
+                lane.accept(Input::Written { ticket, lsn: Lsn::default() });
+                lane.accept(Input::Durable { ticket });
+            }
+            self.answers.append(&mut effects.answers);
+            for envelope in effects.messages.drain(..) {
+                let to = envelope.node.0 as usize;
+                if may(from, to) {
+                    let message = Box::new(envelope.message);
+                    self.lanes[to - 1].accept(Input::Message { shard: SHARD, message });
+                }
+            }
+        }
+        any
+    }
+
+    /// Turns of these until nobody has anything to say.
+    pub fn settle(&mut self, who: &[usize], may: impl Fn(usize, usize) -> bool) {
+        for _ in 0..1_000 {
+            if !self.turn(who, &may) {
+                return;
+            }
+        }
+        panic!("no end");
+    }
+
+    /// Whether a replica is elected.
+    pub fn leads(&self, replica: usize) -> bool {
+        self.lanes[replica - 1].shard(SHARD).is_some_and(|shard| shard.is_elected())
+    }
+}

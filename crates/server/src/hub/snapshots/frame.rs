@@ -1,0 +1,189 @@
+//! Which bytes carry a stream's steps? The table is in the [front page](super).
+
+use bytes::{Buf, Bytes};
+use keyspace::ShardId;
+use replication::Message;
+
+/// Bytes before what a frame says: its tag and its stream.
+const HEAD_BYTES: usize = 9;
+
+/// What a frame does, its first byte.
+pub mod tag {
+    pub const BEGIN: u8 = 1;
+    pub const BLOCK: u8 = 2;
+    pub const END: u8 = 3;
+    pub const ASK: u8 = 4;
+    pub const HAS: u8 = 5;
+    pub const DONE: u8 = 6;
+    pub const GONE: u8 = 7;
+}
+
+/// What the sender of a stream says.
+#[derive(Debug)]
+pub enum Sent {
+    /// It begins.
+    Begin {
+        /// Of this shard.
+        shard: ShardId,
+        /// The message that heads it.
+        head: Box<Message>,
+        /// The checkpoint's meta.
+        meta: Bytes,
+    },
+    /// A block.
+    Block {
+        /// The first is 0.
+        number: u32,
+        /// What is in it.
+        block: Bytes,
+    },
+    /// There are no more.
+    End {
+        /// How many there are.
+        blocks: u32,
+    },
+    /// What does the receiver have?
+    Ask {
+        /// For its answer.
+        ask: u32,
+    },
+}
+
+/// What the receiver of a stream says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It has the blocks below a number.
+    Has {
+        /// The question that this answers, or 0.
+        ask: u32,
+        /// It has the blocks below this.
+        blocks: u32,
+    },
+    /// It has all of it, and holds it in place of what it had.
+    Done,
+    /// It has nothing of it, and takes nothing.
+    Gone,
+}
+
+/// Whether a frame is of a stream's receiver.
+pub fn is_said(body: &Bytes) -> bool {
+    body.first().is_some_and(|first| *first > tag::ASK)
+}
+
+/// What the sender of a stream has said, and which stream.
+///
+/// # Errors
+/// What is wrong with it; the stream, if that could be read.
+pub fn take_sent(mut body: Bytes) -> Result<(u64, Sent), (Option<u64>, String)> {
+    let (tag, stream) = head(&mut body).map_err(|why| (None, why))?;
+    let sent = match tag {
+        tag::BEGIN => begin(body),
+        tag::BLOCK => number(&mut body).map(|number| Sent::Block { number, block: body }),
+        tag::END => number(&mut body).map(|blocks| Sent::End { blocks }),
+        tag::ASK => number(&mut body).map(|ask| Sent::Ask { ask }),
+        other => Err(format!("a frame of kind {other}")),
+    };
+    sent.map(|sent| (stream, sent)).map_err(|why| (Some(stream), why))
+}
+
+/// What the receiver of a stream has said, and of which stream.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn take_said(mut body: Bytes) -> Result<(u64, Said), String> {
+    let (tag, stream) = head(&mut body)?;
+    let said = match tag {
+        tag::HAS => {
+            let ask = number(&mut body)?;
+            Said::Has { ask, blocks: number(&mut body)? }
+        }
+        tag::DONE => Said::Done,
+        tag::GONE => Said::Gone,
+        other => return Err(format!("a frame of kind {other}")),
+    };
+    Ok((stream, said))
+}
+
+/// The beginning of every frame.
+pub fn head_of(tag: u8, stream: u64) -> [u8; HEAD_BYTES] {
+    let mut head = [tag; HEAD_BYTES];
+    head[1..].copy_from_slice(&stream.to_le_bytes());
+    head
+}
+
+/// What [`tag::BEGIN`] says before the meta.
+pub fn begin_of(shard: ShardId, head: &Message) -> Vec<u8> {
+    let mut encoded = Vec::new();
+    head.encode(&mut encoded);
+    let length = (encoded.len() as u32).to_le_bytes();
+    [&shard.0.to_le_bytes()[..], &length, &encoded].concat()
+}
+
+/// A whole frame of a receiver.
+pub fn said_of(stream: u64, said: Said) -> Vec<u8> {
+    match said {
+        Said::Has { ask, blocks } => {
+            let head = head_of(tag::HAS, stream);
+            [&head[..], &ask.to_le_bytes(), &blocks.to_le_bytes()].concat()
+        }
+        Said::Done => head_of(tag::DONE, stream).to_vec(),
+        Said::Gone => head_of(tag::GONE, stream).to_vec(),
+    }
+}
+
+fn begin(mut body: Bytes) -> Result<Sent, String> {
+    let shard = ShardId(body.try_get_u64_le().map_err(short)?);
+    let length = number(&mut body)? as usize;
+    if body.len() < length {
+        return Err("a frame ends too early".into());
+    }
+    let head = Message::decode(body.split_to(length)).map_err(|error| error.to_string())?;
+    Ok(Sent::Begin { shard, head: Box::new(head), meta: body })
+}
+
+fn head(body: &mut Bytes) -> Result<(u8, u64), String> {
+    let tag = body.try_get_u8().map_err(short)?;
+    Ok((tag, body.try_get_u64_le().map_err(short)?))
+}
+
+fn number(body: &mut Bytes) -> Result<u32, String> {
+    body.try_get_u32_le().map_err(short)
+}
+
+fn short(_: bytes::TryGetError) -> String {
+    "a frame ends too early".to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_receiver_says_comes_as_it_was_said_or_not_at_all() {
+        for said in [Said::Has { ask: 7, blocks: u32::MAX }, Said::Done, Said::Gone] {
+            let bytes = Bytes::from(said_of(u64::MAX - 1, said));
+            assert!(is_said(&bytes));
+            assert_eq!(take_said(bytes.clone()), Ok((u64::MAX - 1, said)));
+            for length in 0..bytes.len() {
+                assert!(take_said(bytes.slice(..length)).is_err(), "{length} bytes of {said:?}");
+            }
+        }
+        assert!(take_said(Bytes::from(head_of(8, 1).to_vec())).is_err());
+    }
+
+    #[test]
+    fn what_a_sender_says_is_taken_apart_and_what_is_short_is_refused() {
+        let block = [&head_of(tag::BLOCK, 3)[..], &5u32.to_le_bytes(), b"block"].concat();
+        let block = Bytes::from(block);
+        assert!(!is_said(&block));
+        let Ok((3, Sent::Block { number: 5, block: found })) = take_sent(block.clone()) else {
+            panic!("not taken as it was sent");
+        };
+        assert_eq!(found, b"block"[..]);
+        let (stream, _) = take_sent(block.slice(..12)).unwrap_err();
+        assert_eq!(stream, Some(3));
+        assert!(matches!(take_sent(block.slice(..8)), Err((None, _))));
+        let long = [&head_of(tag::BEGIN, 3)[..], &[0; 8], &[255; 4], b"no message"].concat();
+        assert!(take_sent(Bytes::from(long)).is_err());
+    }
+}

@@ -1,0 +1,196 @@
+//! How does the state of a shard get to a replica that lags too far behind, or is new?
+//!
+//! ```text
+//!   sender's thread                         receiver's thread
+//!     begin:  head of the message, meta ──►  a checkpoint file is begun
+//!     block, block, …                   ──►  written to the file, and restored in memory
+//!                                       ◄──  has: the blocks below k
+//!         ✂  the link is lost, another comes up
+//!     ask                               ──►
+//!                                       ◄──  has: the blocks below k
+//!     block k, …                        ──►
+//!     end                               ──►  file finished, manifest names it, lane installs it
+//!                                       ◄──  done
+//! ```
+//!
+//! A stream is of one moment's state. It outlives links: its sender keeps the checkpoint's cursor
+//! and the blocks that are not confirmed, its receiver the half of a file and what is restored.
+//! Where it goes on after a loss is what a question and its answer are for (`outgoing`).
+//!
+//! | limit | bound | when reached |
+//! |---|---|---|
+//! | a block | about 256 KiB, or one version | |
+//! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
+//! | streams to a node at a time | `STREAMS_MAX` | the others wait |
+//! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
+//! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
+//! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
+//!
+//! | frame | after the tag u8 and the stream's number u64 | of |
+//! |---|---|---|
+//! | 1 begin | shard u64, length of the head u32, head, meta | the sender |
+//! | 2 block | its number u32, the block | the sender |
+//! | 3 end | number of blocks u32 | the sender |
+//! | 4 ask | number of the question u32, from 1 | the sender |
+//! | 5 has | the question's number u32, or 0; it has the blocks below this u32 | the receiver |
+//! | 6 done | | the receiver: it is installed |
+//! | 7 gone | | the receiver: it has nothing of it, and takes nothing |
+//!
+//! Frames have checksums, and so has the file. Numbers of streams begin anywhere in every process.
+//!
+//! # Invariants
+//! 1. What is installed are all blocks of one checkpoint, each once, in their order (`coming`).
+//! 2. Whatever becomes of a stream, the shard's leader is told, or there is a newer one to the same
+//!    replica: a group sends nothing to a replica while it takes a snapshot to be on its way.
+//! 3. Memory is bounded by the table, and by the states of shards that come in, of each one.
+//!
+//! # What ends a stream
+//! Its shard is dropped or led by another, here or in a later term; a newer snapshot for the same
+//! replica; another snapshot has taken the place of the state here; its receiver does not want it
+//! or cannot write it; nothing is confirmed for long. A process that starts again knows nothing of
+//! its streams: they begin anew.
+//!
+//! # Caveats
+//! While a stream waits for its link, what its checkpoint may read is not collected. A process that
+//! is killed leaves a temporary file at most, which the next start removes.
+
+mod coming;
+mod frame;
+mod outgoing;
+mod receiver;
+mod sender;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use keyspace::{NodeId, ReplicaId, ShardId};
+use node::lane::{Envelope, Input};
+use parking_lot::{Condvar, Mutex};
+
+use self::frame::Said;
+use super::Hub;
+
+/// Blocks that the receiver has not confirmed, of one stream: beyond, the next waits.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+/// Streams to a node at a time.
+const STREAMS_MAX: usize = 4;
+/// Bytes on their way to a node, beyond which the next block waits.
+const UNSENT_BYTES_MAX: usize = 4 << 20;
+/// Bytes that have come and are not on disk yet.
+const WAITING_BYTES_MAX: usize = 256 << 20;
+/// What receivers have said and the sender has not seen. What is beyond is lost, and asked for.
+const NEWS_MAX: usize = 4096;
+/// How long the receiver's lane has to install what it was sent, and to say so to its leader.
+const INSTALL: Duration = Duration::from_secs(2);
+/// How long the threads sleep if nobody wakes them.
+const IDLE: Duration = Duration::from_millis(200);
+
+/// See the front page.
+pub struct Snapshots {
+    /// The sender's.
+    outbound: Mutex<Outbound>,
+    is_outbound: Condvar,
+    /// Over, as far as streams go: shard, replica, when the leader may try again.
+    over: Mutex<Vec<(ShardId, ReplicaId, Instant)>>,
+    /// The receiver's.
+    come: Mutex<Come>,
+    has_come: Condvar,
+    stopping: Mutex<bool>,
+    first_stream: u64,
+}
+
+#[derive(Default)]
+struct Outbound {
+    asked: VecDeque<Envelope>,
+    news: Heard,
+}
+
+/// What the sender hears, of which node.
+type Heard = VecDeque<(NodeId, News)>;
+
+enum News {
+    Link { is_up: bool },
+    Said { stream: u64, said: Said },
+}
+
+#[derive(Default)]
+struct Come {
+    frames: VecDeque<(NodeId, Bytes)>,
+    bytes: usize,
+}
+
+impl Snapshots {
+    /// `first_stream` was drawn at random.
+    pub fn new(first_stream: u64) -> Self {
+        let (outbound, is_outbound, over) = Default::default();
+        let (come, has_come, stopping) = Default::default();
+        Self { outbound, is_outbound, over, come, has_come, stopping, first_stream }
+    }
+
+    /// A message heads a snapshot whose state is to be sent beside it.
+    pub fn ask(&self, envelope: Envelope) {
+        let mut outbound = self.outbound.lock();
+        let (shard, to) = (envelope.shard, envelope.message.to());
+        outbound.asked.retain(|other| (other.shard, other.message.to()) != (shard, to));
+        outbound.asked.push_back(envelope);
+        self.is_outbound.notify_one();
+    }
+
+    /// A frame has come.
+    pub fn come(&self, from: NodeId, body: Bytes) {
+        if frame::is_said(&body) {
+            return self.said(from, body);
+        }
+        let mut come = self.come.lock();
+        if come.bytes + body.len() > WAITING_BYTES_MAX && come.bytes > 0 {
+            // The sender asks what is here, and goes on from there.
+            return;
+        }
+        come.bytes += body.len();
+        come.frames.push_back((from, body));
+        self.has_come.notify_one();
+    }
+
+    fn said(&self, from: NodeId, body: Bytes) {
+        let mut outbound = self.outbound.lock();
+        match frame::take_said(body) {
+            Ok((stream, said)) if outbound.news.len() < NEWS_MAX => {
+                outbound.news.push_back((from, News::Said { stream, said }));
+                self.is_outbound.notify_one();
+            }
+            Ok(_) => {}
+            Err(why) => tracing::warn!("node {:016x}, of a snapshot: {why}", from.0),
+        }
+    }
+
+    /// There is a link to a node, or none any more.
+    pub fn linked(&self, node: NodeId, is_up: bool) {
+        self.outbound.lock().news.push_back((node, News::Link { is_up }));
+        self.is_outbound.notify_one();
+    }
+
+    /// Has the threads end.
+    pub fn stop(&self) {
+        *self.stopping.lock() = true;
+        self.is_outbound.notify_all();
+        self.has_come.notify_all();
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.stopping.lock()
+    }
+
+    /// Tells leaders of states that have not arrived in time. What has arrived is not affected.
+    pub fn expire(&self, hub: &Hub) {
+        let now = Instant::now();
+        let mut over = self.over.lock();
+        let late: Vec<_> = over.extract_if(.., |(_, _, until)| *until <= now).collect();
+        drop(over);
+        for (shard, to, _) in late {
+            hub.submit(shard, Input::SnapshotLost { shard, to });
+        }
+    }
+}

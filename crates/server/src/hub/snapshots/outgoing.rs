@@ -1,0 +1,229 @@
+//! What of a stream is to be sent next, and what must be kept until it has arrived?
+//!
+//! ```text
+//!     confirmed      next            made              the checkpoint's cursor
+//!         │            │               │               │
+//!    …────┼────────────┼───────────────┼───────────────┼─ ─ ─ ─ ─ ─
+//!         │◄── sent ──►│◄─ sent once? ►│   not made yet
+//!         │◄──────────── kept ────────►│
+//! ```
+//!
+//! A question is a fence: behind it nothing is sent until it is answered. Frames are handled by
+//! the receiver in the order in which they were sent, so its answer tells exactly what has
+//! arrived and what has been lost, and the stream goes on from there. A question is asked when a
+//! link comes up, and when all is sent and nothing was heard for [`ASK_AFTER`].
+//!
+//! Invariants:
+//! 1. Blocks below `confirmed` are with the receiver, and are never sent again.
+//! 2. What is kept is below the limit and one block.
+//! 3. A stream whose `confirmed` stands still for [`RESUME_FOR`] is given up.
+//!
+//! Pure: time is given.
+
+use std::collections::VecDeque;
+use std::mem;
+use std::time::{Duration, Instant};
+
+/// How long a stream may get nowhere, with a link or without, until both sides give it up.
+pub const RESUME_FOR: Duration = Duration::from_secs(30);
+/// A receiver that has said nothing for so long is asked what it has.
+pub const ASK_AFTER: Duration = Duration::from_secs(1);
+
+/// What is to be done for a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Another block is to be made: [`Outgoing::made`], or [`Outgoing::no_more`].
+    Make,
+    /// A block is to be sent: [`Outgoing::block`].
+    Block(u32),
+    /// The end is to be sent, behind so many blocks.
+    End(u32),
+    /// The receiver is to be asked, by this number.
+    Ask(u32),
+    /// Nothing at present.
+    Nothing,
+    /// It gets nowhere: it is over.
+    GiveUp,
+}
+
+/// The receiver says what cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Nonsense {
+    /// More than there is.
+    #[error("the receiver has {has} blocks of the {made} that there are")]
+    TooMany {
+        /// What it claims.
+        has: u32,
+        /// What was made.
+        made: u32,
+    },
+    /// Less than it had.
+    #[error("the receiver has {has} blocks and had {had}")]
+    TooFew {
+        /// What it claims.
+        has: u32,
+        /// What it had claimed.
+        had: u32,
+    },
+}
+
+#[derive(Debug)]
+enum Way {
+    Open,
+    /// Behind a question that was asked at this time, or is still to be.
+    Asking {
+        link_lost: bool,
+        asked: Option<Instant>,
+    },
+    /// There is no link.
+    Closed,
+}
+
+/// The sender's side of a stream.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// Blocks from `confirmed` on.
+    kept: VecDeque<Vec<u8>>,
+    kept_bytes: usize,
+    kept_bytes_max: usize,
+    confirmed: u32,
+    next: u32,
+    /// There will be no more blocks.
+    is_whole: bool,
+    end_sent: bool,
+    way: Way,
+    /// Number of the last question.
+    ask: u32,
+    confirmed_at: Instant,
+    /// When something was sent or heard.
+    stirred: Instant,
+    /// The buffer of a block that is confirmed, for the next.
+    spare: Vec<u8>,
+}
+
+impl Outgoing {
+    /// A stream whose beginning has been sent.
+    pub fn new(kept_bytes_max: usize, now: Instant) -> Self {
+        Self {
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            kept_bytes_max,
+            confirmed: 0,
+            next: 0,
+            is_whole: false,
+            end_sent: false,
+            way: Way::Open,
+            ask: 0,
+            confirmed_at: now,
+            stirred: now,
+            spare: Vec::new(),
+        }
+    }
+
+    /// What is to be done. When it is done, say [`Self::sent`].
+    pub fn due(&mut self, now: Instant) -> Due {
+        if now >= self.confirmed_at + RESUME_FOR {
+            return Due::GiveUp;
+        }
+        let is_quiet = now >= self.stirred + ASK_AFTER;
+        match self.way {
+            Way::Closed => Due::Nothing,
+            Way::Asking { asked: None, .. } => Due::Ask(self.ask),
+            Way::Asking { .. } if is_quiet => Due::Ask(self.ask),
+            Way::Asking { .. } => Due::Nothing,
+            Way::Open if self.next < self.made_blocks() => Due::Block(self.next),
+            Way::Open if !self.is_whole && self.kept_bytes < self.kept_bytes_max => Due::Make,
+            Way::Open if self.is_whole && !self.end_sent => Due::End(self.made_blocks()),
+            Way::Open if is_quiet => {
+                self.fence(false);
+                Due::Ask(self.ask)
+            }
+            Way::Open => Due::Nothing,
+        }
+    }
+
+    /// A block that is kept.
+    pub fn block(&self, number: u32) -> &[u8] {
+        &self.kept[(number - self.confirmed) as usize]
+    }
+
+    /// A buffer for the next block.
+    pub fn buffer(&mut self) -> Vec<u8> {
+        mem::take(&mut self.spare)
+    }
+
+    /// The next block.
+    pub fn made(&mut self, block: Vec<u8>) {
+        assert!(!self.is_whole, "a block behind the last");
+        self.kept_bytes += block.len();
+        self.kept.push_back(block);
+    }
+
+    /// All blocks are made.
+    pub fn no_more(&mut self) {
+        self.is_whole = true;
+    }
+
+    /// What was [due](Self::due) has left.
+    pub fn sent(&mut self, due: &Due, now: Instant) {
+        match (due, &mut self.way) {
+            (Due::Block(number), Way::Open) => self.next = number + 1,
+            (Due::End(_), Way::Open) => self.end_sent = true,
+            (Due::Ask(_), Way::Asking { asked, .. }) => *asked = Some(now),
+            _ => unreachable!("{due:?} was not due"),
+        }
+        self.stirred = now;
+    }
+
+    /// The link has come or gone. What was sent over the one before may be lost.
+    pub fn linked(&mut self, is_up: bool) {
+        match is_up {
+            true => self.fence(true),
+            false => self.way = Way::Closed,
+        }
+    }
+
+    /// The receiver has the blocks below `blocks`; it says so in answer to a question, or of
+    /// itself (0). Whether the stream goes on after a loss.
+    ///
+    /// # Errors
+    /// [`Nonsense`]; the stream is to be given up.
+    pub fn has(&mut self, ask: u32, blocks: u32, now: Instant) -> Result<bool, Nonsense> {
+        let made = self.made_blocks();
+        if blocks > made {
+            return Err(Nonsense::TooMany { has: blocks, made });
+        }
+        let had = self.confirmed;
+        while self.confirmed < blocks {
+            let block = self.kept.pop_front().expect("what is made and not confirmed is kept");
+            self.kept_bytes -= block.len();
+            self.spare = block;
+            self.confirmed += 1;
+            self.confirmed_at = now;
+        }
+        self.next = self.next.max(self.confirmed);
+        self.stirred = now;
+        let Way::Asking { link_lost, .. } = self.way else { return Ok(false) };
+        if ask != self.ask {
+            return Ok(false);
+        }
+        if blocks < had {
+            return Err(Nonsense::TooFew { has: blocks, had });
+        }
+        let has_lost = link_lost || blocks < self.next;
+        self.next = blocks;
+        self.end_sent = false;
+        self.way = Way::Open;
+        Ok(has_lost)
+    }
+
+    /// From here on nothing is sent until a new question is answered.
+    fn fence(&mut self, link_lost: bool) {
+        self.ask += 1;
+        self.way = Way::Asking { link_lost, asked: None };
+    }
+
+    fn made_blocks(&self) -> u32 {
+        self.confirmed + self.kept.len() as u32
+    }
+}

@@ -1,0 +1,305 @@
+//! The thread that sends streams, in turn: one frame of each, as long as there is room.
+
+use std::time::{Duration, Instant};
+
+use keyspace::{NodeId, ReplicaId, ShardId};
+use node::checkpoint::{BLOCK, Checkpoint};
+use node::lane::{Envelope, Input};
+use node::shard::Shard;
+
+use super::frame::{self, Said, head_of, tag};
+use super::outgoing::{Due, Outgoing};
+use super::{
+    Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, STREAMS_MAX, Snapshots, UNSENT_BYTES_MAX,
+};
+use crate::hub::Hub;
+use crate::hub::peers::{KIND_SNAPSHOT, Peers};
+use crate::peer::SendError;
+
+/// How long the sender sleeps before it looks whether there is room.
+const PAUSE: Duration = Duration::from_millis(1);
+/// How long a leader waits before it tries again what the receiver does not take.
+const AGAIN: Duration = Duration::from_secs(1);
+/// How often it looks whether this node still leads what it sends.
+const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+/// A stream on its way.
+struct Stream {
+    number: u64,
+    shard: ShardId,
+    to: ReplicaId,
+    node: NodeId,
+    term: u64,
+    /// Until its last block is made.
+    checkpoint: Option<Checkpoint>,
+    bytes: u64,
+    out: Outgoing,
+    checked: Instant,
+}
+
+/// How a stream ends.
+enum Ending {
+    /// It is installed, or about to be.
+    Done,
+    /// The receiver takes nothing.
+    Gone,
+    /// For another reason.
+    Broken(String),
+}
+
+/// What a turn of a stream has led to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    Idle,
+    NoRoom,
+    Moved,
+}
+
+/// What the thread has.
+struct Sender<'a> {
+    snapshots: &'a Snapshots,
+    hub: &'a Hub,
+    peers: &'a Peers,
+    streams: Vec<Stream>,
+    next_stream: u64,
+}
+
+impl Snapshots {
+    /// The sender's thread, until [`Self::stop`].
+    pub fn run_sender(&self, hub: &Hub, peers: &Peers) {
+        let (streams, next_stream) = (Vec::new(), self.first_stream);
+        let mut sender = Sender { snapshots: self, hub, peers, streams, next_stream };
+        let mut turn = Turn::Moved;
+        while let Some((news, asked)) = self.outbound(turn, &sender.streams) {
+            news.into_iter().for_each(|(node, news)| sender.hear(node, news));
+            if let Some(envelope) = asked {
+                sender.begin(envelope);
+            }
+            turn = sender.turn();
+        }
+    }
+
+    /// What has come meanwhile; waits for it if the last turn did not get on. None at the end.
+    fn outbound(&self, last: Turn, streams: &[Stream]) -> Option<(Heard, Option<Envelope>)> {
+        let mut outbound = self.outbound.lock();
+        let mut asked = outbound.take_asked(streams);
+        if last != Turn::Moved && outbound.news.is_empty() && asked.is_none() {
+            let pause = if last == Turn::NoRoom { PAUSE } else { IDLE };
+            self.is_outbound.wait_for(&mut outbound, pause);
+            asked = outbound.take_asked(streams);
+        }
+        let news = std::mem::take(&mut outbound.news);
+        (!self.is_stopping()).then_some((news, asked))
+    }
+}
+
+impl Outbound {
+    /// The first that may begin beside these.
+    fn take_asked(&mut self, streams: &[Stream]) -> Option<Envelope> {
+        let has_place = |asked: &Envelope| {
+            let others = streams.iter().filter(|stream| stream.node == asked.node);
+            others.filter(|stream| !stream.is_before(asked)).count() < STREAMS_MAX
+        };
+        let place = self.asked.iter().position(has_place)?;
+        self.asked.remove(place)
+    }
+}
+
+impl Stream {
+    /// Whether another one is asked for in its place.
+    fn is_before(&self, asked: &Envelope) -> bool {
+        (self.shard, self.to) == (asked.shard, asked.message.to())
+    }
+
+    /// Makes the next block.
+    fn make(&mut self) -> Result<(), String> {
+        let mut block = self.out.buffer();
+        let checkpoint = self.checkpoint.as_mut().expect("blocks are due until the last is made");
+        if checkpoint.next_block(&mut block) {
+            self.bytes += block.len() as u64;
+            self.out.made(block);
+            return Ok(());
+        }
+        if checkpoint.is_void() {
+            return Err("another snapshot has taken its place".into());
+        }
+        self.out.no_more();
+        self.checkpoint = None;
+        Ok(())
+    }
+}
+
+impl Sender<'_> {
+    fn begin(&mut self, envelope: Envelope) {
+        // The leader has begun anew with this replica.
+        self.streams.retain(|stream| !stream.is_before(&envelope));
+        let (shard, to) = (envelope.shard, envelope.message.to());
+        self.snapshots.over.lock().retain(|(of, at, _)| (*of, *at) != (shard, to));
+        match self.try_begin(envelope) {
+            Ok(stream) => self.streams.push(stream),
+            Err(why) => self.over(shard, to, 0, Ending::Broken(why)),
+        }
+    }
+
+    fn try_begin(&mut self, envelope: Envelope) -> Result<Stream, String> {
+        let Envelope { shard, node, message, .. } = envelope;
+        let (to, term) = (message.to(), message.term());
+        let end = self.hub.log.facts().written_end;
+        let begun = self.hub.lanes[self.hub.lane_of(shard)].with(self.hub, |lane| {
+            let here = lane.shard(shard).filter(|here| leads(here, term))?;
+            let checkpoint = Checkpoint::begin(here, end, BLOCK);
+            let view = here.view();
+            let state = view.read();
+            let at = (state.applied_index, state.applied_term);
+            let head = message.with_snapshot(at, &state.members);
+            Some((checkpoint, head))
+        });
+        let (checkpoint, head) = begun.ok_or("this node does not lead it any more")?;
+        tracing::debug!(
+            "sends shard {shard}, as of entry {}, to node {:016x}",
+            checkpoint.index,
+            node.0
+        );
+        let number = self.next_stream;
+        self.next_stream = number.wrapping_add(1);
+        let parts = [&head_of(tag::BEGIN, number)[..], &frame::begin_of(shard, &head)];
+        let parts = [&parts[..], &[&checkpoint.meta[..]]].concat();
+        let sent = self.peers.cluster.send(node, KIND_SNAPSHOT, &parts);
+        sent.map_err(|error| error.to_string())?;
+        self.peers.cluster.flush();
+        let now = Instant::now();
+        let (out, checkpoint) = (Outgoing::new(KEPT_BYTES_MAX, now), Some(checkpoint));
+        Ok(Stream { number, shard, to, node, term, checkpoint, bytes: 0, out, checked: now })
+    }
+
+    fn hear(&mut self, node: NodeId, news: News) {
+        let (number, said) = match news {
+            News::Link { is_up } => {
+                let there = self.streams.iter_mut().filter(|stream| stream.node == node);
+                return there.for_each(|stream| stream.out.linked(is_up));
+            }
+            News::Said { stream, said } => (stream, said),
+        };
+        let is_it = |stream: &Stream| (stream.node, stream.number) == (node, number);
+        // Of streams that are over, answers may still come.
+        let Some(place) = self.streams.iter().position(is_it) else { return };
+        let ending = match said {
+            Said::Done => Ending::Done,
+            Said::Gone => Ending::Gone,
+            Said::Has { ask, blocks } => {
+                let stream = &mut self.streams[place];
+                match stream.out.has(ask, blocks, Instant::now()) {
+                    Ok(has_lost) => {
+                        if has_lost {
+                            self.peers.tallies.snapshot_resumes.add(1);
+                            let shard = stream.shard;
+                            tracing::debug!("goes on with shard {shard} from block {blocks}");
+                        }
+                        return;
+                    }
+                    Err(nonsense) => Ending::Broken(nonsense.to_string()),
+                }
+            }
+        };
+        self.end(place, ending);
+    }
+
+    /// Gives every stream its turn; how far they came.
+    fn turn(&mut self) -> Turn {
+        let mut best = Turn::Idle;
+        let mut place = 0;
+        while place < self.streams.len() {
+            match self.turn_of(place) {
+                Ok(turn) => {
+                    best = best.max(turn);
+                    place += 1;
+                }
+                Err(why) => self.end(place, Ending::Broken(why)),
+            }
+        }
+        best
+    }
+
+    fn turn_of(&mut self, place: usize) -> Result<Turn, String> {
+        let (hub, peers) = (self.hub, self.peers);
+        let stream = &mut self.streams[place];
+        let now = Instant::now();
+        if now >= stream.checked + CHECK_EVERY {
+            stream.checked = now;
+            let (shard, term) = (stream.shard, stream.term);
+            let is_led = hub.lanes[hub.lane_of(shard)]
+                .with(hub, |lane| lane.shard(shard).is_some_and(|here| leads(here, term)));
+            if !is_led {
+                return Err("this node does not lead it any more".into());
+            }
+        }
+        let mut due = stream.out.due(now);
+        if due == Due::Make {
+            stream.make()?;
+            due = stream.out.due(now);
+        }
+        let (tag, number) = match due {
+            Due::Nothing | Due::Make => return Ok(Turn::Idle),
+            Due::GiveUp => return Err("the receiver has confirmed nothing for long".into()),
+            Due::Block(number) => (tag::BLOCK, number),
+            Due::End(blocks) => (tag::END, blocks),
+            Due::Ask(ask) => (tag::ASK, ask),
+        };
+        if peers.cluster.unsent_bytes(stream.node) >= UNSENT_BYTES_MAX {
+            return Ok(Turn::NoRoom);
+        }
+        let head = head_of(tag, stream.number);
+        let block = if tag == tag::BLOCK { stream.out.block(number) } else { &[] };
+        let parts = [&head[..], &number.to_le_bytes(), block];
+        match peers.cluster.send(stream.node, KIND_SNAPSHOT, &parts) {
+            Ok(()) => {}
+            Err(SendError::Full) => return Ok(Turn::NoRoom),
+            Err(SendError::NotConnected) => {
+                stream.out.linked(false);
+                return Ok(Turn::Idle);
+            }
+            Err(error @ SendError::TooLong { .. }) => return Err(error.to_string()),
+        }
+        peers.cluster.flush();
+        stream.out.sent(&due, now);
+        if tag == tag::BLOCK {
+            peers.tallies.snapshot_blocks_sent.add(1);
+        }
+        Ok(Turn::Moved)
+    }
+
+    fn end(&mut self, place: usize, ending: Ending) {
+        let stream = self.streams.swap_remove(place);
+        self.over(stream.shard, stream.to, stream.bytes, ending);
+    }
+
+    /// Tells the leader of a stream that has ended.
+    fn over(&self, shard: ShardId, to: ReplicaId, bytes: u64, ending: Ending) {
+        let tallies = &self.peers.tallies;
+        let again = match ending {
+            Ending::Done => {
+                tallies.snapshots_sent.add(1);
+                tallies.snapshot_bytes_sent.add(bytes);
+                Some(INSTALL)
+            }
+            Ending::Gone => {
+                tallies.snapshots_unsent.add(1);
+                tracing::info!("a snapshot of shard {shard} is not taken by its receiver");
+                Some(AGAIN)
+            }
+            Ending::Broken(why) => {
+                tallies.snapshots_unsent.add(1);
+                tracing::info!("a snapshot of shard {shard} was not sent: {why}");
+                None
+            }
+        };
+        match again {
+            Some(pause) => self.snapshots.over.lock().push((shard, to, Instant::now() + pause)),
+            None => self.hub.submit(shard, Input::SnapshotLost { shard, to }),
+        }
+    }
+}
+
+fn leads(here: &Shard, term: u64) -> bool {
+    here.is_elected() && here.term_and_commit().0 == term
+}

@@ -1,0 +1,383 @@
+//! Both sides of a stream, with a link between them that is cut wherever it hurts.
+//!
+//! The world steps in ticks of 10 ms: the receiver handles what has come, then the sender what it
+//! is answered, then it sends one frame. Frames take a tick, and come in order or not at all.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use keyspace::random::Random;
+use keyspace::{NodeId, ShardId};
+use proptest::prelude::*;
+
+use super::coming::{Coming, DONE_MAX, Ended, Name};
+use super::frame::Said;
+use super::outgoing::{ASK_AFTER, Due, Nonsense, Outgoing, RESUME_FOR};
+
+const TICK: Duration = Duration::from_millis(10);
+const NAME: Name = (NodeId(1), 7);
+const SHARD: ShardId = ShardId(3);
+/// Of one block.
+const BYTES: usize = 100;
+/// Blocks that are kept at most.
+const KEPT: usize = 4;
+
+/// A sender, a receiver, and what is between them.
+struct World {
+    blocks: u32,
+    now: Instant,
+    out: Outgoing,
+    coming: Coming<Vec<Vec<u8>>>,
+    there: VecDeque<(Due, Vec<u8>)>,
+    back: VecDeque<Said>,
+    is_linked: bool,
+    made: u32,
+    blocks_sent: u32,
+    /// Frames that the receiver was to handle, blocks and others.
+    handled: u32,
+    resumes: u32,
+    installed: Vec<Vec<Vec<u8>>>,
+    /// What the sender has heard last, or why it has given up.
+    end: Option<&'static str>,
+}
+
+fn block(number: u32) -> Vec<u8> {
+    vec![number as u8; BYTES]
+}
+
+impl World {
+    fn new(blocks: u32) -> Self {
+        let now = Instant::now();
+        let mut coming = Coming::default();
+        coming.begin(NAME, SHARD, Vec::new(), now);
+        let out = Outgoing::new(KEPT * BYTES, now);
+        let (there, back, installed) = Default::default();
+        let (made, blocks_sent, handled, resumes) = Default::default();
+        let (is_linked, end) = (true, None);
+        Self {
+            blocks,
+            now,
+            out,
+            coming,
+            there,
+            back,
+            is_linked,
+            made,
+            blocks_sent,
+            handled,
+            resumes,
+            installed,
+            end,
+        }
+    }
+
+    /// The link is gone, and what was on its way in both directions.
+    fn cut(&mut self) {
+        self.is_linked = false;
+        self.there.clear();
+        self.back.clear();
+        self.out.linked(false);
+    }
+
+    fn heal(&mut self) {
+        self.is_linked = true;
+        self.out.linked(true);
+    }
+
+    /// The receiver's process starts again.
+    fn forget(&mut self) {
+        self.cut();
+        self.coming = Coming::default();
+    }
+
+    fn receive(&mut self) {
+        let Some((frame, bytes)) = self.there.pop_front() else { return };
+        self.handled += 1;
+        let said = match frame {
+            Due::Block(number) => {
+                let Some(into) = self.coming.block(NAME, number, self.now) else { return };
+                into.push(bytes);
+                self.coming.answer(NAME, 0, self.now)
+            }
+            Due::Ask(ask) => self.coming.answer(NAME, ask, self.now),
+            Due::End(blocks) => {
+                let Ended::Whole(all) = self.coming.end(NAME, blocks) else { return };
+                self.installed.push(all);
+                self.coming.done(NAME);
+                Said::Done
+            }
+            other => unreachable!("{other:?} is not sent"),
+        };
+        if self.is_linked {
+            self.back.push_back(said);
+        }
+    }
+
+    fn hear(&mut self) {
+        match self.back.pop_front() {
+            None => {}
+            Some(Said::Has { ask, blocks }) => {
+                let has_lost = self.out.has(ask, blocks, self.now).expect("the receiver is sane");
+                self.resumes += u32::from(has_lost);
+            }
+            Some(Said::Done) => self.end = Some("done"),
+            Some(Said::Gone) => self.end = Some("gone"),
+        }
+    }
+
+    fn send(&mut self) {
+        let mut due = self.out.due(self.now);
+        if due == Due::Make {
+            if self.made < self.blocks {
+                self.out.made(block(self.made));
+                self.made += 1;
+            } else {
+                self.out.no_more();
+            }
+            due = self.out.due(self.now);
+        }
+        let bytes = match due {
+            Due::Nothing => return,
+            Due::GiveUp => {
+                self.end = Some("given up");
+                return;
+            }
+            Due::Block(number) => self.out.block(number).to_vec(),
+            _ => Vec::new(),
+        };
+        assert!(self.is_linked, "{due:?} without a link");
+        self.blocks_sent += u32::from(!bytes.is_empty());
+        self.out.sent(&due, self.now);
+        self.there.push_back((due, bytes));
+    }
+
+    fn step(&mut self) {
+        self.now += TICK;
+        self.receive();
+        self.hear();
+        if self.end.is_none() {
+            self.send();
+        }
+        self.coming.expire(self.now);
+    }
+
+    /// Steps until the sender knows how it ended.
+    fn run(&mut self) -> &'static str {
+        for _ in 0..100_000 {
+            if let Some(end) = self.end {
+                return end;
+            }
+            self.step();
+        }
+        panic!("neither done nor given up");
+    }
+
+    /// All blocks are there, in order and once.
+    fn assert_installed(&self) {
+        let all: Vec<Vec<u8>> = (0..self.blocks).map(block).collect();
+        assert_eq!(self.installed, [all]);
+    }
+}
+
+#[test]
+fn a_stream_without_losses_sends_every_block_once() {
+    for blocks in [0, 1, 3, 50] {
+        let mut world = World::new(blocks);
+        assert_eq!(world.run(), "done");
+        world.assert_installed();
+        assert_eq!((world.blocks_sent, world.resumes), (blocks, 0));
+    }
+}
+
+#[test]
+fn a_link_lost_at_any_frame_costs_no_more_than_what_was_on_its_way() {
+    const BLOCKS: u32 = 12;
+    for at in 0..BLOCKS + 1 {
+        // Both: the frame has come and its answer is lost; or neither has come.
+        for is_handled in [true, false] {
+            let mut world = World::new(BLOCKS);
+            while world.handled < at || world.there.is_empty() {
+                world.step();
+            }
+            if is_handled {
+                world.receive();
+            }
+            world.cut();
+            for _ in 0..50 {
+                world.step();
+            }
+            world.heal();
+            assert_eq!(world.run(), "done", "cut at frame {at}");
+            world.assert_installed();
+            assert!(world.blocks_sent <= BLOCKS + KEPT as u32, "{} sent", world.blocks_sent);
+            // The end is the last frame: who has it answers the question with that.
+            let was_over = is_handled && at == BLOCKS;
+            assert_eq!(world.resumes, u32::from(!was_over), "cut at frame {at}");
+        }
+    }
+}
+
+#[test]
+fn a_stream_without_a_link_is_given_up_on_both_sides() {
+    let mut world = World::new(40);
+    while world.handled < 5 {
+        world.step();
+    }
+    world.cut();
+    let begun = world.now;
+    assert_eq!(world.run(), "given up");
+    assert!(world.now - begun <= RESUME_FOR);
+    while world.now - begun <= RESUME_FOR {
+        world.step();
+    }
+    assert_eq!(world.coming.answer(NAME, 1, world.now), Said::Gone);
+}
+
+#[test]
+fn a_receiver_that_starts_again_says_that_all_is_gone() {
+    let mut world = World::new(40);
+    while world.handled < 5 {
+        world.step();
+    }
+    world.forget();
+    world.heal();
+    assert_eq!(world.run(), "gone");
+    assert!(world.installed.is_empty());
+}
+
+/// The receiver's queue was full, or its answer had no room.
+#[test]
+fn frames_lost_without_the_link_are_missed_and_sent_again() {
+    for at in 0..14 {
+        let mut world = World::new(12);
+        let mut sent = 0;
+        while world.end.is_none() {
+            world.step();
+            if !world.there.is_empty() {
+                sent += 1;
+                if sent == at + 1 {
+                    world.there.clear();
+                }
+            }
+        }
+        assert_eq!(world.end, Some("done"), "frame {at} lost");
+        world.assert_installed();
+    }
+    let mut world = World::new(12);
+    while world.end.is_none() {
+        world.step();
+        // Only answers to questions come.
+        world.back.retain(|said| !matches!(said, Said::Has { ask: 0, .. }));
+    }
+    assert_eq!(world.end, Some("done"));
+    world.assert_installed();
+    assert_eq!(world.blocks_sent, 12);
+}
+
+#[test]
+fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
+    let mut now = Instant::now();
+    let mut out = Outgoing::new(KEPT * BYTES, now);
+    let mut blocks = 0;
+    loop {
+        match out.due(now) {
+            Due::Make => out.made(block(0)),
+            due @ Due::Block(_) => {
+                blocks += 1;
+                out.sent(&due, now);
+            }
+            due => break assert_eq!(due, Due::Nothing),
+        }
+    }
+    assert_eq!(blocks, KEPT);
+    let mut asked = 0;
+    loop {
+        now += ASK_AFTER;
+        match out.due(now) {
+            // The same question: nothing was sent since it was asked first.
+            due @ Due::Ask(1) => {
+                asked += 1;
+                out.sent(&due, now);
+            }
+            due => break assert_eq!(due, Due::GiveUp),
+        }
+    }
+    assert_eq!(asked, RESUME_FOR.as_secs() - 1);
+}
+
+#[test]
+fn an_answer_to_an_older_question_does_not_open_the_way() {
+    let now = Instant::now();
+    let mut out = Outgoing::new(KEPT * BYTES, now);
+    for number in 0..3 {
+        assert_eq!(out.due(now), Due::Make);
+        out.made(block(number));
+        out.sent(&Due::Block(number), now);
+    }
+    for question in 1..=2 {
+        out.linked(false);
+        out.linked(true);
+        assert_eq!(out.due(now), Due::Ask(question));
+        out.sent(&Due::Ask(question), now);
+    }
+    assert_eq!(out.has(1, 1, now), Ok(false));
+    assert_eq!(out.due(now), Due::Nothing);
+    assert_eq!(out.has(2, 2, now), Ok(true));
+    assert_eq!(out.due(now), Due::Block(2));
+    assert_eq!(out.has(0, 4, now), Err(Nonsense::TooMany { has: 4, made: 3 }));
+    out.linked(true);
+    assert_eq!(out.due(now), Due::Ask(3));
+    assert_eq!(out.has(3, 1, now), Err(Nonsense::TooFew { has: 1, had: 2 }));
+}
+
+#[test]
+fn of_one_shard_there_is_one_stream_and_of_the_done_a_few_are_remembered() {
+    let now = Instant::now();
+    let mut coming = Coming::default();
+    let name = |number: u64| (NodeId(2), number);
+    coming.begin(name(0), SHARD, "first", now);
+    coming.begin(name(1), ShardId(4), "other", now);
+    assert_eq!(coming.make_way(SHARD), ["first"]);
+    coming.begin(name(2), SHARD, "second", now);
+    assert_eq!(coming.answer(name(0), 1, now), Said::Gone);
+    assert_eq!(coming.answer(name(2), 1, now), Said::Has { ask: 1, blocks: 0 });
+    assert_eq!(coming.end(name(2), 1), Ended::Not);
+    assert_eq!(coming.end(name(2), 0), Ended::Whole("second"));
+    for number in 2..3 + DONE_MAX as u64 {
+        coming.done(name(number));
+    }
+    assert_eq!(coming.answer(name(2), 1, now), Said::Gone);
+    assert_eq!(coming.answer(name(3), 1, now), Said::Done);
+    assert_eq!(coming.give_up(name(1)), Some("other"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Links go and come, and frames are lost in both directions; for less than it takes to give
+    /// up.
+    #[test]
+    fn whatever_is_lost_a_stream_arrives_whole_and_once(
+        seed: u64, blocks in 0..60u32, odds in 3..60u64,
+    ) {
+        let mut random = Random::new(seed);
+        let mut world = World::new(blocks);
+        for _ in 0..random.below(2_000) {
+            match random.below(odds) {
+                0 if world.is_linked => world.cut(),
+                0 | 1 if !world.is_linked => world.heal(),
+                1 => drop(world.there.pop_back()),
+                2 => drop(world.back.pop_front()),
+                _ => {}
+            }
+            world.step();
+        }
+        if !world.is_linked {
+            world.heal();
+        }
+        prop_assert_eq!(world.run(), "done");
+        world.assert_installed();
+        // Whenever it goes on, it sends again what was kept at most.
+        prop_assert!(world.blocks_sent <= blocks + world.resumes * KEPT as u32);
+    }
+}
