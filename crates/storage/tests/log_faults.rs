@@ -385,7 +385,7 @@ fn small_syncs_find_their_bytes_written_before_and_large_ones_need_not() {
     let options = LogOptions { segment_bytes: 64 << 10, ..OPTIONS };
     let disk = FaultyDisk::new(3);
     let mut log = common::open_with(&disk, options, Lsn::NEW).expect("a new log").log;
-    let mut syncs_with = |log: &mut Log, bytes: usize, count: usize| {
+    let syncs_with = |log: &mut Log, bytes: usize, count: usize| {
         let before = disk.writes();
         for _ in 0..count {
             let mut group = Group::new();
