@@ -135,6 +135,14 @@ pub enum Input {
         /// The state.
         state: Box<ShardState>,
     },
+    /// A snapshot has come that the replica does not want. Who sent it may not know how far the
+    /// replica is, because the answer to an earlier one was lost, and is told.
+    Declined {
+        /// The shard.
+        shard: ShardId,
+        /// The snapshot's head.
+        head: Box<Message>,
+    },
     /// Another node asks for something, or answers.
     Letter {
         /// Which.

@@ -260,6 +260,12 @@ impl Lane {
                 }
                 self.pending = pending;
             }
+            Input::Declined { shard, head } => {
+                let now = self.now;
+                if let Some(shard) = self.touch(shard) {
+                    shard.decline(*head, now);
+                }
+            }
             Input::SnapshotLost { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
                     shard.snapshot_lost(to);

@@ -160,6 +160,14 @@ impl Shard {
         }
     }
 
+    /// Answers who sent a snapshot that is of no use here.
+    pub(crate) fn decline(&mut self, head: Message, now: BootNanos) {
+        if !self.group.wants(&head) {
+            // If it makes no sense, there is nobody to answer.
+            let _refused = self.group.step(head, now);
+        }
+    }
+
     /// The snapshot that was on its way to a replica has not arrived.
     pub(crate) fn snapshot_lost(&mut self, to: ReplicaId) {
         self.group.snapshot_sent(to, false);

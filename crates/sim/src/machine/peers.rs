@@ -208,8 +208,9 @@ impl Machine {
     fn install(&mut self, snapshot: Snapshot, trace: &mut Trace) -> Result<(), Error> {
         let Snapshot { shard: id, head, meta, blocks, .. } = snapshot;
         let lane = self.lane_of(id);
-        let wanted = self.lanes[lane].lane.shard(id).filter(|shard| shard.wants(&head));
-        if wanted.is_none() {
+        let Some(here) = self.lanes[lane].lane.shard(id) else { return Ok(()) };
+        if !here.wants(&head) {
+            self.submit(id, Input::Declined { shard: id, head: Box::new(head) });
             return Ok(());
         }
         let settings = self.limits.settings(self.hasher);

@@ -139,7 +139,10 @@ impl Receiver<'_> {
             let here = lane.shard(shard).filter(|here| here.wants(&head))?;
             Some((here.meta_of(state.state()), vote_of(here)))
         });
-        let Some((meta, vote)) = meta else { return Ok(false) };
+        let Some((meta, vote)) = meta else {
+            hub.submit(shard, Input::Declined { shard, head: Box::new(head) });
+            return Ok(false);
+        };
         tracing::debug!("receives shard {shard}, as of entry {index}");
         let mut tally = Tally::default();
         tally.message(&head);
@@ -196,6 +199,7 @@ fn install(
     // The file must not say less than the checkpoint whose place it takes (decision 0014).
     let fits = |here: &Shard| here.wants(&head) && vote_of(here) == vote;
     if !lane.with(hub, |lane| lane.shard(shard).is_some_and(fits)) {
+        hub.submit(shard, Input::Declined { shard, head: Box::new(head) });
         return writer.abandon().map(|()| false).map_err(|error| error.to_string());
     }
     writer.finish().map_err(|error| error.to_string())?;
