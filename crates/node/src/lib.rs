@@ -42,7 +42,7 @@
 //! | `Away`: a shard that is on other nodes only | – |
 //! | `Digested`: what a replica's state is ([`digest`]) | – |
 //! | `AddReplicas`, `Transfer`: what becomes of a shard's replicas | – |
-//! | `Install`, `SnapshotLost`: snapshots that have come, or have not | – |
+//! | `Install`, `Declined`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
 //! | [`lane::Effects`] | the driver |
 //! |---|---|
