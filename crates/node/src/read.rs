@@ -365,9 +365,12 @@ pub(crate) fn newest<'s>(
     let engine = state.keys().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
     let Some(version) = engine.newest(key, Timestamp::ZERO) else { return Ok(None) };
+    if version.expiry_ms == 0 {
+        return Ok(Some(version));
+    }
     // Beside what is as new as this, nothing is there that had ended before that was written.
     let at = state.serving.judged_at(now).max(state.last);
-    if version.expiry_ms == 0 || version.expiry_ms > at.millis() {
+    if version.expiry_ms > at.millis() {
         return Ok(Some(version));
     }
     // All that comes is later than what is applied.

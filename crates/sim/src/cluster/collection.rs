@@ -29,7 +29,7 @@ impl World {
         let number = self.rng.below(machine.routes.len() as u64) as usize;
         let route = machine.routes.values().nth(number).expect("below their number").clone();
         let now = machine.now();
-        // Each raise is an entry of every shard: while nothing else changes, they are to come to rest.
+        // Each raise is an entry of every shard: while nothing else changes, they come to rest.
         if self.calm || !self.rng.one_in(RAISE_IN) {
             let view = self.rng.pick(&route.views);
             let budget = self.rng.between(1, BUDGET) as usize;
