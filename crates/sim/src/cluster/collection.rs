@@ -8,7 +8,7 @@ use keyspace::{ShardId, Timestamp};
 use node::lane::Input;
 use txn::safe_point;
 
-use super::{Plant, World};
+use super::World;
 
 /// Versions that are collected at once, at most.
 const BUDGET: u64 = 8;
@@ -20,7 +20,6 @@ const BEHIND_MS: u64 = 600;
 impl World {
     /// A node collects in one of its shards, or wants a safe point raised.
     pub(super) fn keep_versions(&mut self, at: usize) {
-        let own = self.has(Plant::OwnSafePoint);
         let node = self.seats[at].node;
         let machine = self.seats[at].machine.as_mut().expect("it runs");
         if machine.routes.is_empty() {
@@ -34,10 +33,6 @@ impl World {
             let view = self.rng.pick(&route.views);
             let budget = self.rng.between(1, BUDGET) as usize;
             if let Some(engine) = view.write().keys_mut() {
-                if own {
-                    // Planted: nobody has logged that.
-                    engine.raise_safe_point(now);
-                }
                 engine.collect(budget);
             }
             self.counts.collected += 1;

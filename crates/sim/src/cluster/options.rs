@@ -33,13 +33,11 @@ pub enum Plant {
     OwnClock,
     /// A replica that does not lead says that it is less behind than it is (G17).
     WrongAge,
-    /// Each replica collects up to its node's clock, whatever is logged (G14).
-    OwnSafePoint,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -49,7 +47,6 @@ impl Plant {
         Self::RottenState,
         Self::OwnClock,
         Self::WrongAge,
-        Self::OwnSafePoint,
     ];
 
     /// As it is typed.
@@ -64,7 +61,6 @@ impl Plant {
             Self::RottenState => "rotten-state",
             Self::OwnClock => "own-clock",
             Self::WrongAge => "wrong-age",
-            Self::OwnSafePoint => "own-safe-point",
         }
     }
 }
@@ -73,8 +69,7 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age and own-safe-point can \
-     be planted"
+     unsynced-vote, fresh-leader-reads, rotten-state, own-clock and wrong-age can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
