@@ -414,7 +414,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
-    /// unsynced-vote or fresh-leader-reads.
+    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock or wrong-age.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.
