@@ -24,6 +24,7 @@ use storage::Error;
 use storage::checkpoint::CheckpointWriter;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
+use super::lookup::Word;
 use super::open::Cluster;
 use super::{Machine, View};
 use crate::trace::Trace;
@@ -40,6 +41,8 @@ pub enum Packet {
     Letter(Post),
     /// A snapshot.
     Snapshot(Box<Snapshot>),
+    /// What one node's table of descriptors says to another's.
+    Lookup(Box<Word>),
 }
 
 /// A letter on its way.
@@ -60,6 +63,7 @@ impl Packet {
             Packet::Message(envelope) => envelope.node,
             Packet::Letter(post) => post.to,
             Packet::Snapshot(snapshot) => snapshot.node,
+            Packet::Lookup(word) => word.to,
         }
     }
 
@@ -75,6 +79,7 @@ impl Packet {
             }
             Packet::Letter(post) => Packet::Letter(post.clone()),
             Packet::Snapshot(snapshot) => Packet::Snapshot(snapshot.clone()),
+            Packet::Lookup(word) => Packet::Lookup(word.clone()),
         }
     }
 }
@@ -147,6 +152,10 @@ impl Machine {
             Packet::Snapshot(snapshot) => {
                 self.arrived.push(*snapshot);
                 self.install_arrived(trace)
+            }
+            Packet::Lookup(word) => {
+                self.lookup_came(*word);
+                Ok(())
             }
         }
     }
@@ -235,6 +244,7 @@ impl Machine {
         self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
         let Some(catalogue) = catalogue else { return Ok(()) };
+        self.forget_keyspaces_of(&catalogue);
         let gone = self.routes.values().filter(|route| {
             catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
         });
@@ -342,6 +352,7 @@ impl Machine {
 
     /// Lets all lanes look for leaders.
     pub fn tick(&mut self) {
+        self.tick_lookup();
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         let now_ms = self.elapsed_ms;
         let (late, waiting) =
