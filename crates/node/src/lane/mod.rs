@@ -30,7 +30,7 @@ use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::proxy::Proxy;
 use crate::record;
-use crate::shard::{Shard, ShardStart, Tally, Unfit, not_here};
+use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit, not_here};
 use crate::state::ShardState;
 
 mod answer;
@@ -291,16 +291,12 @@ impl Lane {
                     self.pending.answers.push(Answer::NotDone { origin, waiters, why });
                 }
             }
-            Input::RaiseKeyspace { keyspace, to } => {
-                let mut body = keyspace.0.to_le_bytes().to_vec();
-                body.extend_from_slice(&to.0.to_le_bytes());
-                self.operate(ShardId(0), Kind::KeyspaceSafePoint, &body, None);
-            }
+            Input::RaiseKeyspace(raise) => self.raise(raise),
             Input::RaiseShard { shard, to } => {
-                // The system shard's leader may be ahead: what is not past here by the shard's own
-                // time must not be collected as if it were (SAFETY G12, G13).
-                let to = to.min(self.clock.now());
-                self.operate(shard, Kind::SafePoint, &to.0.to_le_bytes(), None);
+                let clock = self.clock.clone();
+                if let Some(shard) = self.touch(shard) {
+                    shard.follow_safe_point(to, &clock);
+                }
             }
             Input::Create(start) => self.create(start),
             Input::Away { shard, nodes } => {
@@ -340,6 +336,7 @@ impl Lane {
         effects.refused.append(&mut self.pending.refused);
         effects.letters.append(&mut self.pending.letters);
         effects.quarantined.append(&mut self.pending.quarantined);
+        effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
@@ -413,6 +410,18 @@ impl Lane {
         }
     }
 
+    /// Old versions here could go, if a keyspace's safe point rose.
+    fn raise(&mut self, raise: Raise) {
+        let (clock, is_full) = (self.clock.clone(), self.is_full);
+        let mut pending = std::mem::take(&mut self.pending);
+        if let Some(shard) = self.touch(SYSTEM) {
+            shard.raise(None, raise, &clock, is_full, &mut pending);
+        } else if let Some(proxy) = self.away.get(&SYSTEM) {
+            proxy.raise(raise, &mut pending);
+        }
+        self.pending = pending;
+    }
+
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
         let is_away = self.away.contains_key(&shard);
         let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
@@ -449,9 +458,10 @@ impl Lane {
 
     fn letter(&mut self, from: NodeId, letter: Letter) {
         let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
+        let is_full = self.is_full;
         let mut pending = std::mem::take(&mut self.pending);
         if let Some(shard) = self.touch(id) {
-            shard.letter(from, letter, now, &clock, &mut pending);
+            shard.letter(from, letter, now, &clock, is_full, &mut pending);
         } else if let Some(answer) = not_here(id, &letter) {
             pending.letters.push((from, answer));
         } else if let Some((proxy, _)) = self.touch_away(id) {
