@@ -11,6 +11,7 @@
 //!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::fetch`])
 //!                                          ──► NotLed: somebody else leads, maybe this node
 //!                                          ──► Unable: its disk is full
+//!   Raise      keyspace, time              ──► SafePoint: what its safe point is
 //!   Tiding     what replicas tell each other about themselves ([`crate::tiding`])
 //! ```
 //!
@@ -19,11 +20,12 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{CatalogueError, DecodeError, Keyspace, ShardId, Timestamp};
+use keyspace::{CatalogueError, DecodeError, Keyspace, KeyspaceId, ShardId, Timestamp};
 use overlay::Known;
 
 use crate::fetch::{Found, Want};
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
+use crate::shard::{Raise, SYSTEM};
 use crate::tiding::Tiding;
 
 /// One of them.
@@ -129,6 +131,16 @@ pub enum Letter {
         /// What.
         found: Found,
     },
+    /// 11: a keyspace's old versions could go, if its safe point rose; for the system shard.
+    /// Keyspace `varint`, time u64, whether memory is short there `u8`.
+    Raise(Raise),
+    /// 12: what a keyspace's safe point is, or was a moment ago; of the system shard.
+    SafePoint {
+        /// The keyspace: `varint`.
+        keyspace: KeyspaceId,
+        /// Its safe point: u64.
+        at: Timestamp,
+    },
     /// 20: what a replica says of itself or another.
     Tiding {
         /// The shard: `varint`.
@@ -178,12 +190,13 @@ impl Letter {
             | Letter::Fetched { shard, .. }
             | Letter::Unable { shard, .. }
             | Letter::Tiding { shard, .. } => *shard,
-            Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => ShardId(0),
+            Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => SYSTEM,
+            Letter::Raise(_) | Letter::SafePoint { .. } => SYSTEM,
         }
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 11] = [
+    pub const KINDS: [&'static str; 13] = [
         "write",
         "read",
         "catalogue",
@@ -195,6 +208,8 @@ impl Letter {
         "fetch",
         "fetched",
         "tiding",
+        "raise",
+        "safe_point",
     ];
 
     /// The place of its kind in [`Self::KINDS`].
@@ -211,6 +226,8 @@ impl Letter {
             Letter::Fetch { .. } => 8,
             Letter::Fetched { .. } => 9,
             Letter::Tiding { .. } => 10,
+            Letter::Raise(_) => 11,
+            Letter::SafePoint { .. } => 12,
         }
     }
 
@@ -299,6 +316,11 @@ impl Letter {
                 out.extend_from_slice(&at.0.to_le_bytes());
                 found.encode(out);
             }
+            Letter::Raise(Raise { keyspace, to, is_pressed }) => {
+                put_point(11, *keyspace, *to, out);
+                out.push(u8::from(*is_pressed));
+            }
+            Letter::SafePoint { keyspace, at } => put_point(12, *keyspace, *at, out),
             Letter::Tiding { shard, tiding } => {
                 begin(20, *shard, out);
                 tiding.encode(out);
@@ -329,7 +351,7 @@ impl Letter {
 
     fn decode_small(tag: u8, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let shard = match tag {
-            3 | 6 => ShardId(0),
+            3 | 6 | 11 | 12 => SYSTEM,
             _ => ShardId(reader.varint()?),
         };
         Ok(match tag {
@@ -366,6 +388,18 @@ impl Letter {
                 at: Timestamp(reader.u64()?),
                 found: Found::decode(reader)?,
             },
+            11 => {
+                let (keyspace, to) = read_point(reader)?;
+                let is_pressed = match reader.u8()? {
+                    flag @ (0 | 1) => flag == 1,
+                    found => return Err(DecodeError::Tag { what: "shortness of memory", found }),
+                };
+                Letter::Raise(Raise { keyspace, to, is_pressed })
+            }
+            12 => {
+                let (keyspace, at) = read_point(reader)?;
+                Letter::SafePoint { keyspace, at }
+            }
             20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })
@@ -386,6 +420,17 @@ impl Letter {
 fn begin(tag: u8, shard: ShardId, out: &mut Vec<u8>) {
     out.push(tag);
     put_varint(shard.0, out);
+}
+
+fn put_point(tag: u8, keyspace: KeyspaceId, point: Timestamp, out: &mut Vec<u8>) {
+    out.push(tag);
+    put_varint(u64::from(keyspace.0), out);
+    out.extend_from_slice(&point.0.to_le_bytes());
+}
+
+fn read_point(reader: &mut Reader<'_>) -> Result<(KeyspaceId, Timestamp), DecodeError> {
+    let keyspace = reader.varint_max(u32::MAX.into(), "keyspace id")? as u32;
+    Ok((KeyspaceId(keyspace), Timestamp(reader.u64()?)))
 }
 
 fn put_asked(what: Asked, out: &mut Vec<u8>) {

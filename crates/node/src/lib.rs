@@ -34,7 +34,7 @@
 //! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
 //! | `Fetch`: what a read wants of a shard that is on other nodes only | `Fetched`, `NotDone`, `Go` |
 //! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
-//! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | – |
+//! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | `safe_points` |
 //! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
 //! | `Written`, `Durable`: how far the log has come | – |
 //! | `Tick`, `Message`: time, and other replicas | – |

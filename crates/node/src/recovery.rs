@@ -14,7 +14,9 @@
 //! Invariants: entries are applied without gaps; entries at or below the checkpoint's index are
 //! passed over; of two entries at one index that are not applied, the later one in the log counts,
 //! and those behind the first are gone; whatever contradicts this is an error that names the
-//! shard, never a guess.
+//! shard, never a guess. What was replaced before it was applied may be there in part: the log is
+//! cut where it is not needed any more. So entries behind a gap are passed over, and the gap is an
+//! error if nothing takes their place.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -148,15 +150,18 @@ impl Replay {
     /// The shards as the whole log has made them.
     ///
     /// # Errors
-    /// [`RecoverError::NoBeginning`].
+    /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`].
     pub fn finish(self) -> Result<Replayed, RecoverError> {
-        match self.headless.first() {
-            Some(shard) => Err(RecoverError::NoBeginning { shard: *shard }),
-            None => {
-                let Self { shards, quarantined, dropped, .. } = self;
-                Ok(Replayed { shards, quarantined, dropped })
+        if let Some(shard) = self.headless.first() {
+            return Err(RecoverError::NoBeginning { shard: *shard });
+        }
+        for (shard, recovering) in &self.shards {
+            if let Some(Gap { expected, found }) = recovering.gap {
+                return Err(RecoverError::Gap { shard: *shard, expected, found });
             }
         }
+        let Self { shards, quarantined, dropped, .. } = self;
+        Ok(Replayed { shards, quarantined, dropped })
     }
 
     /// The shard's replica takes no part any more; unless one that came after it is here already,
@@ -203,6 +208,16 @@ pub struct Recovering {
     /// Entries that may not be applied yet, and where the first of them stands.
     pending: VecDeque<Entry>,
     pending_from: Option<Lsn>,
+    gap: Option<Gap>,
+}
+
+/// Entries are missing, and nothing has taken their place yet.
+#[derive(Clone, Copy)]
+struct Gap {
+    /// The first of them.
+    expected: u64,
+    /// The one behind them.
+    found: u64,
 }
 
 impl Recovering {
@@ -254,6 +269,7 @@ impl Recovering {
             sessions_due: false,
             pending: VecDeque::new(),
             pending_from: None,
+            gap: None,
         }
     }
 
@@ -319,7 +335,7 @@ impl Recovering {
     /// What was read of the log is of a replica that was here before this one. What of it was
     /// applied was committed, and so is the same for both.
     fn forget_log(&mut self) {
-        (self.pending, self.pending_from) = (VecDeque::new(), None);
+        (self.pending, self.pending_from, self.gap) = (VecDeque::new(), None, None);
         let commit = self.first_hard_state.commit.max(self.state.applied_index);
         self.hard_state = HardState { commit, ..self.first_hard_state };
     }
@@ -327,14 +343,15 @@ impl Recovering {
     /// Takes the shard's next record of the log.
     ///
     /// # Errors
-    /// [`RecoverError::Unreadable`], [`RecoverError::Gap`].
+    /// [`RecoverError::Unreadable`].
     pub fn record(&mut self, lsn: Lsn, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
         let field = |what| DecodeError::Field { what };
         match kind {
             record::ENTRY => {
                 let (index, term, data) = record::split_entry(payload)
                     .ok_or_else(|| unreadable(self.shard, "an entry", field("prefix")))?;
-                self.entry(lsn, index, term, data)
+                self.entry(lsn, index, term, data);
+                Ok(())
             }
             record::HARD_STATE => {
                 let state = record::decode_hard_state(payload)
@@ -352,16 +369,19 @@ impl Recovering {
         }
     }
 
-    fn entry(&mut self, lsn: Lsn, index: u64, term: u64, data: &[u8]) -> Result<(), RecoverError> {
+    fn entry(&mut self, lsn: Lsn, index: u64, term: u64, data: &[u8]) {
         let last = self.pending.back().map_or(self.state.applied_index, |entry| entry.index);
         // Of an older leader, behind what a snapshot has put in place of the log.
         let is_stale = term < self.state.applied_term;
         if index <= self.state.applied_index || is_stale {
-            return Ok(());
+            return;
         }
         if index > last + 1 {
-            return Err(RecoverError::Gap { shard: self.shard, expected: last + 1, found: index });
+            self.gap.get_or_insert(Gap { expected: last + 1, found: index });
+            return;
         }
+        // It takes the place of whatever stood behind a gap, too.
+        self.gap = None;
         while self.pending.back().is_some_and(|entry| entry.index >= index) {
             self.pending.pop_back();
         }
@@ -372,7 +392,6 @@ impl Recovering {
         }
         self.pending.push_back(Entry { index, term, data, is_change });
         self.apply_committed();
-        Ok(())
     }
 
     /// Applies what waits and is known to be committed, up to a change of members.
@@ -479,6 +498,42 @@ mod tests {
         // The log begins behind index 1.
         record(record::ENTRY, &record::entry_prefix(2, term));
         recovering.finish(Durability::Sync).log.hard_state
+    }
+
+    /// A replica of two whose log, behind its beginning, holds these entries: index and term.
+    fn replayed(entries: &[(u64, u64)]) -> Result<Vec<(u64, u64)>, RecoverError> {
+        let hasher = KeyHasher::new([7; 16]);
+        let arc = RingArc::whole(KeyspaceId(1));
+        let replicas = vec![(ReplicaId(1), NodeId(1)), (ReplicaId(2), NodeId(2))];
+        let (shard, generation) = (ShardId(9), Generation(1));
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let engine = Engine::new(Layout::Ordered, hasher);
+        let state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+        let mut replay = Replay::new(NodeId(1), BTreeMap::new(), hasher);
+        let mut record = |kind, payload: &[u8]| {
+            let record = Record { shard, kind, payload };
+            replay.record(Lsn::NEW, &record).expect("its own record");
+        };
+        record(record::SHARD_CREATED, &state.birth_record());
+        for (index, term) in entries {
+            record(record::ENTRY, &record::entry_prefix(*index, *term));
+        }
+        let shards = replay.finish()?.shards.into_values();
+        let log = shards.flat_map(|shard| shard.finish(Durability::Sync).log.entries);
+        Ok(log.map(|entry| (entry.index, entry.term)).collect())
+    }
+
+    /// The log was cut in the middle of what another leader's entries have replaced.
+    #[test]
+    fn what_was_replaced_may_be_there_in_part() {
+        let found = replayed(&[(4, 2), (5, 2), (2, 3), (3, 3)]).expect("nothing is missing");
+        assert_eq!(found, [(2, 3), (3, 3)]);
+        let found = replayed(&[(2, 2), (4, 2), (3, 3)]).expect("nothing is missing");
+        assert_eq!(found, [(2, 2), (3, 3)]);
+        for lost in [&[(2, 2), (4, 2), (5, 2)][..], &[(3, 2), (2, 2), (4, 2)]] {
+            let error = replayed(lost).expect_err("an entry is missing");
+            assert!(matches!(error, RecoverError::Gap { .. }), "{error}");
+        }
     }
 
     #[test]

@@ -2,6 +2,10 @@
 //!
 //! Per key, the newest version at or below the safe point and all above it stay; the rest may go.
 //! This module only finds the point; the storage engine does the collecting.
+//!
+//! ```text
+//!   who holds old versions: target ──► who keeps the keyspace's record: granted ──► its shards
+//! ```
 
 use keyspace::Timestamp;
 
@@ -18,6 +22,40 @@ pub fn target(
     aged.max(pressed.unwrap_or(Timestamp::ZERO)).min(now).max(current)
 }
 
+/// Safe points rise by at least this part of the retention at a time, so that they do not fill
+/// the log.
+const STEPS: u64 = 16;
+/// … but not more often than this.
+const STEP_MILLIS_MIN: u64 = 100;
+
+/// By how many ms a safe point rises at a time, unless old versions take too much memory.
+pub fn step_millis(retention_millis: u64) -> u64 {
+    (retention_millis / STEPS).max(STEP_MILLIS_MIN)
+}
+
+/// What is made of somebody's wish to have a keyspace's safe point rise from `current` to `to`, by
+/// the clock and the retention of whoever keeps its record: no clock that is far ahead lets go what
+/// is to be kept (SAFETY G12). None: it is not worth an entry.
+pub fn granted(
+    current: Timestamp,
+    now: Timestamp,
+    retention_millis: u64,
+    to: Timestamp,
+    is_pressed: bool,
+) -> Option<Timestamp> {
+    if is_pressed && to <= now {
+        return (to > current).then_some(to);
+    }
+    let (limit, step) = match is_pressed {
+        true => (now, STEP_MILLIS_MIN),
+        false => {
+            (target(Timestamp::ZERO, now, retention_millis, None), step_millis(retention_millis))
+        }
+    };
+    let to = to.min(limit);
+    (to.millis() >= current.millis().saturating_add(step)).then_some(to)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -29,5 +67,20 @@ mod tests {
         assert_eq!(target(ms(50), ms(100), 60, None), ms(50));
         assert_eq!(target(ms(0), ms(100), 60, Some(ms(90))), ms(90));
         assert_eq!(target(ms(0), ms(100), 60, Some(ms(900))), ms(100));
+    }
+
+    /// SAFETY G12: who wants it raised may have any clock.
+    #[test]
+    fn nothing_that_is_to_be_kept_is_let_go_by_another_clock() {
+        let ms = Timestamp::from_millis;
+        let (now, hour) = (ms(10_000_000), ms(13_600_000));
+        assert_eq!(granted(ms(0), now, 600_000, hour, false), Some(ms(9_400_000)));
+        assert_eq!(granted(ms(0), now, 600_000, ms(9_000_000), false), Some(ms(9_000_000)));
+        assert_eq!(granted(ms(0), now, 600_000, hour, true), Some(now));
+        // Not worth an entry: a sixteenth of the retention is.
+        let (small, enough) = (ms(9_400_000 - 37_499), ms(9_400_000 - 37_500));
+        assert_eq!(granted(small, now, 600_000, hour, false), None);
+        assert_eq!(granted(enough, now, 600_000, hour, false), Some(ms(9_400_000)));
+        assert_eq!(granted(now, now, 600_000, hour, true), None);
     }
 }

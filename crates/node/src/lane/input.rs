@@ -6,7 +6,7 @@ use super::{Answer, Effects};
 use crate::shard::Shard;
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use replication::Message;
 use storage::log::Lsn;
@@ -15,7 +15,7 @@ use super::Origin;
 use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::letter::Letter;
-use crate::shard::ShardStart;
+use crate::shard::{Raise, ShardStart};
 use crate::state::ShardState;
 
 /// What a lane is told.
@@ -65,13 +65,10 @@ pub enum Input {
         /// Who waits there.
         waiter: Waiter,
     },
-    /// Raise a keyspace's safe point; system shard's lane only (G14).
-    RaiseKeyspace {
-        /// The keyspace.
-        keyspace: KeyspaceId,
-        /// To at least this.
-        to: Timestamp,
-    },
+    /// Old versions of a keyspace that are here could go: have its safe point raised, wherever
+    /// the system shard's leader is; system shard's lane only (G14). It may be lost: whoever sees
+    /// that nothing was raised asks again, and is told then what it is ([`Effects::safe_points`]).
+    RaiseKeyspace(Raise),
     /// The shard's keyspace has raised its safe point: follow it.
     RaiseShard {
         /// The shard.

@@ -30,7 +30,7 @@ use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::proxy::Proxy;
 use crate::record;
-use crate::shard::{Shard, ShardStart, Tally, Unfit};
+use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
 use crate::state::ShardState;
 
 mod answer;
@@ -291,16 +291,12 @@ impl Lane {
                     self.pending.answers.push(Answer::NotDone { origin, waiters, why });
                 }
             }
-            Input::RaiseKeyspace { keyspace, to } => {
-                let mut body = keyspace.0.to_le_bytes().to_vec();
-                body.extend_from_slice(&to.0.to_le_bytes());
-                self.operate(ShardId(0), Kind::KeyspaceSafePoint, &body, None);
-            }
+            Input::RaiseKeyspace(raise) => self.raise(raise),
             Input::RaiseShard { shard, to } => {
-                // The system shard's leader may be ahead: what is not past here by the shard's own
-                // time must not be collected as if it were (SAFETY G12, G13).
-                let to = to.min(self.clock.now());
-                self.operate(shard, Kind::SafePoint, &to.0.to_le_bytes(), None);
+                let clock = self.clock.clone();
+                if let Some(shard) = self.touch(shard) {
+                    shard.follow_safe_point(to, &clock);
+                }
             }
             Input::Create(start) => self.create(start),
             Input::Away { shard, nodes } => {
@@ -347,6 +343,7 @@ impl Lane {
         effects.letters.append(&mut self.pending.letters);
         effects.known.append(&mut self.pending.known);
         effects.quarantined.append(&mut self.pending.quarantined);
+        effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
@@ -420,6 +417,18 @@ impl Lane {
         }
     }
 
+    /// Old versions here could go, if a keyspace's safe point rose.
+    fn raise(&mut self, raise: Raise) {
+        let (clock, is_full) = (self.clock.clone(), self.is_full);
+        let mut pending = std::mem::take(&mut self.pending);
+        if let Some(shard) = self.touch(SYSTEM) {
+            shard.raise(None, raise, &clock, is_full, &mut pending);
+        } else if let Some(proxy) = self.away.get(&SYSTEM) {
+            proxy.raise(raise, &mut pending);
+        }
+        self.pending = pending;
+    }
+
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
         let is_away = self.away.contains_key(&shard);
         let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
@@ -456,12 +465,13 @@ impl Lane {
 
     fn letter(&mut self, from: NodeId, letter: Letter) {
         let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
+        let is_full = self.is_full;
         let mut pending = std::mem::take(&mut self.pending);
         if let Letter::NotLed { known: Some(known), .. } = &letter {
             pending.known.push((**known).clone());
         }
         if let Some(shard) = self.touch(id) {
-            shard.letter(from, letter, now, &clock, &mut pending);
+            shard.letter(from, letter, now, &clock, is_full, &mut pending);
         } else if let Some(what) = letter.asks() {
             let known = self.away.get(&id).and_then(Proxy::known).cloned().map(Box::new);
             pending.letters.push((from, Letter::NotLed { shard: id, what, known }));

@@ -32,6 +32,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
+use crate::shard::Raise;
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
 
 mod fetches;
@@ -156,6 +157,11 @@ impl Proxy {
         self.forward.operate(op, asker, now);
     }
 
+    /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
+    pub fn raise(&self, raise: Raise, effects: &mut Effects) {
+        effects.letters.extend(self.asked.map(|leader| (leader, Letter::Raise(raise))));
+    }
+
     /// The catalogue here is as of this index.
     pub fn has_image(&mut self, index: u64) {
         self.image_index = self.image_index.max(index);
@@ -226,6 +232,7 @@ impl Proxy {
                 self.fetches.unable(number, effects);
             }
             Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
+            Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
             // Questions are not for a node without a replica; the lane answers them.
             _ => {}
         }

@@ -375,6 +375,7 @@ fn a_shard_that_is_dropped_lets_everyone_know() {
 #[test]
 fn what_is_not_past_by_a_shards_own_time_is_not_collected() {
     let mut two = Two::new(Placement::Ordered, &[THERE]);
+    two.run();
     let before = two.clock_there.now();
     let to = keyspace::Timestamp::from_millis(before.millis() + 3_600_000);
     two.there.accept(Input::RaiseShard { shard: two.shard, to });

@@ -12,16 +12,17 @@
 //! | `checks` | whether all replicas hold the same |
 //! | `forward` | what the leader elsewhere is asked to do |
 //! | `post` | what other nodes ask of this one, and answer |
+//! | `safe_points` | how far old versions may go |
 //! | `report` | how it is, for those who look after it |
 //!
 //! A replica that does not lead has who does do what it is asked. What it had proposed before it
 //! lost the lead stays on the list: its entry may yet be applied, and is answered then; or one
 //! of a later term is, and it is done for good.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, Group, HardState, Message, Start};
 use storage::log::Lsn;
@@ -41,6 +42,7 @@ mod post;
 mod readers;
 mod replicas;
 mod report;
+mod safe_points;
 
 use checks::Checks;
 pub use checks::{Finding, Unfit};
@@ -48,6 +50,8 @@ use forward::Forward;
 use readers::Reader;
 use report::Watch;
 pub use report::{ShardReport, Tally};
+pub use safe_points::Raise;
+pub(crate) use safe_points::SYSTEM;
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {
@@ -108,6 +112,9 @@ pub struct Shard {
     read_until: BootNanos,
     /// The horizon that is on its way through the log, if any.
     horizon_asked: Timestamp,
+    /// The safe points that this leader has had logged, until it does not lead any more: of its
+    /// keyspace or, in the system shard, of all.
+    points_asked: BTreeMap<KeyspaceId, Timestamp>,
     /// When the others were last asked to confirm that it leads.
     confirm_asked: BootNanos,
     /// The term that it leads and whose first entry it has applied, or 0.
@@ -236,6 +243,7 @@ impl Shard {
             forward: Forward::default(),
             read_until: 0,
             horizon_asked: Timestamp::ZERO,
+            points_asked: BTreeMap::new(),
             confirm_asked: 0,
             opened_term: 0,
             told_leader: None,

@@ -31,6 +31,7 @@ impl Shard {
         letter: Letter,
         now: BootNanos,
         clock: &Clock,
+        is_full: bool,
         effects: &mut Effects,
     ) {
         match letter {
@@ -73,6 +74,8 @@ impl Shard {
             }
             Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
+            Letter::Raise(raise) => self.raise(Some(from), raise, clock, is_full, effects),
+            Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
         }
     }
 
@@ -158,7 +161,7 @@ impl Shard {
                     let op = bytes[HEADER_BYTES..].to_vec();
                     self.forward.operate(op, (origin, waiter), turn.now);
                 }
-                // Only leaders log horizons and safe points.
+                // Only leaders log horizons and safe points. Who wants one asks again.
                 Queued::Operation { asker: Asker::Nobody, .. } => {}
                 Queued::Operation { asker, .. } => self.send_elsewhere(asker, effects),
                 Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {

@@ -283,6 +283,7 @@ impl Shard {
             self.serving.raise_floor(turn.clock.now().min(self.state.read().horizon));
             self.opened_term = 0;
             self.horizon_asked = keyspace::Timestamp::ZERO;
+            self.points_asked.clear();
             self.broken.clear();
             self.promise.clear();
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use keyspace::{ShardId, Timestamp};
 use node::lane::Input;
 use node::route::Route;
+use node::shard::Raise;
 use parking_lot::{Condvar, Mutex};
 use txn::safe_point;
 
@@ -20,11 +21,6 @@ const PERIOD: Duration = Duration::from_millis(100);
 const AROUND_PERIODS: u32 = 10;
 /// Old versions may take this share of `memory_max`; beyond it they go before their retention.
 const OLD_SHARE: u64 = 10;
-/// Safe points rise by at least this part of the retention at a time, so that they do not fill
-/// the log.
-const SAFE_POINT_STEPS: u64 = 16;
-/// … but not more often than this.
-const SAFE_POINT_STEP_MILLIS_MIN: u64 = 100;
 /// Versions collected under one hold of a shard's write guard.
 const COLLECT_BUDGET: usize = 2_000;
 
@@ -115,7 +111,7 @@ fn measure(hub: &Hub) -> Measured {
     Measured { data_bytes: live + old, pressed }
 }
 
-/// Raises the keyspace's safe point when that would free something, and collects.
+/// Has the keyspace's safe point raised when that would free something here, and collects.
 ///
 /// A shard that is written to collects by itself as it applies, on the thread that needs the memory
 /// again. `applied` tells which is not: how far each was when it was last looked at.
@@ -146,11 +142,11 @@ fn keep_versions(hub: &Hub, route: &Route, pressed: bool, applied: &mut BTreeMap
     let now = hub.clock.now();
     let retention = route.keyspace.options.retention_ms;
     let target = safe_point::target(current, now, retention, wanted);
-    let step = (retention / SAFE_POINT_STEPS).max(SAFE_POINT_STEP_MILLIS_MIN);
-    let due = target.millis() >= current.millis() + step || (wanted.is_some() && target > current);
-    if has_old && due && !hub.log.facts().full {
-        let keyspace = route.keyspace.id;
-        hub.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to: target });
+    let is_pressed = wanted.is_some() && target > current;
+    let due = target.millis() >= current.millis() + safe_point::step_millis(retention);
+    if has_old && (due || is_pressed) && !hub.log.facts().full {
+        let raise = Raise { keyspace: route.keyspace.id, to: target, is_pressed };
+        hub.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
 }
 

@@ -27,10 +27,10 @@ fn log_bytes(input: &Input) -> u64 {
         Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
         // A reader may need a horizon.
         Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
-        Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
+        Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => FRAMING_BYTES,
         Input::Letter { letter, .. } => match letter {
             Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
-            Letter::Read { .. } | Letter::Fetch { .. } => FRAMING_BYTES,
+            Letter::Read { .. } | Letter::Fetch { .. } | Letter::Raise(_) => FRAMING_BYTES,
             _ => 0,
         },
         Input::Message { message, .. } => message.entry_bytes(),
@@ -178,7 +178,7 @@ impl LaneCell {
                     Answer::NotDone { origin, waiters: vec![waiter], why }
                 }
                 // The keeper asks again, and so does a leader.
-                Input::RaiseKeyspace { .. } => continue,
+                Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => continue,
                 Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
                 Input::Letter { from, letter } => {
                     match letter.when_unable() {

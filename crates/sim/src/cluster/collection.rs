@@ -1,14 +1,17 @@
 //! Old versions go while clients ask: what each node's keeper does, at any time and place.
 //!
 //! Any node may want a keyspace's safe point raised; who leads the system shard logs it, every
-//! shard's leader follows, and each replica collects when it likes (SAFETY G14). In the end all
-//! have collected all they may, and must hold the same.
+//! shard's leader follows, and each replica collects when it likes (SAFETY G14). In the end each
+//! keyspace's safe point rises for whoever has a replica, wherever the leaders are; all have
+//! collected all they may, and must hold the same.
 
-use keyspace::{ShardId, Timestamp};
+use keyspace::{Keyspace, ShardId, Timestamp};
 use node::lane::Input;
+use node::shard::Raise;
 use txn::safe_point;
 
-use super::World;
+use super::{ANSWER_MS_MAX, World};
+use crate::check::Violation;
 
 /// Versions that are collected at once, at most.
 const BUDGET: u64 = 8;
@@ -16,6 +19,8 @@ const BUDGET: u64 = 8;
 const RAISE_IN: u64 = 40;
 /// How far behind a node's clock a safe point is raised to, in ms.
 const BEHIND_MS: u64 = 600;
+/// Whoever wants a safe point raised asks again so soon.
+const RAISE_AGAIN_MS: u64 = 100;
 
 impl World {
     /// A node collects in one of its shards, or wants a safe point raised.
@@ -48,7 +53,61 @@ impl World {
         if to > current {
             let keyspace = route.keyspace.id;
             self.trace.event(format_args!("node {node}: safe point of {keyspace} to {to:?}"));
-            machine.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to });
+            let raise = Raise { keyspace, to, is_pressed: true };
+            machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
+        }
+    }
+
+    /// Nothing breaks any more: every keyspace's safe point rises, as soon as one node with a
+    /// replica goes on asking for that. It asks one that does not lead the system shard, if there
+    /// is one.
+    ///
+    /// # Errors
+    /// It does not rise.
+    pub(super) fn raise_all(&mut self, keyspaces: &[Keyspace]) -> Result<(), Violation> {
+        let clocks = self.seats.iter().filter_map(|seat| seat.machine.as_ref()).map(|m| m.now());
+        // By every clock: nobody raises anything above its own.
+        let to = clocks.min().unwrap_or_default();
+        let deadline = self.now_ms + ANSWER_MS_MAX;
+        while self.now_ms < deadline {
+            let mut lag = false;
+            for keyspace in keyspaces {
+                if self.lags_behind(keyspace, to) {
+                    lag = true;
+                    self.ask_to_raise(keyspace, to);
+                }
+            }
+            if !lag {
+                return Ok(());
+            }
+            for _ in 0..RAISE_AGAIN_MS {
+                self.millisecond()?;
+            }
+        }
+        let lag = keyspaces.iter().find(|keyspace| self.lags_behind(keyspace, to));
+        let text = format!("the safe point of {lag:?} does not rise");
+        Err(Violation::new("liveness", text))
+    }
+
+    fn lags_behind(&self, keyspace: &Keyspace, to: Timestamp) -> bool {
+        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let mut views = machines.flat_map(|m| keyspace.shards.iter().filter_map(|id| m.view(*id)));
+        views.any(|view| view.read().keys().is_some_and(|engine| engine.safe_point() < to))
+    }
+
+    fn ask_to_raise(&mut self, keyspace: &Keyspace, to: Timestamp) {
+        let has = |seat: &&mut super::Seat| {
+            let machine = seat.machine.as_ref();
+            machine.is_some_and(|m| keyspace.shards.iter().any(|id| m.view(*id).is_some()))
+        };
+        let leads = |seat: &&mut super::Seat| {
+            let machine = seat.machine.as_ref();
+            machine.and_then(|m| m.shard(ShardId(0))).is_some_and(|shard| shard.is_leader())
+        };
+        let asker = self.seats.iter_mut().filter(has).min_by_key(leads);
+        if let Some(machine) = asker.and_then(|seat| seat.machine.as_mut()) {
+            let raise = Raise { keyspace: keyspace.id, to, is_pressed: true };
+            machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
         }
     }
 

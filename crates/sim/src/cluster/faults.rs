@@ -47,6 +47,8 @@ impl World {
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
+        // Planted bursts show in this plan, and hardly elsewhere.
+        let betrayals = if self.has(Plant::BurstTicks) { 25 } else { 5 };
         let weights = [
             1,
             on(Fault::Power, 5),
@@ -55,7 +57,7 @@ impl World {
             on(Fault::Pause, 6),
             on(Fault::Cut, 4),
             on(Fault::Cut, 3),
-            if faults.has(Fault::Cut) { on(Fault::Kill, 5) } else { 0 },
+            if faults.has(Fault::Cut) { on(Fault::Kill, betrayals) } else { 0 },
             on(Fault::Transfer, 5),
             on(Fault::Cut, 7),
             of_disks(Fault::Power, 4),
@@ -173,7 +175,8 @@ impl World {
         let begins_ms = self.now_ms + self.rng.between(600, 1_500);
         let restarts_left = self.rng.between(1, 4);
         let restart_ms = begins_ms;
-        let pauses = self.options.faults.has(Fault::Pause) && self.rng.one_in(2);
+        let pauses = self.options.faults.has(Fault::Pause)
+            && (self.rng.one_in(2) || self.has(Plant::BurstTicks));
         let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
         self.betrayal = Some(plan);
     }

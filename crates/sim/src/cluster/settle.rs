@@ -63,6 +63,8 @@ impl World {
                 done = self.counts.answered > answered;
             }
         }
+        let keyspaces = self.agreed_keyspaces();
+        self.raise_all(&keyspaces.map_err(|why| Violation::new("liveness", why))?)?;
         // What was forwarded may have been sent once more meanwhile.
         while self.now_ms < deadline && !self.is_settled() {
             self.millisecond()?;

@@ -249,11 +249,11 @@ impl Machine {
             Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
             // A reader may need a horizon.
             Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
-            Input::RaiseKeyspace { .. } | Input::RaiseShard { .. } => FRAMING_BYTES,
+            Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => FRAMING_BYTES,
             Input::Message { message, .. } => message.entry_bytes(),
             Input::Letter { letter, .. } => match letter {
                 Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
-                Letter::Read { .. } | Letter::Fetch { .. } => FRAMING_BYTES,
+                Letter::Read { .. } | Letter::Fetch { .. } | Letter::Raise(_) => FRAMING_BYTES,
                 _ => 0,
             },
             _ => 0,
@@ -279,7 +279,7 @@ impl Machine {
                 Input::Propose { origin, batch, .. } => (origin, batch.into_parts().1),
                 Input::Catalogue { origin, waiter, .. } => (origin, vec![waiter]),
                 // The keeper asks again, and so does a leader.
-                Input::RaiseKeyspace { .. } => continue,
+                Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => continue,
                 Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
                 Input::Letter { from, letter } => {
                     match letter.when_unable() {

@@ -21,6 +21,7 @@ use keyspace::{KeyspaceId, ShardId, Timestamp};
 use node::entry::Batch;
 use node::lane::Input;
 use node::route::Route;
+use node::shard::Raise;
 use storage::engine::Engine;
 use storage::faulty::FaultyDisk;
 use txn::safe_point;
@@ -365,7 +366,8 @@ impl World {
         let to = safe_point::target(current, now, retention_ms, wanted);
         let keyspace = route.keyspace.id;
         if to > current {
-            machine.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to });
+            let raise = Raise { keyspace, to, is_pressed: wanted.is_some() };
+            machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
             self.trace.event(format_args!("keyspace {keyspace}: safe point to {to:?}"));
         }
     }
@@ -380,7 +382,8 @@ impl World {
         let keyspaces: Vec<KeyspaceId> =
             machine.routes.values().map(|route| route.keyspace.id).collect();
         for keyspace in keyspaces {
-            machine.submit(ShardId(0), Input::RaiseKeyspace { keyspace, to });
+            let raise = Raise { keyspace, to, is_pressed: true };
+            machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
         }
         for _ in 0..ANSWER_STEPS_MAX {
             let machine = self.machine.as_ref().expect("nothing breaks any more");
