@@ -162,14 +162,14 @@ impl ShardState {
     /// If the entry cannot be read: it was checked when it was proposed, and its bytes are
     /// checksummed in the log, so this is a broken invariant and the node must stop.
     pub fn apply(&mut self, entry: &replication::Entry, replies: &mut Vec<Reply>) -> Outcome {
-        assert_eq!(entry.index, self.applied_index + 1, "entries are applied without gaps");
-        self.applied_index = entry.index;
-        self.applied_term = entry.term;
-        if entry.data.is_empty() {
+        assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
+        self.applied_index = entry.index();
+        self.applied_term = entry.term();
+        if entry.data().is_empty() {
             return Outcome::Quiet;
         }
-        let (header, body) = Header::decode(&entry.data).expect("entries in the log are readable");
-        if header.term != entry.term {
+        let (header, body) = Header::decode(entry.data()).expect("entries in the log are readable");
+        if header.term != entry.term() {
             // Forwarded by a leader that had lost its term: nobody waits for it (G3).
             return Outcome::Quiet;
         }

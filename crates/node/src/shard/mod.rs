@@ -210,7 +210,7 @@ impl Shard {
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
             ticket: 0,
-            last_index: last.index,
+            last_index: last.index(),
             needs_sync: false,
             lsn: Some(lsn),
             persisted: true,

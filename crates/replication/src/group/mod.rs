@@ -14,7 +14,7 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::check::{self, Refused};
-use crate::entries::{Entries, all_from_library};
+use crate::entries::{Entries, Entry, all_from_library};
 use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
@@ -86,7 +86,7 @@ impl Group {
         let saved = start.hard_state;
         // Nobody else could have got a sole voter's vote. But a change of members may wait in the
         // log, which was in force before the start.
-        let waits = start.entries.iter().any(|entry| entry.is_change);
+        let waits = start.entries.iter().any(Entry::is_change);
         let is_alone = members.is_sole(replica) && !waits;
         let entries = Entries::new(start, members.clone());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
