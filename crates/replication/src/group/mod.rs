@@ -401,6 +401,9 @@ impl Group {
     }
 
     fn send(&mut self, mut messages: Vec<eraftpb::Message>) {
+        if messages.is_empty() {
+            return;
+        }
         // The library walks a hash table.
         messages.sort_by_key(|message| message.to);
         for message in messages {
@@ -439,16 +442,17 @@ impl Group {
     /// # Errors
     /// [`NotLeader`]: nothing was proposed.
     pub fn propose(&mut self, data: Vec<u8>) -> Result<Proposed, NotLeader> {
-        if !self.is_leader() {
+        let takes_part = self.raw.raft.prs().get(self.id.0).is_some();
+        if !self.is_leader() || !takes_part || self.is_transferring() {
             return Err(NotLeader);
         }
-        match self.raw.propose(Vec::new(), data) {
-            Ok(()) => Ok(Proposed { index: self.last_index(), term: self.term() }),
-            Err(raft::Error::ProposalDropped) => Err(NotLeader),
-            Err(error) => {
-                panic!("propose fails only on a broken store, and ours is memory: {error}")
-            }
+        // All that the library's own verb does besides is to send itself a message about it.
+        let entry = eraftpb::Entry { data: data.into(), ..Default::default() };
+        if !self.raw.raft.append_entry(&mut [entry]) {
+            return Err(NotLeader);
         }
+        self.raw.raft.bcast_append();
+        Ok(Proposed { index: self.last_index(), term: self.term() })
     }
 
     /// What is to be done now, if anything.
