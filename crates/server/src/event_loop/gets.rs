@@ -35,7 +35,7 @@ impl Get {
         key_bytes_max: usize,
     ) -> Option<Self> {
         let is_plain = !session.is_quiet() && session.stale_nanos() == 0;
-        if args.len() != 2 || !args.is(0, "get") || !is_plain {
+        if args.len() != 2 || args.name_of_three() != Some(*b"get") || !is_plain {
             return None;
         }
         let plain = connection.pending.is_empty()
