@@ -64,7 +64,8 @@ impl EventLoop {
     /// Sends what the turn has for its connections, and lets go of those that are finished. All at
     /// the end: clients that were woken by the first reply would run beside the rest of the turn.
     pub(super) fn send_all(&mut self) {
-        for at in std::mem::take(&mut self.touched) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for at in touched.drain(..) {
             let mut connection =
                 self.connections[at].take().expect("a connection is touched once a turn");
             connection.touched = false;
@@ -82,6 +83,8 @@ impl EventLoop {
                 self.enqueue(at);
             }
         }
+        assert!(self.touched.is_empty(), "to send touches nobody");
+        self.touched = touched;
     }
 
     /// Has a connection's output sent at the end of the turn.
