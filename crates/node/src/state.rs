@@ -246,19 +246,20 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
             let key = hasher.key(write.first_key());
             // A flush names no key, and what is not the shard's must not be looked up.
-            if write != Write::Flush {
+            if !matches!(write, Write::Flush) {
                 engine.prefetch(&key);
             }
             ahead.push((write, key));
         }
-        for (_, key) in ahead.iter().filter(|(write, _)| *write != Write::Flush) {
+        for (_, key) in ahead.iter().filter(|(write, _)| !matches!(write, Write::Flush)) {
             engine.prefetch_record(key);
         }
         left -= ahead.len();
-        for (write, key) in ahead.drain(..) {
+        for (write, key) in &ahead {
             let at = header.timestamp;
-            replies.push(command::apply_hashed(engine, &write, &key, at, &limits::APPLY));
+            replies.push(command::apply_hashed(engine, write, key, at, &limits::APPLY));
         }
+        ahead.clear();
     }
     // Old versions go at twice the pace at which they come, by whoever makes new ones: their
     // memory is at hand for these then.
