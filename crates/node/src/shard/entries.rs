@@ -145,6 +145,7 @@ impl Shard {
 
     /// What is applied is of this term: nothing that was proposed here in an older one, and has not
     /// been applied, ever will be.
+    #[inline(never)]
     pub(super) fn outlive(&mut self, term: u64, effects: &mut Effects) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             match in_flight.term < term {

@@ -382,6 +382,8 @@ impl Shard {
         (bytes + queued, count + self.queue.len() as u64)
     }
 
+    /// What a shard alone does not need stands in functions that are not put in here: each would
+    /// be prepared for in every turn.
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let clock = turn.clock;
         self.group.observe(turn.now);
