@@ -23,30 +23,29 @@ pub(super) struct Get {
     key_len: usize,
 }
 
+/// Whether the next GETs of a connection can wait for others: their replies are wanted, and there
+/// is nothing else about them. A command that is no GET may change that.
+pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
+    !session.is_quiet()
+        && session.stale_nanos() == 0
+        && connection.pending.is_empty()
+        && connection.refuse_next.is_none()
+        && connection.put_off_muted.is_none()
+        && connection.route.is_some()
+}
+
 impl Get {
-    /// The command as a GET that can wait for others, if it is one whose reply is wanted and whose
-    /// key lies in the input.
-    pub fn of(
-        args: Args<'_>,
-        input: &[u8],
-        command: usize,
-        connection: &Connection,
-        session: &Session,
-        key_bytes_max: usize,
-    ) -> Option<Self> {
-        let is_plain = !session.is_quiet() && session.stale_nanos() == 0;
-        if args.len() != 2 || args.name_of_three() != Some(*b"get") || !is_plain {
+    /// The command, which begins there in the input, if it is a GET and its key lies in the input.
+    #[inline]
+    pub fn of(args: Args<'_>, input: &[u8], command: usize, key_bytes_max: usize) -> Option<Self> {
+        if args.len() != 2 || args.name_of_three() != Some(*b"get") {
             return None;
         }
-        let plain = connection.pending.is_empty()
-            && connection.refuse_next.is_none()
-            && connection.put_off_muted.is_none()
-            && connection.route.is_some();
         let key = args.at(1);
         // The arguments of an inline command lie elsewhere.
         let start = key.as_ptr().addr().wrapping_sub(input.as_ptr().addr());
         let inside = start.checked_add(key.len()).is_some_and(|end| end <= input.len());
-        let fits = plain && inside && key.len() <= key_bytes_max;
+        let fits = inside && key.len() <= key_bytes_max;
         fits.then_some(Self { command, key: start, key_len: key.len() })
     }
 }
