@@ -53,6 +53,7 @@ impl Get {
 impl EventLoop {
     /// Answers the GETs gathered. If one must wait, for its shard or until the client has read what
     /// is there for it, where its command begins.
+    #[inline]
     pub(super) fn answer_gets(
         &mut self,
         at: usize,
@@ -60,9 +61,16 @@ impl EventLoop {
         session: &Session,
         input: &[u8],
     ) -> Option<usize> {
-        if self.gets.is_empty() {
-            return None;
-        }
+        if self.gets.is_empty() { None } else { self.answer_some(at, connection, session, input) }
+    }
+
+    fn answer_some(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        input: &[u8],
+    ) -> Option<usize> {
         let gets = std::mem::take(&mut self.gets);
         let route = connection.route.clone()?;
         let mut keys = [&[][..]; GETS_MAX];

@@ -450,6 +450,7 @@ impl EventLoop {
     }
 
     /// As [`Self::put_write`], for a write that memory admits.
+    #[inline]
     fn put_admitted(
         &mut self,
         connection: &mut Connection,
@@ -475,6 +476,7 @@ impl EventLoop {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn put_in_batch(
         &mut self,
         shard: keyspace::ShardId,
