@@ -194,6 +194,7 @@ impl Shard {
             self.applied = entry.index();
             self.group.applied(entry.index());
             self.promise.applied(entry.index());
+            self.untold |= matches!(outcome, Outcome::Members(_));
             if matches!(outcome, Outcome::Catalogue(_)) {
                 self.group.tell_all_committed();
             }

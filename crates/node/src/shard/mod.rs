@@ -45,7 +45,6 @@ mod report;
 use checks::Checks;
 pub use checks::{Finding, Unfit};
 use forward::Forward;
-pub(crate) use post::not_here;
 use readers::Reader;
 use report::Watch;
 pub use report::{ShardReport, Tally};
@@ -115,6 +114,10 @@ pub struct Shard {
     opened_term: u64,
     /// Who leads, as readers outside the lane were last told.
     told_leader: Option<ReplicaId>,
+    /// The term in which that was heard of.
+    told_term: u64,
+    /// Whether the node's lookup knows it otherwise than it is.
+    untold: bool,
     /// Whether its term or vote has changed since the newest checkpoint that is on disk.
     vote_uncovered: bool,
     /// Bytes of entries since its commit index was last written down.
@@ -236,6 +239,8 @@ impl Shard {
             confirm_asked: 0,
             opened_term: 0,
             told_leader: None,
+            told_term: 0,
+            untold: true,
             vote_uncovered: true,
             unmarked_bytes: 0,
             outbox: Vec::new(),
@@ -405,6 +410,7 @@ impl Shard {
         self.post(turn, effects);
         self.forget_appends();
         self.publish();
+        self.tell_lookup(effects);
         self.watch(turn.now);
         self.send(turn.now, effects);
     }

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use keyspace::codec::Reader;
-use keyspace::{CatalogueOp, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueOp, NodeId, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
@@ -19,7 +19,7 @@ use crate::command::{Write, codec};
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Turn, report};
-use crate::letter::{Asked, Hint, Letter};
+use crate::letter::{Asked, Letter};
 use crate::session::{AHEAD_MS_MAX, BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
 
@@ -132,10 +132,7 @@ impl Shard {
     }
 
     pub(super) fn not_led(&self, to: NodeId, what: Asked, effects: &mut Effects) {
-        let replicas = &self.state.read().descriptor.replicas;
-        let nodes = replicas.iter().map(|(_, node)| *node).collect();
-        let hint = Hint { leader: self.leader(), nodes };
-        let letter = Letter::NotLed { shard: self.id, what, hint };
+        let letter = Letter::NotLed { shard: self.id, what, known: Some(Box::new(self.known())) };
         effects.letters.push((to, letter));
     }
 
@@ -302,12 +299,6 @@ impl Shard {
             Asker::Nobody | Asker::Batch { .. } | Asker::Operation { .. } => {}
         }
     }
-}
-
-/// What a node without the shard says to a letter.
-pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
-    let what = letter.asks()?;
-    Some(Letter::NotLed { shard, what, hint: Hint::default() })
 }
 
 /// Whether a time that another node names may be promised to it: no clock is drawn further ahead by

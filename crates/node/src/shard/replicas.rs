@@ -11,6 +11,7 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use keyspace::{NodeId, ReplicaId};
+use overlay::Known;
 use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 use txn::Clock;
 
@@ -155,6 +156,7 @@ impl Shard {
             let installed = view.installed + 1;
             *view = ShardState { serving, unsettled, installed, ..state };
         }
+        self.untold = true;
         if let Err(refused) = self.group.step(head, now) {
             unreachable!("its head was found sound: {refused}");
         }
@@ -300,13 +302,18 @@ impl Shard {
 
     /// Lets readers outside the lane know until when they may read, and who leads.
     pub(super) fn publish(&mut self) {
-        let leader = self.group.leader();
+        let (leader, term) = (self.group.leader(), self.group.term());
         if leader != self.told_leader {
             let node = self.leader();
             self.serving.led_by(node);
             if node.is_some() == leader.is_some() {
                 self.told_leader = leader;
+                self.untold = true;
             }
+        }
+        if leader.is_some() && term != self.told_term {
+            self.told_term = term;
+            self.untold = true;
         }
         self.serving.follows(!self.leads());
         let until = if !self.leads() {
@@ -321,6 +328,22 @@ impl Shard {
             self.group.lease_until().max(self.group.confirmed_at())
         };
         self.serving.until(until.max(self.read_until));
+    }
+
+    /// The shard as it is known here.
+    pub fn known(&self) -> Known {
+        let mut descriptor = self.state.read().descriptor.clone();
+        descriptor.leader = self.group.leader();
+        Known::new(descriptor, self.group.term())
+    }
+
+    /// Tells the node's lookup, if there is anything new. What waits for its snapshot knows nothing
+    /// that others do not know better.
+    pub(super) fn tell_lookup(&mut self, effects: &mut Effects) {
+        if self.untold && self.applied > 0 {
+            self.untold = false;
+            effects.known.push(self.known());
+        }
     }
 
     /// Puts messages on their way.
