@@ -220,7 +220,7 @@ impl Shard {
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
             ticket: 0,
-            last_index: last.index,
+            last_index: last.index(),
             needs_sync: false,
             lsn: Some(lsn),
             persisted: true,
@@ -395,6 +395,8 @@ impl Shard {
         (bytes + queued, count + self.queue.len() as u64)
     }
 
+    /// What a shard alone does not need stands in functions that are not put in here: each would
+    /// be prepared for in every turn.
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let clock = turn.clock;
         self.group.observe(turn.now);

@@ -196,6 +196,7 @@ impl Shard {
     }
 
     /// It has come to lead: what was for who led before is its own.
+    #[inline(never)]
     pub(super) fn take_over(&mut self) {
         let (sent, waiting) = self.forward.lead();
         for (origin, batch) in waiting.into_iter().rev() {
@@ -228,9 +229,14 @@ impl Shard {
         }
         // Without a majority, what is proposed may wait for ever.
         let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;
-        if self.is_sole() || !self.in_flight.front().is_some_and(|oldest| late(oldest.since)) {
-            return;
+        if !self.is_sole() && self.in_flight.front().is_some_and(|oldest| late(oldest.since)) {
+            self.give_up_late(late, effects);
         }
+    }
+
+    /// Tells whoever asked too long ago that it is not known what becomes of it.
+    #[inline(never)]
+    fn give_up_late(&mut self, late: impl Fn(BootNanos) -> bool, effects: &mut Effects) {
         for in_flight in self.in_flight.iter_mut().filter(|in_flight| late(in_flight.since)) {
             let asker = std::mem::replace(&mut in_flight.asker, Asker::Nobody);
             let (origin, waiters) = match asker {

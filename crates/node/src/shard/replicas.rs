@@ -241,9 +241,14 @@ impl Shard {
             return self.propose_step(&step, now, clock);
         }
         let members = self.group.members();
-        if members.learners.is_empty() && !members.is_joint() {
-            return;
+        if !members.learners.is_empty() || members.is_joint() {
+            self.go_on_changing(now, clock);
         }
+    }
+
+    #[inline(never)]
+    fn go_on_changing(&mut self, now: BootNanos, clock: &Clock) {
+        let members = self.group.members();
         if members.is_joint() {
             return self.propose_step(&Step::of(Change::Leave), now, clock);
         }
@@ -264,6 +269,7 @@ impl Shard {
         }
     }
 
+    #[inline(never)]
     fn propose_step(&mut self, step: &Step, now: BootNanos, clock: &Clock) {
         let index = self.group.last_index() + 1;
         if self.group.may_change(&step.change).is_err() {
@@ -277,6 +283,7 @@ impl Shard {
     }
 
     /// Without the lead: what is asked is for who has it.
+    #[inline(never)]
     pub(super) fn follow(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.opened_term != 0 {
             // What was told here to have ended lay below both.
@@ -343,9 +350,13 @@ impl Shard {
     /// Puts messages on their way.
     pub(super) fn send(&mut self, now: BootNanos, effects: &mut Effects) {
         self.group.take_messages(&mut self.outbox);
-        if self.outbox.is_empty() {
-            return;
+        if !self.outbox.is_empty() {
+            self.send_outbox(now, effects);
         }
+    }
+
+    #[inline(never)]
+    fn send_outbox(&mut self, now: BootNanos, effects: &mut Effects) {
         let state = self.state.read();
         let fresh: Vec<ReplicaId> = match self.group.is_leader() {
             true => {
