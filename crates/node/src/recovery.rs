@@ -521,7 +521,7 @@ mod tests {
         }
         let shards = replay.finish()?.shards.into_values();
         let log = shards.flat_map(|shard| shard.finish(Durability::Sync).log.entries);
-        Ok(log.map(|entry| (entry.index, entry.term)).collect())
+        Ok(log.map(|entry| (entry.index(), entry.term())).collect())
     }
 
     /// The log was cut in the middle of what another leader's entries have replaced.
