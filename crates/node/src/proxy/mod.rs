@@ -28,8 +28,8 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Hint, Letter};
-use crate::shard::Raise;
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
+use crate::shard::{Raise, counted};
 
 mod fetches;
 
@@ -104,6 +104,11 @@ impl Proxy {
     pub fn operate(&mut self, op: Vec<u8>, asker: (Origin, Waiter), now: BootNanos) {
         self.wake(now);
         self.forward.operate(op, asker, now);
+    }
+
+    /// Who is taken for the leader, if anyone is.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.asked
     }
 
     /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
@@ -181,6 +186,9 @@ impl Proxy {
                 self.fetches.unable(number, effects);
             }
             Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
+            Letter::Counted { number, origin, count, .. } => {
+                effects.answers.push(counted(number, origin, count));
+            }
             Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
             // Questions are not for a node without a replica; the lane answers them.
             _ => {}
