@@ -33,6 +33,7 @@ use crate::record;
 use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit, not_here};
 use crate::state::ShardState;
 
+pub mod admission;
 mod answer;
 mod effects;
 mod input;
