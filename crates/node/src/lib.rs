@@ -106,6 +106,7 @@ pub mod serving;
 pub mod session;
 pub mod shard;
 pub mod state;
+pub mod stream;
 pub mod tiding;
 pub mod whole;
 
