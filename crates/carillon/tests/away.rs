@@ -277,3 +277,47 @@ fn leaders(client: &mut Client) -> Vec<(String, String)> {
     leaders.sort();
     leaders
 }
+
+/// Longer than any answer that needs no waiting, on a busy machine.
+const SOON: Duration = Duration::from_millis(1_500);
+
+#[test]
+fn who_waits_for_replicas_is_told_the_whole_truth_by_any_node() {
+    let mut cluster = Cluster::start("away-wait", 5);
+    // All three replicas of every shard are there, and leaders are where they stay.
+    let begun = Instant::now();
+    let mut quick = 0;
+    while quick < 20 {
+        assert!(begun.elapsed() < PATIENCE, "the replicas do not come");
+        let mut client = cluster.client(quick % 5);
+        assert_eq!(client.ask(&format!("SET before-{quick} 1")), "OK");
+        quick = if client.ask("WAIT 2 1000") == "2" { quick + 1 } else { 0 };
+    }
+    for number in 0..5 {
+        let mut client = cluster.client(number);
+        for round in 0..8 {
+            assert_eq!(client.ask(&format!("SET wait-{number}-{round} 1")), "OK");
+            let asked = Instant::now();
+            assert_eq!(client.ask("WAIT 2 10000"), "2", "node {number}");
+            assert!(asked.elapsed() < SOON, "node {number}: {:?}", asked.elapsed());
+        }
+        // The first three have replicas of everything.
+        let asked = Instant::now();
+        let (told, is_soon) = match number < 3 {
+            true => (client.ask("WAITAOF 1 2 10000"), true),
+            false => (client.ask("WAITAOF 1 2 300"), false),
+        };
+        assert_eq!(told, if is_soon { "1 2" } else { "0 2" }, "node {number}");
+        assert!(asked.elapsed() < SOON, "node {number}: {:?}", asked.elapsed());
+    }
+    // What is not there is not claimed.
+    cluster.children[2].kill().unwrap();
+    for number in [0, 1, 4] {
+        let mut client = cluster.client(number);
+        let begun = Instant::now();
+        while client.ask(&format!("SET after-{number} 1")) != "OK" {
+            assert!(begun.elapsed() < PATIENCE, "no service without the third node");
+        }
+        assert_eq!(client.ask("WAIT 2 300"), "1", "node {number}");
+    }
+}

@@ -12,6 +12,7 @@
 //!                                          ──► NotLed: somebody else leads, maybe this node
 //!                                          ──► Unable: its disk is full
 //!   Raise      keyspace, time              ──► SafePoint: what its safe point is
+//!   Count      shard, number, index        ──► Counted: who has its log on disk up to there
 //!   Tiding     what replicas tell each other about themselves ([`crate::tiding`])
 //! ```
 //!
@@ -25,7 +26,7 @@ use overlay::Known;
 
 use crate::fetch::{Found, Want};
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
-use crate::shard::{Raise, SYSTEM};
+use crate::shard::{Count, Raise, SYSTEM};
 use crate::tiding::Tiding;
 
 /// One of them.
@@ -141,6 +142,28 @@ pub enum Letter {
         /// Its safe point: u64.
         at: Timestamp,
     },
+    /// 13: how many replicas have a shard's log on disk up to an index; asked of its leader.
+    Count {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`; told back. Answered or lost: nobody keeps it.
+        number: u64,
+        /// … and who asks there: `varint`.
+        origin: u32,
+        /// The index, or 0, and then it is what the leader has applied by now: `varint`.
+        index: u64,
+    },
+    /// 14: so many have.
+    Counted {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// … and who asked there: `varint`.
+        origin: u32,
+        /// Who has it: index `varint`, others `varint`, whether the asker's node has it `u8`.
+        count: Count,
+    },
     /// 20: what a replica says of itself or another.
     Tiding {
         /// The shard: `varint`.
@@ -175,6 +198,11 @@ pub enum Asked {
         /// The asker's number.
         number: u64,
     },
+    /// 4: who has a shard's log on disk: number `varint`.
+    Count {
+        /// The asker's number.
+        number: u64,
+    },
 }
 
 impl Letter {
@@ -189,6 +217,8 @@ impl Letter {
             | Letter::Fetch { shard, .. }
             | Letter::Fetched { shard, .. }
             | Letter::Unable { shard, .. }
+            | Letter::Count { shard, .. }
+            | Letter::Counted { shard, .. }
             | Letter::Tiding { shard, .. } => *shard,
             Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => SYSTEM,
             Letter::Raise(_) | Letter::SafePoint { .. } => SYSTEM,
@@ -196,7 +226,7 @@ impl Letter {
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 13] = [
+    pub const KINDS: [&'static str; 15] = [
         "write",
         "read",
         "catalogue",
@@ -210,6 +240,8 @@ impl Letter {
         "tiding",
         "raise",
         "safe_point",
+        "count",
+        "counted",
     ];
 
     /// The place of its kind in [`Self::KINDS`].
@@ -228,6 +260,8 @@ impl Letter {
             Letter::Tiding { .. } => 10,
             Letter::Raise(_) => 11,
             Letter::SafePoint { .. } => 12,
+            Letter::Count { .. } => 13,
+            Letter::Counted { .. } => 14,
         }
     }
 
@@ -249,6 +283,7 @@ impl Letter {
             Letter::Read { number, .. } => Some(Asked::Read { number: *number }),
             Letter::Catalogue { number, .. } => Some(Asked::Catalogue { number: *number }),
             Letter::Fetch { number, .. } => Some(Asked::Fetch { number: *number }),
+            Letter::Count { number, .. } => Some(Asked::Count { number: *number }),
             _ => None,
         }
     }
@@ -321,6 +356,19 @@ impl Letter {
                 out.push(u8::from(*is_pressed));
             }
             Letter::SafePoint { keyspace, at } => put_point(12, *keyspace, *at, out),
+            Letter::Count { shard, number, origin, index } => {
+                begin(13, *shard, out);
+                for word in [*number, u64::from(*origin), *index] {
+                    put_varint(word, out);
+                }
+            }
+            Letter::Counted { shard, number, origin, count } => {
+                begin(14, *shard, out);
+                for word in [*number, u64::from(*origin), count.index, count.others] {
+                    put_varint(word, out);
+                }
+                out.push(u8::from(count.is_here));
+            }
             Letter::Tiding { shard, tiding } => {
                 begin(20, *shard, out);
                 tiding.encode(out);
@@ -390,15 +438,22 @@ impl Letter {
             },
             11 => {
                 let (keyspace, to) = read_point(reader)?;
-                let is_pressed = match reader.u8()? {
-                    flag @ (0 | 1) => flag == 1,
-                    found => return Err(DecodeError::Tag { what: "shortness of memory", found }),
-                };
+                let is_pressed = read_flag(reader, "shortness of memory")?;
                 Letter::Raise(Raise { keyspace, to, is_pressed })
             }
             12 => {
                 let (keyspace, at) = read_point(reader)?;
                 Letter::SafePoint { keyspace, at }
+            }
+            13 => {
+                let (number, origin) = read_asker(reader)?;
+                Letter::Count { shard, number, origin, index: reader.varint()? }
+            }
+            14 => {
+                let (number, origin) = read_asker(reader)?;
+                let (index, others) = (reader.varint()?, reader.varint()?);
+                let is_here = read_flag(reader, "replica on disk")?;
+                Letter::Counted { shard, number, origin, count: Count { index, others, is_here } }
             }
             20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
@@ -420,6 +475,18 @@ impl Letter {
 fn begin(tag: u8, shard: ShardId, out: &mut Vec<u8>) {
     out.push(tag);
     put_varint(shard.0, out);
+}
+
+fn read_flag(reader: &mut Reader<'_>, what: &'static str) -> Result<bool, DecodeError> {
+    match reader.u8()? {
+        flag @ (0 | 1) => Ok(flag == 1),
+        found => Err(DecodeError::Tag { what, found }),
+    }
+}
+
+/// Number and origin of who asks.
+fn read_asker(reader: &mut Reader<'_>) -> Result<(u64, u32), DecodeError> {
+    Ok((reader.varint()?, reader.varint_max(u32::MAX.into(), "origin")? as u32))
 }
 
 fn put_point(tag: u8, keyspace: KeyspaceId, point: Timestamp, out: &mut Vec<u8>) {
@@ -452,6 +519,10 @@ fn put_asked(what: Asked, out: &mut Vec<u8>) {
             out.push(3);
             put_varint(number, out);
         }
+        Asked::Count { number } => {
+            out.push(4);
+            put_varint(number, out);
+        }
     }
 }
 
@@ -461,6 +532,7 @@ fn read_asked(reader: &mut Reader<'_>) -> Result<Asked, DecodeError> {
         1 => Asked::Read { number: reader.varint()? },
         2 => Asked::Catalogue { number: reader.varint()? },
         3 => Asked::Fetch { number: reader.varint()? },
+        4 => Asked::Count { number: reader.varint()? },
         found => return Err(DecodeError::Tag { what: "what was asked", found }),
     })
 }

@@ -33,6 +33,7 @@
 //! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
 //! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
 //! | `Fetch`: what a read wants of a shard that is on other nodes only | `Fetched`, `NotDone`, `Go` |
+//! | `Count`: who has a shard's log on disk | `Counted`, or nothing |
 //! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
 //! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | `safe_points` |
 //! | `Create`, `Drop`, `Configure`: shards, as the catalogue has changed | – |
@@ -105,6 +106,7 @@ pub mod serving;
 pub mod session;
 pub mod shard;
 pub mod state;
+pub mod stream;
 pub mod tiding;
 pub mod whole;
 

@@ -5,6 +5,7 @@ use keyspace::{CatalogueError, Keyspace, ShardId, Timestamp};
 use crate::command::Reply;
 use crate::entry::{Spent, Waiter};
 use crate::fetch::{Found, Want};
+use crate::shard::Count;
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -77,6 +78,15 @@ pub enum Answer {
         /// What was found.
         found: Box<Found>,
     },
+    /// Who has a shard's log on disk.
+    Counted {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// Who has it.
+        count: Count,
+    },
     /// What the catalogue said.
     Catalogue {
         /// Who asked.
@@ -96,6 +106,7 @@ impl Answer {
             | Answer::NotDone { origin, .. }
             | Answer::Go { origin, .. }
             | Answer::Fetched { origin, .. }
+            | Answer::Counted { origin, .. }
             | Answer::Catalogue { origin, .. } => *origin,
         }
     }
@@ -107,6 +118,7 @@ impl Answer {
             Answer::NotDone { waiters, .. } => waiters,
             Answer::Go { waiter, .. }
             | Answer::Fetched { waiter, .. }
+            | Answer::Counted { waiter, .. }
             | Answer::Catalogue { waiter, .. } => std::slice::from_ref(waiter),
         }
     }

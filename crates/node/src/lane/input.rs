@@ -56,6 +56,19 @@ pub enum Input {
         /// Who waits there.
         waiter: Waiter,
     },
+    /// Who has a shard's log on disk up to an index, or (0) what was acknowledged by now? Answered
+    /// by [`Answer::Counted`], at once or when its leader elsewhere has said so; not at all if that
+    /// cannot be known now, or a letter is lost: ask again.
+    Count {
+        /// The shard.
+        shard: ShardId,
+        /// The index, as an earlier answer has named it; or 0.
+        index: u64,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
     /// A change of the catalogue; system shard's lane only. Answered by [`Answer::Catalogue`].
     Catalogue {
         /// A `keyspace::CatalogueOp`, encoded.

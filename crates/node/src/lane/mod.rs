@@ -33,6 +33,7 @@ use crate::record;
 use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
 use crate::state::ShardState;
 
+pub mod admission;
 mod answer;
 mod effects;
 mod input;
@@ -291,6 +292,9 @@ impl Lane {
                     self.pending.answers.push(Answer::NotDone { origin, waiters, why });
                 }
             }
+            Input::Count { shard, index, origin, waiter } => {
+                self.count(shard, index, (origin, waiter));
+            }
             Input::RaiseKeyspace(raise) => self.raise(raise),
             Input::RaiseShard { shard, to } => {
                 let clock = self.clock.clone();
@@ -415,6 +419,21 @@ impl Lane {
         if let Some(shard) = self.touch(id) {
             shard.operate(kind, operation(body), asker);
         }
+    }
+
+    fn count(&mut self, id: ShardId, index: u64, (origin, waiter): (Origin, Waiter)) {
+        let leader = match (self.shards.get(&id), self.away.get(&id)) {
+            (Some(shard), _) => match shard.count(index, None, self.now) {
+                Some(count) => {
+                    return self.pending.answers.push(Answer::Counted { origin, waiter, count });
+                }
+                None => shard.leader().filter(|_| !shard.is_elected()),
+            },
+            (None, proxy) => proxy.and_then(Proxy::leader),
+        };
+        let (shard, number, origin) = (id, waiter.0, origin.0);
+        let letter = Letter::Count { shard, number, origin, index };
+        self.pending.letters.extend(leader.map(|leader| (leader, letter)));
     }
 
     /// Old versions here could go, if a keyspace's safe point rose.

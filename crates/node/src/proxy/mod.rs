@@ -32,8 +32,8 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::shard::Raise;
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
+use crate::shard::{Raise, counted};
 
 mod fetches;
 
@@ -157,6 +157,11 @@ impl Proxy {
         self.forward.operate(op, asker, now);
     }
 
+    /// Who is taken for the leader, if anyone is.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.asked
+    }
+
     /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
     pub fn raise(&self, raise: Raise, effects: &mut Effects) {
         effects.letters.extend(self.asked.map(|leader| (leader, Letter::Raise(raise))));
@@ -232,6 +237,9 @@ impl Proxy {
                 self.fetches.unable(number, effects);
             }
             Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
+            Letter::Counted { number, origin, count, .. } => {
+                effects.answers.push(counted(number, origin, count));
+            }
             Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
             // Questions are not for a node without a replica; the lane answers them.
             _ => {}

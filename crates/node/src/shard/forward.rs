@@ -377,7 +377,7 @@ impl Forward {
             Asked::Write { .. } => return,
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
             // Not its own.
-            Asked::Fetch { .. } => return,
+            Asked::Fetch { .. } | Asked::Count { .. } => return,
             Asked::Catalogue { number } => {
                 let asked = self.operations.iter_mut().filter(|op| op.number == number);
                 asked.for_each(|op| op.sent_to = None);
@@ -392,7 +392,7 @@ impl Forward {
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
-            Asked::Write { .. } | Asked::Fetch { .. } => {}
+            Asked::Write { .. } | Asked::Fetch { .. } | Asked::Count { .. } => {}
             Asked::Read { number } => {
                 self.asks.retain(|ask| ask.number != number);
                 self.pause_until = pause_until;

@@ -14,11 +14,11 @@ use txn::Clock;
 
 use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
-use super::{Asker, Queued, Shard};
+use super::{Asker, Count, Queued, Shard};
 use crate::command::{Write, codec};
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
-use crate::lane::{Answer, Effects, NotDone, Turn, report};
+use crate::lane::{Answer, Effects, NotDone, Origin, Turn, report};
 use crate::letter::{Asked, Letter};
 use crate::session::{AHEAD_MS_MAX, BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
@@ -74,6 +74,20 @@ impl Shard {
             }
             Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
+            Letter::Count { number, origin, index, .. } => {
+                match self.count(index, Some(from), now) {
+                    Some(count) => {
+                        let letter = Letter::Counted { shard: self.id, number, origin, count };
+                        effects.letters.push((from, letter));
+                    }
+                    // It may not know yet; who asks will ask again.
+                    None if self.group.is_leader() => {}
+                    None => self.not_led(from, Asked::Count { number }, effects),
+                }
+            }
+            Letter::Counted { number, origin, count, .. } => {
+                effects.answers.push(counted(number, origin, count));
+            }
             Letter::Raise(raise) => self.raise(Some(from), raise, clock, is_full, effects),
             Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
         }
@@ -302,6 +316,11 @@ impl Shard {
             Asker::Nobody | Asker::Batch { .. } | Asker::Operation { .. } => {}
         }
     }
+}
+
+/// What another node's count means to who asked.
+pub(crate) fn counted(number: u64, origin: u32, count: Count) -> Answer {
+    Answer::Counted { origin: Origin(origin), waiter: Waiter(number), count }
 }
 
 /// Whether a time that another node names may be promised to it: no clock is drawn further ahead by

@@ -29,6 +29,17 @@ const SILENT_NANOS: u64 = 2_000_000_000;
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
 
+/// Who has a shard's log on disk up to an index, as its leader knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// The index. What stands there is committed.
+    pub index: u64,
+    /// So many replicas beside the leader's have it.
+    pub others: u64,
+    /// Whether the replica on the asker's node, if there is one, has it: the leader's, if that asks.
+    pub is_here: bool,
+}
+
 impl Shard {
     /// Tells the replica on a node, now, what is committed: somebody there waits for it.
     pub(super) fn tell_committed(&mut self, node: NodeId) {
@@ -68,13 +79,25 @@ impl Shard {
         (self.group.term(), self.group.committed())
     }
 
-    /// How many other replicas are known to have the entries up to `index` durably, if this one
-    /// leads and so hears of it. `index` must be known to be committed.
-    pub fn others_with(&self, index: u64) -> Option<usize> {
-        let has =
-            |(replica, matched): &(ReplicaId, u64)| *replica != self.replica && *matched >= index;
-        let has = |one: &(ReplicaId, u64)| has(one) && !self.broken.contains(&one.0);
-        self.leads().then(|| self.group.progress().iter().filter(|p| has(p)).count())
+    /// Who is known to have the entries up to `index` durably, if this one leads and so hears of
+    /// it; asked by a node or (`None`) by this one. An index of 0 is what is applied here: all that
+    /// was acknowledged before. For another node that takes a lease: it may have been told by a
+    /// leader that this one has not heard of yet.
+    pub fn count(&self, index: u64, from: Option<NodeId>, now: BootNanos) -> Option<Count> {
+        let is_sure = index > 0 || from.is_none() || self.is_sole();
+        if !self.leads() || index > self.applied || !(is_sure || now < self.group.lease_until()) {
+            return None;
+        }
+        let index = if index == 0 { self.applied } else { index };
+        let asker = match from {
+            None => Some(self.replica),
+            Some(node) => self.state.read().descriptor.replica_on(node),
+        };
+        let mut has = self.group.progress();
+        has.retain(|(replica, matched)| *matched >= index && !self.broken.contains(replica));
+        let others = has.iter().filter(|(replica, _)| *replica != self.replica).count() as u64;
+        let is_here = has.iter().any(|(replica, _)| Some(*replica) == asker);
+        Some(Count { index, others, is_here })
     }
 
     /// The index up to which its state holds the log.

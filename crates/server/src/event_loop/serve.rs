@@ -250,6 +250,7 @@ impl EventLoop {
                 }
                 self.go_on(waiter, None);
             }
+            Answer::Counted { waiter, count, .. } => self.waits.counted(waiter, count),
             Answer::Catalogue { waiter, result, .. } => {
                 // Made by another meanwhile: as good.
                 let made = result.is_ok() || matches!(result, Err(CatalogueError::Exists { .. }));

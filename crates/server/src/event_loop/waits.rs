@@ -1,28 +1,35 @@
 //! WAIT and WAITAOF: who else has a connection's writes?
 //!
 //! A connection remembers which shards it has written to. WAIT comes behind the answers of all its
-//! writes, so they are applied at the leaders then. Of each shard that this node leads, it asks how
-//! many other replicas have the log on disk up to what was applied when WAIT came; of all others it
-//! knows what every answer means: a majority has it. The least of them is the answer.
+//! writes, so they are applied at the leaders then. Of each shard it asks its leader, which may be
+//! another node, how many other replicas have the log on disk up to what was applied there when it
+//! was first asked. Until that has answered, it is known what every answer means: a majority has
+//! it. The least of them is the answer.
 //!
 //! ```text
 //!   WAIT 2 100 ──► shard 3: leads, 1 of 2 others has index 4711 ──┐
 //!                  shard 5: leads, 2 of 2                         ├──► 1, not enough: look again
 //!                  shard 6: led elsewhere, at least 1 of 2 ──────┘    soon, until time is over
+//!                           └─ asks the leader ──► 2 of 2 ──► look at once
 //! ```
 //!
-//! Looking asks the lane, so it is done by who waits only, some milliseconds apart.
+//! Looking asks the lane, so it is done by who waits only, some milliseconds apart. An answer that
+//! comes too late finds nobody; one that is lost is asked for again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use keyspace::{Durability, ShardId};
 use node::command::Sink as _;
+use node::entry::Waiter;
+use node::lane::{Input, Origin};
+use node::shard::Count;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::resp::Done;
 use crate::gateway::resp::{Session, Wait};
+use crate::hub::boot_nanos;
 
 /// Between the first looks.
 const LOOK_SOON: Duration = Duration::from_millis(1);
@@ -46,12 +53,31 @@ impl Written {
 pub(super) struct Waits {
     all: Vec<Waiting>,
     look_at: Option<Instant>,
+    /// Of the newest question.
+    number: u64,
 }
 
 impl Waits {
     /// In how long to look again, if anyone waits.
     pub fn next_look(&self) -> Option<Duration> {
         self.look_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// A leader elsewhere has said who has a shard's log.
+    pub fn counted(&mut self, waiter: Waiter, count: Count) {
+        let mut targets = self.all.iter_mut().flat_map(|waiting| &mut waiting.shards);
+        if let Some(target) = targets.find(|target| target.number == waiter.0) {
+            let now = Instant::now();
+            target.told = Some((count, now));
+            self.look_at = Some(now);
+        }
+    }
+
+    /// One that no question on its way has, not even from before the node's last start: its boot
+    /// clock was not there yet.
+    fn draw_number(&mut self) -> u64 {
+        self.number = (self.number + 1).max(boot_nanos());
+        self.number
     }
 }
 
@@ -70,8 +96,12 @@ struct Waiting {
 /// A shard written to.
 struct Target {
     shard: ShardId,
-    /// What others must have, since when this node is known to lead it.
-    index: Option<u64>,
+    /// Of the question to its leader.
+    number: u64,
+    /// When it is asked again; never, while this node leads.
+    ask_at: Option<Instant>,
+    /// What it has said last, and when. Its index is what others must have, from then on.
+    told: Option<(Count, Instant)>,
 }
 
 /// What is known of a connection's writes.
@@ -81,8 +111,8 @@ struct Known {
     replicas: u64,
     /// This node has, too.
     local: bool,
-    /// More will be known here when there is more: this node leads all shards written to, and they
-    /// are of durability `sync`.
+    /// More will be known here when there is more: the leaders of all shards written to have been
+    /// heard of lately, and they are of durability `sync`.
     may_rise: bool,
 }
 
@@ -105,8 +135,12 @@ impl EventLoop {
         {
             shards.clone_from(&route.keyspace.shards);
         }
-        let target = |shard| Target { shard, index: None };
         let now = Instant::now();
+        let target = |shard| {
+            let number = self.waits.draw_number();
+            Target { shard, number, ask_at: Some(now), told: None }
+        };
+        let shards = shards.into_iter().map(target).collect();
         let mut waiting = Waiting {
             at,
             wait,
@@ -117,7 +151,7 @@ impl EventLoop {
                 ms => now.checked_add(Duration::from_millis(ms)),
             },
             pause: LOOK_SOON,
-            shards: shards.into_iter().map(target).collect(),
+            shards,
         };
         let known = self.known(&mut waiting.shards);
         if self.is_enough(&waiting, known, connection) {
@@ -125,6 +159,7 @@ impl EventLoop {
             return Done::Yes;
         }
         connection.awaiting = true;
+        self.ask_leaders(&mut waiting, now);
         self.waits.all.push(waiting);
         self.waits.look_at.get_or_insert(now + LOOK_SOON);
         Done::Yes
@@ -156,6 +191,7 @@ impl EventLoop {
                 continue;
             }
             self.connections[waiting.at] = Some(connection);
+            self.ask_leaders(&mut waiting, now);
             waiting.pause = (waiting.pause * 2).min(LOOK_LATE);
             let look = waiting.until.map_or(now + waiting.pause, |u| u.min(now + waiting.pause));
             next = Some(next.map_or(look, |next: Instant| next.min(look)));
@@ -183,35 +219,44 @@ impl EventLoop {
     /// What is known now of writes to these shards.
     fn known(&self, shards: &mut [Target]) -> Known {
         let mut known = Known { replicas: u64::MAX, local: true, may_rise: true };
+        let patience = Duration::from_millis(self.config.request_timeout_ms);
         for target in shards {
+            let index = target.told.map_or(0, |(count, _)| count.index);
             let lane = &self.hub.lanes[self.hub.lane_of(target.shard)];
-            let found = lane.with(&self.hub, |lane| {
-                let shard = lane.shard(target.shard)?;
-                if shard.is_leader() {
-                    let index = *target.index.get_or_insert(shard.applied_index());
-                    let others = shard.others_with(index)?;
-                    return Some((others as u64, true));
-                }
-                None
-            });
-            let (replicas, leads) = match (found, self.least(target.shard)) {
-                (Some(found), _) => found,
-                (None, Some(least)) => (least, false),
-                // A shard that is gone has no writes.
-                (None, None) => continue,
-            };
-            if !leads {
-                target.index = None;
+            let found = lane
+                .with(&self.hub, |lane| lane.shard(target.shard)?.count(index, None, boot_nanos()));
+            // A shard that is gone has no writes.
+            let Some(least) = self.least(target.shard) else { continue };
+            if let Some(count) = found {
+                (target.told, target.ask_at) = (Some((count, Instant::now())), None);
+            } else {
+                target.ask_at.get_or_insert_with(Instant::now);
             }
-            known.replicas = known.replicas.min(replicas);
-            let leads_durably = leads && self.is_sync(target.shard);
-            known.local &= leads_durably;
-            known.may_rise &= leads_durably;
+            let told = target.told.map_or(0, |(count, _)| count.others);
+            known.replicas = known.replicas.min(told.max(least));
+            let is_sync = self.is_sync(target.shard);
+            known.local &= is_sync && target.told.is_some_and(|(count, _)| count.is_here);
+            known.may_rise &= is_sync && target.told.is_some_and(|(_, at)| at.elapsed() < patience);
         }
         if known.replicas == u64::MAX {
             known = Known { replicas: 0, local: false, may_rise: false };
         }
         known
+    }
+
+    /// Asks the leaders of shards that are led elsewhere, if it is time. Their answers come by mail.
+    fn ask_leaders(&self, waiting: &mut Waiting, now: Instant) {
+        if self.hub.peers.is_none() {
+            return;
+        }
+        let is_due = |target: &&mut Target| target.ask_at.is_some_and(|at| at <= now);
+        for target in waiting.shards.iter_mut().filter(is_due) {
+            target.ask_at = Some(now + waiting.pause);
+            let index = target.told.map_or(0, |(count, _)| count.index);
+            let (shard, origin) = (target.shard, Origin(self.number as u32));
+            let waiter = Waiter(target.number);
+            self.hub.submit(shard, Input::Count { shard, index, origin, waiter });
+        }
     }
 
     /// How many others have every write of a shard that was answered; none if there is no such

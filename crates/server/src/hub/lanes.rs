@@ -6,8 +6,8 @@
 //! no hand-over between threads unless two of them want the same lane at the same moment.
 
 use keyspace::ShardId;
-use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, Quarantine};
-use node::letter::Letter;
+use node::lane::admission::{self, Admission, log_bytes, unneeded};
+use node::lane::{Answer, Effects, Input, Lane, Origin, Quarantine};
 use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -15,34 +15,9 @@ use super::log::Append;
 use super::mailbag::Mailbags;
 use super::{Hub, NOBODY, News, boot_nanos};
 
-/// Bytes of framing that an entry may need in the log beside its own.
-const FRAMING_BYTES: u64 = 256;
 /// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
 /// are one group of the log, and a group has its limit.
 const TURN_BYTES_MAX: u64 = 256 << 20;
-
-/// Bytes that an input may need in the log.
-fn log_bytes(input: &Input) -> u64 {
-    match input {
-        Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
-        // A reader may need a horizon.
-        Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
-        Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => FRAMING_BYTES,
-        Input::Letter { letter, .. } => match letter {
-            Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
-            Letter::Read { .. } | Letter::Fetch { .. } | Letter::Raise(_) => FRAMING_BYTES,
-            _ => 0,
-        },
-        Input::Message { message, .. } => message.entry_bytes(),
-        _ => 0,
-    }
-}
-
-/// Takes from what was reserved for a lane what nothing that it still holds will need.
-fn unneeded(lane: &Lane, credit_bytes: &mut u64) -> u64 {
-    let kept = lane.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
-    std::mem::replace(credit_bytes, kept) - kept
-}
 
 /// One lane and its inbox.
 pub struct LaneCell {
@@ -168,31 +143,13 @@ impl LaneCell {
             Err(storage::Error::Full { .. }) => {}
             Err(error) => hub.fatal("the log", &error),
         }
-        let why = NotDone::DiskFull;
         for input in std::mem::take(inputs) {
-            let refused = match input {
-                Input::Propose { origin, batch, .. } => {
-                    Answer::NotDone { origin, waiters: batch.into_parts().1, why }
-                }
-                Input::Catalogue { origin, waiter, .. } => {
-                    Answer::NotDone { origin, waiters: vec![waiter], why }
-                }
-                // The keeper asks again, and so does a leader.
-                Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => continue,
-                Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
-                Input::Letter { from, letter } => {
-                    match letter.when_unable() {
-                        Some(answer) => hub.answer_unable(from, &answer),
-                        None => inputs.push(Input::Letter { from, letter }),
-                    }
-                    continue;
-                }
-                other => {
-                    inputs.push(other);
-                    continue;
-                }
-            };
-            hub.deliver(refused, origin, answers);
+            match admission::without_room(input) {
+                Admission::Taken(input) => inputs.push(input),
+                Admission::Refused(answer) => hub.deliver(answer, origin, answers),
+                Admission::Unable(node, letter) => hub.answer_unable(node, &letter),
+                Admission::LeftOut => {}
+            }
         }
         None
     }

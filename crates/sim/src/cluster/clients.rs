@@ -566,6 +566,7 @@ impl World {
                     None => self.fetched(waiter.0, at, *want, *found),
                 }
             }
+            Answer::Counted { .. } => unreachable!("no client asks who has its writes"),
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
                 let Some(op) = self.clients.ops.remove(&waiter.0) else { return };

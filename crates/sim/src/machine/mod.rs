@@ -26,8 +26,8 @@ use node::birth;
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
 use node::digest::{Digesting, Step};
-use node::lane::{Answer, Effects, Input, Lane, NotDone, Origin, TURN_BYTES_MAX};
-use node::letter::Letter;
+use node::lane::admission::{self, Admission, log_bytes, unneeded};
+use node::lane::{Answer, Effects, Input, Lane, Origin, TURN_BYTES_MAX};
 use node::read::Now;
 use node::route::Route;
 use node::shard::{Finding, ShardStart};
@@ -48,8 +48,6 @@ use log_room::LogRoom;
 use peers::{Packet, Post};
 use rounds::Round;
 
-/// Bytes of framing that an entry may need in the log beside its own.
-const FRAMING_BYTES: u64 = 256;
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
 /// What readers see of a shard.
@@ -137,12 +135,6 @@ pub struct Seat {
     /// Whether it must turn again, for what it was told.
     again: bool,
     credit_bytes: u64,
-}
-
-/// Takes from what was reserved for a lane what nothing that it still holds will need.
-fn unneeded(lane: &Lane, credit_bytes: &mut u64) -> u64 {
-    let kept = lane.held_log_bytes(FRAMING_BYTES).min(*credit_bytes);
-    std::mem::replace(credit_bytes, kept) - kept
 }
 
 enum News {
@@ -245,20 +237,7 @@ impl Machine {
         inputs: Vec<Input>,
         answers: &mut Vec<Answer>,
     ) -> Result<Vec<Input>, Error> {
-        let size = |input: &Input| match input {
-            Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
-            // A reader may need a horizon.
-            Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
-            Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => FRAMING_BYTES,
-            Input::Message { message, .. } => message.entry_bytes(),
-            Input::Letter { letter, .. } => match letter {
-                Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
-                Letter::Read { .. } | Letter::Fetch { .. } | Letter::Raise(_) => FRAMING_BYTES,
-                _ => 0,
-            },
-            _ => 0,
-        };
-        let bytes: u64 = inputs.iter().map(size).sum();
+        let bytes: u64 = inputs.iter().map(log_bytes).sum();
         self.lanes[lane].lane.set_full(false);
         if bytes == 0 && !self.log.full {
             return Ok(inputs);
@@ -272,32 +251,17 @@ impl Machine {
             Err(error) => return Err(error),
         }
         self.lanes[lane].lane.set_full(true);
-        let why = NotDone::DiskFull;
         let mut kept = Vec::new();
+        let from = self.manifest.node;
         for input in inputs {
-            let (origin, waiters) = match input {
-                Input::Propose { origin, batch, .. } => (origin, batch.into_parts().1),
-                Input::Catalogue { origin, waiter, .. } => (origin, vec![waiter]),
-                // The keeper asks again, and so does a leader.
-                Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => continue,
-                Input::Message { message, .. } if message.entry_bytes() > 0 => continue,
-                Input::Letter { from, letter } => {
-                    match letter.when_unable() {
-                        Some(answer) => self.outgoing.push(Packet::Letter(Post {
-                            from: self.manifest.node,
-                            to: from,
-                            letter: answer,
-                        })),
-                        None => kept.push(Input::Letter { from, letter }),
-                    }
-                    continue;
+            match admission::without_room(input) {
+                Admission::Taken(input) => kept.push(input),
+                Admission::Refused(answer) => answers.push(answer),
+                Admission::Unable(to, letter) => {
+                    self.outgoing.push(Packet::Letter(Post { from, to, letter }));
                 }
-                other => {
-                    kept.push(other);
-                    continue;
-                }
-            };
-            answers.push(Answer::NotDone { origin, waiters, why });
+                Admission::LeftOut => {}
+            }
         }
         Ok(kept)
     }

@@ -435,7 +435,9 @@ impl World {
                 }
                 Ok(())
             }
-            Answer::Fetched { .. } => unreachable!("nothing is on other nodes"),
+            Answer::Fetched { .. } | Answer::Counted { .. } => {
+                unreachable!("nothing is on other nodes")
+            }
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
                 self.ops.remove(&waiter.0);

@@ -26,17 +26,7 @@
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
 //!
-//! | frame | after the tag u8 and the stream's number u64 | of |
-//! |---|---|---|
-//! | 1 begin | shard u64, length of the head u32, head, meta | the sender |
-//! | 2 block | its number u32, the block | the sender |
-//! | 3 end | number of blocks u32 | the sender |
-//! | 4 ask | number of the question u32, from 1 | the sender |
-//! | 5 has | the question's number u32, or 0; it has the blocks below this u32 | the receiver |
-//! | 6 done | | the receiver: it is installed |
-//! | 7 gone | | the receiver: it has nothing of it, and takes nothing |
-//!
-//! Frames have checksums, and so has the file. Numbers of streams begin anywhere in every process.
+//! What is sent and kept when, and the bytes, are said by [`node::stream`].
 //!
 //! # Invariants
 //! 1. What is installed are all blocks of one checkpoint, each once, in their order (`coming`).
@@ -54,13 +44,8 @@
 //! While a stream waits for its link, what its checkpoint may read is not collected. A process that
 //! is killed leaves a temporary file at most, which the next start removes.
 
-mod coming;
-mod frame;
-mod outgoing;
 mod receiver;
 mod sender;
-#[cfg(test)]
-mod tests;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -68,9 +53,9 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::lane::{Envelope, Input};
+use node::stream::frame::{self, Said};
 use parking_lot::{Condvar, Mutex};
 
-use self::frame::Said;
 use super::Hub;
 
 /// Blocks that the receiver has not confirmed, of one stream: beyond, the next waits.

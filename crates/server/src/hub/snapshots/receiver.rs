@@ -9,18 +9,19 @@ use node::lane::Input;
 use node::recovery::Recovering;
 use node::shard::Shard;
 use node::state::Content;
+use node::stream::coming::{Coming, Ended, Name};
+use node::stream::frame::{self, Said, Sent};
 use parking_lot::Mutex;
+use replication::BootNanos;
 use replication::Message;
 use storage::checkpoint::CheckpointWriter;
 use storage::manifest::CheckpointRef;
 
-use super::coming::{Coming, Ended, Name};
-use super::frame::{self, Said, Sent};
 use super::{IDLE, Snapshots};
 use crate::hub::checkpoints::Checkpoints;
 use crate::hub::peers::{KIND_SNAPSHOT, Peers};
 use crate::hub::tallies::Tally;
-use crate::hub::{Hub, News};
+use crate::hub::{Hub, News, boot_nanos};
 
 /// What a stream is taken into.
 struct Incoming {
@@ -53,7 +54,7 @@ impl Snapshots {
             let now = Instant::now();
             if now >= looked + IDLE {
                 looked = now;
-                receiver.expire(now);
+                receiver.expire(boot_nanos());
             }
         }
     }
@@ -96,7 +97,7 @@ impl Receiver<'_> {
 
     /// What to answer; if it cannot be taken, the stream is given up.
     fn take(&mut self, name: Name, sent: Sent) -> Result<Option<Said>, String> {
-        let now = Instant::now();
+        let now = boot_nanos();
         match sent {
             Sent::Begin { shard, head, meta } => {
                 let begun = self.begin(name, shard, *head, &meta)?;
@@ -154,7 +155,7 @@ impl Receiver<'_> {
         let writer = CheckpointWriter::create(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
         let incoming = Incoming { shard, head, index, vote, state, writer };
-        self.coming.begin(name, shard, incoming, Instant::now());
+        self.coming.begin(name, shard, incoming, boot_nanos());
         Ok(true)
     }
 
@@ -168,7 +169,7 @@ impl Receiver<'_> {
         }
     }
 
-    fn expire(&mut self, now: Instant) {
+    fn expire(&mut self, now: BootNanos) {
         for ((from, _), half) in self.coming.expire(now) {
             self.peers.tallies.snapshots_broken.add(1);
             let (from, shard) = (from.0, half.shard);

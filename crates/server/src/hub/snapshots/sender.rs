@@ -6,14 +6,15 @@ use keyspace::{NodeId, ReplicaId, ShardId};
 use node::checkpoint::{BLOCK, Checkpoint};
 use node::lane::{Envelope, Input};
 use node::shard::Shard;
+use node::stream::frame::{self, Said, head_of, tag};
+use node::stream::outgoing::{Due, Outgoing};
+use replication::BootNanos;
 
-use super::frame::{self, Said, head_of, tag};
-use super::outgoing::{Due, Outgoing};
 use super::{
     Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, STREAMS_MAX, Snapshots, UNSENT_BYTES_MAX,
 };
-use crate::hub::Hub;
 use crate::hub::peers::{KIND_SNAPSHOT, Peers};
+use crate::hub::{Hub, boot_nanos};
 use crate::peer::SendError;
 
 /// How long the sender sleeps before it looks whether there is room.
@@ -21,7 +22,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// How long a leader waits before it tries again what the receiver does not take.
 const AGAIN: Duration = Duration::from_secs(1);
 /// How often it looks whether this node still leads what it sends.
-const CHECK_EVERY: Duration = Duration::from_millis(500);
+const CHECK_EVERY_NANOS: u64 = 500_000_000;
 
 /// A stream on its way.
 struct Stream {
@@ -34,7 +35,7 @@ struct Stream {
     checkpoint: Option<Checkpoint>,
     bytes: u64,
     out: Outgoing,
-    checked: Instant,
+    checked: BootNanos,
 }
 
 /// How a stream ends.
@@ -167,7 +168,7 @@ impl Sender<'_> {
         let sent = self.peers.cluster.send(node, KIND_SNAPSHOT, &parts);
         sent.map_err(|error| error.to_string())?;
         self.peers.cluster.flush();
-        let now = Instant::now();
+        let now = boot_nanos();
         let (out, checkpoint) = (Outgoing::new(KEPT_BYTES_MAX, now), Some(checkpoint));
         Ok(Stream { number, shard, to, node, term, checkpoint, bytes: 0, out, checked: now })
     }
@@ -188,7 +189,7 @@ impl Sender<'_> {
             Said::Gone => Ending::Gone,
             Said::Has { ask, blocks } => {
                 let stream = &mut self.streams[place];
-                match stream.out.has(ask, blocks, Instant::now()) {
+                match stream.out.has(ask, blocks, boot_nanos()) {
                     Ok(has_lost) => {
                         if has_lost {
                             self.peers.tallies.snapshot_resumes.add(1);
@@ -223,8 +224,8 @@ impl Sender<'_> {
     fn turn_of(&mut self, place: usize) -> Result<Turn, String> {
         let (hub, peers) = (self.hub, self.peers);
         let stream = &mut self.streams[place];
-        let now = Instant::now();
-        if now >= stream.checked + CHECK_EVERY {
+        let now = boot_nanos();
+        if now >= stream.checked + CHECK_EVERY_NANOS {
             stream.checked = now;
             let (shard, term) = (stream.shard, stream.term);
             let is_led = hub.lanes[hub.lane_of(shard)]

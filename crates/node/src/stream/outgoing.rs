@@ -22,12 +22,14 @@
 
 use std::collections::VecDeque;
 use std::mem;
-use std::time::{Duration, Instant};
 
-/// How long a stream may get nowhere, with a link or without, until both sides give it up.
-pub const RESUME_FOR: Duration = Duration::from_secs(30);
-/// A receiver that has said nothing for so long is asked what it has.
-pub const ASK_AFTER: Duration = Duration::from_secs(1);
+use replication::BootNanos;
+
+/// How long a stream may get nowhere, with a link or without, until both sides give it up, in
+/// nanoseconds.
+pub const RESUME_FOR: u64 = 30_000_000_000;
+/// A receiver that has said nothing for so long is asked what it has, in nanoseconds.
+pub const ASK_AFTER: u64 = 1_000_000_000;
 
 /// What is to be done for a stream.
 #[derive(Debug, PartialEq, Eq)]
@@ -73,7 +75,7 @@ enum Way {
     /// Behind a question that was asked at this time, or is still to be.
     Asking {
         link_lost: bool,
-        asked: Option<Instant>,
+        asked: Option<BootNanos>,
     },
     /// There is no link.
     Closed,
@@ -94,16 +96,16 @@ pub struct Outgoing {
     way: Way,
     /// Number of the last question.
     ask: u32,
-    confirmed_at: Instant,
+    confirmed_at: BootNanos,
     /// When something was sent or heard.
-    stirred: Instant,
+    stirred: BootNanos,
     /// The buffer of a block that is confirmed, for the next.
     spare: Vec<u8>,
 }
 
 impl Outgoing {
     /// A stream whose beginning has been sent.
-    pub fn new(kept_bytes_max: usize, now: Instant) -> Self {
+    pub fn new(kept_bytes_max: usize, now: BootNanos) -> Self {
         Self {
             kept: VecDeque::new(),
             kept_bytes: 0,
@@ -121,7 +123,7 @@ impl Outgoing {
     }
 
     /// What is to be done. When it is done, say [`Self::sent`].
-    pub fn due(&mut self, now: Instant) -> Due {
+    pub fn due(&mut self, now: BootNanos) -> Due {
         if now >= self.confirmed_at + RESUME_FOR {
             return Due::GiveUp;
         }
@@ -165,7 +167,7 @@ impl Outgoing {
     }
 
     /// What was [due](Self::due) has left.
-    pub fn sent(&mut self, due: &Due, now: Instant) {
+    pub fn sent(&mut self, due: &Due, now: BootNanos) {
         match (due, &mut self.way) {
             (Due::Block(number), Way::Open) => self.next = number + 1,
             (Due::End(_), Way::Open) => self.end_sent = true,
@@ -188,7 +190,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// [`Nonsense`]; the stream is to be given up.
-    pub fn has(&mut self, ask: u32, blocks: u32, now: Instant) -> Result<bool, Nonsense> {
+    pub fn has(&mut self, ask: u32, blocks: u32, now: BootNanos) -> Result<bool, Nonsense> {
         let made = self.made_blocks();
         if blocks > made {
             return Err(Nonsense::TooMany { has: blocks, made });

@@ -4,17 +4,17 @@
 //! is answered, then it sends one frame. Frames take a tick, and come in order or not at all.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use keyspace::random::Random;
 use keyspace::{NodeId, ShardId};
 use proptest::prelude::*;
+use replication::BootNanos;
 
 use super::coming::{Coming, DONE_MAX, Ended, Name};
 use super::frame::Said;
 use super::outgoing::{ASK_AFTER, Due, Nonsense, Outgoing, RESUME_FOR};
 
-const TICK: Duration = Duration::from_millis(10);
+const TICK: u64 = 10_000_000;
 const NAME: Name = (NodeId(1), 7);
 const SHARD: ShardId = ShardId(3);
 /// Of one block.
@@ -25,7 +25,7 @@ const KEPT: usize = 4;
 /// A sender, a receiver, and what is between them.
 struct World {
     blocks: u32,
-    now: Instant,
+    now: BootNanos,
     out: Outgoing,
     coming: Coming<Vec<Vec<u8>>>,
     there: VecDeque<(Due, Vec<u8>)>,
@@ -47,7 +47,7 @@ fn block(number: u32) -> Vec<u8> {
 
 impl World {
     fn new(blocks: u32) -> Self {
-        let now = Instant::now();
+        let now = 1_000_000_000;
         let mut coming = Coming::default();
         coming.begin(NAME, SHARD, Vec::new(), now);
         let out = Outgoing::new(KEPT * BYTES, now);
@@ -276,7 +276,7 @@ fn frames_lost_without_the_link_are_missed_and_sent_again() {
 
 #[test]
 fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
-    let mut now = Instant::now();
+    let mut now: BootNanos = 1_000_000_000;
     let mut out = Outgoing::new(KEPT * BYTES, now);
     let mut blocks = 0;
     loop {
@@ -302,12 +302,12 @@ fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
             due => break assert_eq!(due, Due::GiveUp),
         }
     }
-    assert_eq!(asked, RESUME_FOR.as_secs() - 1);
+    assert_eq!(asked, RESUME_FOR / 1_000_000_000 - 1);
 }
 
 #[test]
 fn an_answer_to_an_older_question_does_not_open_the_way() {
-    let now = Instant::now();
+    let now = 1_000_000_000;
     let mut out = Outgoing::new(KEPT * BYTES, now);
     for number in 0..3 {
         assert_eq!(out.due(now), Due::Make);
@@ -332,7 +332,7 @@ fn an_answer_to_an_older_question_does_not_open_the_way() {
 
 #[test]
 fn of_one_shard_there_is_one_stream_and_of_the_done_a_few_are_remembered() {
-    let now = Instant::now();
+    let now = 1_000_000_000;
     let mut coming = Coming::default();
     let name = |number: u64| (NodeId(2), number);
     coming.begin(name(0), SHARD, "first", now);

@@ -12,9 +12,9 @@
 //! Pure: time is given, and what blocks are taken into is the caller's.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
 
 use keyspace::{NodeId, ShardId};
+use replication::BootNanos;
 
 use super::frame::Said;
 use super::outgoing::RESUME_FOR;
@@ -38,7 +38,7 @@ pub enum Ended<T> {
 struct Stream<T> {
     shard: ShardId,
     blocks: u32,
-    heard: Instant,
+    heard: BootNanos,
     into: T,
 }
 
@@ -62,7 +62,7 @@ impl<T> Coming<T> {
     }
 
     /// A stream begins, for which [way is made](Self::make_way).
-    pub fn begin(&mut self, name: Name, shard: ShardId, into: T, now: Instant) {
+    pub fn begin(&mut self, name: Name, shard: ShardId, into: T, now: BootNanos) {
         let is_alone = self.streams.values().all(|stream| stream.shard != shard);
         assert!(is_alone, "two streams of shard {shard}");
         self.streams.insert(name, Stream { shard, blocks: 0, heard: now, into });
@@ -70,7 +70,7 @@ impl<T> Coming<T> {
 
     /// A block has come. If it is the next of its stream, it counts as taken, and is to be put
     /// into this.
-    pub fn block(&mut self, name: Name, number: u32, now: Instant) -> Option<&mut T> {
+    pub fn block(&mut self, name: Name, number: u32, now: BootNanos) -> Option<&mut T> {
         let stream = self.streams.get_mut(&name)?;
         stream.heard = now;
         let is_next = number == stream.blocks;
@@ -106,7 +106,7 @@ impl<T> Coming<T> {
     }
 
     /// What to answer its sender.
-    pub fn answer(&mut self, name: Name, ask: u32, now: Instant) -> Said {
+    pub fn answer(&mut self, name: Name, ask: u32, now: BootNanos) -> Said {
         match self.streams.get_mut(&name) {
             Some(stream) => {
                 stream.heard = now;
@@ -118,7 +118,7 @@ impl<T> Coming<T> {
     }
 
     /// Gives back what there was of streams that nobody goes on with.
-    pub fn expire(&mut self, now: Instant) -> Vec<(Name, T)> {
+    pub fn expire(&mut self, now: BootNanos) -> Vec<(Name, T)> {
         let is_late = |_: &Name, stream: &mut Stream<T>| now >= stream.heard + RESUME_FOR;
         let late = self.streams.extract_if(.., is_late);
         late.map(|(name, stream)| (name, stream.into)).collect()

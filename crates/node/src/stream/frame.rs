@@ -1,4 +1,16 @@
-//! Which bytes carry a stream's steps? The table is in the [front page](super).
+//! Which bytes carry a stream's steps? Numbers are little-endian.
+//!
+//! | frame | after the tag u8 and the stream's number u64 | of |
+//! |---|---|---|
+//! | 1 begin | shard u64, length of the head u32, head, meta | the sender |
+//! | 2 block | its number u32, the block | the sender |
+//! | 3 end | number of blocks u32 | the sender |
+//! | 4 ask | number of the question u32, from 1 | the sender |
+//! | 5 has | the question's number u32, or 0; it has the blocks below this u32 | the receiver |
+//! | 6 done | | the receiver: it is installed |
+//! | 7 gone | | the receiver: it has nothing of it, and takes nothing |
+//!
+//! Frames have checksums, and so has the file. Numbers of streams begin anywhere in every process.
 
 use bytes::{Buf, Bytes};
 use keyspace::ShardId;
@@ -9,12 +21,19 @@ const HEAD_BYTES: usize = 9;
 
 /// What a frame does, its first byte.
 pub mod tag {
+    /// A stream begins.
     pub const BEGIN: u8 = 1;
+    /// One of its blocks.
     pub const BLOCK: u8 = 2;
+    /// Its end.
     pub const END: u8 = 3;
+    /// What is there?
     pub const ASK: u8 = 4;
+    /// This is.
     pub const HAS: u8 = 5;
+    /// All of it is installed.
     pub const DONE: u8 = 6;
+    /// Nothing of it is there.
     pub const GONE: u8 = 7;
 }
 
