@@ -7,8 +7,10 @@
 //!   readers:  one question for all that have come ──► an index ──(applied here)──► let go
 //! ```
 //!
-//! A batch's time is the leader's, as far as it is known here: one question goes before the first
-//! batch of a session. It never changes: copies of a batch may arrive at any time.
+//! A batch's time is the newest that the leader has told: one question goes before the first batch
+//! of a session, and another as often as that is long ago. What has passed here since then is not
+//! added: a leader's clock may stand, above all that was promised before it led, and a batch that
+//! is ahead of it is turned away. The time never changes: copies of a batch may arrive at any time.
 //!
 //! Reads stay here: the leader only says which index holds all that was committed, with nothing
 //! under way below the time of the question. What is applied here from that index on is fit for
@@ -41,8 +43,11 @@ const ASKS_MAX: usize = 4;
 const RESEND_NANOS: u64 = 500_000_000;
 /// How long to wait when who was asked does not lead, or its clock has not come so far yet.
 pub const MISLED_NANOS: u64 = 5_000_000;
-/// An idle session is not gone on with after that long: the shard may have forgotten it.
+/// An idle session is not gone on with after that long: the shard may have forgotten it. Nor is a
+/// time the leader's that it has told as long ago.
 const SESSION_IDLE_NANOS: u64 = WINDOW_MS / 4 * 1_000_000;
+/// Whoever writes asks the leader's time again after so long.
+const TIME_AGAIN_NANOS: u64 = SESSION_IDLE_NANOS / 3;
 
 /// See the front page.
 #[derive(Default)]
@@ -224,14 +229,14 @@ impl Forward {
             self.leader_ms = None;
         }
         while self.sent.is_empty() || (self.confirmed && self.sent.len() < SENT_MAX) {
-            let Some((leader_ms, at)) = self.leader_ms else { break };
+            let is_new = |(_, at): &(u64, BootNanos)| post.now < at + SESSION_IDLE_NANOS;
+            let Some((sent_ms, _)) = self.leader_ms.filter(is_new) else { break };
             let Some(held) = self.waiting.pop_front() else { break };
             if self.session == 0 {
                 self.session = draw_session(post);
                 self.next_sequence = 1;
             }
             self.used_at = post.now;
-            let sent_ms = leader_ms + post.now.saturating_sub(at) / 1_000_000;
             let sequence = self.next_sequence;
             self.next_sequence += 1;
             let (times, due, told, answered) = (0, true, false, false);
@@ -262,12 +267,17 @@ impl Forward {
         self.asks.retain(|ask| !stale(ask));
         let covered = self.asks.back().map_or(0, |ask| ask.asked_at);
         let newest = self.readers.iter().map(|reader| reader.since).max();
-        let is_first = self.leader_ms.is_none() && !self.waiting.is_empty();
-        let is_due = match self.asks.is_empty() {
-            true => is_first || newest.is_some(),
+        let writes = !self.waiting.is_empty() || !self.sent.is_empty();
+        let is_old = |(_, at): (u64, BootNanos)| post.now >= at + TIME_AGAIN_NANOS;
+        // Whatever is answered, and waits here to be applied, does not tell it again.
+        let wants_time = writes
+            && self.leader_ms.is_none_or(is_old)
+            && self.asks.iter().all(|ask| ask.index.is_some());
+        let wants_index = match self.asks.is_empty() {
+            true => newest.is_some(),
             false => newest.is_some_and(|newest| newest > covered),
         };
-        if !is_due || self.asks.len() >= ASKS_MAX {
+        if !wants_time && (!wants_index || self.asks.len() >= ASKS_MAX) {
             return;
         }
         let number = self.draw_number(post.now);
@@ -320,8 +330,11 @@ impl Forward {
             Verdict::Gap { next } => {
                 self.sent.iter_mut().filter(|s| s.sequence >= next).for_each(|s| s.due = true);
             }
-            // Copies of it may be applied later.
-            Verdict::TooOld | Verdict::Ahead => self.close_session(NotDone::Unknown, 0, effects),
+            // Copies of it may be applied later. What was taken for the leader's time is not.
+            Verdict::TooOld | Verdict::Ahead => {
+                self.leader_ms = None;
+                self.close_session(NotDone::Unknown, 0, effects);
+            }
         }
     }
 

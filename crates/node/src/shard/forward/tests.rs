@@ -13,6 +13,10 @@ const ME: Origin = Origin(3);
 struct One {
     /// Who answers questions.
     leads: NodeId,
+    /// … and what time it tells.
+    told_ms: u64,
+    /// Times of the batches that were sent.
+    sent_ms: Vec<u64>,
     forward: Forward,
     clock: Clock,
     now: BootNanos,
@@ -22,7 +26,8 @@ struct One {
 impl One {
     fn new() -> Self {
         let (forward, clock, effects) = Default::default();
-        Self { leads: LEADER, forward, clock, now: 5, effects }
+        let (told_ms, sent_ms) = (1_000_000, Vec::new());
+        Self { leads: LEADER, told_ms, sent_ms, forward, clock, now: 5, effects }
     }
 
     fn write(&mut self, waiter: u64, value: &[u8]) {
@@ -43,11 +48,14 @@ impl One {
             let mut asked = false;
             for (_, letter) in self.effects.letters.drain(..) {
                 match letter {
-                    Letter::Write { id, .. } => sent.push((id.session, id.sequence)),
+                    Letter::Write { id, .. } => {
+                        sent.push((id.session, id.sequence));
+                        self.sent_ms.push(id.sent_ms);
+                    }
                     Letter::Read { .. } if leader != self.leads => {}
                     Letter::Read { number, .. } => {
                         asked = true;
-                        let told = (1_000_000, Timestamp::from_millis(1_000_000));
+                        let told = (self.told_ms, Timestamp::from_millis(self.told_ms));
                         self.forward.read_at(number, 1, told, self.now);
                     }
                     other => panic!("{other:?}"),
@@ -120,6 +128,71 @@ fn a_reader_of_a_time_to_come_waits_for_the_leaders_clock() {
         one.now += MISLED_NANOS;
     }
     assert!(one.forward.is_idle());
+}
+
+const SECOND: BootNanos = 1_000_000_000;
+
+/// A new leader's clock is above all that was promised before it led, and stands until time has
+/// come so far.
+#[test]
+fn no_batch_is_ahead_of_a_leader_whose_clock_stands() {
+    let mut one = One::new();
+    for waiter in 0..100 {
+        one.write(waiter, b"x");
+        let [sent] = one.send()[..] else { panic!("one batch") };
+        one.done(sent);
+        one.now += SECOND / 10;
+        // Until it has stood for two seconds.
+        let passed_ms = one.now / 1_000_000;
+        one.told_ms = 1_000_000 + passed_ms.saturating_sub(2_000);
+        assert!(one.sent_ms.last().is_some_and(|sent_ms| *sent_ms <= one.told_ms));
+    }
+    // It goes with the leader's time all the same, in one session.
+    assert!(*one.sent_ms.last().expect("it was sent") > one.told_ms - 6_000);
+    assert_eq!(one.effects.answers.len(), 100);
+}
+
+/// … whatever was told before, and by whom.
+#[test]
+fn a_time_that_is_turned_away_is_asked_for_again() {
+    for verdict in [Verdict::Ahead, Verdict::TooOld] {
+        let mut one = One::new();
+        one.write(0, b"x");
+        let [(session, sequence)] = one.send()[..] else { panic!("one batch") };
+        one.told_ms -= 1_000;
+        one.forward.written(session, sequence, verdict, &mut one.effects);
+        one.write(1, b"x");
+        let [(again, 1)] = one.send()[..] else { panic!("one batch") };
+        assert_ne!(session, again);
+        assert_eq!(one.sent_ms, [1_000_000, 999_000]);
+    }
+}
+
+/// A replica here that has much to apply holds up its readers, not the writes.
+#[test]
+fn answers_to_readers_that_wait_do_not_stand_in_the_way_of_the_time() {
+    let mut one = One::new();
+    let (shard, leader, seed) = (ShardId(1), Some(LEADER), 1);
+    for at in 0..60 {
+        one.forward.read(Timestamp::ZERO, ME, Waiter(at), one.now);
+        one.write(100 + at, b"x");
+        for _ in 0..2 {
+            let post = Post { shard, leader, now: one.now, clock: &one.clock, seed };
+            one.forward.send(&post, &mut one.effects);
+            for (_, letter) in std::mem::take(&mut one.effects.letters) {
+                match letter {
+                    Letter::Write { id, .. } => one.done((id.session, id.sequence)),
+                    Letter::Read { number, .. } => {
+                        let told = (one.now / 1_000_000, Timestamp::ZERO);
+                        one.forward.read_at(number, 7, told, one.now);
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+        assert_eq!(one.effects.answers.len() as u64, at + 1);
+        one.now += SECOND;
+    }
 }
 
 /// As long as nobody leads, all would go to and fro with every answer.
