@@ -427,7 +427,13 @@ impl Letter {
                 };
                 Letter::CatalogueDone { number, index, result }
             }
-            7 => Letter::NotLed { shard, what: read_asked(reader)?, known: read_known(reader)? },
+            7 => {
+                let (what, known) = (read_asked(reader)?, read_known(reader)?);
+                if known.as_ref().is_some_and(|known| known.shard() != shard) {
+                    return Err(DecodeError::Field { what: "a shard that is known: another" });
+                }
+                Letter::NotLed { shard, what, known }
+            }
             8 => Letter::Unable { shard, what: read_asked(reader)? },
             9 => Letter::Fetch { shard, number: reader.varint()?, want: Want::decode(reader)? },
             10 => Letter::Fetched {
@@ -601,6 +607,22 @@ mod tests {
             }
         }
         assert!(kinds.iter().all(|there| *there), "a kind without a seed: {kinds:?}");
+    }
+
+    /// Whoever asks would take one shard's replicas for another's.
+    #[test]
+    fn who_does_not_lead_says_nothing_of_another_shard() {
+        let arc = keyspace::Arc::whole(KeyspaceId(1));
+        let (replicas, leader, generation) = (Vec::new(), None, keyspace::Generation(1));
+        let descriptor =
+            keyspace::Descriptor { shard: ShardId(4), arc, replicas, generation, leader };
+        for shard in [4, 5] {
+            let known = Some(Box::new(Known::new(descriptor.clone(), 0)));
+            let what = Asked::Read { number: 1 };
+            let mut bytes = Vec::new();
+            Letter::NotLed { shard: ShardId(shard), what, known }.encode(&mut bytes);
+            assert_eq!(Letter::decode(bytes.into()).is_ok(), shard == 4);
+        }
     }
 
     proptest! {
