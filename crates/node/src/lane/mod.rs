@@ -272,24 +272,21 @@ impl Lane {
                     shard.snapshot_lost(to);
                 }
             }
-            Input::Catalogue { op, origin, waiter } if self.away.contains_key(&ShardId(0)) => {
-                let now = self.now;
-                if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
-                    proxy.operate(op, (origin, waiter), now);
-                }
-            }
             Input::Image { index } => {
                 if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
                     proxy.has_image(index);
                 }
             }
             Input::Catalogue { op, origin, waiter } => {
-                if self.shards.contains_key(&ShardId(0)) {
-                    self.operate(ShardId(0), Kind::Catalogue, &op, Some((origin, waiter)));
-                } else {
-                    // Nobody who might have the catalogue is known yet.
-                    let (waiters, why) = (vec![waiter], NotDone::NotLeader);
-                    self.pending.answers.push(Answer::NotDone { origin, waiters, why });
+                if self.shards.contains_key(&SYSTEM) {
+                    self.operate(SYSTEM, Kind::Catalogue, &op, Some((origin, waiter)));
+                    return;
+                }
+                // It may not be known yet who might have the catalogue: it waits until it is.
+                self.go_away(SYSTEM, Vec::new());
+                let now = self.now;
+                if let Some((proxy, _)) = self.touch_away(SYSTEM) {
+                    proxy.operate(op, (origin, waiter), now);
                 }
             }
             Input::Count { shard, index, origin, waiter } => {

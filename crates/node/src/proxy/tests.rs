@@ -304,6 +304,22 @@ fn a_node_without_a_replica_answers_with_what_it_knows() {
     }
 }
 
+/// A node that has just started, and has not heard of any other.
+#[test]
+fn a_change_of_the_catalogue_waits_until_it_is_known_who_might_have_it() {
+    let mut lane = Lane::new(Arc::new(Clock::default()), HERE.0, 1 << 20);
+    let mut effects = Effects::default();
+    lane.observe(1_000_000_000);
+    let (origin, waiter) = (ME, Waiter(1));
+    lane.accept(Input::Catalogue { op: vec![1], origin, waiter });
+    lane.turn(&mut effects);
+    assert!(effects.answers.is_empty() && effects.letters.is_empty());
+    lane.accept(Input::Away { shard: ShardId(0), nodes: vec![THERE] });
+    lane.accept(Input::Tick);
+    lane.turn(&mut effects);
+    assert!(matches!(effects.letters[..], [(THERE, Letter::Catalogue { .. })]), "{effects:?}");
+}
+
 #[test]
 fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
     let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);

@@ -87,7 +87,7 @@ impl Hub {
 
     /// Asks whether the catalogue has changed, if there is no replica of it here.
     pub(super) fn renew_image(self: &Arc<Self>, peers: &Peers) {
-        if self.has_system() || peers.image.is_asking.swap(true, Ordering::AcqRel) {
+        if self.has_system() {
             return;
         }
         let members = peers.cluster.members();
@@ -101,6 +101,9 @@ impl Hub {
         };
         if is_new {
             self.ask_elsewhere(SYSTEM, nodes);
+        }
+        if peers.image.is_asking.swap(true, Ordering::AcqRel) {
+            return;
         }
         let hub = self.clone();
         let waiter = self.side_door.wait(Box::new(move |answer| {
