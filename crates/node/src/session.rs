@@ -16,11 +16,11 @@
 //! sender names the lowest number it still waits for (the **floor**), and answers below it go.
 //!
 //! # How long a session lasts
-//! Every batch says when it was first sent, in ms. By one test it is refused, and by the same test
-//! a session goes whose newest batch it is: that time + [`WINDOW_MS`] ≤ the entry's own timestamp.
-//! So no batch is ever compared with a session that was forgotten, whatever the clocks say. What
-//! is more than [`AHEAD_MS_MAX`] ahead of the entry is refused as well: it would keep its session
-//! for as long.
+//! Every batch says when it was first sent, in ms: a time that the leader had told by then. By one
+//! test it is refused, and by the same test a session goes whose newest batch it is: that time +
+//! [`WINDOW_MS`] ≤ the entry's own timestamp. So no batch is ever compared with a session that was
+//! forgotten, whatever the clocks say. What is more than [`AHEAD_MS_MAX`] ahead of the entry is
+//! refused as well: it would keep its session for as long.
 //!
 //! # Bytes
 //! `varint` count, then each session by rising number: number u64, next `varint`, floor `varint`,
@@ -52,7 +52,7 @@ pub struct BatchId {
     pub sequence: u64,
     /// No batch below is waited for any more.
     pub floor: u64,
-    /// When it was first sent, in ms since 1970.
+    /// When it was first sent, in ms since 1970, or a little earlier.
     pub sent_ms: u64,
 }
 
