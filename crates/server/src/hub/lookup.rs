@@ -64,11 +64,14 @@ impl Hub {
         if known.peek().is_none() {
             return;
         }
-        let mut full = lookup.full.lock();
-        for known in known {
-            full.learn(Learn::Shard(Arc::new(known)));
-        }
-        self.spread_known(&mut full);
+        let changed = {
+            let mut full = lookup.full.lock();
+            for known in known {
+                full.learn(Learn::Shard(Arc::new(known)));
+            }
+            full.take_changed()
+        };
+        self.spread_known(changed);
     }
 
     /// What is asked of a shard from now on is asked elsewhere: of who is known to lead it, or else
@@ -128,18 +131,19 @@ impl Hub {
         tally.lookup(&message);
         peers.tallies.received.add(&tally);
         let mut out = Outbox::new();
-        {
+        let changed = {
             let mut full = peers.lookup.full.lock();
             full.step(from, message, &mut out);
-            self.spread_known(&mut full);
-        }
+            full.take_changed()
+        };
+        self.spread_known(changed);
         self.send_lookup(peers, out);
         self.spread_news();
     }
 
-    /// Tells lanes what is new of shards that are not here.
-    fn spread_known(&self, full: &mut Full) {
-        let changed = full.take_changed();
+    /// Tells lanes what is new of shards that are not here. Not under the table's lock: who holds
+    /// `views` may wait for a shard's guard, and who holds that for the table.
+    fn spread_known(&self, changed: Vec<Arc<Known>>) {
         let views = self.views.lock();
         let away = changed.into_iter().filter(|known| !views.contains_key(&known.shard()));
         self.post_news(away.map(News::Known));
