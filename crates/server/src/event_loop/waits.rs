@@ -13,8 +13,8 @@
 //!                           └─ asks the leader ──► 2 of 2 ──► look at once
 //! ```
 //!
-//! Looking asks the lane, so it is done by who waits only, some milliseconds apart. An answer that
-//! comes too late finds nobody; one that is lost is asked for again.
+//! Looking asks the lane, so it is done by who waits only, some milliseconds apart, or more if many
+//! wait. An answer that comes too late finds nobody; one that is lost is asked for again.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -33,8 +33,12 @@ use crate::hub::boot_nanos;
 
 /// Between the first looks.
 const LOOK_SOON: Duration = Duration::from_millis(1);
-/// … which double up to this.
+/// … which double up to this, or
 const LOOK_LATE: Duration = Duration::from_millis(20);
+/// … to this for each who waits: so that however many do, others are served.
+const LOOK_EACH: Duration = Duration::from_millis(1);
+/// So many are looked at before others are served.
+const LOOKS_MAX: usize = 16;
 
 /// The shards a connection has written to.
 #[derive(Debug, Default)]
@@ -51,6 +55,7 @@ impl Written {
 /// All who wait in one loop.
 #[derive(Default)]
 pub(super) struct Waits {
+    /// By rising numbers of their questions.
     all: Vec<Waiting>,
     look_at: Option<Instant>,
     /// Of the newest question.
@@ -65,11 +70,16 @@ impl Waits {
 
     /// A leader elsewhere has said who has a shard's log.
     pub fn counted(&mut self, waiter: Waiter, count: Count) {
-        let mut targets = self.all.iter_mut().flat_map(|waiting| &mut waiting.shards);
+        let place = self.all.partition_point(|waiting| waiting.newest < waiter.0);
+        let Some(waiting) = self.all.get_mut(place) else { return };
+        let mut targets = waiting.shards.iter_mut();
         if let Some(target) = targets.find(|target| target.number == waiter.0) {
             let now = Instant::now();
-            target.told = Some((count, now));
-            self.look_at = Some(now);
+            let before = target.told.replace((count, now));
+            if before.is_none_or(|(before, _)| before != count) {
+                waiting.look_at = now;
+                self.look_at = Some(now);
+            }
         }
     }
 
@@ -90,6 +100,9 @@ struct Waiting {
     /// None: for ever.
     until: Option<Instant>,
     pause: Duration,
+    look_at: Instant,
+    /// The highest number of its questions, and of all before.
+    newest: u64,
     shards: Vec<Target>,
 }
 
@@ -151,6 +164,8 @@ impl EventLoop {
                 ms => now.checked_add(Duration::from_millis(ms)),
             },
             pause: LOOK_SOON,
+            look_at: now + LOOK_SOON,
+            newest: self.waits.number,
             shards,
         };
         let known = self.known(&mut waiting.shards);
@@ -173,8 +188,17 @@ impl EventLoop {
         if !is_due && (!stopping || self.waits.all.is_empty()) {
             return;
         }
-        let mut next = None;
+        let pause_max = LOOK_LATE.max(LOOK_EACH * self.waits.all.len() as u32);
+        let (mut next, mut looks) = (None, 0);
         for mut waiting in std::mem::take(&mut self.waits.all) {
+            let is_its_turn = waiting.look_at <= now && looks < LOOKS_MAX;
+            if !is_its_turn && !stopping {
+                next =
+                    Some(next.map_or(waiting.look_at, |next: Instant| next.min(waiting.look_at)));
+                self.waits.all.push(waiting);
+                continue;
+            }
+            looks += 1;
             let known = self.known(&mut waiting.shards);
             let slot = self.connections[waiting.at].take();
             let mut connection = slot.expect("a connection that waits stays");
@@ -192,8 +216,9 @@ impl EventLoop {
             }
             self.connections[waiting.at] = Some(connection);
             self.ask_leaders(&mut waiting, now);
-            waiting.pause = (waiting.pause * 2).min(LOOK_LATE);
+            waiting.pause = (waiting.pause * 2).min(pause_max);
             let look = waiting.until.map_or(now + waiting.pause, |u| u.min(now + waiting.pause));
+            waiting.look_at = look;
             next = Some(next.map_or(look, |next: Instant| next.min(look)));
             self.waits.all.push(waiting);
         }
@@ -244,7 +269,7 @@ impl EventLoop {
         known
     }
 
-    /// Asks the leaders of shards that are led elsewhere, if it is time. Their answers come by mail.
+    /// Asks the leaders of shards led elsewhere, if it is time. Their answers come by mail.
     fn ask_leaders(&self, waiting: &mut Waiting, now: Instant) {
         if self.hub.peers.is_none() {
             return;
@@ -288,4 +313,55 @@ fn answer(connection: &mut Connection, session: &Session, wait: Wait, known: Kno
         writer.int(i64::from(known.local));
     }
     writer.int(known.replicas as i64);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With many who wait, to look at all of them for each answer would leave no time for others.
+    #[test]
+    fn an_answer_has_only_the_one_looked_at_whom_it_tells_something() {
+        let (now, mut waits) = (Instant::now(), Waits::default());
+        let late = now + Duration::from_secs(60);
+        for at in 0..100 {
+            let shards = (0..at as u64 % 3).map(|shard| Target {
+                shard: ShardId(shard),
+                number: waits.draw_number(),
+                ask_at: None,
+                told: None,
+            });
+            let shards: Vec<_> = shards.collect();
+            waits.all.push(Waiting {
+                at,
+                wait: Wait { replicas: 2, local: None, timeout_ms: 0 },
+                muted: false,
+                began: now,
+                until: None,
+                pause: LOOK_SOON,
+                look_at: late,
+                newest: waits.number,
+                shards,
+            });
+        }
+        for at in 0..100 {
+            for place in 0..at % 3 {
+                let number = Waiter(waits.all[at].shards[place].number);
+                for (others, is_new) in [(1, true), (1, false), (2, true)] {
+                    let count = Count { index: 7, others, is_here: false };
+                    waits.counted(number, count);
+                    let due = waits.all.iter_mut().filter(|waiting| waiting.look_at != late);
+                    let due: Vec<_> =
+                        due.map(|w| (std::mem::replace(&mut w.look_at, late), w.at).1).collect();
+                    assert_eq!(due, if is_new { vec![at] } else { vec![] });
+                }
+            }
+        }
+        // Too late, or of another time.
+        let count = Count { index: 7, others: 2, is_here: false };
+        for number in [0, 1, u64::MAX] {
+            waits.counted(Waiter(number), count);
+        }
+        assert!(waits.all.iter().all(|waiting| waiting.look_at == late));
+    }
 }
