@@ -17,6 +17,7 @@ use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
+use super::streams::Streams;
 use super::{Limits, LogRoom, Machine, Seat};
 use crate::rng::Rng;
 
@@ -164,8 +165,7 @@ fn build(
         elapsed_ms: 0,
         boot: start.boot,
         outgoing: Vec::new(),
-        snapshots: Vec::new(),
-        arrived: Vec::new(),
+        streams: Streams::new(seed),
         hasher,
         limits: start.limits,
         log: LogRoom::new(log),
