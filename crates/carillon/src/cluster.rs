@@ -155,6 +155,7 @@ fn shards_table(answer: &Value, paint: Paint) -> String {
     let rows = answer["shards"].as_array().into_iter().flatten().map(|shard| {
         let number = |name: &str| shard[name].as_u64().unwrap_or(0);
         let here = shard["here"] == true;
+        let told = |text: String| if here { text } else { "-".to_owned() };
         let state = match here {
             true => health(shard["verdict"].as_str().unwrap_or_default(), paint),
             false => paint.paint(Tone::Faint, "elsewhere"),
@@ -167,9 +168,9 @@ fn shards_table(answer: &Value, paint: Paint) -> String {
             format!("{}/{}", number("replicas_live"), number("replicas_wanted")),
             leader(shard, paint),
             replicas(shard, paint),
-            number("applied").to_string(),
-            number("keys").to_string(),
-            size(number("bytes")),
+            told(number("applied").to_string()),
+            told(number("keys").to_string()),
+            told(size(number("bytes"))),
         ]
     });
     table(&headings, &rows.collect::<Vec<_>>()) + &because(answer, paint)

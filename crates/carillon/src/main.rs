@@ -5,6 +5,7 @@
 //! running node, but `check`, which reads a stopped node's directory. Nothing is decided here that
 //! a library could decide.
 
+mod allocator;
 mod cli;
 mod cluster;
 mod colour;
@@ -24,7 +25,7 @@ use cli::{Cli, Command};
 use exit::Exit;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> std::process::ExitCode {
     let cli = match Cli::try_parse() {

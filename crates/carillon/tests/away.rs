@@ -247,6 +247,35 @@ fn nodes_without_any_data_serve_through_the_death_of_a_leader() {
     let count: u64 = client.ask("GET counter").parse().unwrap();
     assert!((done..=done + unknown).contains(&count), "{count} of {done} and {unknown}");
     every_family(&mut client, "again-");
+    // Its table is put right by answers and gossip until it is that of the nodes with replicas.
+    let begun = Instant::now();
+    let dead = id_of(&mut client, cluster.resp[0]);
+    loop {
+        let mut tables = [1, 4].map(|number| leaders(&mut cluster.client(number)));
+        let [there, here] = &mut tables;
+        if here == there && !here.iter().any(|(node, _)| *node == dead) {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{tables:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A node's id, by its address.
+fn id_of(client: &mut Client, address: SocketAddr) -> String {
+    let nodes = client.ask("CLUSTER NODES");
+    let line = nodes.lines().find(|line| line.contains(&format!(" {address}@"))).unwrap();
+    line.split(' ').next().unwrap().into()
+}
+
+/// Who leads which slots, as a node tells it.
+fn leaders(client: &mut Client) -> Vec<(String, String)> {
+    let nodes = client.ask("CLUSTER NODES");
+    let lines = nodes.lines().map(|line| line.splitn(9, ' ').collect::<Vec<_>>());
+    let leaders = lines.filter(|words| words.len() == 9);
+    let mut leaders: Vec<_> = leaders.map(|words| (words[0].into(), words[8].into())).collect();
+    leaders.sort();
+    leaders
 }
 
 /// Longer than any answer that needs no waiting, on a busy machine.

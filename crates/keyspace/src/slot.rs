@@ -37,8 +37,8 @@ static CRC16: [[u16; 256]; 8] = {
 #[inline]
 fn crc16(bytes: &[u8]) -> u16 {
     let mut crc = 0u16;
-    let mut chunks = bytes.chunks_exact(8);
-    for c in &mut chunks {
+    let (chunks, rest) = bytes.as_chunks::<8>();
+    for c in chunks {
         let [high, low] = crc.to_be_bytes();
         crc = CRC16[7][(c[0] ^ high) as usize]
             ^ CRC16[6][(c[1] ^ low) as usize]
@@ -49,32 +49,22 @@ fn crc16(bytes: &[u8]) -> u16 {
             ^ CRC16[1][c[6] as usize]
             ^ CRC16[0][c[7] as usize];
     }
-    chunks
-        .remainder()
-        .iter()
-        .fold(crc, |crc, b| (crc << 8) ^ CRC16[0][((crc >> 8) as u8 ^ b) as usize])
+    rest.iter().fold(crc, |crc, b| (crc << 8) ^ CRC16[0][((crc >> 8) as u8 ^ b) as usize])
 }
 
 /// Whether the key holds a `{`; eight bytes at a time, for most keys hold no brace.
 #[inline]
 fn has_brace(key: &[u8]) -> bool {
     const ONES: u64 = u64::MAX / 255;
-    let mut chunks = key.chunks_exact(8);
-    let mut found = false;
-    for chunk in &mut chunks {
-        let word = u64::from_le_bytes(chunk.try_into().expect("a chunk of eight")) ^ (ONES * 0x7b);
-        // Some byte of `word` is zero.
-        found |= word.wrapping_sub(ONES) & !word & (ONES << 7) != 0;
-    }
-    found || chunks.remainder().contains(&b'{')
+    let (chunks, rest) = key.as_chunks::<8>();
+    let mut words = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk) ^ (ONES * 0x7b));
+    // Whether some byte of a word is zero.
+    words.any(|word| word.wrapping_sub(ONES) & !word & (ONES << 7) != 0) || rest.contains(&b'{')
 }
 
 /// The part of a key that decides its slot: what stands between the first `{` and the next `}`
 /// if that is not empty, else the whole key.
 pub fn hash_tag(key: &[u8]) -> &[u8] {
-    if !has_brace(key) {
-        return key;
-    }
     if let Some(open) = key.iter().position(|b| *b == b'{')
         && let Some(len) = key[open + 1..].iter().position(|b| *b == b'}')
         && len > 0
@@ -85,9 +75,10 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
 }
 
 /// The slot of a key: CRC16 (XMODEM) of its hash tag, modulo 16 384.
-#[inline]
 pub fn slot_of(key: &[u8]) -> Slot {
-    crc16(hash_tag(key)) & (SLOTS - 1)
+    // Two calls, so that each is the plainest it can be.
+    let crc = if has_brace(key) { crc16(hash_tag(key)) } else { crc16(key) };
+    crc & (SLOTS - 1)
 }
 
 #[cfg(test)]
@@ -101,6 +92,11 @@ mod tests {
         assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
         assert_eq!(hash_tag(b"foo{}{bar}"), b"foo{}{bar}");
         assert_eq!(hash_tag(b"foo{{bar}}zap"), b"{bar");
+        for at in 0..20 {
+            let mut key = [b'k'; 20];
+            key[at] = b'{';
+            assert!(has_brace(&key), "a brace at {at}");
+        }
     }
 
     #[test]

@@ -122,6 +122,7 @@ impl Default for Batch {
 
 impl Batch {
     /// Appends a command. One waiter gets one answer; a waiter may stand several times.
+    #[inline]
     pub fn push(&mut self, write: &Write<'_>, waiter: Waiter) {
         codec::encode(write, &mut self.bytes);
         self.waiters.push(waiter);

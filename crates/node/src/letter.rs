@@ -21,8 +21,8 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::descriptor::REPLICAS_MAX;
-use keyspace::{CatalogueError, DecodeError, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueError, DecodeError, Keyspace, KeyspaceId, ShardId, Timestamp};
+use overlay::Known;
 
 use crate::fetch::{Found, Want};
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
@@ -101,8 +101,9 @@ pub enum Letter {
         shard: ShardId,
         /// Which.
         what: Asked,
-        /// Where else to ask: so whoever has an old image of the shard gets a newer one.
-        hint: Hint,
+        /// The shard as it is known there, so that whoever has an old image of it gets a newer
+        /// one: `u8` 0, or 1 and an [`overlay::Known`].
+        known: Option<Box<Known>>,
     },
     /// 8: nothing was done about one of these, for this node cannot now: its disk is full.
     Unable {
@@ -170,15 +171,6 @@ pub enum Letter {
         /// What.
         tiding: Tiding,
     },
-}
-
-/// Who could know more of a shard.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Hint {
-    /// Who leads it, as far as is known: `u8` 0, or 1 and a u64.
-    pub leader: Option<NodeId>,
-    /// Which nodes have replicas, as far as is known: `varint` count, u64 each.
-    pub nodes: Vec<NodeId>,
 }
 
 /// What was asked for.
@@ -338,13 +330,11 @@ impl Letter {
                     Err(error) => error.encode(out),
                 }
             }
-            Letter::NotLed { shard, what, hint: Hint { leader, nodes } } => {
+            Letter::NotLed { shard, what, known } => {
                 begin(7, *shard, out);
                 put_asked(*what, out);
-                out.push(u8::from(leader.is_some()));
-                out.extend(leader.iter().flat_map(|leader| leader.0.to_le_bytes()));
-                put_varint(nodes.len() as u64, out);
-                out.extend(nodes.iter().flat_map(|node| node.0.to_le_bytes()));
+                out.push(u8::from(known.is_some()));
+                known.iter().for_each(|known| known.encode(out));
             }
             Letter::Unable { shard, what } => {
                 begin(8, *shard, out);
@@ -437,7 +427,7 @@ impl Letter {
                 };
                 Letter::CatalogueDone { number, index, result }
             }
-            7 => Letter::NotLed { shard, what: read_asked(reader)?, hint: read_hint(reader)? },
+            7 => Letter::NotLed { shard, what: read_asked(reader)?, known: read_known(reader)? },
             8 => Letter::Unable { shard, what: read_asked(reader)? },
             9 => Letter::Fetch { shard, number: reader.varint()?, want: Want::decode(reader)? },
             10 => Letter::Fetched {
@@ -547,16 +537,12 @@ fn read_asked(reader: &mut Reader<'_>) -> Result<Asked, DecodeError> {
     })
 }
 
-fn read_hint(reader: &mut Reader<'_>) -> Result<Hint, DecodeError> {
-    let leader = match reader.u8()? {
+fn read_known(reader: &mut Reader<'_>) -> Result<Option<Box<Known>>, DecodeError> {
+    Ok(match reader.u8()? {
         0 => None,
-        1 => Some(NodeId(reader.u64()?)),
-        found => return Err(DecodeError::Tag { what: "leader", found }),
-    };
-    let count = reader.varint_max(REPLICAS_MAX as u64, "count of nodes")?;
-    let nodes =
-        (0..count).map(|_| Ok(NodeId(reader.u64()?))).collect::<Result<_, DecodeError>>()?;
-    Ok(Hint { leader, nodes })
+        1 => Some(Box::new(Known::decode(reader)?)),
+        found => return Err(DecodeError::Tag { what: "a shard that is known", found }),
+    })
 }
 
 fn put_verdict(verdict: &Verdict, out: &mut Vec<u8>) {

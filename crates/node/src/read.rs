@@ -213,9 +213,8 @@ pub fn get_each_with(
     fetched: &Fetched,
     mut each: impl FnMut(Option<Version<'_>>) -> ControlFlow<()>,
 ) -> Result<(), Blocked> {
-    let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
-        [const { None }; GUARDS_MAX];
-    if route.views.len() > GUARDS_MAX || keys.len() > KEYS_MAX {
+    // One alone has nobody beside it.
+    if keys.len() == 1 || keys.len() > KEYS_MAX || route.views.len() > GUARDS_MAX {
         for key in keys {
             if value_with(route, key, now, fetched, &mut each)?.is_break() {
                 break;
@@ -223,6 +222,8 @@ pub fn get_each_with(
         }
         return Ok(());
     }
+    let mut guards: [Option<RwLockReadGuard<'_, ShardState>>; GUARDS_MAX] =
+        [const { None }; GUARDS_MAX];
     let mut hashed = [const { None }; KEYS_MAX];
     for (slot, key) in hashed.iter_mut().zip(keys) {
         let key = route.key(key);

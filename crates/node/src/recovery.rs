@@ -370,7 +370,7 @@ impl Recovering {
     }
 
     fn entry(&mut self, lsn: Lsn, index: u64, term: u64, data: &[u8]) {
-        let last = self.pending.back().map_or(self.state.applied_index, |entry| entry.index);
+        let last = self.pending.back().map_or(self.state.applied_index, Entry::index);
         // Of an older leader, behind what a snapshot has put in place of the log.
         let is_stale = term < self.state.applied_term;
         if index <= self.state.applied_index || is_stale {
@@ -382,7 +382,7 @@ impl Recovering {
         }
         // It takes the place of whatever stood behind a gap, too.
         self.gap = None;
-        while self.pending.back().is_some_and(|entry| entry.index >= index) {
+        while self.pending.back().is_some_and(|entry| entry.index() >= index) {
             self.pending.pop_back();
         }
         let is_change = data.first() == Some(&(Kind::Members as u8));
@@ -390,7 +390,7 @@ impl Recovering {
         if self.pending.is_empty() {
             self.pending_from = Some(lsn);
         }
-        self.pending.push_back(Entry { index, term, data, is_change });
+        self.pending.push_back(Entry::new(index, term, data, is_change));
         self.apply_committed();
     }
 
@@ -398,14 +398,15 @@ impl Recovering {
     fn apply_committed(&mut self) {
         let is_sole = self.state.members.is_sole(self.replica);
         let commit = if is_sole { u64::MAX } else { self.hard_state.commit };
-        while let Some(entry) = self.pending.pop_front_if(|e| e.index <= commit && !e.is_change) {
+        while let Some(entry) = self.pending.pop_front_if(|e| e.index() <= commit && !e.is_change())
+        {
             self.state.apply(&entry, &mut Vec::new());
         }
     }
 
     /// The highest timestamp in its state and log: the node's clock starts above it (SAFETY G12).
     pub fn highest(&self) -> Timestamp {
-        let pending = self.pending.iter().filter_map(|entry| Header::decode(&entry.data));
+        let pending = self.pending.iter().filter_map(|entry| Header::decode(entry.data()));
         let pending = pending.map(|(header, _)| header.timestamp).max().unwrap_or_default();
         self.state.last.max(self.state.horizon).max(pending)
     }
@@ -424,9 +425,9 @@ impl Recovering {
     pub fn finish(self, durability: Durability) -> ShardStart {
         let Self { replica, state, hard_state, pending, pending_from, .. } = self;
         let (applied, term) = (state.applied_index, state.applied_term);
-        let last = pending.back().map_or(applied, |entry| entry.index);
+        let last = pending.back().map_or(applied, Entry::index);
         let log_from = pending_from.filter(|_| !pending.is_empty());
-        let newest = hard_state.term.max(pending.back().map_or(term, |entry| entry.term));
+        let newest = hard_state.term.max(pending.back().map_or(term, Entry::term));
         let hard_state = HardState {
             term: newest,
             // A vote belongs to its term.
@@ -520,7 +521,7 @@ mod tests {
         }
         let shards = replay.finish()?.shards.into_values();
         let log = shards.flat_map(|shard| shard.finish(Durability::Sync).log.entries);
-        Ok(log.map(|entry| (entry.index, entry.term)).collect())
+        Ok(log.map(|entry| (entry.index(), entry.term())).collect())
     }
 
     /// The log was cut in the middle of what another leader's entries have replaced.

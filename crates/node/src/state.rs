@@ -162,14 +162,14 @@ impl ShardState {
     /// If the entry cannot be read: it was checked when it was proposed, and its bytes are
     /// checksummed in the log, so this is a broken invariant and the node must stop.
     pub fn apply(&mut self, entry: &replication::Entry, replies: &mut Vec<Reply>) -> Outcome {
-        assert_eq!(entry.index, self.applied_index + 1, "entries are applied without gaps");
-        self.applied_index = entry.index;
-        self.applied_term = entry.term;
-        if entry.data.is_empty() {
+        assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
+        self.applied_index = entry.index();
+        self.applied_term = entry.term();
+        if entry.data().is_empty() {
             return Outcome::Quiet;
         }
-        let (header, body) = Header::decode(&entry.data).expect("entries in the log are readable");
-        if header.term != entry.term {
+        let (header, body) = Header::decode(entry.data()).expect("entries in the log are readable");
+        if header.term != entry.term() {
             // Forwarded by a leader that had lost its term: nobody waits for it (G3).
             return Outcome::Quiet;
         }
@@ -246,19 +246,20 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
             let key = hasher.key(write.first_key());
             // A flush names no key, and what is not the shard's must not be looked up.
-            if write != Write::Flush {
+            if !matches!(write, Write::Flush) {
                 engine.prefetch(&key);
             }
             ahead.push((write, key));
         }
-        for (_, key) in ahead.iter().filter(|(write, _)| *write != Write::Flush) {
+        for (_, key) in ahead.iter().filter(|(write, _)| !matches!(write, Write::Flush)) {
             engine.prefetch_record(key);
         }
         left -= ahead.len();
-        for (write, key) in ahead.drain(..) {
+        for (write, key) in &ahead {
             let at = header.timestamp;
-            replies.push(command::apply_hashed(engine, &write, &key, at, &limits::APPLY));
+            replies.push(command::apply_hashed(engine, write, key, at, &limits::APPLY));
         }
+        ahead.clear();
     }
     // Old versions go at twice the pace at which they come, by whoever makes new ones: their
     // memory is at hand for these then.

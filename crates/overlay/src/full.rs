@@ -71,6 +71,8 @@ pub struct Full {
     peers: Vec<NodeId>,
     /// Shards learnt since the last tick, to be told as rumours.
     fresh: BTreeSet<ShardId>,
+    /// Shards that are known otherwise than when it was last asked ([`Full::take_changed`]).
+    changed: BTreeSet<ShardId>,
     /// Shards asked in vain since the last tick.
     distrusted: BTreeSet<ShardId>,
     /// The state of the generator that picks peers and buckets.
@@ -84,6 +86,7 @@ impl Full {
             table: Table::default(),
             peers: Vec::new(),
             fresh: BTreeSet::new(),
+            changed: BTreeSet::new(),
             distrusted: BTreeSet::new(),
             random: seed,
         }
@@ -104,13 +107,25 @@ impl Full {
     fn take(&mut self, known: Shared<Known>) -> Learnt {
         let shard = known.shard();
         let learnt = self.table.learn(known, FULL_ENTRIES_MAX);
-        match learnt {
-            Learnt::New | Learnt::Leader | Learnt::Known => {
-                self.distrusted.remove(&shard);
-            }
-            Learnt::Stale | Learnt::Unknown | Learnt::TooLarge => {}
-        }
+        self.note(shard, learnt);
         learnt
+    }
+
+    /// What was learnt of a shard makes it trusted again, and may be news for who asks it.
+    fn note(&mut self, shard: ShardId, learnt: Learnt) {
+        if matches!(learnt, Learnt::New | Learnt::Leader) {
+            self.changed.insert(shard);
+        }
+        if matches!(learnt, Learnt::New | Learnt::Leader | Learnt::Known) {
+            self.distrusted.remove(&shard);
+        }
+    }
+
+    /// The shards of which something newer was learnt since this was last asked, as they are known
+    /// now.
+    pub fn take_changed(&mut self) -> Vec<Shared<Known>> {
+        let changed = std::mem::take(&mut self.changed);
+        changed.into_iter().filter_map(|shard| self.table.shard(shard).cloned()).collect()
     }
 
     /// Remembers to tell others, if it was new.
@@ -242,7 +257,7 @@ impl Lookup for Full {
             News::Leader { shard, hint } => {
                 let learnt = self.table.hint(shard, hint);
                 if learnt == Learnt::Leader {
-                    self.distrusted.remove(&shard);
+                    self.note(shard, learnt);
                 }
                 self.spread(shard, learnt)
             }

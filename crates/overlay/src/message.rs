@@ -82,6 +82,22 @@ pub enum Message {
 }
 
 impl Message {
+    /// Names of the kinds of messages, for metrics: never changed.
+    pub const KINDS: [&'static str; 6] =
+        ["digest", "summary", "want", "shards", "rumour", "dropped"];
+
+    /// The place of its kind in [`Self::KINDS`].
+    pub fn kind(&self) -> usize {
+        match self {
+            Message::Digest { .. } => 0,
+            Message::Summary(_) => 1,
+            Message::Want(_) => 2,
+            Message::Shards(_) => 3,
+            Message::Rumour(_) => 4,
+            Message::Dropped(_) => 5,
+        }
+    }
+
     /// Appends its bytes.
     ///
     /// # Panics

@@ -110,12 +110,7 @@ fn lost_entries_are_noticed() {
             .log
             .iter()
             .take(5)
-            .map(|(index, data)| Entry {
-                index: *index,
-                term: 1,
-                data: data.clone(),
-                is_change: false,
-            })
+            .map(|(index, data)| Entry::new(*index, 1, data.clone(), false))
             .collect(),
         applied: 5,
     };

@@ -3,6 +3,7 @@
 #[cfg(doc)]
 use super::Input;
 use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use overlay::Known;
 use replication::{Message, Refused};
 use storage::log::Group as Records;
 
@@ -44,6 +45,8 @@ pub struct Effects {
     pub messages: Vec<Envelope>,
     /// To be sent to these nodes, in this order, after the lane's turn. Some may be lost.
     pub letters: Vec<(NodeId, Letter)>,
+    /// Shards that are known otherwise than before: what the lookup of the node is to learn.
+    pub known: Vec<Known>,
     /// Messages that made no sense, and why. After [`Refused::LostLog`] the replica is among
     /// `quarantined`.
     pub refused: Vec<(ShardId, Refused)>,
@@ -69,6 +72,7 @@ impl Effects {
         self.answers.clear();
         self.messages.clear();
         self.letters.clear();
+        self.known.clear();
         self.refused.clear();
         self.changes.clear();
         self.safe_points.clear();
@@ -83,6 +87,7 @@ impl Effects {
             && self.answers.is_empty()
             && self.messages.is_empty()
             && self.letters.is_empty()
+            && self.known.is_empty()
             && self.refused.is_empty()
             && self.changes.is_empty()
             && self.safe_points.is_empty()

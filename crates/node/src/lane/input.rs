@@ -4,7 +4,10 @@
 use super::{Answer, Effects};
 #[cfg(doc)]
 use crate::shard::Shard;
+use std::sync::Arc;
+
 use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
+use overlay::Known;
 use replication::Message;
 use storage::log::Lsn;
 
@@ -94,6 +97,11 @@ pub enum Input {
         shard: ShardId,
         /// Where it began: who knows more says so later.
         nodes: Vec<NodeId>,
+    },
+    /// The node's lookup has learnt of a shard. For one that has a replica here it is nothing new.
+    Known {
+        /// The shard, as it is known now.
+        known: Arc<Known>,
     },
     /// There is no replica of the system shard here, and an image of the catalogue as of this index
     /// can be used from now on.

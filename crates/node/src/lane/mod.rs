@@ -30,7 +30,7 @@ use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::proxy::Proxy;
 use crate::record;
-use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit, not_here};
+use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
 use crate::state::ShardState;
 
 pub mod admission;
@@ -308,6 +308,12 @@ impl Lane {
                     self.go_away(shard, nodes);
                 }
             }
+            Input::Known { known } => {
+                let now = self.now;
+                if let Some(proxy) = self.away.get_mut(&known.shard()) {
+                    proxy.told(&known, now);
+                }
+            }
             Input::Drop { shard } => self.drop_shard(shard),
             Input::Configure { shard, durability } => {
                 if let Some(shard) = self.shards.get_mut(&shard) {
@@ -339,6 +345,7 @@ impl Lane {
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
         effects.letters.append(&mut self.pending.letters);
+        effects.known.append(&mut self.pending.known);
         effects.quarantined.append(&mut self.pending.quarantined);
         effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
@@ -479,10 +486,14 @@ impl Lane {
         let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
         let is_full = self.is_full;
         let mut pending = std::mem::take(&mut self.pending);
+        if let Letter::NotLed { known: Some(known), .. } = &letter {
+            pending.known.push((**known).clone());
+        }
         if let Some(shard) = self.touch(id) {
             shard.letter(from, letter, now, &clock, is_full, &mut pending);
-        } else if let Some(answer) = not_here(id, &letter) {
-            pending.letters.push((from, answer));
+        } else if let Some(what) = letter.asks() {
+            let known = self.away.get(&id).and_then(Proxy::known).cloned().map(Box::new);
+            pending.letters.push((from, Letter::NotLed { shard: id, what, known }));
         } else if let Some((proxy, _)) = self.touch_away(id) {
             proxy.letter(from, letter, now, &mut pending);
         }

@@ -7,10 +7,13 @@
 //!
 //! ```text
 //!   Away { nodes } ──► image: ask the first ──► answered: it leads
-//!                        ▲                 └──► NotLed { hint } ──┐
-//!                        └──── the hint; else the next node ◄─────┤   image adjustment
-//!                                                                 └── silence, a lost link
+//!                        ▲ ▲               └──► NotLed { known } ─┐
+//!                        │ └── who it names; else the next node ◄─┤   image adjustment
+//!   Known: the lookup ───┘                                        └── silence, a lost link
 //! ```
+//!
+//! Of two descriptors the higher generation counts, of two leaders the newer term, whoever told of
+//! them.
 //!
 //! A wrong image costs time only: whoever is asked and does not lead does nothing (SAFETY G3), and
 //! what was sent twice is done once (G10).
@@ -22,12 +25,13 @@
 //!    else.
 
 use keyspace::{NodeId, ShardId, Timestamp};
+use overlay::Known;
 use replication::BootNanos;
 
 use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, NotDone, Origin, Turn};
-use crate::letter::{Asked, Hint, Letter};
+use crate::letter::{Asked, Letter};
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
 use crate::shard::{Raise, counted};
 
@@ -45,6 +49,8 @@ const AVOID_NANOS: u64 = 300_000_000;
 /// See the front page.
 pub(crate) struct Proxy {
     shard: ShardId,
+    /// The newest that was heard of the shard.
+    known: Option<Known>,
     /// Where replicas are, as far as is known.
     nodes: Vec<NodeId>,
     /// Who is asked.
@@ -67,11 +73,12 @@ impl Proxy {
     /// For a shard that is on these nodes.
     pub fn new(shard: ShardId, nodes: Vec<NodeId>) -> Self {
         let asked = nodes.first().copied();
-        let (forward, fetches) = Default::default();
+        let (known, forward, fetches) = Default::default();
         let (heard_at, misled_by, avoided, active) = (0, None, None, false);
         let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
         Self {
             shard,
+            known,
             nodes,
             asked,
             heard_at,
@@ -92,6 +99,50 @@ impl Proxy {
         if self.asked.is_none() {
             self.asked = self.nodes.first().copied();
         }
+    }
+
+    /// The newest that was heard of the shard, if anything was.
+    pub fn known(&self) -> Option<&Known> {
+        self.known.as_ref()
+    }
+
+    /// The node's lookup has learnt something of the shard.
+    pub fn told(&mut self, known: &Known, now: BootNanos) {
+        if self.learn(known)
+            && let Some(leader) = self.led_by()
+            && !self.is_avoided(leader, now)
+        {
+            self.ask(Some(leader), now);
+        }
+    }
+
+    /// Takes what is newer than what was known; whether the leader is.
+    fn learn(&mut self, known: &Known) -> bool {
+        let before = self.known.as_ref().and_then(Known::hint);
+        match &mut self.known {
+            Some(mine) if known.generation() <= mine.generation() => {
+                known.hint().map(|hint| mine.take_hint(hint));
+            }
+            mine => {
+                let known = mine.insert(known.clone());
+                before.map(|hint| known.take_hint(hint));
+                let replicas = &known.descriptor().replicas;
+                let nodes = replicas.iter().map(|(_, node)| *node).collect();
+                self.is_on(nodes);
+            }
+        }
+        self.known.as_ref().and_then(Known::hint) != before
+    }
+
+    /// The node that leads, as far as is known.
+    fn led_by(&self) -> Option<NodeId> {
+        let known = self.known.as_ref()?;
+        known.descriptor().node_of(known.hint()?.leader)
+    }
+
+    /// Whether a node is not to be believed in now.
+    fn is_avoided(&self, node: NodeId, now: BootNanos) -> bool {
+        self.avoided.is_some_and(|(avoided, until)| avoided == node && now < until)
     }
 
     /// Takes commands for whoever leads.
@@ -174,9 +225,9 @@ impl Proxy {
             Letter::CatalogueDone { number, index, result } => {
                 self.forward.catalogue_done(number, index, result);
             }
-            Letter::NotLed { what, hint, .. } => {
+            Letter::NotLed { what, known, .. } => {
                 // Whom a hint names is asked at once; else things may change meanwhile.
-                let pause = if self.adjust(from, hint, now) { 0 } else { MISLED_NANOS };
+                let pause = if self.adjust(from, known.as_deref(), now) { 0 } else { MISLED_NANOS };
                 match what {
                     Asked::Fetch { number } => self.fetches.misled(number, now + pause),
                     what => self.forward.misled(Some(from), what, now + pause),
@@ -196,11 +247,13 @@ impl Proxy {
     }
 
     /// Somebody who does not lead says who might; whether that is news.
-    fn adjust(&mut self, from: NodeId, hint: Hint, now: BootNanos) -> bool {
-        let Hint { leader, nodes } = hint;
-        self.is_on(nodes);
-        let avoided = self.avoided.filter(|(_, until)| now < *until).map(|(node, _)| node);
-        let leader = leader.filter(|leader| *leader != from && Some(*leader) != avoided);
+    fn adjust(&mut self, from: NodeId, known: Option<&Known>, now: BootNanos) -> bool {
+        known.map(|known| self.learn(known));
+        // Whom it names, unless a newer leader is known.
+        let mine = self.known.as_ref().map_or(0, Known::term);
+        let names = known.is_some_and(|known| known.term() > 0 && known.term() >= mine);
+        let leader = if names { self.led_by() } else { None };
+        let leader = leader.filter(|leader| *leader != from && !self.is_avoided(*leader, now));
         // Two who each name the other are asked in turns, but not without a pause.
         let is_news = leader.is_some() && leader != self.misled_by;
         self.misled_by = Some(from);

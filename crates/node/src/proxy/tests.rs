@@ -1,6 +1,10 @@
 //! A node without a replica beside one that has the only one: what it is told, and what it tells.
 
-use keyspace::{CatalogueOp, KeyHasher, Keyspace, KeyspaceOptions, NodeId, Placement, ShardId};
+use keyspace::{
+    Arc as RingArc, CatalogueOp, Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId,
+    KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId,
+};
+use overlay::Known;
 use std::ops::Bound;
 use std::sync::Arc;
 use txn::Clock;
@@ -11,7 +15,7 @@ use crate::command::{Expiry, Reply, SetIf, SetReply, Write};
 use crate::entry::{Batch, Waiter};
 use crate::fetch::{Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
-use crate::letter::{Hint, Letter};
+use crate::letter::Letter;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
 
@@ -91,8 +95,7 @@ impl Two {
                     THERE => self.there.accept(Input::Letter { from: HERE, letter }),
                     other => {
                         let what = letter.asks().expect("a question");
-                        let hint = Hint::default();
-                        let letter = Letter::NotLed { shard: self.shard, what, hint };
+                        let letter = Letter::NotLed { shard: self.shard, what, known: None };
                         self.here.accept(Input::Letter { from: other, letter });
                     }
                 }
@@ -255,6 +258,50 @@ fn who_does_not_lead_is_not_asked_again() {
     two.asked.clear();
     two.set(key, "one", Expiry::Never);
     assert!(two.asked.iter().all(|asked| *asked == THERE));
+}
+
+/// A shard on these nodes, as somebody knows it.
+fn known(shard: ShardId, nodes: &[NodeId], leader: NodeId, version: (u64, u64)) -> Arc<Known> {
+    let (generation, term) = version;
+    let ids = (10 * generation..).map(ReplicaId);
+    let replicas: Vec<_> = ids.zip(nodes.iter().copied()).collect();
+    let leader = replicas.iter().find(|(_, node)| *node == leader).map(|(replica, _)| *replica);
+    let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(generation));
+    Arc::new(Known::new(Descriptor { shard, arc, replicas, generation, leader }, term))
+}
+
+#[test]
+fn who_is_known_to_lead_is_asked_first() {
+    let mut two = Two::new(Placement::Hashed, &[NOBODY_THERE]);
+    let both = [NOBODY_THERE, THERE];
+    for (nodes, leader, version) in [
+        (&both[..1], NOBODY_THERE, (1, 9)),
+        // Newer replicas, but an older leader.
+        (&both[..], NOBODY_THERE, (2, 8)),
+        (&both[..], THERE, (2, 10)),
+        // Older in both.
+        (&both[..1], NOBODY_THERE, (1, 9)),
+    ] {
+        two.here.accept(Input::Known { known: known(two.shard, nodes, leader, version) });
+    }
+    two.ask(Want::Size);
+    assert_eq!(two.asked, [THERE]);
+    assert!(matches!(two.answers.pop(), Some(Answer::Fetched { .. })));
+}
+
+#[test]
+fn a_node_without_a_replica_answers_with_what_it_knows() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    let known = known(two.shard, &[THERE], THERE, (3, 4));
+    two.here.accept(Input::Known { known: known.clone() });
+    let letter = Letter::Fetch { shard: two.shard, number: 7, want: Want::Size };
+    two.here.accept(Input::Letter { from: NOBODY_THERE, letter });
+    let mut effects = Effects::default();
+    two.here.turn(&mut effects);
+    match &effects.letters[..] {
+        [(NOBODY_THERE, Letter::NotLed { known: Some(told), .. })] => assert_eq!(**told, *known),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -160,6 +160,7 @@ impl Shard {
         }
     }
 
+    #[inline(never)]
     fn judge(&mut self, now: BootNanos, effects: &mut Effects) {
         let Some(asked) = &mut self.checks.asked else { return };
         if asked.since == 0 {

@@ -76,9 +76,9 @@ impl Shard {
             if !self.group.is_leader() {
                 observe(entry, clock);
             }
-            let prefix = record::entry_prefix(entry.index, entry.term);
-            push(&mut effects.records, self.id, record::ENTRY, &[&prefix, &entry.data]);
-            let kind = entry.data.first().copied();
+            let prefix = record::entry_prefix(entry.index(), entry.term());
+            push(&mut effects.records, self.id, record::ENTRY, &[&prefix, entry.data()]);
+            let kind = entry.data().first().copied();
             // All but commands are fsynced at every durability (SAFETY G9). A safe point does not
             // hold up the commands behind it, though: the system shard's record of it is durable
             // already, so that here it is only followed. An empty entry opens a term.
@@ -92,7 +92,7 @@ impl Shard {
             self.appends.push_back(Append {
                 number: work.number,
                 ticket: effects.ticket,
-                last_index: work.entries.last().map_or(0, |entry| entry.index),
+                last_index: work.entries.last().map_or(0, Entry::index),
                 needs_sync,
                 lsn: None,
                 persisted: false,
@@ -116,9 +116,9 @@ impl Shard {
     /// restart that the one before is in force, or it would lead among members of the past
     /// (decision 0012).
     fn mark_committed(&mut self, entries: &[Entry], effects: &mut Effects) {
-        self.unmarked_bytes += entries.iter().map(|entry| entry.data.len()).sum::<usize>();
+        self.unmarked_bytes += entries.iter().map(|entry| entry.data().len()).sum::<usize>();
         let is_due = self.unmarked_bytes >= MARK_BYTES && !self.is_sole();
-        if is_due || entries.iter().any(|entry| entry.is_change) {
+        if is_due || entries.iter().any(Entry::is_change) {
             self.unmarked_bytes = 0;
             let payload = record::encode_hard_state(self.group.hard_state());
             push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
@@ -133,7 +133,7 @@ impl Shard {
         let Some(first) = entries.first() else { return };
         let mut lost = Vec::new();
         for in_flight in self.in_flight.iter_mut().rev() {
-            if in_flight.index < first.index || in_flight.term >= first.term {
+            if in_flight.index < first.index() || in_flight.term >= first.term() {
                 break;
             }
             if matches!(in_flight.asker, Asker::Once { .. }) {
@@ -145,6 +145,7 @@ impl Shard {
 
     /// What is applied is of this term: nothing that was proposed here in an older one, and has not
     /// been applied, ever will be.
+    #[inline(never)]
     pub(super) fn outlive(&mut self, term: u64, effects: &mut Effects) {
         for in_flight in std::mem::take(&mut self.in_flight) {
             match in_flight.term < term {
@@ -171,7 +172,7 @@ impl Shard {
                 let mut state = self.state.write();
                 let outcome = state.apply(&entry, &mut replies);
                 if outcome == Outcome::Check {
-                    let leads = self.group.is_leader() && entry.term == self.group.term();
+                    let leads = self.group.is_leader() && entry.term() == self.group.term();
                     let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
                     effects.digests.extend(digesting);
                 }
@@ -180,36 +181,37 @@ impl Shard {
                     let ShardState { descriptor, members, .. } = &mut *state;
                     step.apply(descriptor, members);
                 }
-                let opens_term = entry.data.is_empty() && entry.term == self.group.term();
+                let opens_term = entry.data().is_empty() && entry.term() == self.group.term();
                 if opens_term && self.group.is_leader() {
                     // SAFETY G2: above everything that the leaders before have promised.
                     clock.observe(state.horizon.max(state.last));
-                    self.opened_term = entry.term;
+                    self.opened_term = entry.term();
                     self.promise.lead();
                     self.serving.raise_floor(clock.now());
                 }
                 outcome
             };
-            self.applied = entry.index;
-            self.group.applied(entry.index);
-            self.promise.applied(entry.index);
+            self.applied = entry.index();
+            self.group.applied(entry.index());
+            self.promise.applied(entry.index());
+            self.untold |= matches!(outcome, Outcome::Members(_));
             if matches!(outcome, Outcome::Catalogue(_)) {
                 self.group.tell_all_committed();
             }
-            let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index);
+            let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index());
             let asker = if mine { self.in_flight.pop_front() } else { None };
-            if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term) {
-                self.outlive(entry.term, effects);
+            if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term()) {
+                self.outlive(entry.term(), effects);
             }
             match asker {
-                Some(lost) if lost.term != entry.term => {
+                Some(lost) if lost.term != entry.term() => {
                     self.refuse(lost.asker, NotDone::Replaced, effects);
                     report(outcome, None, effects);
                 }
                 Some(InFlight { asker: Asker::Batch { origin, waiters }, .. }) => {
                     assert_eq!(waiters.len(), replies.len(), "one reply per command");
                     // Nobody else holds the entry any more, so this takes its memory, not a copy.
-                    let spent = Spent { bytes: entry.data.into(), waiters };
+                    let spent = Spent { bytes: entry.into_data().into(), waiters };
                     effects.answers.push(Answer::Applied { origin, spent, replies });
                 }
                 Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
@@ -224,7 +226,7 @@ impl Shard {
 
 /// A follower's clock goes above what it is sent, so that it may lead next (SAFETY G2).
 fn observe(entry: &Entry, clock: &Clock) {
-    if let Some((header, _)) = Header::decode(&entry.data) {
+    if let Some((header, _)) = Header::decode(entry.data()) {
         clock.observe(header.timestamp);
     }
 }

@@ -439,6 +439,7 @@ impl Forward {
     }
 
     /// This much is applied here. Lets go whoever waited for it; whom it serves, if that is news.
+    #[inline(never)]
     pub fn applied(&mut self, applied: u64, effects: &mut Effects) -> Option<Fit> {
         let ripe = |op: &mut Operation| op.done.as_ref().is_some_and(|(i, _)| *i <= applied);
         for op in self.operations.extract_if(.., ripe) {
@@ -471,6 +472,7 @@ impl Forward {
     }
 
     /// Tells those who have waited too long.
+    #[inline(never)]
     pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
         let late = |since: BootNanos| since.saturating_add(patience) <= now;
         while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {

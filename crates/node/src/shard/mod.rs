@@ -47,7 +47,7 @@ mod safe_points;
 use checks::Checks;
 pub use checks::{Finding, Unfit};
 use forward::Forward;
-pub(crate) use post::{counted, not_here};
+pub(crate) use post::counted;
 use readers::Reader;
 pub use replicas::Count;
 use report::Watch;
@@ -123,6 +123,10 @@ pub struct Shard {
     opened_term: u64,
     /// Who leads, as readers outside the lane were last told.
     told_leader: Option<ReplicaId>,
+    /// The term in which that was heard of.
+    told_term: u64,
+    /// Whether the node's lookup knows it otherwise than it is.
+    untold: bool,
     /// Whether its term or vote has changed since the newest checkpoint that is on disk.
     vote_uncovered: bool,
     /// Bytes of entries since its commit index was last written down.
@@ -218,7 +222,7 @@ impl Shard {
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
             ticket: 0,
-            last_index: last.index,
+            last_index: last.index(),
             needs_sync: false,
             lsn: Some(lsn),
             persisted: true,
@@ -245,6 +249,8 @@ impl Shard {
             confirm_asked: 0,
             opened_term: 0,
             told_leader: None,
+            told_term: 0,
+            untold: true,
             vote_uncovered: true,
             unmarked_bytes: 0,
             outbox: Vec::new(),
@@ -391,6 +397,8 @@ impl Shard {
         (bytes + queued, count + self.queue.len() as u64)
     }
 
+    /// What a shard alone does not need stands in functions that are not put in here: each would
+    /// be prepared for in every turn.
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let clock = turn.clock;
         self.group.observe(turn.now);
@@ -412,6 +420,7 @@ impl Shard {
         self.post(turn, effects);
         self.forget_appends();
         self.publish();
+        self.tell_lookup(effects);
         self.watch(turn.now);
         self.send(turn.now, effects);
     }

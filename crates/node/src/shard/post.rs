@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use keyspace::codec::Reader;
-use keyspace::{CatalogueOp, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueOp, NodeId, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
@@ -19,7 +19,7 @@ use crate::command::{Write, codec};
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn, report};
-use crate::letter::{Asked, Hint, Letter};
+use crate::letter::{Asked, Letter};
 use crate::session::{AHEAD_MS_MAX, BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
 
@@ -149,10 +149,7 @@ impl Shard {
     }
 
     pub(super) fn not_led(&self, to: NodeId, what: Asked, effects: &mut Effects) {
-        let replicas = &self.state.read().descriptor.replicas;
-        let nodes = replicas.iter().map(|(_, node)| *node).collect();
-        let hint = Hint { leader: self.leader(), nodes };
-        let letter = Letter::NotLed { shard: self.id, what, hint };
+        let letter = Letter::NotLed { shard: self.id, what, known: Some(Box::new(self.known())) };
         effects.letters.push((to, letter));
     }
 
@@ -213,6 +210,7 @@ impl Shard {
     }
 
     /// It has come to lead: what was for who led before is its own.
+    #[inline(never)]
     pub(super) fn take_over(&mut self) {
         let (sent, waiting) = self.forward.lead();
         for (origin, batch) in waiting.into_iter().rev() {
@@ -245,9 +243,14 @@ impl Shard {
         }
         // Without a majority, what is proposed may wait for ever.
         let late = |since: BootNanos| since.saturating_add(turn.patience) <= turn.now;
-        if self.is_sole() || !self.in_flight.front().is_some_and(|oldest| late(oldest.since)) {
-            return;
+        if !self.is_sole() && self.in_flight.front().is_some_and(|oldest| late(oldest.since)) {
+            self.give_up_late(late, effects);
         }
+    }
+
+    /// Tells whoever asked too long ago that it is not known what becomes of it.
+    #[inline(never)]
+    fn give_up_late(&mut self, late: impl Fn(BootNanos) -> bool, effects: &mut Effects) {
         for in_flight in self.in_flight.iter_mut().filter(|in_flight| late(in_flight.since)) {
             let asker = std::mem::replace(&mut in_flight.asker, Asker::Nobody);
             let (origin, waiters) = match asker {
@@ -313,12 +316,6 @@ impl Shard {
             Asker::Nobody | Asker::Batch { .. } | Asker::Operation { .. } => {}
         }
     }
-}
-
-/// What a node without the shard says to a letter.
-pub(crate) fn not_here(shard: ShardId, letter: &Letter) -> Option<Letter> {
-    let what = letter.asks()?;
-    Some(Letter::NotLed { shard, what, hint: Hint::default() })
 }
 
 /// What another node's count means to who asked.

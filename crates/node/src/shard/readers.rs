@@ -87,10 +87,14 @@ impl Shard {
     /// Lets go the readers that may read now; has a horizon logged, unless the disk is full, or
     /// leadership confirmed, for those that need it.
     pub(super) fn serve_readers(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let Turn { now, clock, .. } = *turn;
-        if self.readers.is_empty() || !self.leads() {
-            return;
+        if !self.readers.is_empty() && self.leads() {
+            self.let_readers_go(turn, effects);
         }
+    }
+
+    #[inline(never)]
+    fn let_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let Turn { now, clock, .. } = *turn;
         let (horizon, applied) = {
             let state = self.state.read();
             (state.horizon, state.applied_index)

@@ -11,6 +11,7 @@
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
 use keyspace::{NodeId, ReplicaId};
+use overlay::Known;
 use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 use txn::Clock;
 
@@ -35,7 +36,7 @@ pub struct Count {
     pub index: u64,
     /// So many replicas beside the leader's have it.
     pub others: u64,
-    /// Whether the replica on the asker's node, if there is one, has it: the leader's, if that asks.
+    /// Whether the replica on the asker's node, if any, has it: the leader's, if that asks.
     pub is_here: bool,
 }
 
@@ -178,6 +179,7 @@ impl Shard {
             let installed = view.installed + 1;
             *view = ShardState { serving, unsettled, installed, ..state };
         }
+        self.untold = true;
         if let Err(refused) = self.group.step(head, now) {
             unreachable!("its head was found sound: {refused}");
         }
@@ -262,9 +264,14 @@ impl Shard {
             return self.propose_step(&step, now, clock);
         }
         let members = self.group.members();
-        if members.learners.is_empty() && !members.is_joint() {
-            return;
+        if !members.learners.is_empty() || members.is_joint() {
+            self.go_on_changing(now, clock);
         }
+    }
+
+    #[inline(never)]
+    fn go_on_changing(&mut self, now: BootNanos, clock: &Clock) {
+        let members = self.group.members();
         if members.is_joint() {
             return self.propose_step(&Step::of(Change::Leave), now, clock);
         }
@@ -285,6 +292,7 @@ impl Shard {
         }
     }
 
+    #[inline(never)]
     fn propose_step(&mut self, step: &Step, now: BootNanos, clock: &Clock) {
         let index = self.group.last_index() + 1;
         if self.group.may_change(&step.change).is_err() {
@@ -298,6 +306,7 @@ impl Shard {
     }
 
     /// Without the lead: what is asked is for who has it.
+    #[inline(never)]
     pub(super) fn follow(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.opened_term != 0 {
             // What was told here to have ended lay below both.
@@ -317,13 +326,18 @@ impl Shard {
 
     /// Lets readers outside the lane know until when they may read, and who leads.
     pub(super) fn publish(&mut self) {
-        let leader = self.group.leader();
+        let (leader, term) = (self.group.leader(), self.group.term());
         if leader != self.told_leader {
             let node = self.leader();
             self.serving.led_by(node);
             if node.is_some() == leader.is_some() {
                 self.told_leader = leader;
+                self.untold = true;
             }
+        }
+        if leader.is_some() && term != self.told_term {
+            self.told_term = term;
+            self.untold = true;
         }
         self.serving.follows(!self.leads());
         let until = if !self.leads() {
@@ -340,12 +354,32 @@ impl Shard {
         self.serving.until(until.max(self.read_until));
     }
 
+    /// The shard as it is known here.
+    pub fn known(&self) -> Known {
+        let mut descriptor = self.state.read().descriptor.clone();
+        descriptor.leader = self.group.leader();
+        Known::new(descriptor, self.group.term())
+    }
+
+    /// Tells the node's lookup, if there is anything new. What waits for its snapshot knows nothing
+    /// that others do not know better.
+    pub(super) fn tell_lookup(&mut self, effects: &mut Effects) {
+        if self.untold && self.applied > 0 {
+            self.untold = false;
+            effects.known.push(self.known());
+        }
+    }
+
     /// Puts messages on their way.
     pub(super) fn send(&mut self, now: BootNanos, effects: &mut Effects) {
         self.group.take_messages(&mut self.outbox);
-        if self.outbox.is_empty() {
-            return;
+        if !self.outbox.is_empty() {
+            self.send_outbox(now, effects);
         }
+    }
+
+    #[inline(never)]
+    fn send_outbox(&mut self, now: BootNanos, effects: &mut Effects) {
         let state = self.state.read();
         let fresh: Vec<ReplicaId> = match self.group.is_leader() {
             true => {

@@ -14,7 +14,7 @@ use raft::eraftpb::{self, MessageType};
 use raft::{Config, ProgressState, RawNode, SnapshotStatus, StateRole};
 
 use crate::check::{self, Refused};
-use crate::entries::{Entries, all_from_library};
+use crate::entries::{Entries, Entry, all_from_library};
 use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
@@ -86,7 +86,7 @@ impl Group {
         let saved = start.hard_state;
         // Nobody else could have got a sole voter's vote. But a change of members may wait in the
         // log, which was in force before the start.
-        let waits = start.entries.iter().any(|entry| entry.is_change);
+        let waits = start.entries.iter().any(Entry::is_change);
         let is_alone = members.is_sole(replica) && !waits;
         let entries = Entries::new(start, members.clone());
         let logger = slog::Logger::root(slog::Discard, slog::o!());
@@ -401,6 +401,9 @@ impl Group {
     }
 
     fn send(&mut self, mut messages: Vec<eraftpb::Message>) {
+        if messages.is_empty() {
+            return;
+        }
         // The library walks a hash table.
         messages.sort_by_key(|message| message.to);
         for message in messages {
@@ -439,16 +442,17 @@ impl Group {
     /// # Errors
     /// [`NotLeader`]: nothing was proposed.
     pub fn propose(&mut self, data: Vec<u8>) -> Result<Proposed, NotLeader> {
-        if !self.is_leader() {
+        let takes_part = self.raw.raft.prs().get(self.id.0).is_some();
+        if !self.is_leader() || !takes_part || self.is_transferring() {
             return Err(NotLeader);
         }
-        match self.raw.propose(Vec::new(), data) {
-            Ok(()) => Ok(Proposed { index: self.last_index(), term: self.term() }),
-            Err(raft::Error::ProposalDropped) => Err(NotLeader),
-            Err(error) => {
-                panic!("propose fails only on a broken store, and ours is memory: {error}")
-            }
+        // All that the library's own verb does besides is to send itself a message about it.
+        let entry = eraftpb::Entry { data: data.into(), ..Default::default() };
+        if !self.raw.raft.append_entry(&mut [entry]) {
+            return Err(NotLeader);
         }
+        self.raw.raft.bcast_append();
+        Ok(Proposed { index: self.last_index(), term: self.term() })
     }
 
     /// What is to be done now, if anything.

@@ -17,8 +17,8 @@ fn sole() -> Group {
 
 fn settle(group: &mut Group, applied: &mut Vec<Bytes>) {
     while let Some(work) = group.ready() {
-        if let Some(last) = work.committed.last().map(|e| e.index) {
-            applied.extend(work.committed.into_iter().map(|e| e.data));
+        if let Some(last) = work.committed.last().map(Entry::index) {
+            applied.extend(work.committed.into_iter().map(Entry::into_data));
             group.applied(last);
         }
         group.persisted(work.number);
@@ -48,7 +48,7 @@ fn restarts_from_a_checkpoint_and_a_log() {
     let start = Start {
         hard_state: HardState { term: 3, vote: 1, commit: 7 },
         before: (7, 2),
-        entries: vec![Entry { index: 8, term: 3, data: Bytes::from("x"), is_change: false }],
+        entries: vec![Entry::new(8, 3, Bytes::from("x"), false)],
         applied: 7,
     };
     let mut group = Group::new(

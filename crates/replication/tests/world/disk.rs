@@ -18,7 +18,7 @@ pub struct Disk {
 impl Disk {
     pub fn write(&mut self, work: &Unsynced) {
         for entry in &work.entries {
-            while self.entries.last().is_some_and(|last| last.index >= entry.index) {
+            while self.entries.last().is_some_and(|last| last.index() >= entry.index()) {
                 self.entries.pop();
             }
             self.entries.push(entry.clone());
@@ -29,7 +29,7 @@ impl Disk {
     pub fn start(&self) -> Start {
         let mut hard_state = self.hard_state;
         hard_state.commit = hard_state.commit.max(self.applied);
-        let entries = self.entries.iter().filter(|e| e.index > self.before.0).cloned().collect();
+        let entries = self.entries.iter().filter(|e| e.index() > self.before.0).cloned().collect();
         Start { hard_state, before: self.before, entries, applied: self.applied }
     }
 }

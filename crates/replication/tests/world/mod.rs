@@ -267,20 +267,20 @@ impl World {
                 replica.disk.members = group.members().clone();
             }
             for entry in &work.committed {
-                let seen = self.log.entry(entry.index).or_insert_with(|| entry.data.clone());
-                assert_eq!(*seen, entry.data, "two entries were applied at {}", entry.index);
-                assert_eq!(replica.disk.applied + 1, entry.index, "a gap in what is applied");
-                if entry.is_change {
+                let seen = self.log.entry(entry.index()).or_insert_with(|| entry.data().clone());
+                assert_eq!(seen, entry.data(), "two entries were applied at {}", entry.index());
+                assert_eq!(replica.disk.applied + 1, entry.index(), "a gap in what is applied");
+                if entry.is_change() {
                     for change in [ADD(), ENTER(), Change::Leave] {
-                        if describe(&change) == entry.data {
+                        if describe(&change) == *entry.data() {
                             replica.disk.members = group.change(&change).clone();
                         }
                     }
                 }
-                replica.disk.state.push(entry.data.clone());
-                replica.disk.applied = entry.index;
-                replica.disk.hard_state.commit = replica.disk.hard_state.commit.max(entry.index);
-                group.applied(entry.index);
+                replica.disk.state.push(entry.data().clone());
+                replica.disk.applied = entry.index();
+                replica.disk.hard_state.commit = replica.disk.hard_state.commit.max(entry.index());
+                group.applied(entry.index());
             }
             let (number, entries, hard_state) = (work.number, work.entries, work.hard_state);
             replica.unsynced.push(Unsynced { number, entries, hard_state });

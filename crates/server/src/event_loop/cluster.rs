@@ -30,6 +30,7 @@ use super::connection::Connection;
 use super::resp::CROSS_SLOT;
 use crate::gateway::resp::{Mode, Request, Session};
 use crate::hub::boot_nanos;
+use crate::hub::lookup::leader_of;
 
 /// How long a connection is not sent on again for a shard.
 const SENT_ON: Duration = Duration::from_secs(1);
@@ -145,14 +146,18 @@ impl EventLoop {
         Some(format!("MOVED {slot} {}:{port}", member.host).into())
     }
 
-    /// Who leads a shard, as far as it is known here: where no replica is, one of those that have
-    /// one, who knows better.
+    /// Who leads a shard, as far as it is known here; or one of those that have a replica, who
+    /// knows better.
     fn leader_of(&self, route: &Route, place: usize) -> Option<NodeId> {
         let state = route.views[place].read();
-        let is_here = state.descriptor.replica_on(self.hub.node_id).is_some();
-        match is_here {
-            true => state.serving.leader(),
-            false => state.descriptor.replicas.first().map(|(_, node)| *node),
+        let descriptor = &state.descriptor;
+        if descriptor.replica_on(self.hub.node_id).is_some() {
+            return state.serving.leader();
+        }
+        let known = self.hub.peers.as_ref()?.lookup.shard(descriptor.shard);
+        match known {
+            Some(known) => leader_of(&known).or(known.descriptor().node_to_ask()),
+            None => descriptor.node_to_ask(),
         }
     }
 

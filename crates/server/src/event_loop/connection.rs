@@ -217,9 +217,11 @@ impl Connection {
     pub fn fill(&mut self, number: u32, reply: Result<Reply, Box<str>>) {
         let at = (number.wrapping_sub(self.first_number) & NUMBER_MASK) as usize;
         let slot = self.pending.get_mut(at).expect("replies come to those who are owed them");
+        if let State::Waiting = slot.state {
+            slot.state = reply.map_or_else(State::Failed, State::Done);
+            return;
+        }
         slot.state = match (std::mem::replace(&mut slot.state, State::Waiting), reply) {
-            (State::Waiting, Ok(reply)) => State::Done(reply),
-            (State::Waiting, Err(text)) => State::Failed(text),
             (State::Gathering { gather, left, sum, .. }, Ok(reply)) => {
                 let sum = sum + if let Reply::Int(n) = reply { n } else { 0 };
                 match (left - 1, gather) {
@@ -235,7 +237,7 @@ impl Connection {
                 let any_done = any_done || reply.is_ok();
                 State::Failing { text, left: left - 1, any_done }.settled()
             }
-            (State::Done(_) | State::Failed(_) | State::Bytes(_), _) => {
+            (State::Waiting | State::Done(_) | State::Failed(_) | State::Bytes(_), _) => {
                 unreachable!("a reply came twice")
             }
         };

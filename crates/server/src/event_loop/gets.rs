@@ -23,30 +23,29 @@ pub(super) struct Get {
     key_len: usize,
 }
 
+/// Whether the next GETs of a connection can wait for others: their replies are wanted, and there
+/// is nothing else about them. A command that is no GET may change that.
+pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
+    !session.is_quiet()
+        && session.stale_nanos() == 0
+        && connection.pending.is_empty()
+        && connection.refuse_next.is_none()
+        && connection.put_off_muted.is_none()
+        && connection.route.is_some()
+}
+
 impl Get {
-    /// The command as a GET that can wait for others, if it is one whose reply is wanted and whose
-    /// key lies in the input.
-    pub fn of(
-        args: Args<'_>,
-        input: &[u8],
-        command: usize,
-        connection: &Connection,
-        session: &Session,
-        key_bytes_max: usize,
-    ) -> Option<Self> {
-        let is_plain = !session.is_quiet() && session.stale_nanos() == 0;
-        if args.len() != 2 || !args.is(0, "get") || !is_plain {
+    /// The command, which begins there in the input, if it is a GET and its key lies in the input.
+    #[inline]
+    pub fn of(args: Args<'_>, input: &[u8], command: usize, key_bytes_max: usize) -> Option<Self> {
+        if args.len() != 2 || args.name_of_three() != Some(*b"get") {
             return None;
         }
-        let plain = connection.pending.is_empty()
-            && connection.refuse_next.is_none()
-            && connection.put_off_muted.is_none()
-            && connection.route.is_some();
         let key = args.at(1);
         // The arguments of an inline command lie elsewhere.
         let start = key.as_ptr().addr().wrapping_sub(input.as_ptr().addr());
         let inside = start.checked_add(key.len()).is_some_and(|end| end <= input.len());
-        let fits = plain && inside && key.len() <= key_bytes_max;
+        let fits = inside && key.len() <= key_bytes_max;
         fits.then_some(Self { command, key: start, key_len: key.len() })
     }
 }
@@ -54,6 +53,7 @@ impl Get {
 impl EventLoop {
     /// Answers the GETs gathered. If one must wait, for its shard or until the client has read what
     /// is there for it, where its command begins.
+    #[inline]
     pub(super) fn answer_gets(
         &mut self,
         at: usize,
@@ -61,9 +61,16 @@ impl EventLoop {
         session: &Session,
         input: &[u8],
     ) -> Option<usize> {
-        if self.gets.is_empty() {
-            return None;
-        }
+        if self.gets.is_empty() { None } else { self.answer_some(at, connection, session, input) }
+    }
+
+    fn answer_some(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        input: &[u8],
+    ) -> Option<usize> {
         let gets = std::mem::take(&mut self.gets);
         let route = connection.route.clone()?;
         let mut keys = [&[][..]; GETS_MAX];

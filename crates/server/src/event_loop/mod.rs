@@ -282,16 +282,21 @@ impl EventLoop {
             return Ok(false);
         }
         let mailbox = &self.hub.mailboxes[self.number];
-        let until = Instant::now() + LINGER;
-        while Instant::now() < until {
+        let mut until = None;
+        loop {
             match self.poll.poll(events, Some(Duration::ZERO)) {
                 Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
                 _ if !events.is_empty() || mailbox.has_mail() => return Ok(true),
-                // Whoever is to send may need this processor for it.
-                _ => std::thread::yield_now(),
+                _ => {}
             }
+            // A loop with much to do does not come here, and reads no clock for it.
+            let now = Instant::now();
+            if now >= *until.get_or_insert(now + LINGER) {
+                return Ok(false);
+            }
+            // Whoever is to send may need this processor for it.
+            std::thread::yield_now();
         }
-        Ok(false)
     }
 
     fn wait(&mut self, events: &mut Events, deadline: Option<Instant>) -> io::Result<()> {
@@ -410,16 +415,17 @@ impl EventLoop {
         }
         let origin = Origin(self.number as u32);
         let mut answers = std::mem::take(&mut self.answers);
-        let mut by_lane: Vec<Vec<Input>> = Vec::new();
-        by_lane.resize_with(self.hub.lanes.len(), Vec::new);
-        for (shard, batch) in self.full.drain(..).filter(|(_, batch)| !batch.is_empty()) {
-            by_lane[self.hub.lane_of(shard)].push(Input::Propose { shard, origin, batch });
-        }
-        for (shard, input) in self.inputs.drain(..) {
-            by_lane[self.hub.lane_of(shard)].push(input);
-        }
-        for (lane, inputs) in by_lane.into_iter().enumerate().filter(|(_, i)| !i.is_empty()) {
-            self.hub.lanes[lane].submit(&self.hub, inputs, origin, &mut answers);
+        let Self { hub, full, inputs, .. } = self;
+        for (number, lane) in hub.lanes.iter().enumerate() {
+            let is_its = |shard: &ShardId| hub.lane_of(*shard) == number;
+            let mut shards = full.iter().map(|(id, _)| id).chain(inputs.iter().map(|(id, _)| id));
+            if !shards.any(is_its) {
+                continue;
+            }
+            let batches = full.extract_if(.., |(shard, _)| is_its(shard));
+            let batches = batches.map(|(shard, batch)| Input::Propose { shard, origin, batch });
+            let others = inputs.extract_if(.., |(shard, _)| is_its(shard)).map(|(_, input)| input);
+            lane.submit(hub, batches.chain(others), origin, &mut answers);
         }
         answers.drain(..).for_each(|answer| self.answered(answer));
         self.answers = answers;

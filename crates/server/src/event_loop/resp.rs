@@ -15,7 +15,7 @@ use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
-use super::gets::{GETS_MAX, Get};
+use super::gets::{self, GETS_MAX, Get};
 use super::serve::{go_waiter, waiter};
 use super::takes::Takes;
 use crate::config::Config;
@@ -64,6 +64,7 @@ impl EventLoop {
         let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
         let Protocol::Resp(mut session, mut ranges) = protocol else { return 0 };
         let (mut done, mut commands) = (0, 0);
+        let mut gathers = gets::gathers(connection, &session);
         while done < input.len() && self.may_run(connection) {
             let rest = &input[done..];
             let consumed = match resp::parse(rest, &self.limits, &mut ranges) {
@@ -86,7 +87,7 @@ impl EventLoop {
             };
             let args = ranges.args(rest);
             let key_bytes_max = self.limits.key_bytes_max;
-            if let Some(get) = Get::of(args, input, done, connection, &session, key_bytes_max) {
+            if gathers && let Some(get) = Get::of(args, input, done, key_bytes_max) {
                 self.gets.push(get);
                 if self.gets.len() == GETS_MAX
                     && let Some(waits) = self.answer_gets(at, connection, &session, input)
@@ -102,6 +103,7 @@ impl EventLoop {
                 if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
                     break;
                 }
+                gathers = gets::gathers(connection, &session);
             }
             done += consumed;
             commands += 1;
@@ -448,6 +450,7 @@ impl EventLoop {
     }
 
     /// As [`Self::put_write`], for a write that memory admits.
+    #[inline]
     fn put_admitted(
         &mut self,
         connection: &mut Connection,
@@ -473,6 +476,7 @@ impl EventLoop {
         Ok(())
     }
 
+    #[inline]
     pub(super) fn put_in_batch(
         &mut self,
         shard: keyspace::ShardId,

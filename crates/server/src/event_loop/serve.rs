@@ -23,6 +23,11 @@ pub(super) fn waiter(at: usize, number: u32) -> Waiter {
     Waiter((at as u64) << 32 | u64::from(number))
 }
 
+/// The place of the connection that waits.
+fn place(waiter: Waiter) -> usize {
+    (waiter.0 >> 32) as usize
+}
+
 /// The waiter of a connection whose next command waits.
 pub(super) fn go_waiter(at: usize) -> Waiter {
     waiter(at, GO)
@@ -59,7 +64,8 @@ impl EventLoop {
     /// Sends what the turn has for its connections, and lets go of those that are finished. All at
     /// the end: clients that were woken by the first reply would run beside the rest of the turn.
     pub(super) fn send_all(&mut self) {
-        for at in std::mem::take(&mut self.touched) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for at in touched.drain(..) {
             let mut connection =
                 self.connections[at].take().expect("a connection is touched once a turn");
             connection.touched = false;
@@ -77,6 +83,8 @@ impl EventLoop {
                 self.enqueue(at);
             }
         }
+        assert!(self.touched.is_empty(), "to send touches nobody");
+        self.touched = touched;
     }
 
     /// Has a connection's output sent at the end of the turn.
@@ -211,8 +219,14 @@ impl EventLoop {
     pub(super) fn answered(&mut self, answer: Answer) {
         match answer {
             Answer::Applied { spent, replies, .. } => {
-                for (waiter, reply) in spent.waiters.iter().zip(replies) {
-                    self.fill(*waiter, Ok(reply));
+                let mut replies = spent.waiters.iter().zip(replies).peekable();
+                while let Some((waiter, reply)) = replies.next() {
+                    let at = place(*waiter);
+                    self.connection_at(at).fill(waiter.0 as u32, Ok(reply));
+                    // What is for one connection is looked after together.
+                    if replies.peek().is_none_or(|(next, _)| place(**next) != at) {
+                        self.filled(at);
+                    }
                 }
                 if self.spare.len() < SPARE_MAX && spent.bytes.capacity() <= SPARE_BYTES_MAX {
                     self.spare.push(Batch::recycled(spent));
@@ -231,8 +245,7 @@ impl EventLoop {
             }
             Answer::Go { waiter, .. } => self.go_on(waiter, None),
             Answer::Fetched { waiter, shard, at, want, found, .. } => {
-                let place = (waiter.0 >> 32) as usize;
-                if let Some(Some(connection)) = self.connections.get_mut(place) {
+                if let Some(Some(connection)) = self.connections.get_mut(place(waiter)) {
                     connection.fetched.add(shard, at, *want, *found);
                 }
                 self.go_on(waiter, None);
@@ -248,28 +261,34 @@ impl EventLoop {
     }
 
     fn fill(&mut self, waiter: Waiter, reply: Result<Reply, Box<str>>) {
-        let (at, number) = ((waiter.0 >> 32) as usize, waiter.0 as u32);
-        let reason = self.native_reason();
+        let at = place(waiter);
+        self.connection_at(at).fill(waiter.0 as u32, reply);
+        self.filled(at);
+    }
+
+    fn connection_at(&mut self, at: usize) -> &mut Connection {
         let slot = self.connections.get_mut(at).and_then(Option::as_mut);
-        let connection = slot.expect("a connection stays until all it asked is answered");
-        connection.fill(number, reply);
+        slot.expect("a connection stays until all it asked is answered")
+    }
+
+    /// Replies have come for a connection: writes those whose turn it is, and has it go on.
+    fn filled(&mut self, at: usize) {
+        let reason = self.native_reason();
+        let connection = self.connection_at(at);
         connection.write_replies(reason);
         let added_bytes = connection.takes.take_added();
+        let waits_for_more =
+            connection.input.is_empty() && !connection.readable && !connection.ended;
         if added_bytes > 0 {
             self.hub.growth.done(added_bytes);
         }
-        if connection.input.is_empty() && !connection.readable && !connection.ended {
-            self.touch(at);
-        } else {
-            self.enqueue(at);
-        }
+        if waits_for_more { self.touch(at) } else { self.enqueue(at) }
     }
 
     /// The connection's next command may be tried, or is to be refused.
     fn go_on(&mut self, waiter: Waiter, refused: Option<Box<str>>) {
-        let at = (waiter.0 >> 32) as usize;
-        let slot = self.connections.get_mut(at).and_then(Option::as_mut);
-        let connection = slot.expect("a connection stays until all it asked is answered");
+        let at = place(waiter);
+        let connection = self.connection_at(at);
         if refused.is_some() {
             connection.refuse_next = refused;
         }

@@ -10,6 +10,7 @@ use keyspace::{NodeId, Slot};
 use crate::cluster::{Cluster, MemberInfo, MemberState};
 use crate::config::Config;
 use crate::gateway::resp::{Health, Node, Shard, Topology};
+use crate::hub::lookup::leader_of;
 use crate::hub::{Hub, View};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
@@ -25,7 +26,7 @@ pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
             // Ordered keyspaces have no slots.
             let Some((first, end)) = route.keyspace.arc(place).slots() else { continue };
             let slots = (first, last_before(end));
-            shards.push(shard(slots, view, &mut nodes, &mut epoch));
+            shards.push(shard(hub, slots, view, &mut nodes, &mut epoch));
         }
     }
     let me = nodes.iter().position(|(node, _)| *node == hub.node_id);
@@ -81,13 +82,20 @@ fn alone(hub: &Hub, config: &Config) -> Node {
 }
 
 fn shard(
+    hub: &Hub,
     slots: (Slot, Slot),
     view: &View,
     nodes: &mut Vec<(NodeId, Node)>,
     epoch: &mut u64,
 ) -> Shard {
     let state = view.read();
-    *epoch = (*epoch).max(state.applied_term);
+    let is_here = state.descriptor.replica_on(hub.node_id).is_some();
+    let peers = hub.peers.as_ref().filter(|_| !is_here);
+    // Elsewhere it may be otherwise than it began.
+    let known = peers.and_then(|peers| peers.lookup.shard(state.descriptor.shard));
+    let descriptor = known.as_ref().map_or(&state.descriptor, |known| known.descriptor());
+    let term = known.as_ref().map_or(state.applied_term, |known| known.term());
+    *epoch = (*epoch).max(term);
     let mut index_of = |node: NodeId| {
         let known = nodes.iter().position(|(id, _)| *id == node);
         known.unwrap_or_else(|| {
@@ -97,13 +105,16 @@ fn shard(
             nodes.len() - 1
         })
     };
-    let replicas = state.descriptor.replicas.iter().map(|(_, node)| *node);
-    let leader = state.serving.last_leader();
+    let replicas = descriptor.replicas.iter().map(|(_, node)| *node);
+    let (leader, is_led) = match &known {
+        Some(known) => (leader_of(known), leader_of(known).is_some()),
+        None => (state.serving.last_leader(), state.serving.leader().is_some()),
+    };
     let others = replicas.filter(|node| Some(*node) != leader).map(&mut index_of).collect();
     Shard {
         slots,
         leader: leader.map(index_of),
-        is_led: state.serving.leader().is_some(),
+        is_led,
         replicas: others,
         index: state.applied_index,
     }

@@ -244,7 +244,7 @@ impl EventLoop {
         known
     }
 
-    /// Asks the leaders of shards that are led elsewhere, if it is time. Their answers come by mail.
+    /// Asks the leaders of shards led elsewhere, if it is time. Their answers come by mail.
     fn ask_leaders(&self, waiting: &mut Waiting, now: Instant) {
         if self.hub.peers.is_none() {
             return;

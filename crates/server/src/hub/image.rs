@@ -100,7 +100,7 @@ impl Hub {
             (known.index, is_new)
         };
         if is_new {
-            self.submit(SYSTEM, Input::Away { shard: SYSTEM, nodes });
+            self.ask_elsewhere(SYSTEM, nodes);
         }
         let hub = self.clone();
         let waiter = self.side_door.wait(Box::new(move |answer| {

@@ -24,6 +24,7 @@ mod image;
 pub mod keeper;
 pub mod lanes;
 pub mod log;
+pub mod lookup;
 pub mod mail;
 pub mod mailbag;
 pub mod open;
@@ -45,6 +46,7 @@ use node::lane::{Answer, Input, Origin};
 use node::read::Now;
 use node::route::Route;
 use node::state::ShardState;
+use overlay::Known;
 use parking_lot::{Mutex, RwLock};
 use replication::BootNanos;
 use txn::{Clock, Physical};
@@ -132,6 +134,8 @@ pub enum News {
     Hidden(ShardId),
     /// The catalogue has become this one at once.
     Jumped(Arc<Catalogue>),
+    /// The lookup has learnt of a shard that is not here.
+    Known(Arc<Known>),
     /// The image of the catalogue is as of this index.
     Image(u64),
 }
@@ -326,6 +330,7 @@ impl Hub {
             News::Shown(shard, view) => self.show(shard, &view),
             News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),
+            News::Known(known) => self.submit(known.shard(), Input::Known { known }),
             News::Image(index) => self.submit(ShardId(0), Input::Image { index }),
         }
     }

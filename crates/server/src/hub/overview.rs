@@ -19,8 +19,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::{Descriptor, NodeId, ReplicaId, ShardId};
+use node::birth;
 use node::shard::{ShardReport, Tally};
 use node::state::{Content, ShardState};
+use overlay::Known;
+use parking_lot::RwLock;
 use replication::Members;
 use storage::engine::Layout;
 
@@ -41,7 +44,7 @@ pub struct Seen {
     pub keyspace: Option<Box<str>>,
     /// Whether its keys are in their order, not spread by their hash.
     pub is_ordered: bool,
-    /// Its arc and its replicas. If it is not here, as it began.
+    /// Its arc and its replicas; if it is not here, as the lookup knows them.
     pub descriptor: Descriptor,
     /// Who votes.
     pub members: Members,
@@ -49,6 +52,8 @@ pub struct Seen {
     pub wanted: usize,
     /// Of its voters, those on nodes that are up.
     pub live: usize,
+    /// What the lookup knows of it, if it is not here.
+    pub known: Option<Arc<Known>>,
     /// What the replica here says, if there is one.
     pub report: Option<ShardReport>,
     /// Its keys.
@@ -190,11 +195,16 @@ impl Hub {
         let mut shards = Vec::new();
         let mut see = |keyspace: Option<&str>, view: &View, wanted: u8| {
             let state: &ShardState = &view.read();
-            let descriptor = state.descriptor.clone();
+            let report = reports.remove(&state.descriptor.shard);
+            let lookup = self.peers.as_ref().filter(|_| report.is_none()).map(|p| &p.lookup);
+            let known = lookup.and_then(|lookup| lookup.shard(state.descriptor.shard));
+            let (descriptor, members) = match &known {
+                Some(known) => as_known(known),
+                None => (state.descriptor.clone(), state.members.clone()),
+            };
             let is_up = |replica: &&ReplicaId| {
                 descriptor.node_of(**replica).is_some_and(|node| up.contains(&node))
             };
-            let report = reports.remove(&descriptor.shard);
             let ended = ended.get(&descriptor.shard).copied();
             let mut missed = report.as_ref().map_or_else(Vec::new, |r| r.quarantined.clone());
             missed.extend(ended);
@@ -203,8 +213,9 @@ impl Hub {
             shards.push(Seen {
                 is_ordered: layout == Some(Layout::Ordered),
                 keyspace: keyspace.map(Into::into),
-                live: state.members.voters.iter().filter(is_up).count(),
-                members: state.members.clone(),
+                live: members.voters.iter().filter(is_up).count(),
+                members,
+                known,
                 wanted: usize::from(wanted),
                 report,
                 keys: state.keys().map_or(0, |engine| engine.len(now)),
@@ -215,9 +226,13 @@ impl Hub {
             });
         };
         let system = self.views.lock().get(&ShardId(0)).cloned();
+        let away = || self.peers.as_ref()?.lookup.shard(ShardId(0));
         if let Some(view) = system {
             let wanted = replicas_of_system(&view);
             see(None, &view, wanted);
+        } else if let Some(known) = away() {
+            let nothing = Arc::new(RwLock::new(birth::first_system(self.node_id)));
+            see(None, &nothing, known.descriptor().replicas.len() as u8);
         }
         for route in self.routes().iter() {
             for view in &route.views {
@@ -273,6 +288,14 @@ impl Hub {
         let ready = self.ready.load(Ordering::Acquire);
         (!ready).then(|| format!("the node is starting: {}", self.why_not_serving()))
     }
+}
+
+/// A shard of which it is not known who of its replicas votes.
+fn as_known(known: &Known) -> (Descriptor, Members) {
+    let descriptor = known.descriptor().clone();
+    let ids: Vec<ReplicaId> = descriptor.replicas.iter().map(|(replica, _)| *replica).collect();
+    let members = Members::of_voters(&ids);
+    (descriptor, members)
 }
 
 /// The system shard has as many as the keyspace that asks for most.
@@ -435,6 +458,7 @@ mod tests {
             live: ids.iter().filter(|replica| up.contains(&NodeId(replica.0))).count(),
             descriptor,
             members: Members::of_voters(&ids),
+            known: None,
             wanted: 3,
             report: Some(report),
             keys: 5,

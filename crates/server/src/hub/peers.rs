@@ -25,6 +25,7 @@ use replication::Message;
 
 use super::digests::Digests;
 use super::image::Image;
+use super::lookup::{KIND_LOOKUP, Lookup};
 use super::mailbag::{self, Item, Mailbags};
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
@@ -42,6 +43,8 @@ const TICK: Duration = Duration::from_millis(50);
 const PLACE_TICKS: u64 = 5;
 /// … a node without the catalogue whether that has changed …
 const IMAGE_TICKS: u64 = 4;
+/// … tables of descriptors are compared …
+const LOOKUP_TICKS: u64 = 4;
 /// … and whether it is another's turn to lead.
 const SPREAD_TICKS: u64 = 40;
 /// … and people are told of replicas that wait to be replaced.
@@ -57,6 +60,8 @@ pub struct Peers {
     pub snapshots: Snapshots,
     /// What is known of the catalogue without a replica of it.
     pub(super) image: Image,
+    /// Where shards are.
+    pub lookup: Lookup,
     /// States that are digested.
     pub digests: Digests,
     /// What is counted of all that.
@@ -71,10 +76,10 @@ impl Peers {
     /// Of a node with so many lanes. `seed` was drawn at random.
     pub fn new(cluster: Arc<Cluster>, lanes: usize, seed: u64) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
-        let snapshots = Snapshots::new(seed);
+        let (snapshots, lookup) = (Snapshots::new(seed), Lookup::new(seed));
         let (image, digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
-        Self { cluster, snapshots, image, digests, tallies, come, stopping, wake }
+        Self { cluster, snapshots, image, lookup, digests, tallies, come, stopping, wake }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -108,6 +113,7 @@ impl Hub {
                 self.ended(digests, shard, replica, why);
             }
         }
+        self.learn(effects.known.drain(..));
         if effects.messages.is_empty() && effects.letters.is_empty() {
             return;
         }
@@ -205,6 +211,9 @@ impl Hub {
             ticks += 1;
             if ticks.is_multiple_of(IMAGE_TICKS) {
                 self.renew_image(peers);
+            }
+            if ticks.is_multiple_of(LOOKUP_TICKS) {
+                self.tick_lookup(peers);
             }
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
@@ -382,6 +391,7 @@ impl Frames for HubFrames {
                 self.peers().tallies.received.add(&tally);
             }
             KIND_SNAPSHOT => self.peers().snapshots.come(from, body),
+            KIND_LOOKUP => self.0.lookup_came(self.peers(), from, &body),
             _ => tracing::warn!("node {:016x} has sent a frame of kind {kind}", from.0),
         }
     }
@@ -409,5 +419,7 @@ impl Frames for HubFrames {
         }
     }
 
-    fn members_changed(&self) {}
+    fn members_changed(&self) {
+        self.0.look_up_by(self.peers());
+    }
 }

@@ -76,6 +76,7 @@ impl Hub {
             }
             Change::Dropped(keyspace) => {
                 self.publish(routes.without(&keyspace.name));
+                self.forget_keyspaces([keyspace.id]);
                 self.drop_shards(&keyspace);
             }
         }
@@ -88,6 +89,8 @@ impl Hub {
             routes = routes.with(self.route_of(keyspace.clone()));
         }
         self.publish(routes);
+        let known = self.keyspaces_looked_up().into_iter();
+        self.forget_keyspaces(known.filter(|id| catalogue.has_dropped(*id)));
         // Also those that have begun by a message, and whose coming and going it has jumped over.
         let is_gone = |view: &View| catalogue.has_dropped(view.read().descriptor.keyspace());
         let gone: Vec<_> = self.views.lock().extract_if(.., |_, view| is_gone(view)).collect();
@@ -173,7 +176,7 @@ impl Hub {
             }
             None => {
                 let nodes = self.who_may_have(keyspace);
-                self.submit(shard, Input::Away { shard, nodes });
+                self.ask_elsewhere(shard, nodes);
                 let nothing = birth::elsewhere(keyspace, place, self.node_id, self.hasher);
                 Arc::new(RwLock::new(nothing))
             }

@@ -10,9 +10,10 @@ use crate::counters::Counter;
 
 const MESSAGES: usize = MessageKind::COUNT;
 const LETTERS: usize = Letter::KINDS.len();
+const LOOKUPS: usize = overlay::Message::KINDS.len();
 
-/// Messages of replicas first, then letters.
-const KINDS: usize = MESSAGES + LETTERS;
+/// Messages of replicas first, then letters, then what tables of descriptors say to each other.
+const KINDS: usize = MESSAGES + LETTERS + LOOKUPS;
 
 /// Numbers of one turn, or of one frame.
 #[derive(Default)]
@@ -36,6 +37,11 @@ impl Tally {
         if let Letter::Write { count, .. } = letter {
             self.commands += u64::from(*count);
         }
+    }
+
+    /// What a table of descriptors says to another.
+    pub fn lookup(&mut self, message: &overlay::Message) {
+        self.kinds[MESSAGES + LETTERS + message.kind()] += 1;
     }
 }
 
@@ -64,10 +70,11 @@ impl Mail {
         self.kinds[MESSAGES + read.expect("letters have such a kind")].get()
     }
 
-    /// The sums: `replica` or `letter`, the kind's name, how many.
+    /// The sums: `replica`, `letter` or `lookup`, the kind's name, how many.
     pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         let names = MessageKind::all().map(|kind| ("replica", kind.name()));
         let names = names.into_iter().chain(Letter::KINDS.map(|name| ("letter", name)));
+        let names = names.chain(overlay::Message::KINDS.map(|name| ("lookup", name)));
         names.zip(&self.kinds).map(|((class, name), counter)| (class, name, counter.get()))
     }
 }

@@ -170,7 +170,8 @@ fn mail(out: &mut Metrics, peers: &Peers) {
             (labels, count as f64)
         })
     });
-    let help = "Messages of replicas, and letters by which nodes ask each other, by type.";
+    let help = "Messages of replicas, letters by which nodes ask each other, and what tables of \
+                shards tell each other, by type.";
     out.numbers("carillon_messages_total", help, Kind::Counter, kinds.collect::<Vec<_>>());
     let of = |value: fn(&Mail) -> u64| {
         both.map(|(direction, mail)| {
@@ -179,6 +180,8 @@ fn mail(out: &mut Metrics, peers: &Peers) {
     };
     let help = "Writes of clients handed to a leader on another node; those sent again as well.";
     out.numbers("carillon_forwarded_writes_total", help, Kind::Counter, of(|m| m.commands.get()));
+    let help = "Shards of the cluster that this node's table knows.";
+    out.gauge("carillon_lookup_shards", help, peers.lookup.known_count() as f64);
     let help = "Questions for an index to read at: one for all reads that wait at that moment.";
     out.numbers("carillon_forwarded_reads_total", help, Kind::Counter, of(Mail::reads));
 }

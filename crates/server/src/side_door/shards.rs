@@ -1,11 +1,13 @@
 //! How is each shard? For `/v1/shards`.
 
 use keyspace::{Arc, NodeId, ReplicaId};
+use overlay::Known;
 use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
 use crate::api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked};
 use crate::hub::boot_nanos;
+use crate::hub::lookup::leader_of;
 use crate::hub::overview::{Seen, Survey};
 
 impl NodeApi {
@@ -29,7 +31,9 @@ impl NodeApi {
         let is_hashed = !seen.is_ordered && seen.keyspace.is_some();
         let slots = arc.slots().filter(|_| is_hashed).map(|(first, end)| [first, end - 1]);
         let report = seen.report.as_ref();
+        let known = seen.known.as_deref();
         let leader = report.and_then(|report| report.leader_node);
+        let leader = leader.or(known.and_then(leader_of));
         let lease = report.filter(|report| report.leads && report.lease_until != BootNanos::MAX);
         ShardStatus {
             id: seen.id().0,
@@ -44,7 +48,7 @@ impl NodeApi {
             replicas: self.replicas(seen, survey, now),
             leader: leader.map(shown),
             without_leader_ms: report.map_or(0, |report| report.leaderless_nanos / 1_000_000),
-            term: report.map_or(0, |report| report.term),
+            term: report.map_or(known.map_or(0, Known::term), |report| report.term),
             committed: report.map_or(0, |report| report.committed),
             applied: report.map_or(0, |report| report.applied),
             lease_ms: lease.map(|report| report.lease_until.saturating_sub(now) / 1_000_000),
@@ -64,6 +68,8 @@ impl NodeApi {
                 None => this.then(|| self.config.name.clone()),
             };
             let report = seen.report.as_ref();
+            let hint = seen.known.as_ref().and_then(|known| known.hint());
+            let leader = report.map_or(hint.map(|hint| hint.leader), |report| report.leader);
             let is = |follower: &&Follower| follower.replica == *replica;
             let follower = report.and_then(|report| report.followers.iter().find(is));
             let last_index = report.map_or(0, |report| report.last_index);
@@ -74,7 +80,7 @@ impl NodeApi {
                 name,
                 role: role(&seen.members, *replica),
                 live: this || member.is_some_and(|member| member.is_up()),
-                leader: report.is_some_and(|report| report.leader == Some(*replica)),
+                leader: leader == Some(*replica),
                 behind: follower.and_then(|follower| follower.behind(last_index)),
                 contact_ms: contact.map(|follower| now.saturating_sub(follower.echoed) / 1_000_000),
                 awaits_snapshot: follower.is_some_and(|follower| follower.awaits_snapshot),

@@ -415,7 +415,19 @@ impl World {
         seat.sync_ends_at = 0;
         seat.machine = Some(machine);
         self.lose_all_links(node);
+        self.introduce();
         Ok(())
+    }
+
+    /// Tells all nodes who the others are.
+    fn introduce(&mut self) {
+        let nodes: Vec<NodeId> = self.seats.iter().map(|seat| seat.node).collect();
+        for seat in &mut self.seats {
+            let others: Vec<_> = nodes.iter().copied().filter(|node| *node != seat.node).collect();
+            if let Some(machine) = &mut seat.machine {
+                machine.look_up_by(&others);
+            }
+        }
     }
 
     /// Nothing breaks from here on.
@@ -423,8 +435,12 @@ impl World {
         self.trace.event(format_args!("heal"));
         self.calm = true;
         self.network.mend();
+        // Who has lost the end of its log comes back when the others have leaders, as ever.
+        let is_truce = self.now_ms < self.truce_until;
         for seat in &mut self.seats {
-            seat.awake_at = self.now_ms;
+            if !is_truce {
+                seat.awake_at = self.now_ms;
+            }
             seat.full = false;
             // What has struck and is not noticed yet still counts as the fault it was.
             seat.disk.set_capacity_bytes(u64::MAX);

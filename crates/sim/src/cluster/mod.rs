@@ -26,7 +26,8 @@
 //! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
 //! lease runs (R5, G4 to G6), nothing acknowledged missing and nothing invented (R6,
 //! linearizability of what clients saw), same seed same bytes (R13), and after the heal an answer
-//! for everyone within a bound, and the same state everywhere (R8).
+//! for everyone within a bound, the same state everywhere (R8), and in each node's table all shards
+//! as their leaders know them.
 
 pub mod catalogue;
 pub mod clients;

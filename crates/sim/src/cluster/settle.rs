@@ -97,6 +97,7 @@ impl World {
         if !self.is_whole() {
             text += "a shard lacks a replica; ";
         }
+        text += &self.misplaced(found.len());
         for (id, applied) in found {
             let equal = applied.windows(2).all(|pair| pair[0] == pair[1]);
             let wanted = self.replicas_wanted(&keyspaces, id);
@@ -106,6 +107,29 @@ impl World {
                     "shard {id} has applied {applied:?} and {led} leaders, of {wanted:?}; "
                 );
             }
+        }
+        text
+    }
+
+    /// Shards that some node's table knows otherwise than their leaders do, in words.
+    fn misplaced(&self, shards: usize) -> String {
+        let mut text = String::new();
+        let machines = || self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let leaders = machines().flat_map(|machine| {
+            let shards = machine.shard_ids().into_iter().filter_map(|id| machine.shard(id));
+            shards.filter(|shard| shard.is_leader())
+        });
+        for truth in leaders.map(|shard| shard.known()) {
+            for machine in machines() {
+                if machine.table().shard(truth.shard()).is_none_or(|known| **known != truth) {
+                    let node = machine.node();
+                    text += &format!("node {node} misplaces shard {}; ", truth.shard());
+                }
+            }
+        }
+        for machine in machines().filter(|machine| machine.table().len() > shards) {
+            let (node, count) = (machine.node(), machine.table().len());
+            text += &format!("node {node} knows {count} shards of {shards}; ");
         }
         text
     }

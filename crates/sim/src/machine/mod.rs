@@ -13,6 +13,7 @@
 //! group waits to be appended, news are spread in order.
 
 pub mod log_room;
+pub mod lookup;
 pub mod open;
 pub mod peers;
 pub mod rounds;
@@ -32,6 +33,7 @@ use node::read::Now;
 use node::route::Route;
 use node::shard::{Finding, ShardStart};
 use node::state::ShardState;
+use overlay::Full;
 use parking_lot::RwLock;
 use replication::Refused;
 use storage::Error;
@@ -91,6 +93,9 @@ pub struct Machine {
     pub elapsed_ms: u64,
     /// Its boot clock, in nanoseconds.
     pub boot: u64,
+    /// Where shards are.
+    lookup: Full,
+    ticks: u64,
     /// To be sent to other nodes.
     pub outgoing: Vec<Packet>,
     /// Snapshots on their way.
@@ -318,6 +323,7 @@ impl Machine {
         self.digests.append(&mut effects.digests);
         self.findings.append(&mut effects.findings);
         let ended = std::mem::take(&mut effects.quarantined);
+        let known = std::mem::take(&mut effects.known);
         effects.clear();
         seat.unappended = false;
         for (shard, replica, why) in ended {
@@ -326,6 +332,7 @@ impl Machine {
             self.digests.retain(|digesting| digesting.shard != shard);
             self.hide(shard);
         }
+        self.learn(known);
         Ok(())
     }
 
@@ -417,6 +424,7 @@ impl Machine {
             }
             Change::Dropped(keyspace) => {
                 self.routes.remove(&keyspace.name);
+                self.forget_keyspace(keyspace.id);
                 self.drop_shards(&keyspace);
                 keyspace
             }

@@ -9,6 +9,7 @@ use node::lane::{Effects, Input, Lane};
 use node::recovery::{RecoverError, Recovering, Replay, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
+use overlay::Full;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
@@ -166,6 +167,8 @@ fn build(
         boot: start.boot,
         outgoing: Vec::new(),
         streams: Streams::new(seed),
+        lookup: Full::new(seed),
+        ticks: 0,
         hasher,
         limits: start.limits,
         log: LogRoom::new(log),

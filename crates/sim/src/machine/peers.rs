@@ -22,6 +22,7 @@ use replication::Message;
 use storage::Error;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
+use super::lookup::Word;
 use super::open::Cluster;
 use super::streams::{Frame, Incoming, vote_of};
 use super::{Machine, View};
@@ -36,6 +37,8 @@ pub enum Packet {
     Letter(Post),
     /// A piece of a snapshot, or a word about one.
     Frame(Frame),
+    /// What one node's table of descriptors says to another's.
+    Lookup(Box<Word>),
 }
 
 /// A letter on its way.
@@ -56,6 +59,7 @@ impl Packet {
             Packet::Message(envelope) => envelope.node,
             Packet::Letter(post) => post.to,
             Packet::Frame(frame) => frame.to,
+            Packet::Lookup(word) => word.to,
         }
     }
 
@@ -71,6 +75,7 @@ impl Packet {
             }
             Packet::Letter(post) => Packet::Letter(post.clone()),
             Packet::Frame(frame) => Packet::Frame(frame.clone()),
+            Packet::Lookup(word) => Packet::Lookup(word.clone()),
         }
     }
 }
@@ -116,6 +121,10 @@ impl Machine {
             Packet::Frame(frame) => {
                 self.take_frame(frame)?;
                 self.install_arrived(trace)
+            }
+            Packet::Lookup(word) => {
+                self.lookup_came(*word);
+                Ok(())
             }
         }
     }
@@ -198,6 +207,7 @@ impl Machine {
         self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
         let Some(catalogue) = catalogue else { return Ok(true) };
+        self.forget_keyspaces_of(&catalogue);
         let gone = self.routes.values().filter(|route| {
             catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
         });
@@ -293,6 +303,7 @@ impl Machine {
 
     /// Lets all lanes look for leaders.
     pub fn tick(&mut self) {
+        self.tick_lookup();
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         self.expire_streams();
     }

@@ -116,6 +116,13 @@ impl<'a> Args<'a> {
         Args { source: self.source, ranges: self.ranges.get(index..).unwrap_or(&[]) }
     }
 
+    /// The command's name in small letters, if it has three, as those asked for most do.
+    #[inline]
+    pub fn name_of_three(&self) -> Option<[u8; 3]> {
+        let &[a, b, c] = self.get(0)? else { return None };
+        Some([a | 0x20, b | 0x20, c | 0x20])
+    }
+
     /// Whether the argument at `index` is this word, whatever its case.
     #[inline]
     pub fn is(&self, index: usize, word: &str) -> bool {

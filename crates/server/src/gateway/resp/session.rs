@@ -182,8 +182,7 @@ impl Session {
                 true
             }
         };
-        if let &[a, b, c] = args.at(0) {
-            let name = [a | 0x20, b | 0x20, c | 0x20];
+        if let Some(name) = args.name_of_three() {
             if name == *b"get" && args.len() == 2 {
                 let key = args.at(1);
                 if key.len() <= self.limits.key_bytes_max {

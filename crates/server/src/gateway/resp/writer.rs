@@ -52,11 +52,25 @@ impl<'o> RespWriter<'o> {
         Self { out, version }
     }
 
+    /// A sigil and a number. Those of few digits, which nearly all are, in one piece.
     #[inline]
     fn header(&mut self, sigil: u8, len: usize) {
-        self.out.push(sigil);
-        push_u64(self.out, len as u64);
-        self.out.extend_from_slice(b"\r\n");
+        let digit = |unit: usize| b'0' + (len / unit % 10) as u8;
+        match len {
+            0..10 => self.out.extend_from_slice(&[sigil, digit(1), b'\r', b'\n']),
+            10..100 => {
+                self.out.extend_from_slice(&[sigil, digit(10), digit(1), b'\r', b'\n']);
+            }
+            100..1000 => {
+                let text = [sigil, digit(100), digit(10), digit(1), b'\r', b'\n'];
+                self.out.extend_from_slice(&text);
+            }
+            _ => {
+                self.out.push(sigil);
+                push_u64(self.out, len as u64);
+                self.out.extend_from_slice(b"\r\n");
+            }
+        }
     }
 
     /// An error: its code in capitals, a space, and a sentence (`ERR syntax error`). Ends of line
@@ -268,6 +282,15 @@ mod tests {
         };
         assert_eq!(written(Version::V2, pairs), "*2\r\n");
         assert_eq!(written(Version::V3, pairs), "*1\r\n*2\r\n");
+    }
+
+    #[test]
+    fn a_length_of_any_number_of_digits_is_written_out() {
+        for len in [0, 9, 10, 42, 99, 100, 407, 999, 1000, 65_536] {
+            let bulk = written(Version::V2, |w| w.bulk(&vec![b'x'; len]));
+            assert_eq!(bulk, format!("${len}\r\n{}\r\n", "x".repeat(len)));
+            assert_eq!(written(Version::V2, |w| w.array(len)), format!("*{len}\r\n"));
+        }
     }
 
     #[test]

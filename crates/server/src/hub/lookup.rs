@@ -1,0 +1,163 @@
+//! Where is a shard that is not here, and who leads it?
+//!
+//! Every node keeps the full table of descriptors ([`overlay::full`]), equal to that of the others
+//! by gossip. It learns from the replicas here, from answers ("not I: shard 9 is there"), and from
+//! its like on other nodes; what it has learnt it tells those here who ask other nodes for a shard
+//! ([`Input::Known`]), and people.
+//!
+//! ```text
+//!   replicas here: new leader, new replicas ──┐                ┌──► lanes: whom to ask (proxies)
+//!   NotLed from another node ─────────────────┼──► full table ─┼──► MOVED, CLUSTER SLOTS and NODES
+//!   catalogue: keyspace dropped ──────────────┤       ▲ │      └──► /v1/shards, carillon shards
+//!   members: who is up ───────────────────────┘       │ ▼
+//!                                        tables of other nodes, each 200 ms
+//! ```
+//!
+//! Nothing here decides anything: a table that is wrong costs a hop (DESIGN §4).
+
+use std::sync::Arc;
+
+use keyspace::{KeyspaceId, NodeId, ShardId};
+use node::lane::Input;
+use overlay::{Full, Known, Lookup as _, Message, News as Learn, Outbox};
+use parking_lot::Mutex;
+
+use super::peers::Peers;
+use super::tallies::Tally;
+use super::{Hub, News};
+
+/// The kind of frames that carry what one table says to another.
+pub const KIND_LOOKUP: u8 = 4;
+
+/// This node's table.
+pub struct Lookup {
+    full: Mutex<Full>,
+}
+
+impl Lookup {
+    /// An empty one. `seed` was drawn at random.
+    pub fn new(seed: u64) -> Self {
+        Self { full: Mutex::new(Full::new(seed)) }
+    }
+
+    /// A shard, as it is known here.
+    pub fn shard(&self, shard: ShardId) -> Option<Arc<Known>> {
+        self.full.lock().table().shard(shard).cloned()
+    }
+
+    /// How many shards are known.
+    pub fn known_count(&self) -> usize {
+        self.full.lock().table().len()
+    }
+}
+
+/// The node that a shard is led by, if it is known.
+pub fn leader_of(known: &Known) -> Option<NodeId> {
+    known.descriptor().node_of(known.hint()?.leader)
+}
+
+impl Hub {
+    /// Takes what a lane's turn has found out.
+    pub(super) fn learn(&self, known: impl Iterator<Item = Known>) {
+        let mut known = known.peekable();
+        let Some(Peers { lookup, .. }) = &self.peers else { return known.for_each(drop) };
+        if known.peek().is_none() {
+            return;
+        }
+        let mut full = lookup.full.lock();
+        for known in known {
+            full.learn(Learn::Shard(Arc::new(known)));
+        }
+        self.spread_known(&mut full);
+    }
+
+    /// What is asked of a shard from now on is asked elsewhere: of who is known to lead it, or else
+    /// of these nodes.
+    pub(super) fn ask_elsewhere(&self, shard: ShardId, nodes: Vec<NodeId>) {
+        self.submit(shard, Input::Away { shard, nodes });
+        let known = self.peers.as_ref().and_then(|peers| peers.lookup.shard(shard));
+        if let Some(known) = known {
+            self.submit(shard, Input::Known { known });
+        }
+    }
+
+    /// These keyspaces are gone.
+    pub(super) fn forget_keyspaces(&self, ids: impl IntoIterator<Item = KeyspaceId>) {
+        let Some(Peers { lookup, .. }) = &self.peers else { return };
+        let mut full = lookup.full.lock();
+        for id in ids {
+            full.learn(Learn::Dropped(id));
+        }
+    }
+
+    /// The keyspaces of whose shards something is known.
+    pub(super) fn keyspaces_looked_up(&self) -> Vec<KeyspaceId> {
+        let Some(Peers { lookup, .. }) = &self.peers else { return Vec::new() };
+        let full = lookup.full.lock();
+        let mut ids: Vec<_> = full.table().iter().map(|known| known.arc().keyspace()).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        ids
+    }
+
+    /// Lets a unit of the table's time pass.
+    pub(super) fn tick_lookup(&self, peers: &Peers) {
+        let mut out = Outbox::new();
+        peers.lookup.full.lock().tick(&mut out);
+        self.send_lookup(peers, out);
+    }
+
+    /// Those up are others now.
+    pub(super) fn look_up_by(&self, peers: &Peers) {
+        let members = peers.cluster.members();
+        let others = members.iter().filter(|m| m.node != self.node_id && m.is_up());
+        let nodes: Vec<NodeId> = others.map(|member| member.node).collect();
+        peers.lookup.full.lock().peers(&nodes);
+    }
+
+    /// What another node's table says.
+    pub(super) fn lookup_came(&self, peers: &Peers, from: NodeId, body: &[u8]) {
+        let message = match Message::decode(body) {
+            Ok(message) => message,
+            Err(error) => {
+                let from = from.0;
+                return tracing::warn!("node {from:016x} says of shards what is not: {error}");
+            }
+        };
+        let mut tally = Tally::default();
+        tally.lookup(&message);
+        peers.tallies.received.add(&tally);
+        let mut out = Outbox::new();
+        {
+            let mut full = peers.lookup.full.lock();
+            full.step(from, message, &mut out);
+            self.spread_known(&mut full);
+        }
+        self.send_lookup(peers, out);
+        self.spread_news();
+    }
+
+    /// Tells lanes what is new of shards that are not here.
+    fn spread_known(&self, full: &mut Full) {
+        let changed = full.take_changed();
+        let views = self.views.lock();
+        let away = changed.into_iter().filter(|known| !views.contains_key(&known.shard()));
+        self.post_news(away.map(News::Known));
+    }
+
+    fn send_lookup(&self, peers: &Peers, out: Outbox) {
+        if out.is_empty() {
+            return;
+        }
+        let (mut tally, mut bytes) = (Tally::default(), Vec::new());
+        for (node, message) in out {
+            tally.lookup(&message);
+            bytes.clear();
+            message.encode(&mut bytes);
+            // What is lost is found missing by the next digest.
+            let _lost = peers.cluster.send(node, KIND_LOOKUP, &[&bytes]);
+        }
+        peers.tallies.sent.add(&tally);
+        peers.cluster.flush();
+    }
+}

@@ -1,0 +1,91 @@
+//! A node's table of descriptors: what it learns from here, from answers and from other tables.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use keyspace::{Catalogue, KeyspaceId, NodeId};
+use node::lane::Input;
+use overlay::{Known, Lookup as _, Message, News, Outbox, Table};
+
+use super::Machine;
+use super::peers::Packet;
+
+/// Every so many ticks the table is compared with that of another node.
+const LOOKUP_TICKS: u64 = 4;
+
+/// What one node's table says to another's.
+#[derive(Clone, Debug)]
+pub struct Word {
+    from: NodeId,
+    /// To whom.
+    pub to: NodeId,
+    message: Message,
+}
+
+impl Machine {
+    /// What its table knows.
+    pub fn table(&self) -> &Table {
+        self.lookup.table()
+    }
+
+    /// These are the other nodes of its cluster.
+    pub fn look_up_by(&mut self, nodes: &[NodeId]) {
+        self.lookup.peers(nodes);
+    }
+
+    pub(super) fn tick_lookup(&mut self) {
+        self.ticks += 1;
+        if self.ticks.is_multiple_of(LOOKUP_TICKS) {
+            let mut out = Outbox::new();
+            self.lookup.tick(&mut out);
+            self.send_words(out);
+        }
+    }
+
+    /// Takes what a lane's turn has found out.
+    pub(super) fn learn(&mut self, known: Vec<Known>) {
+        if !known.is_empty() {
+            for known in known {
+                self.lookup.learn(News::Shard(Arc::new(known)));
+            }
+            self.spread_known();
+        }
+    }
+
+    /// A keyspace is gone.
+    pub(super) fn forget_keyspace(&mut self, id: KeyspaceId) {
+        self.lookup.learn(News::Dropped(id));
+    }
+
+    /// The catalogue has become this one at once.
+    pub(super) fn forget_keyspaces_of(&mut self, catalogue: &Catalogue) {
+        let known: BTreeSet<_> = self.table().iter().map(|known| known.arc().keyspace()).collect();
+        let gone = known.into_iter().filter(|id| catalogue.has_dropped(*id));
+        gone.for_each(|id| self.forget_keyspace(id));
+    }
+
+    /// Another table has said something.
+    pub(super) fn lookup_came(&mut self, word: Word) {
+        // As bytes, which is how it travels.
+        let mut bytes = Vec::new();
+        word.message.encode(&mut bytes);
+        let message = Message::decode(&bytes).expect("nodes send what can be read");
+        let mut out = Outbox::new();
+        self.lookup.step(word.from, message, &mut out);
+        self.send_words(out);
+        self.spread_known();
+    }
+
+    /// Tells lanes what is new of shards: those without a replica ask by it.
+    fn spread_known(&mut self) {
+        for known in self.lookup.take_changed() {
+            self.submit(known.shard(), Input::Known { known });
+        }
+    }
+
+    fn send_words(&mut self, out: Outbox) {
+        let from = self.manifest.node;
+        let words = out.into_iter().map(|(to, message)| Word { from, to, message });
+        self.outgoing.extend(words.map(|word| Packet::Lookup(Box::new(word))));
+    }
+}
