@@ -51,8 +51,9 @@ impl World {
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
-        // Planted bursts show in this plan, and hardly elsewhere.
-        let betrayals = if self.has(Plant::BurstTicks) { 25 } else { 5 };
+        // What these plant shows in this plan, and hardly elsewhere.
+        let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
+        let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
             on(Fault::Power, 5),
@@ -213,7 +214,8 @@ impl World {
         let restarts_left = self.rng.between(1, 4);
         let restart_ms = begins_ms;
         let pauses = self.options.faults.has(Fault::Pause)
-            && (self.rng.one_in(2) || self.has(Plant::BurstTicks));
+            && (self.rng.one_in(2) || self.has(Plant::BurstTicks))
+            && !self.has(Plant::ForgetfulVote);
         let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
         self.betrayal = Some(plan);
     }
