@@ -2,7 +2,7 @@
 //! [`node::stream`].
 //!
 //! ```text
-//!   head of a snapshot ──► stream ──(a step each)──► frames ──► coming ──► half a file, half a state
+//!   head of a snapshot ──► stream ──(a step each)──► frames ──► coming ──► half a file and state
 //!                            ▲                                   │ whole, and no round under way
 //!                            └── has, done, gone ◄───────────────┴──► manifest ──► lane
 //! ```
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// Tells leaders of states that have not arrived in time, and gives up what nobody goes on with.
+    /// Tells leaders of states that have not arrived in time; gives up what nobody goes on with.
     pub(super) fn expire_streams(&mut self) {
         let now_ms = self.elapsed_ms;
         let late: Vec<_> = self.streams.over.extract_if(.., |over| over.2 <= now_ms).collect();
