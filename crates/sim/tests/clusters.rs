@@ -20,10 +20,11 @@ fn all_rules_hold() {
     let sum = |count: fn(&Counts) -> u64| all.iter().map(count).sum::<u64>();
     println!("{} answered, {} unjudged", sum(|c| c.answered), sum(|c| c.unjudged));
     println!("{} links, {} deaths by disks", sum(|c| c.links), sum(|c| c.disk_deaths));
+    println!("{} blocks, {} resumed", sum(|c| c.blocks), sum(|c| c.resumed));
     println!("{} full disks, {} changes", sum(|c| c.fillings), sum(|c| c.changes));
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
-    assert!(sum(|c| c.links) > 50, "links are lost");
+    assert!(sum(|c| c.links) > 30, "links are lost");
     assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
     assert!(sum(|c| c.changes) > 20, "keyspaces come and go");
@@ -32,6 +33,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.stale) > 30, "replicas that do not lead answer");
     assert!(sum(|c| c.fetched) > 30, "nodes without a replica answer");
     println!("{} digests, {} tails lost", sum(|c| c.digests), sum(|c| c.tails_lost));
+    assert!(sum(|c| c.blocks) > 300, "snapshots are streamed");
+    assert!(sum(|c| c.resumed) > 0, "streams go on after their links are lost");
     assert!(sum(|c| c.digests) > 300, "replicas are compared");
     assert!(sum(|c| c.quarantines) > 5, "replicas are replaced");
     assert!(sum(|c| c.unjudged) <= 40, "nearly all histories can be judged");

@@ -36,7 +36,7 @@ pub struct Count {
     pub index: u64,
     /// So many replicas beside the leader's have it.
     pub others: u64,
-    /// Whether the replica on the asker's node has it, if there is one: the leader's, if that asks.
+    /// Whether the replica on the asker's node, if any, has it: the leader's, if that asks.
     pub is_here: bool,
 }
 

@@ -2,6 +2,7 @@
 
 use keyspace::{NodeId, ShardId};
 use node::lane::Input;
+use storage::engine::PieceLimits;
 use storage::faulty::Crash;
 
 use super::disks::PLANNED_WRITES;
@@ -30,6 +31,9 @@ pub struct Betrayal {
 /// How long nodes wait for each other on behalf of a client.
 const PATIENCE_NANOS: u64 = 1_500_000_000;
 
+/// The length of a block of a checkpoint.
+const BLOCK: PieceLimits = PieceLimits { examined_max: 1, bytes_max: 1 };
+
 /// How often leaders compare their replicas.
 const CHECK_NANOS: u64 = 2_000_000_000;
 
@@ -47,8 +51,9 @@ impl World {
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
-        // Planted bursts show in this plan, and hardly elsewhere.
-        let betrayals = if self.has(Plant::BurstTicks) { 25 } else { 5 };
+        // What these plant shows in this plan, and hardly elsewhere.
+        let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
+        let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
             on(Fault::Power, 5),
@@ -114,6 +119,39 @@ impl World {
         }
     }
 
+    /// Links of frames that were lost: each end learns of it in its time, and has a new one.
+    pub(super) fn renew_links(&mut self) {
+        for (one, other) in self.network.take_untold() {
+            for (node, with) in [(one, other), (other, one)] {
+                let late = self.rng.one_in(4);
+                let millis = self.rng.between(1, if late { 2_000 } else { 60 });
+                self.new_links.push((self.now_ms + millis, node, with));
+            }
+        }
+        let now_ms = self.now_ms;
+        for (_, node, with) in self.new_links.extract_if(.., |link| link.0 <= now_ms) {
+            self.network.relinked(node, with);
+            let seat = self.seats.iter_mut().find(|seat| seat.node == node);
+            if let Some(machine) = seat.and_then(|seat| seat.machine.as_mut()) {
+                machine.relinked(with);
+            }
+        }
+    }
+
+    /// Adds up what a node's process has streamed.
+    pub(super) fn count_streams(&mut self, at: usize) {
+        let Some(machine) = &self.seats[at].machine else { return };
+        self.counts.blocks += machine.streams.blocks;
+        self.counts.resumed += machine.streams.resumed;
+    }
+
+    /// All links of a node are lost: its process has ended, or begins.
+    fn lose_all_links(&mut self, node: NodeId) {
+        for other in self.seats.iter().map(|seat| seat.node).filter(|other| *other != node) {
+            self.network.lose_link((node, other));
+        }
+    }
+
     /// The process of a node has ended: the others learn that its links are gone, if they had not
     /// better lose patience first.
     fn end_links(&mut self, at: usize, power: bool) {
@@ -176,7 +214,8 @@ impl World {
         let restarts_left = self.rng.between(1, 4);
         let restart_ms = begins_ms;
         let pauses = self.options.faults.has(Fault::Pause)
-            && (self.rng.one_in(2) || self.has(Plant::BurstTicks));
+            && (self.rng.one_in(2) || self.has(Plant::BurstTicks))
+            && !self.has(Plant::ForgetfulVote);
         let plan = Betrayal { leader, rival, begins_ms, restarts_left, restart_ms, pauses };
         self.betrayal = Some(plan);
     }
@@ -216,6 +255,7 @@ impl World {
         if self.seats[at].machine.is_none() {
             return;
         }
+        self.count_streams(at);
         self.lose_ops(at);
         self.end(at, power);
     }
@@ -225,6 +265,7 @@ impl World {
         let node = self.seats[at].node;
         self.counts.crashes += 1;
         self.seats[at].armed = None;
+        self.lose_all_links(node);
         if self.options.faults.has(Fault::Link) {
             self.end_links(at, power);
         }
@@ -353,7 +394,8 @@ impl World {
             // Planted: all that was promised seems long ago.
             boot: if forgetful { boot - LONG_NANOS } else { boot },
             join,
-            limits: Limits::usual(),
+            // So that what is small still comes in several blocks.
+            limits: Limits { block: BLOCK, ..Limits::usual() },
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
@@ -374,6 +416,7 @@ impl World {
         seat.next_tick = now_ms + self.rng.below(TICK_MS);
         seat.sync_ends_at = 0;
         seat.machine = Some(machine);
+        self.lose_all_links(node);
         self.introduce();
         Ok(())
     }

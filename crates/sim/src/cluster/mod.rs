@@ -105,6 +105,10 @@ pub struct Counts {
     pub changes: u64,
     /// Commands of several keys that were answered.
     pub joint: u64,
+    /// Blocks of snapshots that were sent.
+    pub blocks: u64,
+    /// Snapshots that went on after their link was lost.
+    pub resumed: u64,
     /// Entries compared between replicas.
     pub compared: u64,
     /// Digests of replicas that were found to agree with others.
@@ -178,6 +182,8 @@ pub struct World {
     betrayal: Option<faults::Betrayal>,
     /// Links that are gone, and when who learns of that.
     lost_links: Vec<(u64, usize, NodeId)>,
+    /// Links of frames that were lost, and when who has a new one.
+    new_links: Vec<(u64, NodeId, NodeId)>,
     /// Nothing else breaks until then.
     truce_until: u64,
     /// What it has seen.
@@ -225,6 +231,7 @@ impl World {
             calm: true,
             betrayal: None,
             lost_links: Vec::new(),
+            new_links: Vec::new(),
             truce_until: 0,
             counts: Counts::default(),
         }
@@ -253,6 +260,7 @@ impl World {
         self.settle()?;
         self.counts.compared = self.agreement.compared;
         self.counts.forwarded = self.agreement.forwarded;
+        (0..self.seats.len()).for_each(|at| self.count_streams(at));
         self.collect_all();
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
@@ -345,6 +353,7 @@ impl World {
     pub(super) fn millisecond(&mut self) -> Result<(), Violation> {
         self.now_ms += 1;
         self.counts.millis += 1;
+        self.renew_links();
         self.trace.step = self.now_ms as u32;
         self.deliver()?;
         let first = self.rng.below(self.seats.len() as u64) as usize;
@@ -442,6 +451,7 @@ impl World {
         let lanes = 0..machine.lanes.len();
         let busy: Vec<usize> = lanes.filter(|lane| machine.is_busy(*lane)).collect();
         let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
+        let streams = machine.due_streams();
         let rounds = self.mood.checkpoints && self.now_ms >= seat.round_at;
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
         let weights = [
@@ -455,6 +465,7 @@ impl World {
             on(rounds, if machine.is_checkpointing() { 6 } else { 1 }),
             on(!machine.digests.is_empty(), 3),
             on(self.mood.collection, 1),
+            on(!streams.is_empty(), 3),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -501,6 +512,7 @@ impl World {
             6 => self.ask(at),
             8 => machine.step_digest(),
             9 => self.keep_versions(at),
+            10 => machine.step_stream(*self.rng.pick(&streams)),
             _ => {
                 if machine.step_round()? == Progress::Full {
                     seat.round_at = self.now_ms + ROUND_AGAIN_MS;

@@ -3,6 +3,10 @@
 //! A packet may be lost, come twice, or come late: most within a few milliseconds, some after
 //! hundreds. A direction between two nodes may be cut; what is on its way then still arrives.
 //! When a link is lost, most of what was on it is lost too.
+//!
+//! Frames of snapshots go as over a real link: in order, each once, until the link is lost, and
+//! all that is under way with it. Both ends learn of that in their time; until then what they send
+//! goes nowhere. Where others lose a packet, or a way is cut, a frame's link is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +23,14 @@ pub struct Network {
     under_way: BTreeMap<(u64, u64), (NodeId, Packet)>,
     sent: u64,
     cut: BTreeSet<(NodeId, NodeId)>,
+    /// How often the link of two nodes was lost, the smaller first.
+    lost: BTreeMap<(NodeId, NodeId), u64>,
+    /// … as the first of these knows.
+    known: BTreeMap<(NodeId, NodeId), u64>,
+    /// When the last frame from one to another arrives.
+    frames: BTreeMap<(NodeId, NodeId), u64>,
+    /// Links that were lost, and neither end has been told.
+    untold: Vec<(NodeId, NodeId)>,
 }
 
 impl Network {
@@ -32,7 +44,24 @@ impl Network {
         calm: bool,
         rng: &mut Rng,
     ) {
-        if self.cut.contains(&(from, packet.node())) {
+        let is_cut = self.cut.contains(&(from, packet.node()));
+        if let Packet::Frame(_) = packet {
+            let ends = (from, packet.node());
+            let is_stale = self.known.get(&ends).copied().unwrap_or(0) != self.losses(ends);
+            if is_stale {
+                return;
+            }
+            // There are few of them, and it is in their middle that it hurts.
+            if is_cut || (!calm && rng.one_in((mood.lost_in / 16).max(4))) {
+                return self.lose_link(ends);
+            }
+            let arrives = now_ms + rng.between(0, mood.delay_ms_max);
+            let last = self.frames.entry(ends).or_default();
+            *last = arrives.max(*last);
+            let arrives = *last;
+            return self.put(from, packet, arrives);
+        }
+        if is_cut {
             return;
         }
         if !calm && rng.one_in(mood.lost_in) {
@@ -62,11 +91,39 @@ impl Network {
     /// The link between two nodes is lost, both ways. What has reached the other's machine still
     /// arrives.
     pub fn lose(&mut self, one: NodeId, other: NodeId, rng: &mut Rng) {
+        self.lose_link((one, other));
         self.under_way.retain(|_, (from, packet)| {
             let ends = (*from, packet.node());
             let is_on_it = ends == (one, other) || ends == (other, one);
             !is_on_it || rng.one_in(5)
         });
+    }
+
+    /// The link that carries frames is lost, with all that is on it.
+    pub fn lose_link(&mut self, ends: (NodeId, NodeId)) {
+        let (one, other) = ends;
+        *self.lost.entry((one.min(other), one.max(other))).or_default() += 1;
+        self.under_way.retain(|_, (from, packet)| {
+            let on = (*from, packet.node());
+            !matches!(packet, Packet::Frame(_)) || (on != ends && on != (other, one))
+        });
+        self.untold.push(ends);
+    }
+
+    /// How often the link of these two was lost.
+    fn losses(&self, (one, other): (NodeId, NodeId)) -> u64 {
+        self.lost.get(&(one.min(other), one.max(other))).copied().unwrap_or(0)
+    }
+
+    /// Links that were lost: both ends are to be told, each in its time.
+    pub fn take_untold(&mut self) -> Vec<(NodeId, NodeId)> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// A node has learnt that its link with another was lost, and there is a new one.
+    pub fn relinked(&mut self, node: NodeId, with: NodeId) {
+        let losses = self.losses((node, with));
+        self.known.insert((node, with), losses);
     }
 
     /// Cuts the way from one node to another.

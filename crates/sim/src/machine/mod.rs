@@ -17,11 +17,12 @@ pub mod lookup;
 pub mod open;
 pub mod peers;
 pub mod rounds;
+pub mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ShardId, Timestamp};
 use node::birth;
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
@@ -47,6 +48,7 @@ use crate::trace::Trace;
 use log_room::LogRoom;
 use peers::{Packet, Post};
 use rounds::Round;
+use streams::Streams;
 
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
@@ -96,10 +98,8 @@ pub struct Machine {
     ticks: u64,
     /// To be sent to other nodes.
     pub outgoing: Vec<Packet>,
-    /// On their way: of which shard, to which replica, until when.
-    snapshots: Vec<(ShardId, ReplicaId, u64)>,
-    /// Have come, and wait for a round of checkpoints to end.
-    arrived: Vec<peers::Snapshot>,
+    /// Snapshots on their way.
+    pub streams: Streams,
     hasher: KeyHasher,
     limits: Limits,
     /// The log.

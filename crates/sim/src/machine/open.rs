@@ -18,6 +18,7 @@ use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
+use super::streams::Streams;
 use super::{Limits, LogRoom, Machine, Seat};
 use crate::rng::Rng;
 
@@ -165,10 +166,9 @@ fn build(
         elapsed_ms: 0,
         boot: start.boot,
         outgoing: Vec::new(),
-        snapshots: Vec::new(),
+        streams: Streams::new(seed),
         lookup: Full::new(seed),
         ticks: 0,
-        arrived: Vec::new(),
         hasher,
         limits: start.limits,
         log: LogRoom::new(log),

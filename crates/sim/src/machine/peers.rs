@@ -9,28 +9,24 @@ use std::sync::Arc;
 
 use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::birth;
-use node::checkpoint::Checkpoint;
+use node::checkpoint::{BLOCK, Checkpoint};
 use node::command::Reply;
 use node::entry::Waiter;
 use node::lane::{Envelope, Input};
 use node::letter::Letter;
-use node::recovery::Recovering;
 use node::route::Route;
 use node::shard::Shard;
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
 use replication::Message;
 use storage::Error;
-use storage::checkpoint::CheckpointWriter;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
 use super::lookup::Word;
 use super::open::Cluster;
+use super::streams::{Frame, Incoming, vote_of};
 use super::{Machine, View};
 use crate::trace::Trace;
-
-/// A snapshot that has not arrived by then is lost.
-const SNAPSHOT_MS_MAX: u64 = 1_000;
 
 /// What goes from node to node.
 #[derive(Debug)]
@@ -39,8 +35,8 @@ pub enum Packet {
     Message(Box<Envelope>),
     /// What one node asks another, or answers.
     Letter(Post),
-    /// A snapshot.
-    Snapshot(Box<Snapshot>),
+    /// A piece of a snapshot, or a word about one.
+    Frame(Frame),
     /// What one node's table of descriptors says to another's.
     Lookup(Box<Word>),
 }
@@ -62,7 +58,7 @@ impl Packet {
         match self {
             Packet::Message(envelope) => envelope.node,
             Packet::Letter(post) => post.to,
-            Packet::Snapshot(snapshot) => snapshot.node,
+            Packet::Frame(frame) => frame.to,
             Packet::Lookup(word) => word.to,
         }
     }
@@ -78,53 +74,26 @@ impl Packet {
                 Packet::Message(Box::new(envelope))
             }
             Packet::Letter(post) => Packet::Letter(post.clone()),
-            Packet::Snapshot(snapshot) => Packet::Snapshot(snapshot.clone()),
+            Packet::Frame(frame) => Packet::Frame(frame.clone()),
             Packet::Lookup(word) => Packet::Lookup(word.clone()),
         }
     }
 }
 
-/// A shard's state on its way to a replica.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    node: NodeId,
-    shard: ShardId,
-    head: Message,
-    meta: Vec<u8>,
-    blocks: Vec<Vec<u8>>,
-}
-
 impl Machine {
-    /// What is to be sent now; heads of snapshots have their states.
+    /// What is to be sent now. Heads of snapshots wait for their states, which come in pieces.
     pub fn take_outgoing(&mut self) -> Vec<Packet> {
-        let outgoing = std::mem::take(&mut self.outgoing);
-        outgoing.into_iter().filter_map(|packet| self.complete(packet)).collect()
-    }
-
-    fn complete(&mut self, packet: Packet) -> Option<Packet> {
-        let envelope = match packet {
-            Packet::Message(envelope) if envelope.message.snapshot().is_some() => envelope,
-            other => return Some(other),
-        };
-        let Envelope { shard, node, message, .. } = *envelope;
-        let to = message.to();
-        let seat = &self.lanes[self.lane_of(shard)];
-        let here = seat.lane.shard(shard).filter(|here| here.is_elected());
-        let Some(here) = here else {
-            self.submit(shard, Input::SnapshotLost { shard, to });
-            return None;
-        };
-        let end = self.log.log.written_end();
-        let mut checkpoint = Checkpoint::begin(here, end, self.limits.block);
-        let view = here.view();
-        let state = view.read();
-        let at = (state.applied_index, state.applied_term);
-        let head = message.with_snapshot(at, &state.members);
-        drop(state);
-        let blocks = all_blocks(&mut checkpoint);
-        self.snapshots.push((shard, to, self.elapsed_ms + SNAPSHOT_MS_MAX));
-        let meta = checkpoint.meta.clone();
-        Some(Packet::Snapshot(Box::new(Snapshot { node, shard, head, meta, blocks })))
+        let mut sent = Vec::new();
+        for packet in std::mem::take(&mut self.outgoing) {
+            match packet {
+                Packet::Message(head) if head.message.snapshot().is_some() => {
+                    self.ask_stream(*head);
+                    sent.append(&mut self.outgoing);
+                }
+                other => sent.push(other),
+            }
+        }
+        sent
     }
 
     /// Something has come from another node.
@@ -149,8 +118,8 @@ impl Machine {
                 self.submit(letter.shard(), Input::Letter { from, letter });
                 Ok(())
             }
-            Packet::Snapshot(snapshot) => {
-                self.arrived.push(*snapshot);
+            Packet::Frame(frame) => {
+                self.take_frame(frame)?;
                 self.install_arrived(trace)
             }
             Packet::Lookup(word) => {
@@ -207,43 +176,37 @@ impl Machine {
     /// # Errors
     /// All are fatal.
     pub fn install_arrived(&mut self, trace: &mut Trace) -> Result<(), Error> {
-        if self.round.is_some() {
-            return Ok(());
+        for (name, incoming) in self.take_whole() {
+            let is_installed = match self.install(incoming, trace) {
+                Err(Error::Full { .. }) => false,
+                installed => installed?,
+            };
+            self.tell_installed(name, is_installed);
         }
-        let arrived = std::mem::take(&mut self.arrived);
-        arrived.into_iter().try_for_each(|snapshot| self.install(snapshot, trace))
+        Ok(())
     }
 
-    fn install(&mut self, snapshot: Snapshot, trace: &mut Trace) -> Result<(), Error> {
-        let Snapshot { shard: id, head, meta, blocks, .. } = snapshot;
-        let lane = self.lane_of(id);
-        let Some(here) = self.lanes[lane].lane.shard(id) else { return Ok(()) };
-        if !here.wants(&head) {
+    /// Whether it is installed: what is not wanted any more is not.
+    fn install(&mut self, incoming: Incoming, trace: &mut Trace) -> Result<bool, Error> {
+        let Incoming { shard: id, head, index, vote, state, writer } = incoming;
+        // The file must not say less than the checkpoint whose place it takes (decision 0014).
+        let fits = |here: &Shard| here.wants(&head) && vote_of(here) == vote;
+        if !self.shard(id).is_some_and(fits) {
             self.submit(id, Input::Declined { shard: id, head: Box::new(head) });
-            return Ok(());
+            writer.abandon()?;
+            return Ok(false);
         }
-        let settings = self.limits.settings(self.hasher);
-        let mut restored = Recovering::from_checkpoint(id, &meta, settings).expect("readable");
-        blocks.iter().for_each(|block| restored.restore(block).expect("readable"));
-        let state = restored.into_state();
-        let index = state.applied_index;
         trace.event(format_args!("snapshot of shard {id} at {index}"));
-        let shard = self.lanes[lane].lane.shard(id).expect("it was just looked at");
-        let meta = shard.meta_of(&state);
-        match self.keep_snapshot(CheckpointRef { shard: id, applied_index: index }, &meta, &blocks)
-        {
-            Ok(()) => {}
-            // The leader sends another, when it is told or has waited.
-            Err(Error::Full { .. }) => return Ok(()),
-            Err(error) => return Err(error),
-        }
+        writer.finish()?;
+        self.keep_snapshot(CheckpointRef { shard: id, applied_index: index })?;
+        let state = state.into_state();
         let catalogue = match &state.content {
             Content::System(system) => Some(system.catalogue.clone()),
             Content::Keys(_) => None,
         };
         self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
-        let Some(catalogue) = catalogue else { return Ok(()) };
+        let Some(catalogue) = catalogue else { return Ok(true) };
         self.forget_keyspaces_of(&catalogue);
         let gone = self.routes.values().filter(|route| {
             catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
@@ -274,24 +237,12 @@ impl Machine {
             let views = places.map(|place| self.view_of(keyspace, place)).collect();
             self.route(keyspace.clone(), views);
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Writes a snapshot's state as the checkpoint of its shard.
-    fn keep_snapshot(
-        &mut self,
-        file: CheckpointRef,
-        meta: &[u8],
-        blocks: &[Vec<u8>],
-    ) -> Result<(), Error> {
-        let CheckpointRef { shard, applied_index } = file;
-        let (disk, cluster) = (self.handle.clone(), self.manifest.cluster);
-        let mut writer = CheckpointWriter::create(disk, cluster, shard, applied_index, meta)?;
-        if let Err(error) = blocks.iter().try_for_each(|block| writer.block(block)) {
-            writer.abandon().ok();
-            return Err(error);
-        }
-        writer.finish()?;
+    /// Makes a file the checkpoint of its shard.
+    fn keep_snapshot(&mut self, file: CheckpointRef) -> Result<(), Error> {
+        let shard = file.shard;
         let others = self.manifest.checkpoints.iter().filter(|c| c.shard != shard).copied();
         let mut checkpoints: Vec<_> = others.collect();
         checkpoints.push(file);
@@ -354,14 +305,7 @@ impl Machine {
     pub fn tick(&mut self) {
         self.tick_lookup();
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
-        let now_ms = self.elapsed_ms;
-        let (late, waiting) =
-            std::mem::take(&mut self.snapshots).into_iter().partition(|s| s.2 <= now_ms);
-        self.snapshots = waiting;
-        let late: Vec<_> = late;
-        for (shard, to, _) in late {
-            self.submit(shard, Input::SnapshotLost { shard, to });
-        }
+        self.expire_streams();
     }
 
     /// Tells all lanes that the link to a node is gone.
@@ -420,7 +364,7 @@ impl Machine {
     pub fn dump(&self, id: ShardId) -> Vec<Vec<u8>> {
         let shard = self.shard(id).expect("a shard that is here");
         let end = self.log.log.written_end();
-        let mut checkpoint = Checkpoint::begin(shard, end, self.limits.block);
+        let mut checkpoint = Checkpoint::begin(shard, end, BLOCK);
         all_blocks(&mut checkpoint)
     }
 }
