@@ -15,7 +15,8 @@ use crate::command::{Expiry, Reply, SetIf, SetReply, Write};
 use crate::entry::{Batch, Waiter};
 use crate::fetch::{Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
-use crate::letter::Letter;
+use crate::letter::{Asked, Letter};
+use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
 
@@ -337,6 +338,32 @@ fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
     let applied = two.answers.iter().filter(|answer| matches!(answer, Answer::Applied { .. }));
     assert_eq!((applied.count(), two.answers.len()), (1, 2), "{:?}", two.answers);
     assert_eq!(two.get(FIRST_KEY), Some("1".into()));
+}
+
+/// SAFETY G10. The first node may have put them into its log, and the second may have that log.
+#[test]
+fn what_a_second_leader_has_no_room_for_may_be_done_all_the_same() {
+    let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
+    two.set(FIRST_KEY, "1", Expiry::Never);
+    two.deaf = Some(THERE);
+    let key = FIRST_KEY.as_bytes();
+    two.write(4, &Write::Increment { key, by: 1 });
+    two.write(5, &Write::Increment { key, by: 1 });
+    two.here.accept(Input::LinkLost { node: THERE });
+    let mut effects = Effects::default();
+    two.here.turn(&mut effects);
+    let sent = effects.letters.iter().find_map(|(to, letter)| match letter {
+        Letter::Write { id, .. } if *to == NOBODY_THERE => Some(*id),
+        _ => None,
+    });
+    let BatchId { session, sequence, .. } = sent.expect("the first is sent once more");
+    effects.clear();
+    let what = Asked::Write { session, sequence };
+    let letter = Letter::Unable { shard: two.shard, what };
+    two.here.accept(Input::Letter { from: NOBODY_THERE, letter });
+    two.here.turn(&mut effects);
+    let unknown = |answer: &Answer| matches!(answer, Answer::NotDone { why: NotDone::Unknown, .. });
+    assert!(effects.answers.len() == 2 && effects.answers.iter().all(unknown), "{effects:?}");
 }
 
 #[test]

@@ -360,13 +360,15 @@ impl Forward {
         }
     }
 
-    /// Nothing from `sequence` on in this session will be applied any more, as far as it was not:
-    /// whoever leads has turned that one away, and takes none behind it without it. What has left
-    /// once only is certain not to be done, for links bring a letter once, if at all (a lost link
-    /// has it sent again).
+    /// Whoever leads has turned `sequence` away. If that had left once only, it is in no log, for
+    /// links bring a letter once, if at all (a lost link has it sent again); and as none is applied
+    /// behind a gap, nothing behind it will ever be done. If it had left before, for another who
+    /// led then, it may be in a log with all that stood behind it.
     fn close_session(&mut self, why: NotDone, sequence: u64, effects: &mut Effects) {
+        let refused = self.sent.iter().find(|sent| sent.sequence == sequence);
+        let is_nowhere = refused.is_some_and(|refused| refused.times == 1);
         for sent in self.sent.drain(..) {
-            let is_sure = sent.sequence >= sequence && sent.times == 1;
+            let is_sure = is_nowhere && sent.sequence >= sequence;
             let why = if is_sure { why } else { NotDone::Unknown };
             let Held { origin, waiters, bytes, .. } = sent.held;
             self.held_bytes -= bytes.len();

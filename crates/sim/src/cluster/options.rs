@@ -241,6 +241,8 @@ pub struct Mood {
     pub lost_in: u64,
     /// … comes twice …
     pub repeated_in: u64,
+    /// (letters that ask for writes, too) …
+    pub repeats_writes: bool,
     /// … or late.
     pub late_in: u64,
     /// All others take at most so long.
@@ -276,7 +278,8 @@ impl Mood {
         };
         let offset_ms_max = *rng.pick(&[0, 400, 3_600_000]);
         let checkpoints = rng.one_in(2);
-        let tails = rng.one_in(3);
+        // With a planted bug, whatever a lost log shows is no news.
+        let tails = rng.one_in(3) && faults.has(Fault::Tail) && options.plant.is_none();
         let replicas = if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 };
         let is_wide = options.nodes >= 5 && !rng.one_in(4);
         Self {
@@ -300,11 +303,12 @@ impl Mood {
             lost_in: maybe(rng, Fault::Loss, 8, 200),
             repeated_in: maybe(rng, Fault::Loss, 10, 200),
             late_in: maybe(rng, Fault::Loss, 10, 200),
+            // Where disks are never full.
+            repeats_writes: tails || !faults.has(Fault::Full),
             delay_ms_max: rng.between(0, 15),
             slow_sync_in: maybe(rng, Fault::SlowSync, 10, 200),
             break_ms: rng.between(120, 700),
-            // With a planted bug, whatever a lost log shows is no news.
-            tails: tails && faults.has(Fault::Tail) && options.plant.is_none(),
+            tails,
             collection: rng.one_in(2) && faults.has(Fault::Collection),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
             think_ms: rng.between(20, 120),

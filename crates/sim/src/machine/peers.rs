@@ -63,6 +63,11 @@ impl Packet {
         }
     }
 
+    /// Whether it asks for a write.
+    pub fn is_write(&self) -> bool {
+        matches!(self, Packet::Letter(Post { letter: Letter::Write { .. }, .. }))
+    }
+
     /// The same again: a network may repeat itself.
     #[must_use]
     pub fn repeated(&self) -> Self {
