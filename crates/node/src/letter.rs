@@ -1,9 +1,10 @@
 //! What do nodes ask each other for the sake of their clients, and in which bytes?
 //!
-//! Whoever is asked for a key of a shard that another node leads asks there. Letters may be lost and
-//! reordered like messages of replicas, and are sent again then: a batch has its number in a session
-//! ([`crate::session`]), and all else may be asked twice. No link brings a letter twice by itself;
-//! so a batch that has left once, and was refused for want of room, is certain not to be done.
+//! Whoever is asked for a key of a shard that another node leads asks there. Letters may be lost
+//! and reordered like messages of replicas, and are sent again then: a batch has its number in a
+//! session ([`crate::session`]), and all else may be asked twice. No link brings a letter twice by
+//! itself; so a batch that has left once, and was refused for want of room, is certain not to be
+//! done.
 //!
 //! ```text
 //!   Write      shard, batch id, commands   ──► Written: done, a gap, refused …
