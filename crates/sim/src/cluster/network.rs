@@ -1,8 +1,8 @@
 //! Packets on their way.
 //!
 //! A packet may be lost, come twice, or come late: most within a few milliseconds, some after
-//! hundreds. A real link brings nothing twice, and who sends a write once and is told that there was
-//! no room for it relies on that: so where disks are full now and then, no write comes twice. A
+//! hundreds. A real link brings nothing twice, and who sends a write once and is told that there
+//! was no room for it relies on that: where disks are full now and then, no write comes twice. A
 //! direction between two nodes may be cut; what is on its way then still arrives.
 //! When a link is lost, most of what was on it is lost too.
 //!
