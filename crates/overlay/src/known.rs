@@ -12,7 +12,7 @@
 
 use keyspace::codec::{DecodeError, Reader, VARINT_BYTES_MAX, put_varint};
 use keyspace::descriptor::REPLICAS_MAX;
-use keyspace::{Arc, Descriptor, Generation, ReplicaId, ShardId};
+use keyspace::{Arc, Descriptor, Generation, NodeId, ReplicaId, ShardId};
 
 /// The most bytes after the keyspace's id that an end of an arc may have here: a slot and the
 /// longest key. A longer one is refused, so that every descriptor fits into one message.
@@ -72,6 +72,11 @@ impl Known {
     /// Who led, if anybody is known to have.
     pub fn hint(&self) -> Option<Hint> {
         self.descriptor.leader.map(|leader| Hint { leader, term: self.term })
+    }
+
+    /// The node that led, if it is known and has a replica still.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.descriptor.node_of(self.descriptor.leader?)
     }
 
     /// The term of the hint; 0 without one.
@@ -140,7 +145,7 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{KeyspaceId, NodeId, Position};
+    use keyspace::{KeyspaceId, Position};
 
     use super::*;
 

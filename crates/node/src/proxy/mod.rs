@@ -136,8 +136,7 @@ impl Proxy {
 
     /// The node that leads, as far as is known.
     fn led_by(&self) -> Option<NodeId> {
-        let known = self.known.as_ref()?;
-        known.descriptor().node_of(known.hint()?.leader)
+        self.known.as_ref()?.leader()
     }
 
     /// Whether a node is not to be believed in now.

@@ -30,7 +30,6 @@ use super::connection::Connection;
 use super::resp::CROSS_SLOT;
 use crate::gateway::resp::{Mode, Request, Session};
 use crate::hub::boot_nanos;
-use crate::hub::lookup::leader_of;
 
 /// How long a connection is not sent on again for a shard.
 const SENT_ON: Duration = Duration::from_secs(1);
@@ -156,7 +155,7 @@ impl EventLoop {
         }
         let known = self.hub.peers.as_ref()?.lookup.shard(descriptor.shard);
         match known {
-            Some(known) => leader_of(&known).or(known.descriptor().node_to_ask()),
+            Some(known) => known.leader().or(known.descriptor().node_to_ask()),
             None => descriptor.node_to_ask(),
         }
     }

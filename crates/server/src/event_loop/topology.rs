@@ -10,7 +10,6 @@ use keyspace::{NodeId, Slot};
 use crate::cluster::{Cluster, MemberInfo, MemberState};
 use crate::config::Config;
 use crate::gateway::resp::{Health, Node, Shard, Topology};
-use crate::hub::lookup::leader_of;
 use crate::hub::{Hub, View};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
@@ -107,7 +106,7 @@ fn shard(
     };
     let replicas = descriptor.replicas.iter().map(|(_, node)| *node);
     let (leader, is_led) = match &known {
-        Some(known) => (leader_of(known), leader_of(known).is_some()),
+        Some(known) => (known.leader(), known.leader().is_some()),
         None => (state.serving.last_leader(), state.serving.leader().is_some()),
     };
     let others = replicas.filter(|node| Some(*node) != leader).map(&mut index_of).collect();

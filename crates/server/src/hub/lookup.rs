@@ -51,11 +51,6 @@ impl Lookup {
     }
 }
 
-/// The node that a shard is led by, if it is known.
-pub fn leader_of(known: &Known) -> Option<NodeId> {
-    known.descriptor().node_of(known.hint()?.leader)
-}
-
 impl Hub {
     /// Takes what a lane's turn has found out.
     pub(super) fn learn(&self, known: impl Iterator<Item = Known>) {
@@ -124,7 +119,9 @@ impl Hub {
             Ok(message) => message,
             Err(error) => {
                 let from = from.0;
-                return tracing::warn!("node {from:016x} says of shards what is not: {error}");
+                return tracing::warn!(
+                    "what node {from:016x} says of shards cannot be read, and was ignored: {error}"
+                );
             }
         };
         let mut tally = Tally::default();

@@ -7,7 +7,6 @@ use replication::{BootNanos, Follower, Members};
 use super::NodeApi;
 use crate::api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked};
 use crate::hub::boot_nanos;
-use crate::hub::lookup::leader_of;
 use crate::hub::overview::{Seen, Survey};
 
 impl NodeApi {
@@ -33,7 +32,7 @@ impl NodeApi {
         let report = seen.report.as_ref();
         let known = seen.known.as_deref();
         let leader = report.and_then(|report| report.leader_node);
-        let leader = leader.or(known.and_then(leader_of));
+        let leader = leader.or(known.and_then(Known::leader));
         let lease = report.filter(|report| report.leads && report.lease_until != BootNanos::MAX);
         ShardStatus {
             id: seen.id().0,
