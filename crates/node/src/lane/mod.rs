@@ -54,7 +54,8 @@ pub struct Lane {
     /// … and as it told it first.
     started: BootNanos,
     seed: u64,
-    shards: BTreeMap<ShardId, Shard>,
+    /// Far larger than their ids, among which one is looked up for each message.
+    shards: BTreeMap<ShardId, Box<Shard>>,
     /// Shards that are on other nodes only.
     away: BTreeMap<ShardId, Proxy>,
     /// Those with something to do or on its way.
@@ -138,7 +139,7 @@ impl Lane {
         shard.begin();
         let view = shard.view();
         let id = shard.id();
-        let before = self.shards.insert(id, shard);
+        let before = self.shards.insert(id, Box::new(shard));
         assert!(before.is_none(), "a shard is adopted once");
         self.touch(id);
         view
@@ -159,7 +160,7 @@ impl Lane {
 
     /// The view of a shard, for readers.
     pub fn view(&self, shard: ShardId) -> Option<Arc<RwLock<ShardState>>> {
-        self.shards.get(&shard).map(Shard::view)
+        self.shards.get(&shard).map(|shard| shard.view())
     }
 
     /// A checkpoint of a shard, with this hard state, is on disk.
@@ -171,12 +172,12 @@ impl Lane {
 
     /// The shards of this lane, in the order of their ids.
     pub fn shards(&self) -> impl Iterator<Item = &Shard> {
-        self.shards.values()
+        self.shards.values().map(Box::as_ref)
     }
 
     /// One of them.
     pub fn shard(&self, shard: ShardId) -> Option<&Shard> {
-        self.shards.get(&shard)
+        self.shards.get(&shard).map(Box::as_ref)
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to who leads a shard
@@ -195,7 +196,7 @@ impl Lane {
     /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
     /// has reserved that keeps it reserved: what is proposed is appended, come what may.
     pub fn held_log_bytes(&self, framing_bytes: u64) -> u64 {
-        let shards = self.active.iter().filter_map(|id| self.shards.get(id)).map(Shard::held);
+        let shards = self.active.iter().filter_map(|id| self.shard(*id)).map(Shard::held);
         let away = self.active_away.iter().filter_map(|id| self.away.get(id)).map(Proxy::held);
         shards.chain(away).map(|(bytes, entries)| bytes + entries * framing_bytes).sum()
     }
@@ -341,6 +342,7 @@ impl Lane {
         effects.ticket = self.next_ticket;
         effects.answers.append(&mut self.pending.answers);
         effects.refused.append(&mut self.pending.refused);
+        effects.messages.append(&mut self.pending.messages);
         effects.letters.append(&mut self.pending.letters);
         effects.known.append(&mut self.pending.known);
         effects.quarantined.append(&mut self.pending.quarantined);
@@ -458,8 +460,7 @@ impl Lane {
         }
         let now = self.now;
         for (id, shard) in self.shards.iter_mut().filter(|(_, shard)| shard.needs_ticks()) {
-            shard.tick(now);
-            if !shard.active {
+            if shard.tick(now) && !shard.active {
                 shard.active = true;
                 self.active.push(*id);
             }
@@ -468,6 +469,10 @@ impl Lane {
 
     fn message(&mut self, id: ShardId, message: Message) {
         let now = self.now;
+        let Some(shard) = self.shards.get_mut(&id) else { return };
+        if shard.rest(&message, now, &mut self.pending) {
+            return;
+        }
         let Some(shard) = self.touch(id) else { return };
         if let Err(refused) = shard.step(message, now) {
             self.pending.refused.push((id, refused));
@@ -516,7 +521,7 @@ impl Lane {
         if let Some(mut proxy) = self.away.remove(&id) {
             shard.succeed(proxy.replaced(&mut self.pending));
         }
-        let before = self.shards.insert(id, shard);
+        let before = self.shards.insert(id, Box::new(shard));
         assert!(before.is_none(), "shard ids are never reused");
         self.touch(id);
     }

@@ -319,7 +319,7 @@ impl Shard {
 
     /// Whether it has to look for its leader, or to be heard by others.
     pub(crate) fn needs_ticks(&self) -> bool {
-        !self.is_sole() || !self.group.is_leader()
+        !self.group.is_leader() || !self.is_sole()
     }
 
     pub(crate) fn configure(&mut self, durability: Durability) {

@@ -12,7 +12,7 @@
 
 use keyspace::{NodeId, ReplicaId};
 use overlay::Known;
-use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
+use replication::{BootNanos, Change, HardState, Message, Refused};
 use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
@@ -105,8 +105,25 @@ impl Shard {
         self.applied
     }
 
-    pub(crate) fn tick(&mut self, now: BootNanos) {
-        self.group.tick(now);
+    /// Time passes. Whether there is anything to do about it.
+    pub(crate) fn tick(&mut self, now: BootNanos) -> bool {
+        self.group.tick(now)
+    }
+
+    /// Handles what another replica says, if it only says that all is as it was; only while this
+    /// one has nothing to do. `false`: it is to be stepped.
+    pub(crate) fn rest(
+        &mut self,
+        message: &Message,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) -> bool {
+        if self.active || !self.group.rest(message, now) {
+            return false;
+        }
+        self.publish();
+        self.send(now, effects);
+        true
     }
 
     /// Handles what another replica says.
@@ -348,8 +365,7 @@ impl Shard {
             // SAFETY G11: its own log lags.
             0
         } else {
-            // Whoever came before the confirmation may read even without a lease.
-            self.group.lease_until().max(self.group.confirmed_at())
+            self.group.serves_until()
         };
         self.serving.until(until.max(self.read_until));
     }
@@ -381,24 +397,18 @@ impl Shard {
     #[inline(never)]
     fn send_outbox(&mut self, now: BootNanos, effects: &mut Effects) {
         let state = self.state.read();
-        let fresh: Vec<ReplicaId> = match self.group.is_leader() {
-            true => {
-                let is_fresh = |follower: &&Follower| {
-                    let is_silent = follower.echoed + SILENT_NANOS <= now;
-                    follower.matched == 0 || (is_silent && follower.replica != self.replica)
-                };
-                let followers = self.group.followers();
-                followers.iter().filter(is_fresh).map(|follower| follower.replica).collect()
-            }
-            // Those who are to vote may not have heard of the shard yet.
-            false if self.group.last_index() == BORN.0 => state.members.all(),
-            false => Vec::new(),
-        };
+        let leads = self.group.is_leader();
+        let is_newborn = self.group.last_index() == BORN.0;
         for message in self.outbox.drain(..) {
             let to = message.to();
             let node = state.descriptor.replicas.iter().find(|(replica, _)| *replica == to);
             let Some((_, node)) = node.copied() else { continue };
-            let birth = fresh.contains(&to).then(|| state.birth_record());
+            let is_fresh = match leads {
+                true => self.group.is_fresh(to, now.saturating_sub(SILENT_NANOS)),
+                // Those who are to vote may not have heard of the shard yet.
+                false => is_newborn && state.members.all().contains(&to),
+            };
+            let birth = is_fresh.then(|| state.birth_record());
             effects.messages.push(Envelope { shard: self.id, node, birth, message });
         }
     }

@@ -32,7 +32,7 @@ impl Default for Limits {
             message_bytes_max: 256 << 10,
             uncommitted_bytes_max: u64::MAX,
             committed_bytes_max: 16 << 20,
-            heartbeat_ticks: 3,
+            heartbeat_ticks: 4,
             election_ticks: 12,
             election_ticks_end: 20,
             lease_nanos: 540_000_000,

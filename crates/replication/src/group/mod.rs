@@ -1,6 +1,7 @@
 //! One replica of one group: its verbs over the library's node.
 //!
-//! [`limits`] has what it is configured with, [`types`] what goes in and out of its verbs. What is
+//! [`limits`] has what it is configured with, [`types`] what goes in and out of its verbs, [`rest`]
+//! the messages that need no work. What is
 //! here decides three things by itself: when the replica may stand or vote ([`lease`]), what leaves
 //! before and what after an fsync, and which applied entries stay in memory.
 //!
@@ -19,6 +20,7 @@ use crate::lease::{BootNanos, Lease, Word};
 use crate::{Change, Members, Message};
 
 mod limits;
+mod rest;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -127,19 +129,23 @@ impl Group {
         }
     }
 
-    /// Lets one tick pass. Ticks that were missed must not be made up (SAFETY G5).
-    pub fn tick(&mut self, now: BootNanos) {
+    /// Lets one tick pass. Ticks that were missed must not be made up (SAFETY G5). Whether it has
+    /// led to work or messages.
+    pub fn tick(&mut self, now: BootNanos) -> bool {
         self.observe(now);
         if !self.is_leader() {
             let core = &self.raw.raft;
             let would_stand = core.election_elapsed + 1 >= core.randomized_election_timeout();
             if would_stand && !self.may_stand() {
-                return;
+                return false;
             }
             self.elections += u64::from(would_stand);
         }
-        self.raw.tick();
-        self.choose_timeout();
+        let has_work = self.raw.tick();
+        if has_work {
+            self.choose_timeout();
+        }
+        has_work
     }
 
     /// Whether it may stand for election by itself. Not with entries that it could still lose: the
@@ -230,16 +236,20 @@ impl Group {
         if self.is_leader() { self.lease.confirmed(self.id, self.members()) } else { 0 }
     }
 
+    /// Until when reads may be served (exclusive), by the clock at which they came: until the lease
+    /// ends, and whoever came before the confirmation even without a lease.
+    pub fn serves_until(&self) -> BootNanos {
+        match self.confirmed_at() {
+            0 => 0,
+            confirmed if self.lease.is_forgone() => confirmed,
+            confirmed => confirmed.saturating_add(self.limits.leads_nanos()),
+        }
+    }
+
     /// Until when nobody else leads (exclusive): reads need no confirmation before. Zero if it does
     /// not lead, or has begun to hand leadership over (SAFETY G6).
     pub fn lease_until(&self) -> BootNanos {
-        if self.lease.is_forgone() {
-            return 0;
-        }
-        match self.confirmed_at() {
-            0 => 0,
-            confirmed => confirmed.saturating_add(self.limits.leads_nanos()),
-        }
+        if self.lease.is_forgone() { 0 } else { self.serves_until() }
     }
 
     /// Tells a follower now what is committed, if it leads and the follower has not been told: its
@@ -287,6 +297,14 @@ impl Group {
         let mut matched: Vec<_> = progress.map(|(id, pr)| (ReplicaId(*id), pr.matched)).collect();
         matched.sort_unstable();
         matched
+    }
+
+    /// Whether a replica has nothing of this leader's log, or was not heard of since a clock.
+    pub fn is_fresh(&self, replica: ReplicaId, since: BootNanos) -> bool {
+        let progress = self.raw.raft.prs().get(replica.0);
+        let has_nothing = progress.is_some_and(|progress| progress.matched == 0);
+        let is_member = progress.is_some() && replica != self.id;
+        has_nothing || (is_member && self.lease.echoed(replica) <= since)
     }
 
     /// As [`Self::progress`], with how each follower is getting on, for people. The replica itself

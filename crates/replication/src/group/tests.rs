@@ -65,3 +65,117 @@ fn restarts_from_a_checkpoint_and_a_log() {
     assert_eq!(group.term(), 4);
     assert_eq!(group.hard_state(), HardState { term: 4, vote: 1, commit: 9 });
 }
+
+/// A leader and its follower, where nothing has been said for a while.
+fn pair() -> (Group, Group) {
+    let members = Members::of_voters(&[ReplicaId(1), ReplicaId(2)]);
+    let new = |id| {
+        let clock = Boot { now: 10_000_000_000, started: 1, seed: 7 };
+        Group::new(ReplicaId(id), &members, Start::default(), &Limits::default(), clock)
+    };
+    let (mut leader, mut follower) = (new(1), new(2));
+    leader.campaign();
+    for round in 0..20 {
+        if round == 10 {
+            leader.propose(b"x".to_vec()).expect("leads");
+        }
+        // What is committed is told with a heartbeat at last.
+        leader.tick(10_000_000_000);
+        for message in work(&mut leader) {
+            follower.step(message, 10_000_000_000).expect("sound");
+        }
+        for message in work(&mut follower) {
+            leader.step(message, 10_000_000_000).expect("sound");
+        }
+    }
+    (leader, follower)
+}
+
+fn work(group: &mut Group) -> Vec<Message> {
+    settle(group, &mut Vec::new());
+    let mut out = Vec::new();
+    group.take_messages(&mut out);
+    out
+}
+
+/// The next heartbeat of a leader.
+fn heartbeat(leader: &mut Group, now: BootNanos) -> Message {
+    loop {
+        leader.tick(now);
+        if let Some(message) = work(leader).pop() {
+            return message;
+        }
+    }
+}
+
+/// What is known of a group from outside.
+fn seen(group: &Group) -> String {
+    let core = &group.raw.raft;
+    let active: Vec<_> = core.prs().iter().map(|(id, pr)| (*id, pr.recent_active)).collect();
+    let (hard, word, elapsed) = (group.hard_state(), &group.word, core.election_elapsed);
+    let lease = (group.confirmed_at(), group.lease_until());
+    format!("{hard:?} {word:?} {elapsed} {lease:?} {:?} {active:?}", group.followers())
+}
+
+#[test]
+fn at_rest_the_same_is_said_and_kept_as_by_stepping() {
+    let now = 10_200_000_000;
+    let ((mut leader, mut follower), (mut leader2, mut follower2)) = (pair(), pair());
+    let (beat, beat2) = (heartbeat(&mut leader, now), heartbeat(&mut leader2, now));
+    assert_eq!(beat, beat2);
+    follower2.step(beat2, now + 5).expect("sound");
+    assert!(follower.rest(&beat, now + 5), "there is nothing to do about it");
+    assert!(follower.ready().is_none(), "work that nobody would ask for");
+    let (answer, answer2) = (work(&mut follower), work(&mut follower2));
+    assert_eq!(answer, answer2);
+    assert_eq!(seen(&follower), seen(&follower2));
+    leader2.step(answer2[0].clone(), now + 9).expect("sound");
+    assert!(leader.rest(&answer[0], now + 9), "there is nothing to do about it");
+    assert!(leader.ready().is_none(), "work that nobody would ask for");
+    assert_eq!((seen(&leader), work(&mut leader)), (seen(&leader2), work(&mut leader2)));
+    assert!(leader.lease_until() > now);
+}
+
+#[test]
+fn whatever_needs_work_is_not_rested_on() {
+    let now = 10_200_000_000;
+    let (mut leader, mut follower) = pair();
+    let good = heartbeat(&mut leader, now);
+    let changed = |change: fn(&mut eraftpb::Message)| {
+        let mut message = good.clone();
+        change(&mut message.inner);
+        message
+    };
+    let others = [
+        changed(|inner| inner.term += 1),
+        changed(|inner| inner.term -= 1),
+        changed(|inner| inner.from = 3),
+        changed(|inner| inner.to = 3),
+        changed(|inner| inner.commit += 1),
+        changed(|inner| inner.context = Bytes::from_static(b"read")),
+        changed(|inner| inner.set_msg_type(MessageType::MsgAppend)),
+    ];
+    let before = seen(&follower);
+    for other in &others {
+        assert!(!follower.rest(other, now), "{other:?}");
+    }
+    assert_eq!(seen(&follower), before);
+    assert!(follower.rest(&good, now));
+    let answer = work(&mut follower).remove(0);
+    // It has not got everything.
+    leader.propose(b"y".to_vec()).expect("leads");
+    let appends = work(&mut leader);
+    let before = seen(&leader);
+    assert!(!leader.rest(&answer, now));
+    assert_eq!(seen(&leader), before);
+    // What it has got is not on its disk.
+    follower.step(appends[0].clone(), now).expect("sound");
+    let held = follower.ready().expect("an entry");
+    assert!(!follower.rest(&good, now));
+    follower.persisted(held.number);
+    assert!(follower.rest(&good, now));
+    // From the future: the leader's clock has not stood there.
+    let mut early = answer;
+    early.clock = now + 1_000;
+    assert!(!leader.rest(&early, now));
+}

@@ -244,6 +244,10 @@ impl World {
             return;
         }
         let group = self.replicas.get_mut(&id).unwrap().group.as_mut().unwrap();
+        if group.rest(&message, self.now) {
+            self.stats[3] += 1;
+            return;
+        }
         match group.step(message, self.now) {
             Ok(()) => {}
             Err(refused) => panic!("replica {id:?} refuses {from:?}: {refused}"),

@@ -10,10 +10,11 @@ use node::lane::Input;
 use node::route::Route;
 use node::shard::Raise;
 use parking_lot::{Condvar, Mutex};
+use storage::engine::Usage;
 use txn::safe_point;
 
-use super::Hub;
 use super::checkpoints::Checkpoints;
+use super::{Hub, View};
 
 /// How often the keeper looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -51,14 +52,18 @@ impl KeeperStop {
 /// The keeper's thread.
 pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop: &KeeperStop) {
     let mut retry_in = 0u32;
-    let mut applied = BTreeMap::new();
+    let mut looks = BTreeMap::new();
+    let mut pressed = false;
     let mut around_in = 0u32;
     while !stop.wait() {
         hub.clock.observe_millis(hub.millis());
-        let usage = measure(hub);
+        let grown = hub.growth.begin_to_measure();
+        let mut usage = Usage::default();
         for route in hub.routes().iter() {
-            keep_versions(hub, route, usage.pressed, &mut applied);
+            keep_versions(hub, route, pressed, &mut looks, &mut usage);
         }
+        hub.growth.measured(grown);
+        pressed = limit_memory(hub, &usage);
         if around_in == 0 {
             hub.look_around();
         }
@@ -67,7 +72,8 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
         let log_start = checkpoints.lock().log_start();
         let grown = hub.log.facts().written_end.0 - log_start.0;
         hub.counters.log_start.set(log_start.0);
-        let limit = log_bytes_max.max(usage.data_bytes / 2);
+        // Keys and values, all versions, are about what a checkpoint writes.
+        let limit = log_bytes_max.max((usage.live_bytes + usage.old_bytes) / 2);
         if grown > limit && retry_in == 0 {
             match checkpoints.lock().round(hub) {
                 Ok(true) => tracing::debug!(grown, "checkpoint"),
@@ -81,41 +87,27 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
     }
 }
 
-struct Measured {
-    /// Keys and values, all versions: about what a checkpoint writes.
-    data_bytes: u64,
-    /// Whether old versions take more than their share.
-    pressed: bool,
-}
-
-/// Sums up memory, and refuses or admits writes accordingly.
-fn measure(hub: &Hub) -> Measured {
-    let (mut live, mut old, mut index) = (0, 0, 0);
-    let grown = hub.growth.begin_to_measure();
-    for route in hub.routes().iter() {
-        for view in &route.views {
-            if let Some(engine) = view.read().keys() {
-                let usage = engine.usage();
-                live += usage.live_bytes;
-                old += usage.old_bytes;
-                index += usage.index_bytes;
-            }
-        }
-    }
-    let used = live + old + index;
-    hub.growth.measured(grown);
+/// Refuses or admits writes, by what all shards take. Whether old versions take more than their
+/// share.
+fn limit_memory(hub: &Hub, usage: &Usage) -> bool {
+    let used = usage.live_bytes + usage.old_bytes + usage.index_bytes;
     hub.memory_used_bytes.store(used, Ordering::Relaxed);
-    hub.memory_old_bytes.store(old, Ordering::Relaxed);
+    hub.memory_old_bytes.store(usage.old_bytes, Ordering::Relaxed);
     hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);
-    let pressed = old > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max;
-    Measured { data_bytes: live + old, pressed }
+    usage.old_bytes > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max
 }
 
 /// Has the keyspace's safe point raised when that would free something here, and collects.
 ///
 /// A shard that is written to collects by itself as it applies, on the thread that needs the memory
-/// again. `applied` tells which is not: how far each was when it was last looked at.
-fn keep_versions(hub: &Hub, route: &Route, pressed: bool, applied: &mut BTreeMap<ShardId, u64>) {
+/// again. `looks` tells which is not. `sum` grows by what its shards take.
+fn keep_versions(
+    hub: &Hub,
+    route: &Route,
+    pressed: bool,
+    looks: &mut BTreeMap<ShardId, Look>,
+    sum: &mut Usage,
+) {
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
     for (place, (view, shard)) in route.views.iter().zip(&route.keyspace.shards).enumerate() {
@@ -124,14 +116,19 @@ fn keep_versions(hub: &Hub, route: &Route, pressed: bool, applied: &mut BTreeMap
         if index == 0 || hub.is_away(route, place) {
             continue;
         }
-        let busy = applied.insert(*shard, index) != Some(index);
-        let more = match busy {
-            true => view.write().keys_mut().is_some_and(|engine| engine.collect(0)),
-            false => collect(view),
+        let look = looks.entry(*shard).or_default();
+        let more = if look.index != index {
+            *look = Look { index, is_done: false };
+            view.write().keys_mut().is_some_and(|engine| engine.collect(0))
+        } else {
+            !look.is_done && collect(view, look)
         };
         let state = view.read();
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
+        sum.live_bytes += usage.live_bytes;
+        sum.old_bytes += usage.old_bytes;
+        sum.index_bytes += usage.index_bytes;
         current = current.min(engine.safe_point());
         has_old |=
             usage.old_bytes > 0 || engine.next_expiry_millis().is_some_and(|e| e <= hub.millis());
@@ -150,14 +147,23 @@ fn keep_versions(hub: &Hub, route: &Route, pressed: bool, applied: &mut BTreeMap
     }
 }
 
+/// How a shard was when it was last looked at.
+#[derive(Default)]
+struct Look {
+    /// Up to here it was applied.
+    index: u64,
+    /// Whether nothing comes to be collected before the next entry: the safe point rises with one.
+    is_done: bool,
+}
+
 /// Collects a shard's versions below its safe point, a little at a time; whether there is more.
-fn collect(view: &parking_lot::RwLock<node::state::ShardState>) -> bool {
+fn collect(view: &View, look: &mut Look) -> bool {
     for _ in 0..COLLECT_ROUNDS {
-        let more = match view.write().keys_mut() {
-            Some(engine) => engine.collect(COLLECT_BUDGET),
-            None => false,
-        };
-        if !more {
+        let mut state = view.write();
+        let Some(engine) = state.keys_mut() else { return false };
+        if !engine.collect(COLLECT_BUDGET) {
+            // Whoever has pinned an old moment may leave without an entry.
+            look.is_done = !engine.is_pinned();
             return false;
         }
     }

@@ -12,6 +12,7 @@ use txn::safe_point;
 
 use super::{ANSWER_MS_MAX, World};
 use crate::check::Violation;
+use crate::machine::Machine;
 
 /// Versions that are collected at once, at most.
 const BUDGET: u64 = 8;
@@ -58,9 +59,8 @@ impl World {
         }
     }
 
-    /// Nothing breaks any more: every keyspace's safe point rises, as soon as one node with a
-    /// replica goes on asking for that. It asks one that does not lead the system shard, if there
-    /// is one.
+    /// Nothing breaks any more: every keyspace's safe point rises, if nodes with replicas go on
+    /// asking for that.
     ///
     /// # Errors
     /// It does not rise.
@@ -74,7 +74,7 @@ impl World {
             for keyspace in keyspaces {
                 if self.lags_behind(keyspace, to) {
                     lag = true;
-                    self.ask_to_raise(keyspace, to);
+                    self.ask_to_raise(keyspace, to, self.now_ms < deadline - ANSWER_MS_MAX / 2);
                 }
             }
             if !lag {
@@ -84,30 +84,41 @@ impl World {
                 self.millisecond()?;
             }
         }
-        let lag = keyspaces.iter().find(|keyspace| self.lags_behind(keyspace, to));
-        let text = format!("the safe point of {lag:?} does not rise");
+        let lag = keyspaces.iter().map(|keyspace| self.laggards(keyspace, to).join(", "));
+        let text = format!("safe points do not rise to {to:?}: {}", lag.collect::<String>());
         Err(Violation::new("liveness", text))
     }
 
-    fn lags_behind(&self, keyspace: &Keyspace, to: Timestamp) -> bool {
-        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
-        let mut views = machines.flat_map(|m| keyspace.shards.iter().filter_map(|id| m.view(*id)));
-        views.any(|view| view.read().keys().is_some_and(|engine| engine.safe_point() < to))
+    /// Replicas that lag behind, for people.
+    fn laggards(&self, keyspace: &Keyspace, to: Timestamp) -> Vec<String> {
+        let mut lag = Vec::new();
+        for machine in self.seats.iter().filter_map(|seat| seat.machine.as_ref()) {
+            for id in &keyspace.shards {
+                let view = machine.view(*id);
+                let point = view.and_then(|v| v.read().keys().map(|engine| engine.safe_point()));
+                if point.is_some_and(|point| point < to) {
+                    let report = machine.shard(*id).map(|shard| shard.report(self.now_ms));
+                    lag.push(format!("shard {id} at {point:?}: {report:?}"));
+                }
+            }
+        }
+        lag
     }
 
-    fn ask_to_raise(&mut self, keyspace: &Keyspace, to: Timestamp) {
-        let has = |seat: &&mut super::Seat| {
-            let machine = seat.machine.as_ref();
-            machine.is_some_and(|m| keyspace.shards.iter().any(|id| m.view(*id).is_some()))
-        };
-        let leads = |seat: &&mut super::Seat| {
-            let machine = seat.machine.as_ref();
-            machine.and_then(|m| m.shard(ShardId(0))).is_some_and(|shard| shard.is_leader())
-        };
-        let asker = self.seats.iter_mut().filter(has).min_by_key(leads);
-        if let Some(machine) = asker.and_then(|seat| seat.machine.as_mut()) {
-            let raise = Raise { keyspace: keyspace.id, to, is_pressed: true };
-            machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
+    fn lags_behind(&self, keyspace: &Keyspace, to: Timestamp) -> bool {
+        let mut machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        machines.any(|machine| lags_at(machine, keyspace, to))
+    }
+
+    /// Every node asks that has a replica which lags. At `first` not the one that leads the system
+    /// shard.
+    fn ask_to_raise(&mut self, keyspace: &Keyspace, to: Timestamp, first: bool) {
+        for machine in self.seats.iter_mut().filter_map(|seat| seat.machine.as_mut()) {
+            let leads = machine.shard(ShardId(0)).is_some_and(|shard| shard.is_leader());
+            if lags_at(machine, keyspace, to) && !(first && leads) {
+                let raise = Raise { keyspace: keyspace.id, to, is_pressed: true };
+                machine.submit(ShardId(0), Input::RaiseKeyspace(raise));
+            }
         }
     }
 
@@ -121,4 +132,10 @@ impl World {
             }
         }
     }
+}
+
+/// Whether a replica here has a lower safe point.
+fn lags_at(machine: &Machine, keyspace: &Keyspace, to: Timestamp) -> bool {
+    let mut views = keyspace.shards.iter().filter_map(|id| machine.view(*id));
+    views.any(|view| view.read().keys().is_some_and(|engine| engine.safe_point() < to))
 }

@@ -130,6 +130,11 @@ impl Engine {
         self.pins.swap_remove(place.expect("only what was pinned is unpinned"));
     }
 
+    /// Whether somebody still reads at an old moment.
+    pub fn is_pinned(&self) -> bool {
+        !self.pins.is_empty()
+    }
+
     /// Below it, what nobody can see is collected: the safe point, or the lowest pin.
     pub(super) fn limit(&self) -> Timestamp {
         self.pins.iter().copied().fold(self.safe_point, Timestamp::min)
