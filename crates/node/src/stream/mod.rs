@@ -8,8 +8,8 @@
 //!
 //! A stream is of one moment's state ([`crate::checkpoint`]). Frames between two nodes come in the
 //! order in which they were sent, or not at all; what was lost is found out by a question when the
-//! next link comes up. Drivers send frames, make blocks, and keep what has come; what is next on
-//! either side is said here.
+//! next link comes up. How fast blocks leave a node is said by its [`pace`]. Drivers send frames,
+//! make blocks, and keep what has come; what is next on either side is said here.
 //!
 //! Invariants: those of [`outgoing`] and [`coming`]; what comes out at the end are all blocks of
 //! one checkpoint, each once, in their order.
@@ -17,5 +17,6 @@
 pub mod coming;
 pub mod frame;
 pub mod outgoing;
+pub mod pace;
 #[cfg(test)]
 mod tests;

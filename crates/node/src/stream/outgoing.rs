@@ -11,12 +11,18 @@
 //! A question is a fence: behind it nothing is sent until it is answered. Frames are handled by
 //! the receiver in the order in which they were sent, so its answer tells exactly what has
 //! arrived and what has been lost, and the stream goes on from there. A question is asked when a
-//! link comes up, and when all is sent and nothing was heard for [`ASK_AFTER`].
+//! link comes up, and when nothing is to be sent, or may be, and nothing was heard for
+//! [`ASK_AFTER`].
+//!
+//! A stream may be *held*: its blocks wait for the [`pace`](super::pace) of the node, and that may
+//! take longer than anybody's patience. Then it asks now and then, for the receiver's sake, who
+//! gives up what it hears nothing of; and its own patience begins when it may send again.
 //!
 //! Invariants:
 //! 1. Blocks below `confirmed` are with the receiver, and are never sent again.
 //! 2. What is kept is below the limit and one block.
-//! 3. A stream whose `confirmed` stands still for [`RESUME_FOR`] is given up.
+//! 3. A stream whose `confirmed` stands still for [`RESUME_FOR`] is given up, if all that time
+//!    something was sent and not confirmed, a question was not answered, or there was no link.
 //!
 //! Pure: time is given.
 
@@ -44,6 +50,8 @@ pub enum Due {
     Ask(u32),
     /// Nothing at present.
     Nothing,
+    /// A block is ready, and is held.
+    Held,
     /// It gets nowhere: it is over.
     GiveUp,
 }
@@ -122,8 +130,8 @@ impl Outgoing {
         }
     }
 
-    /// What is to be done. When it is done, say [`Self::sent`].
-    pub fn due(&mut self, now: BootNanos) -> Due {
+    /// What is to be done; no block is sent if it `is_held`. When it is done, say [`Self::sent`].
+    pub fn due(&mut self, is_held: bool, now: BootNanos) -> Due {
         if now >= self.confirmed_at + RESUME_FOR {
             return Due::GiveUp;
         }
@@ -133,15 +141,25 @@ impl Outgoing {
             Way::Asking { asked: None, .. } => Due::Ask(self.ask),
             Way::Asking { .. } if is_quiet => Due::Ask(self.ask),
             Way::Asking { .. } => Due::Nothing,
+            Way::Open if is_held && self.next < self.made_blocks() => {
+                if self.next == self.confirmed {
+                    // The receiver has done all that was asked of it.
+                    self.confirmed_at = now;
+                }
+                if is_quiet { self.ask_again() } else { Due::Held }
+            }
             Way::Open if self.next < self.made_blocks() => Due::Block(self.next),
             Way::Open if !self.is_whole && self.kept_bytes < self.kept_bytes_max => Due::Make,
             Way::Open if self.is_whole && !self.end_sent => Due::End(self.made_blocks()),
-            Way::Open if is_quiet => {
-                self.fence(false);
-                Due::Ask(self.ask)
-            }
+            Way::Open if is_quiet => self.ask_again(),
             Way::Open => Due::Nothing,
         }
+    }
+
+    /// The link is there, and who was to be heard over it was not.
+    fn ask_again(&mut self) -> Due {
+        self.fence(false);
+        Due::Ask(self.ask)
     }
 
     /// A block that is kept.

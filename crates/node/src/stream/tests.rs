@@ -4,6 +4,7 @@
 //! is answered, then it sends one frame. Frames take a tick, and come in order or not at all.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use keyspace::random::Random;
 use keyspace::{NodeId, ShardId};
@@ -13,6 +14,7 @@ use replication::BootNanos;
 use super::coming::{Coming, DONE_MAX, Ended, Name};
 use super::frame::Said;
 use super::outgoing::{ASK_AFTER, Due, Nonsense, Outgoing, RESUME_FOR};
+use super::pace::Pace;
 
 const TICK: u64 = 10_000_000;
 const NAME: Name = (NodeId(1), 7);
@@ -26,6 +28,7 @@ const KEPT: usize = 4;
 struct World {
     blocks: u32,
     now: BootNanos,
+    pace: Pace,
     out: Outgoing,
     coming: Coming<Vec<Vec<u8>>>,
     there: VecDeque<(Due, Vec<u8>)>,
@@ -53,10 +56,11 @@ impl World {
         let out = Outgoing::new(KEPT * BYTES, now);
         let (there, back, installed) = Default::default();
         let (made, blocks_sent, handled, resumes) = Default::default();
-        let (is_linked, end) = (true, None);
+        let (is_linked, end, pace) = (true, None, Pace::new(None));
         Self {
             blocks,
             now,
+            pace,
             out,
             coming,
             there,
@@ -69,6 +73,11 @@ impl World {
             installed,
             end,
         }
+    }
+
+    /// … that sends so many bytes a second at most.
+    fn slow(blocks: u32, rate: u64) -> Self {
+        Self { pace: Pace::new(NonZeroU64::new(rate)), ..Self::new(blocks) }
     }
 
     /// The link is gone, and what was on its way in both directions.
@@ -126,7 +135,8 @@ impl World {
     }
 
     fn send(&mut self) {
-        let mut due = self.out.due(self.now);
+        let is_held = self.pace.held_until(self.now).is_some();
+        let mut due = self.out.due(is_held, self.now);
         if due == Due::Make {
             if self.made < self.blocks {
                 self.out.made(block(self.made));
@@ -134,10 +144,10 @@ impl World {
             } else {
                 self.out.no_more();
             }
-            due = self.out.due(self.now);
+            due = self.out.due(is_held, self.now);
         }
         let bytes = match due {
-            Due::Nothing => return,
+            Due::Nothing | Due::Held => return,
             Due::GiveUp => {
                 self.end = Some("given up");
                 return;
@@ -147,6 +157,7 @@ impl World {
         };
         assert!(self.is_linked, "{due:?} without a link");
         self.blocks_sent += u32::from(!bytes.is_empty());
+        self.pace.sent(bytes.len(), self.now);
         self.out.sent(&due, self.now);
         self.there.push_back((due, bytes));
     }
@@ -163,7 +174,7 @@ impl World {
 
     /// Steps until the sender knows how it ended.
     fn run(&mut self) -> &'static str {
-        for _ in 0..100_000 {
+        for _ in 0..1_000_000 {
             if let Some(end) = self.end {
                 return end;
             }
@@ -280,7 +291,7 @@ fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
     let mut out = Outgoing::new(KEPT * BYTES, now);
     let mut blocks = 0;
     loop {
-        match out.due(now) {
+        match out.due(false, now) {
             Due::Make => out.made(block(0)),
             due @ Due::Block(_) => {
                 blocks += 1;
@@ -293,7 +304,7 @@ fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
     let mut asked = 0;
     loop {
         now += ASK_AFTER;
-        match out.due(now) {
+        match out.due(false, now) {
             // The same question: nothing was sent since it was asked first.
             due @ Due::Ask(1) => {
                 asked += 1;
@@ -305,28 +316,78 @@ fn what_is_kept_is_bounded_and_a_silent_receiver_is_asked_now_and_then() {
     assert_eq!(asked, RESUME_FOR / 1_000_000_000 - 1);
 }
 
+/// Each of its blocks waits for longer than either side has patience.
+#[test]
+fn a_stream_that_is_held_is_given_up_by_nobody() {
+    const BLOCKS: u32 = 12;
+    let mut world = World::slow(BLOCKS, 2);
+    let begun = world.now;
+    assert_eq!(world.run(), "done");
+    world.assert_installed();
+    assert_eq!((world.blocks_sent, world.resumes), (BLOCKS, 0));
+    let seconds = (world.now - begun) / 1_000_000_000;
+    let must = u64::from(BLOCKS - 1) * BYTES as u64 / 2;
+    assert!((must - 1..=must + 1).contains(&seconds), "{seconds} s for {must}");
+}
+
+#[test]
+fn a_stream_that_is_held_is_given_up_without_a_link_or_an_answer() {
+    let mut world = World::slow(12, 1);
+    while world.handled < 20 {
+        world.step();
+    }
+    let begun = world.now;
+    world.cut();
+    assert_eq!(world.run(), "given up");
+    assert!(world.now - begun <= RESUME_FOR);
+
+    let mut world = World::slow(12, 1);
+    while world.handled < 20 {
+        world.step();
+    }
+    let begun = world.now;
+    while world.end.is_none() {
+        world.step();
+        world.there.clear();
+    }
+    assert_eq!(world.end, Some("given up"));
+    assert!(world.now - begun <= RESUME_FOR + ASK_AFTER);
+}
+
+#[test]
+fn a_receiver_that_starts_again_while_a_stream_is_held_is_found_out_soon() {
+    let mut world = World::slow(12, 1);
+    while world.handled < 20 {
+        world.step();
+    }
+    world.coming = Coming::default();
+    let begun = world.now;
+    assert_eq!(world.run(), "gone");
+    assert!(world.now - begun <= ASK_AFTER + 5 * TICK);
+}
+
 #[test]
 fn an_answer_to_an_older_question_does_not_open_the_way() {
     let now = 1_000_000_000;
     let mut out = Outgoing::new(KEPT * BYTES, now);
     for number in 0..3 {
-        assert_eq!(out.due(now), Due::Make);
+        assert_eq!(out.due(false, now), Due::Make);
         out.made(block(number));
         out.sent(&Due::Block(number), now);
     }
     for question in 1..=2 {
         out.linked(false);
         out.linked(true);
-        assert_eq!(out.due(now), Due::Ask(question));
+        assert_eq!(out.due(false, now), Due::Ask(question));
         out.sent(&Due::Ask(question), now);
     }
     assert_eq!(out.has(1, 1, now), Ok(false));
-    assert_eq!(out.due(now), Due::Nothing);
+    assert_eq!(out.due(false, now), Due::Nothing);
     assert_eq!(out.has(2, 2, now), Ok(true));
-    assert_eq!(out.due(now), Due::Block(2));
+    assert_eq!(out.due(false, now), Due::Block(2));
     assert_eq!(out.has(0, 4, now), Err(Nonsense::TooMany { has: 4, made: 3 }));
     out.linked(true);
-    assert_eq!(out.due(now), Due::Ask(3));
+    assert_eq!(out.due(false, now), Due::Ask(3));
     assert_eq!(out.has(3, 1, now), Err(Nonsense::TooFew { has: 1, had: 2 }));
 }
 
@@ -358,10 +419,10 @@ proptest! {
     /// up.
     #[test]
     fn whatever_is_lost_a_stream_arrives_whole_and_once(
-        seed: u64, blocks in 0..60u32, odds in 3..60u64,
+        seed: u64, blocks in 0..60u32, odds in 3..60u64, rate in prop::option::of(200..40_000u64),
     ) {
         let mut random = Random::new(seed);
-        let mut world = World::new(blocks);
+        let mut world = World::slow(blocks, rate.unwrap_or(0));
         for _ in 0..random.below(2_000) {
             match random.below(odds) {
                 0 if world.is_linked => world.cut(),
