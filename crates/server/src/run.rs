@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use mio::net::TcpListener;
 use mio::{Poll, Waker};
+use node::stream::pace::Pace;
 use parking_lot::{Condvar, Mutex};
 
 use crate::cluster::secret::{self, SecretError};
@@ -138,7 +139,10 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
             .spawn(move || keeper::run(&hub, &checkpoints, bytes, &stop))?
     };
     let peer_threads = match &cluster {
-        Some(cluster) => spawn_peer_threads(&hub, cluster, &checkpoints)?,
+        Some(cluster) => {
+            let pace = Pace::new(config.move_rate);
+            spawn_peer_threads(&hub, cluster, &checkpoints, pace)?
+        }
         None => Vec::new(),
     };
 
@@ -297,6 +301,7 @@ fn spawn_peer_threads(
     hub: &Arc<Hub>,
     cluster: &Arc<Cluster>,
     checkpoints: &Arc<Mutex<Checkpoints>>,
+    pace: Pace,
 ) -> io::Result<Vec<JoinHandle<()>>> {
     type Run = Box<dyn FnOnce(&Arc<Hub>, &Peers) + Send>;
     let spawn = |name: &str, run: Run| {
@@ -310,7 +315,10 @@ fn spawn_peer_threads(
     let threads = vec![
         spawn("digests", Box::new(|hub, peers| peers.digests.run(hub)))?,
         spawn("ticker", Box::new(|hub, _| hub.run_ticks()))?,
-        spawn("snapshots out", Box::new(|hub, peers| peers.snapshots.run_sender(hub, peers)))?,
+        spawn(
+            "snapshots out",
+            Box::new(move |hub, peers| peers.snapshots.run_sender(hub, peers, pace)),
+        )?,
         spawn(
             "snapshots in",
             Box::new(move |hub, peers| peers.snapshots.run_receiver(hub, peers, &checkpoints)),

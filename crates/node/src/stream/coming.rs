@@ -117,6 +117,11 @@ impl<T> Coming<T> {
         }
     }
 
+    /// Streams that are under way.
+    pub fn count(&self) -> usize {
+        self.streams.len()
+    }
+
     /// Gives back what there was of streams that nobody goes on with.
     pub fn expire(&mut self, now: BootNanos) -> Vec<(Name, T)> {
         let is_late = |_: &Name, stream: &mut Stream<T>| now >= stream.heard + RESUME_FOR;

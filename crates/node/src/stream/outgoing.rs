@@ -203,6 +203,11 @@ impl Outgoing {
         }
     }
 
+    /// Whether there is a link, as far as it was told.
+    pub fn is_linked(&self) -> bool {
+        !matches!(self.way, Way::Closed)
+    }
+
     /// The receiver has the blocks below `blocks`; it says so in answer to a question, or of
     /// itself (0). Whether the stream goes on after a loss.
     ///

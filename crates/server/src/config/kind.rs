@@ -4,6 +4,7 @@
 //! `--memory-max 2GiB`, `CARILLON_MEMORY_MAX=2GiB` and `memory_max = "2GiB"` cannot differ.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
@@ -136,6 +137,27 @@ impl Kind for Size {
     fn accepts(&self) -> String {
         let (low, high) = (size_text(*self.0.start()), size_text(*self.0.end()));
         format!("a size such as 4096, 64KiB, 512MiB or 2GB, from {low} to {high}")
+    }
+}
+
+/// Bytes a second, written as a [`Size`] within bounds; `off` or 0: as many as there can be.
+pub struct Rate(pub RangeInclusive<u64>);
+
+impl Kind for Rate {
+    type Value = Option<NonZeroU64>;
+    const TOML: Toml = Toml::Number;
+
+    fn parse(&self, text: &str) -> Result<Option<NonZeroU64>, String> {
+        if matches!(text, "off" | "0") {
+            return Ok(None);
+        }
+        let rate = Size(self.0.clone()).parse(text).ok().and_then(NonZeroU64::new);
+        rate.map(Some).ok_or_else(|| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        let (low, high) = (size_text(*self.0.start()), size_text(*self.0.end()));
+        format!("bytes a second such as 64MiB or 10MB, from {low} to {high}, or off")
     }
 }
 

@@ -3,10 +3,12 @@
 //! The struct, the defaults, the parser, the flags of `carillon start --help` and the names to
 //! suggest all come from here.
 
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 use super::kind::{
-    Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Size, Switch, Text, Toml,
+    Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Rate, Size, Switch,
+    Text, Toml,
 };
 use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
 use crate::api::Durability;
@@ -135,6 +137,9 @@ settings! {
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.
     check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
+    /// Bytes a second of shards' states that this node sends to others: to new replicas, and to those
+    /// that lag too far behind; or off: as fast as can be.
+    move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.
     clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;

@@ -80,6 +80,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "log_format" => "json",
         "key_bytes_max" => "5KiB",
         "value_bytes_max" => "3mb",
+        "move_rate" => "8MiB",
         "segment_bytes" => "128 MiB",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
         _ if setting.name.ends_with("_ms") => "1234",
@@ -110,6 +111,20 @@ fn flags_win_over_environment_over_file_over_defaults() {
     let environment = [("CARILLON_THREADS", "2"), ("CARILLON_NAME", "environment"), ("HOME", "/")];
     let config = from(text, &environment, &[("threads", "3")]).unwrap();
     assert_eq!((config.threads, config.name.as_str(), config.interval_ms), (3, "environment", 5));
+}
+
+#[test]
+fn a_rate_has_an_end_or_none() {
+    let rate = |text| from(text, &[], &[]).map(|config| config.move_rate.map(|rate| rate.get()));
+    assert_eq!(rate("").unwrap(), Some(64 << 20));
+    for none in ["move_rate = 0", "move_rate = \"0\"", "move_rate = \"off\""] {
+        assert_eq!(rate(none).unwrap(), None, "{none}");
+    }
+    assert_eq!(rate("move_rate = 100000").unwrap(), Some(100_000));
+    for wrong in ["1KiB", "none", "-1", "2TiB", "", "64MiB/s"] {
+        let error = rate(&format!("move_rate = {wrong:?}")).unwrap_err().to_string();
+        assert!(error.contains("64KiB") && error.contains("or off"), "{error}");
+    }
 }
 
 #[test]

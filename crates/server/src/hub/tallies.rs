@@ -88,10 +88,10 @@ pub struct Tallies {
     pub received: Mail,
     /// Snapshots that their receivers have installed.
     pub snapshots_sent: Counter,
-    /// Bytes of their blocks.
-    pub snapshot_bytes_sent: Counter,
-    /// Blocks sent, of whatever became of their snapshots; those sent again count again.
+    /// Blocks sent, of whatever became of their snapshots; those sent again count again …
     pub snapshot_blocks_sent: Counter,
+    /// … and their bytes.
+    pub snapshot_bytes_sent: Counter,
     /// Streams that have gone on after a lost link, or lost blocks.
     pub snapshot_resumes: Counter,
     /// Snapshots that were to be sent, and were not.
@@ -104,6 +104,8 @@ pub struct Tallies {
     pub snapshot_bytes_received: Counter,
     /// Snapshots that began to come and were given up.
     pub snapshots_broken: Counter,
+    /// Snapshots that are coming now: a gauge.
+    pub snapshots_coming: Counter,
 }
 
 #[cfg(test)]

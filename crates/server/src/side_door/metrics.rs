@@ -206,13 +206,24 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
         of("sent", tallies.snapshot_bytes_sent.get()),
         of("received", tallies.snapshot_bytes_received.get()),
     ];
-    out.numbers("carillon_snapshot_bytes_total", "Bytes of these.", Kind::Counter, samples);
+    let help = "Bytes of states sent, repeats among them, or taken.";
+    out.numbers("carillon_snapshot_bytes_total", help, Kind::Counter, samples);
     let samples = [
         of("sent", tallies.snapshot_blocks_sent.get()),
         of("received", tallies.snapshot_blocks_received.get()),
     ];
     let help = "Blocks of states sent, repeats among them, or taken.";
     out.numbers("carillon_snapshot_blocks_total", help, Kind::Counter, samples);
+    let progress = peers.snapshots.progress();
+    let samples =
+        [of("sent", progress.len() as u64), of("received", tallies.snapshots_coming.get())];
+    let help = "States of shards on their way now.";
+    out.numbers("carillon_snapshots_under_way", help, Kind::Gauge, samples);
+    let left: u64 = progress.iter().map(|stream| stream.left_bytes()).sum();
+    let help = "Bytes of states on their way from here that are not sent yet, about.";
+    out.gauge("carillon_snapshot_bytes_left", help, left as f64);
+    let help = "States to be sent that wait until others are over.";
+    out.gauge("carillon_snapshots_waiting", help, peers.snapshots.waiting() as f64);
     let help = "Times that a state on its way went on after a lost link, or lost blocks.";
     out.counter("carillon_snapshot_resumes_total", help, tallies.snapshot_resumes.get());
 }

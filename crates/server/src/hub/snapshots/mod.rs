@@ -22,9 +22,15 @@
 //! | a block | about 256 KiB, or one version | |
 //! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
 //! | streams to a node at a time | `STREAMS_MAX` | the others wait |
+//! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
+//! | bytes of blocks in a second, of all streams | `move_rate` and 50 ms of it | they wait, in turn |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
+//!
+//! Streams share the rate a block each, in turn: with few of them each is soon over, and what must
+//! be kept for its sake (old versions here, entries for the replica to catch up with) stays little.
+//! Waiting for the rate counts against nobody's patience (`outgoing`).
 //!
 //! What is sent and kept when, and the bytes, are said by [`node::stream`].
 //!
@@ -41,8 +47,9 @@
 //! its streams: they begin anew.
 //!
 //! # Caveats
-//! While a stream waits for its link, what its checkpoint may read is not collected. A process that
-//! is killed leaves a temporary file at most, which the next start removes.
+//! While a stream lasts, what its checkpoint may read is not collected. A process that is killed
+//! leaves a temporary file at most, which the next start removes. What replicas send is limited,
+//! not what one receives: from many senders it gets the sum of their rates.
 
 mod receiver;
 mod sender;
@@ -62,6 +69,9 @@ use super::Hub;
 const KEPT_BYTES_MAX: usize = 4 << 20;
 /// Streams to a node at a time.
 const STREAMS_MAX: usize = 4;
+/// Streams at a time, to all nodes together. Those whose link is lost do not count: until they are
+/// given up, others may begin.
+const STREAMS_OUT_MAX: usize = 16;
 /// Bytes on their way to a node, beyond which the next block waits.
 const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// Bytes that have come and are not on disk yet.
@@ -78,6 +88,8 @@ pub struct Snapshots {
     /// The sender's.
     outbound: Mutex<Outbound>,
     is_outbound: Condvar,
+    /// Streams on their way from here, as of a moment ago.
+    progress: Mutex<Vec<Progress>>,
     /// Over, as far as streams go: shard, replica, when the leader may try again.
     over: Mutex<Vec<(ShardId, ReplicaId, Instant)>>,
     /// The receiver's.
@@ -85,6 +97,26 @@ pub struct Snapshots {
     has_come: Condvar,
     stopping: Mutex<bool>,
     first_stream: u64,
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Of this shard.
+    pub shard: ShardId,
+    /// To this replica.
+    pub to: ReplicaId,
+    /// Bytes of blocks sent; those sent again count again.
+    pub sent_bytes: u64,
+    /// Bytes there are, about: what the shard's versions took in memory when it began.
+    pub about_bytes: u64,
+}
+
+impl Progress {
+    /// Bytes still to be sent, about.
+    pub fn left_bytes(&self) -> u64 {
+        self.about_bytes.saturating_sub(self.sent_bytes)
+    }
 }
 
 #[derive(Default)]
@@ -110,9 +142,9 @@ struct Come {
 impl Snapshots {
     /// `first_stream` was drawn at random.
     pub fn new(first_stream: u64) -> Self {
-        let (outbound, is_outbound, over) = Default::default();
+        let (outbound, is_outbound, progress, over) = Default::default();
         let (come, has_come, stopping) = Default::default();
-        Self { outbound, is_outbound, over, come, has_come, stopping, first_stream }
+        Self { outbound, is_outbound, progress, over, come, has_come, stopping, first_stream }
     }
 
     /// A message heads a snapshot whose state is to be sent beside it.
@@ -122,6 +154,16 @@ impl Snapshots {
         outbound.asked.retain(|other| (other.shard, other.message.to()) != (shard, to));
         outbound.asked.push_back(envelope);
         self.is_outbound.notify_one();
+    }
+
+    /// Streams that wait until others are over.
+    pub fn waiting(&self) -> usize {
+        self.outbound.lock().asked.len()
+    }
+
+    /// Streams on their way from here, as of half a second ago at most.
+    pub fn progress(&self) -> Vec<Progress> {
+        self.progress.lock().clone()
     }
 
     /// A frame has come.

@@ -50,11 +50,13 @@ impl Snapshots {
         while !self.is_stopping() {
             if let Some((from, body)) = self.next_frame() {
                 receiver.frame(from, body);
+                receiver.count();
             }
             let now = Instant::now();
             if now >= looked + IDLE {
                 looked = now;
                 receiver.expire(boot_nanos());
+                receiver.count();
             }
         }
     }
@@ -72,6 +74,10 @@ impl Snapshots {
 }
 
 impl Receiver<'_> {
+    fn count(&self) {
+        self.peers.tallies.snapshots_coming.set(self.coming.count() as u64);
+    }
+
     fn frame(&mut self, from: NodeId, body: Bytes) {
         let (stream, taken) = match frame::take_sent(body) {
             Ok((stream, sent)) => (Some(stream), self.take((from, stream), sent)),

@@ -1,4 +1,5 @@
-//! The thread that sends streams, in turn: one frame of each, as long as there is room.
+//! The thread that sends streams, in turn: one frame of each, as long as there is room, and blocks
+//! as fast as they may leave.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +9,12 @@ use node::lane::{Envelope, Input};
 use node::shard::Shard;
 use node::stream::frame::{self, Said, head_of, tag};
 use node::stream::outgoing::{Due, Outgoing};
+use node::stream::pace::Pace;
 use replication::BootNanos;
 
 use super::{
-    Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, STREAMS_MAX, Snapshots, UNSENT_BYTES_MAX,
+    Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, Progress, STREAMS_MAX, STREAMS_OUT_MAX,
+    Snapshots, UNSENT_BYTES_MAX,
 };
 use crate::hub::peers::{KIND_SNAPSHOT, Peers};
 use crate::hub::{Hub, boot_nanos};
@@ -21,7 +24,7 @@ use crate::peer::SendError;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a leader waits before it tries again what the receiver does not take.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often it looks whether this node still leads what it sends.
+/// How often it looks whether this node still leads what it sends, and says how far it is.
 const CHECK_EVERY_NANOS: u64 = 500_000_000;
 
 /// A stream on its way.
@@ -33,7 +36,9 @@ struct Stream {
     term: u64,
     /// Until its last block is made.
     checkpoint: Option<Checkpoint>,
-    bytes: u64,
+    begun: BootNanos,
+    sent_bytes: u64,
+    about_bytes: u64,
     out: Outgoing,
     checked: BootNanos,
 }
@@ -52,8 +57,13 @@ enum Ending {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Turn {
     Idle,
+    /// A block may leave at this time.
+    Held(BootNanos),
     NoRoom,
+    /// A frame has left …
     Moved,
+    /// … that carries a block.
+    Block,
 }
 
 /// What the thread has.
@@ -61,15 +71,19 @@ struct Sender<'a> {
     snapshots: &'a Snapshots,
     hub: &'a Hub,
     peers: &'a Peers,
+    pace: Pace,
+    /// In the order in which they may send their next blocks.
     streams: Vec<Stream>,
     next_stream: u64,
+    /// When it was said how far they are.
+    told: BootNanos,
 }
 
 impl Snapshots {
     /// The sender's thread, until [`Self::stop`].
-    pub fn run_sender(&self, hub: &Hub, peers: &Peers) {
-        let (streams, next_stream) = (Vec::new(), self.first_stream);
-        let mut sender = Sender { snapshots: self, hub, peers, streams, next_stream };
+    pub fn run_sender(&self, hub: &Hub, peers: &Peers, pace: Pace) {
+        let (streams, next_stream, told) = (Vec::new(), self.first_stream, boot_nanos());
+        let mut sender = Sender { snapshots: self, hub, peers, pace, streams, next_stream, told };
         let mut turn = Turn::Moved;
         while let Some((news, asked)) = self.outbound(turn, &sender.streams) {
             news.into_iter().for_each(|(node, news)| sender.hear(node, news));
@@ -84,8 +98,14 @@ impl Snapshots {
     fn outbound(&self, last: Turn, streams: &[Stream]) -> Option<(Heard, Option<Envelope>)> {
         let mut outbound = self.outbound.lock();
         let mut asked = outbound.take_asked(streams);
-        if last != Turn::Moved && outbound.news.is_empty() && asked.is_none() {
-            let pause = if last == Turn::NoRoom { PAUSE } else { IDLE };
+        if last < Turn::Moved && outbound.news.is_empty() && asked.is_none() {
+            let pause = match last {
+                Turn::NoRoom => PAUSE,
+                Turn::Held(until) => {
+                    IDLE.min(Duration::from_nanos(until.saturating_sub(boot_nanos())))
+                }
+                _ => IDLE,
+            };
             self.is_outbound.wait_for(&mut outbound, pause);
             asked = outbound.take_asked(streams);
         }
@@ -98,8 +118,9 @@ impl Outbound {
     /// The first that may begin beside these.
     fn take_asked(&mut self, streams: &[Stream]) -> Option<Envelope> {
         let has_place = |asked: &Envelope| {
-            let others = streams.iter().filter(|stream| stream.node == asked.node);
-            others.filter(|stream| !stream.is_before(asked)).count() < STREAMS_MAX
+            let others = || streams.iter().filter(|stream| !stream.is_before(asked));
+            others().filter(|stream| stream.node == asked.node).count() < STREAMS_MAX
+                && others().filter(|stream| stream.out.is_linked()).count() < STREAMS_OUT_MAX
         };
         let place = self.asked.iter().position(has_place)?;
         self.asked.remove(place)
@@ -112,12 +133,27 @@ impl Stream {
         (self.shard, self.to) == (asked.shard, asked.message.to())
     }
 
+    fn progress(&self) -> Progress {
+        let Self { shard, to, sent_bytes, about_bytes, .. } = *self;
+        Progress { shard, to, sent_bytes, about_bytes }
+    }
+
+    fn log_done(&self) {
+        let Self { shard, node, sent_bytes, begun, .. } = self;
+        let seconds = (boot_nanos() - begun) as f64 / 1e9;
+        let rate = *sent_bytes as f64 / seconds.max(1e-3);
+        tracing::info!(
+            "shard {shard} is at node {:016x}: {sent_bytes} bytes in {seconds:.3} s, {rate:.0} a \
+             second",
+            node.0
+        );
+    }
+
     /// Makes the next block.
     fn make(&mut self) -> Result<(), String> {
         let mut block = self.out.buffer();
         let checkpoint = self.checkpoint.as_mut().expect("blocks are due until the last is made");
         if checkpoint.next_block(&mut block) {
-            self.bytes += block.len() as u64;
             self.out.made(block);
             return Ok(());
         }
@@ -138,8 +174,9 @@ impl Sender<'_> {
         self.snapshots.over.lock().retain(|(of, at, _)| (*of, *at) != (shard, to));
         match self.try_begin(envelope) {
             Ok(stream) => self.streams.push(stream),
-            Err(why) => self.over(shard, to, 0, Ending::Broken(why)),
+            Err(why) => self.over(shard, to, Ending::Broken(why)),
         }
+        self.tell();
     }
 
     fn try_begin(&mut self, envelope: Envelope) -> Result<Stream, String> {
@@ -153,12 +190,15 @@ impl Sender<'_> {
             let state = view.read();
             let at = (state.applied_index, state.applied_term);
             let head = message.with_snapshot(at, &state.members);
-            Some((checkpoint, head))
+            let usage = state.keys().map(|engine| engine.usage());
+            let about_bytes = usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);
+            Some((checkpoint, head, about_bytes))
         });
-        let (checkpoint, head) = begun.ok_or("this node does not lead it any more")?;
-        tracing::debug!(
-            "sends shard {shard}, as of entry {}, to node {:016x}",
-            checkpoint.index,
+        let begun = begun.ok_or("this node does not lead it any more")?;
+        let (checkpoint, head, about_bytes) = begun;
+        let index = checkpoint.index;
+        tracing::info!(
+            "sends shard {shard}, as of entry {index}, about {about_bytes} bytes, to node {:016x}",
             node.0
         );
         let number = self.next_stream;
@@ -170,7 +210,19 @@ impl Sender<'_> {
         self.peers.cluster.flush();
         let now = boot_nanos();
         let (out, checkpoint) = (Outgoing::new(KEPT_BYTES_MAX, now), Some(checkpoint));
-        Ok(Stream { number, shard, to, node, term, checkpoint, bytes: 0, out, checked: now })
+        Ok(Stream {
+            number,
+            shard,
+            to,
+            node,
+            term,
+            checkpoint,
+            begun: now,
+            sent_bytes: 0,
+            about_bytes,
+            out,
+            checked: now,
+        })
     }
 
     fn hear(&mut self, node: NodeId, news: News) {
@@ -209,16 +261,30 @@ impl Sender<'_> {
     fn turn(&mut self) -> Turn {
         let mut best = Turn::Idle;
         let mut place = 0;
-        while place < self.streams.len() {
+        for _ in 0..self.streams.len() {
             match self.turn_of(place) {
                 Ok(turn) => {
                     best = best.max(turn);
-                    place += 1;
+                    match turn {
+                        // Before its next block, all others may send one.
+                        Turn::Block => self.streams[place..].rotate_left(1),
+                        _ => place += 1,
+                    }
                 }
                 Err(why) => self.end(place, Ending::Broken(why)),
             }
         }
+        if boot_nanos() >= self.told + CHECK_EVERY_NANOS {
+            self.tell();
+        }
         best
+    }
+
+    /// Says how far the streams are.
+    fn tell(&mut self) {
+        self.told = boot_nanos();
+        let progress = self.streams.iter().map(Stream::progress);
+        *self.snapshots.progress.lock() = progress.collect();
     }
 
     fn turn_of(&mut self, place: usize) -> Result<Turn, String> {
@@ -234,13 +300,15 @@ impl Sender<'_> {
                 return Err("this node does not lead it any more".into());
             }
         }
-        let mut due = stream.out.due(now);
+        let held_until = self.pace.held_until(now);
+        let mut due = stream.out.due(held_until.is_some(), now);
         if due == Due::Make {
             stream.make()?;
-            due = stream.out.due(now);
+            due = stream.out.due(held_until.is_some(), now);
         }
         let (tag, number) = match due {
             Due::Nothing | Due::Make => return Ok(Turn::Idle),
+            Due::Held => return Ok(held_until.map_or(Turn::Idle, Turn::Held)),
             Due::GiveUp => return Err("the receiver has confirmed nothing for long".into()),
             Due::Block(number) => (tag::BLOCK, number),
             Due::End(blocks) => (tag::END, blocks),
@@ -251,6 +319,7 @@ impl Sender<'_> {
         }
         let head = head_of(tag, stream.number);
         let block = if tag == tag::BLOCK { stream.out.block(number) } else { &[] };
+        let bytes = block.len();
         let parts = [&head[..], &number.to_le_bytes(), block];
         match peers.cluster.send(stream.node, KIND_SNAPSHOT, &parts) {
             Ok(()) => {}
@@ -263,24 +332,32 @@ impl Sender<'_> {
         }
         peers.cluster.flush();
         stream.out.sent(&due, now);
-        if tag == tag::BLOCK {
-            peers.tallies.snapshot_blocks_sent.add(1);
+        if tag != tag::BLOCK {
+            return Ok(Turn::Moved);
         }
-        Ok(Turn::Moved)
+        self.pace.sent(bytes, now);
+        stream.sent_bytes += bytes as u64;
+        peers.tallies.snapshot_blocks_sent.add(1);
+        peers.tallies.snapshot_bytes_sent.add(bytes as u64);
+        Ok(Turn::Block)
     }
 
     fn end(&mut self, place: usize, ending: Ending) {
-        let stream = self.streams.swap_remove(place);
-        self.over(stream.shard, stream.to, stream.bytes, ending);
+        // The others stay in their order.
+        let stream = self.streams.remove(place);
+        if let Ending::Done = ending {
+            stream.log_done();
+        }
+        self.over(stream.shard, stream.to, ending);
+        self.tell();
     }
 
     /// Tells the leader of a stream that has ended.
-    fn over(&self, shard: ShardId, to: ReplicaId, bytes: u64, ending: Ending) {
+    fn over(&self, shard: ShardId, to: ReplicaId, ending: Ending) {
         let tallies = &self.peers.tallies;
         let again = match ending {
             Ending::Done => {
                 tallies.snapshots_sent.add(1);
-                tallies.snapshot_bytes_sent.add(bytes);
                 Some(INSTALL)
             }
             Ending::Gone => {
