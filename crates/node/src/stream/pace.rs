@@ -32,7 +32,7 @@ pub const SLACK_NANOS: u64 = 50_000_000;
 const SECOND_NANOS: u128 = 1_000_000_000;
 
 /// A limit of bytes in time, or none.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Pace {
     rate: Option<NonZeroU64>,
     clear_at: BootNanos,

@@ -115,7 +115,8 @@ fn flags_win_over_environment_over_file_over_defaults() {
 
 #[test]
 fn a_rate_has_an_end_or_none() {
-    let rate = |text| from(text, &[], &[]).map(|config| config.move_rate.map(|rate| rate.get()));
+    let rate =
+        |text: &str| from(text, &[], &[]).map(|config| config.move_rate.map(|rate| rate.get()));
     assert_eq!(rate("").unwrap(), Some(64 << 20));
     for none in ["move_rate = 0", "move_rate = \"0\"", "move_rate = \"off\""] {
         assert_eq!(rate(none).unwrap(), None, "{none}");

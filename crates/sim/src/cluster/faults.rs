@@ -143,6 +143,7 @@ impl World {
         let Some(machine) = &self.seats[at].machine else { return };
         self.counts.blocks += machine.streams.blocks;
         self.counts.resumed += machine.streams.resumed;
+        self.counts.held += machine.streams.held;
     }
 
     /// All links of a node are lost: its process has ended, or begins.
@@ -404,6 +405,7 @@ impl World {
             Err(error) => return self.start_failed(at, &error),
         };
         machine.boot = boot;
+        machine.streams.limit(self.mood.move_rate);
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_patience(PATIENCE_NANOS));
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(CHECK_NANOS));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);

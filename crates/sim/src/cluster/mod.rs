@@ -109,6 +109,8 @@ pub struct Counts {
     pub blocks: u64,
     /// Snapshots that went on after their link was lost.
     pub resumed: u64,
+    /// Times that a block of a snapshot was ready and had to wait for the rate.
+    pub held: u64,
     /// Entries compared between replicas.
     pub compared: u64,
     /// Digests of replicas that were found to agree with others.

@@ -1,8 +1,10 @@
 //! What a run of a cluster is told, and what its seed chooses.
 
+use std::num::NonZeroU64;
 use std::str::FromStr;
 
 use keyspace::ShardId;
+use keyspace::random::{Random, mix};
 
 use super::World;
 use crate::check::Violation;
@@ -208,6 +210,14 @@ impl Search {
     }
 }
 
+/// Bytes in a second: in a third of all runs so few that streams have to wait. It is drawn apart, so
+/// that all else in a run of a seed stays as it was.
+fn move_rate(seed: u64) -> Option<NonZeroU64> {
+    const RATES: [u64; 6] = [500, 5_000, 0, 0, 0, 0];
+    let mut random = Random::new(mix(seed));
+    NonZeroU64::new(RATES[random.below(RATES.len() as u64) as usize])
+}
+
 /// What the seed chooses for the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
@@ -259,6 +269,8 @@ pub struct Mood {
     pub checkpoints: bool,
     /// Milliseconds between what a client asks, at most.
     pub think_ms: u64,
+    /// Bytes in a second of states that a node sends.
+    pub move_rate: Option<NonZeroU64>,
 }
 
 impl Mood {
@@ -312,6 +324,7 @@ impl Mood {
             collection: rng.one_in(2) && faults.has(Fault::Collection),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
             think_ms: rng.between(20, 120),
+            move_rate: move_rate(options.seed),
         }
     }
 }

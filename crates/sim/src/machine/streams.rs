@@ -11,6 +11,7 @@
 //! forgets its streams; half a file that it leaves goes at the next start.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::checkpoint::Checkpoint;
@@ -20,7 +21,8 @@ use node::shard::Shard;
 use node::stream::coming::{Coming, Ended, Name};
 use node::stream::frame::{self, Said, Sent, head_of, tag};
 use node::stream::outgoing::{Due, Outgoing};
-use replication::Message;
+use node::stream::pace::{Pace, SLACK_NANOS};
+use replication::{BootNanos, Message};
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
 
@@ -40,6 +42,8 @@ pub struct Streams {
     /// Snapshots whose turn has not come.
     asked: VecDeque<Envelope>,
     out: Vec<Stream>,
+    pace: Pace,
+    paced: Paced,
     /// Numbers of streams begin anywhere in every process.
     next: u64,
     coming: Coming<Incoming>,
@@ -51,6 +55,17 @@ pub struct Streams {
     pub resumed: u64,
     /// Blocks that were sent.
     pub blocks: u64,
+    /// How often a block was ready to be sent and too early.
+    pub held: u64,
+}
+
+/// What has left since the process began: it must not be more than the rate allows.
+#[derive(Default)]
+struct Paced {
+    /// Bytes in a second; 0: no limit.
+    rate: u64,
+    begun: Option<BootNanos>,
+    bytes: u64,
 }
 
 /// A stream on its way.
@@ -95,6 +110,25 @@ impl Streams {
     /// None yet; `first` was drawn at random.
     pub fn new(first: u64) -> Self {
         Self { next: first, ..Self::default() }
+    }
+
+    /// Limits the bytes of blocks that leave in a second.
+    pub fn limit(&mut self, rate: Option<NonZeroU64>) {
+        self.pace = Pace::new(rate);
+        self.paced.rate = rate.map_or(0, NonZeroU64::get);
+    }
+}
+
+impl Paced {
+    fn sent(&mut self, bytes: usize, now: BootNanos) {
+        let begun = *self.begun.get_or_insert(now);
+        if self.rate > 0 {
+            let nanos = u128::from(now - begun + SLACK_NANOS);
+            let may = u128::from(self.rate) * nanos / 1_000_000_000 + 1;
+            // The last goes whole.
+            assert!(u128::from(self.bytes) <= may, "{} bytes before, {may} may leave", self.bytes);
+        }
+        self.bytes += bytes as u64;
     }
 }
 
@@ -147,10 +181,17 @@ impl Machine {
     /// The places of streams that have something to do.
     pub fn due_streams(&mut self) -> Vec<usize> {
         let now = self.boot;
-        let streams = self.streams.out.iter_mut().enumerate();
-        let due = streams.filter_map(|(place, stream)| match stream.out.due(now) {
-            Due::Nothing => None,
-            _ => Some(place),
+        let is_held = self.streams.pace.held_until(now).is_some();
+        let Streams { out, held, .. } = &mut self.streams;
+        let due = out.iter_mut().enumerate().filter_map(|(place, stream)| {
+            match stream.out.due(is_held, now) {
+                Due::Nothing => None,
+                Due::Held => {
+                    *held += 1;
+                    None
+                }
+                _ => Some(place),
+            }
         });
         due.collect()
     }
@@ -162,26 +203,32 @@ impl Machine {
         if !self.shard(shard).is_some_and(|here| leads(here, term)) {
             return self.end_stream(place, None);
         }
+        let is_held = self.streams.pace.held_until(now).is_some();
         let stream = &mut self.streams.out[place];
-        let mut due = stream.out.due(now);
+        let mut due = stream.out.due(is_held, now);
         if due == Due::Make {
             if !stream.make() {
                 return self.end_stream(place, None);
             }
-            due = stream.out.due(now);
+            due = stream.out.due(is_held, now);
         }
         let (tag, number) = match due {
-            Due::Nothing | Due::Make => return,
+            Due::Nothing | Due::Make | Due::Held => return,
             Due::GiveUp => return self.end_stream(place, None),
             Due::Block(number) => (tag::BLOCK, number),
             Due::End(blocks) => (tag::END, blocks),
             Due::Ask(ask) => (tag::ASK, ask),
         };
         let block = if tag == tag::BLOCK { stream.out.block(number) } else { &[] };
+        let block_bytes = block.len();
         let bytes = [&head_of(tag, stream.number)[..], &number.to_le_bytes(), block].concat();
         stream.out.sent(&due, now);
         let node = stream.node;
-        self.streams.blocks += u64::from(tag == tag::BLOCK);
+        if tag == tag::BLOCK {
+            self.streams.blocks += 1;
+            self.streams.pace.sent(block_bytes, now);
+            self.streams.paced.sent(block_bytes, now);
+        }
         self.send_frame(node, bytes);
     }
 
