@@ -1,0 +1,179 @@
+//! Do the states of shards leave a node as fast as it was told, and no faster? Real processes.
+//!
+//! A node with data is joined by two others, to which it sends the states of its shards, several at
+//! a time. What has left is counted by its metrics, from a tenth of all to nine tenths: the time
+//! between is some seconds, and nothing but the rate decides on it.
+//!
+//! More than the rate is a bug on any machine. Less may be the machine's: with two cores and other
+//! tests beside it, a third is forgiven; on one at rest it is within a few hundredths.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+const VALUES: u64 = 384;
+const VALUE_BYTES: u64 = 64 << 10;
+/// What both others are to get.
+const PAYLOAD: u64 = 2 * VALUES * VALUE_BYTES;
+/// Bytes in a second: all of it takes six.
+const RATE: u64 = 8 << 20;
+/// A block, and what a sender that was late may catch up with (50 ms).
+const AHEAD: u64 = (320 << 10) + RATE / 20;
+
+const SENT: &str = r#"carillon_snapshot_bytes_total{direction="sent"}"#;
+const UNDER_WAY: &str = r#"carillon_snapshots_under_way{direction="sent"}"#;
+const LEFT: &str = "carillon_snapshot_bytes_left";
+const DONE: &str = r#"carillon_snapshots_total{direction="sent",result="done"}"#;
+
+/// Nodes with a directory, killed and removed when they are dropped.
+struct Nodes {
+    dir: PathBuf,
+    founder: SocketAddr,
+    children: Vec<Child>,
+}
+
+/// An address of this machine that nobody listens on.
+fn unused() -> SocketAddr {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+}
+
+impl Nodes {
+    fn new() -> Self {
+        let dir = std::env::temp_dir().join(format!("carillon-move-rate-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
+        let secret = dir.join("secret");
+        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
+        assert!(made.success());
+        Self { dir, founder: unused(), children: Vec::new() }
+    }
+
+    fn start(&mut self, name: &str, more: &[&str]) {
+        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(["start", "--native", "off", "--log-level", "error", "--name", name, "--dir"])
+            .arg(self.dir.join(name))
+            .arg("--peer-secret-file")
+            .arg(self.dir.join("secret"))
+            .args(more)
+            .stderr(Stdio::null())
+            .spawn();
+        self.children.push(child.unwrap());
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended by itself.
+            let _ended = child.kill();
+            let _waited = child.wait();
+        }
+        let _removed = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A connection to a node that is about to start.
+fn connect(address: SocketAddr) -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        if let Ok(stream) = TcpStream::connect(address) {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            return stream;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nobody listens at {address}");
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// Writes all values, one after the other.
+fn fill(address: SocketAddr) {
+    let mut stream = connect(address);
+    let value = vec![b'v'; VALUE_BYTES as usize];
+    for number in 0..VALUES {
+        let key = format!("key-{number:06}");
+        let head = format!("*3\r\n$3\r\nSET\r\n$10\r\n{key}\r\n${VALUE_BYTES}\r\n");
+        stream.write_all(&[head.as_bytes(), &value, b"\r\n"].concat()).unwrap();
+        let mut reply = [0; 5];
+        stream.read_exact(&mut reply).unwrap();
+        assert_eq!(&reply, b"+OK\r\n");
+    }
+}
+
+/// All metrics of a node, and when: before it was asked, and after it has answered.
+struct Sample {
+    asked: Instant,
+    answered: Instant,
+    text: String,
+}
+
+impl Sample {
+    fn of(address: SocketAddr) -> Self {
+        let asked = Instant::now();
+        let mut stream = connect(address);
+        let ask = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        Self { asked, answered: Instant::now(), text }
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        let mut lines = self.text.lines();
+        let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        let number = line.unwrap_or_else(|| panic!("no {name} in {}", self.text));
+        number.parse::<f64>().expect("a number") as u64
+    }
+}
+
+/// The first sample of which this is so.
+fn when(address: SocketAddr, what: &str, is_so: impl Fn(&Sample) -> bool) -> Sample {
+    let begun = Instant::now();
+    loop {
+        let sample = Sample::of(address);
+        if is_so(&sample) {
+            return sample;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}: not so");
+        sleep(LOOK_EVERY);
+    }
+}
+
+#[test]
+fn states_leave_a_node_at_the_rate_that_it_was_told() {
+    let mut nodes = Nodes::new();
+    let (peer, resp, http) = (nodes.founder.to_string(), unused(), unused());
+    let addresses = ["--peer", &peer, "--resp", &resp.to_string(), "--http", &http.to_string()];
+    nodes.start("a", &[&addresses[..], &["--move-rate", "8MiB"]].concat());
+    fill(resp);
+    for name in ["b", "c"] {
+        let own = unused().to_string();
+        nodes.start(name, &["--peer", &own, "--join", &peer, "--resp", "off", "--http", "off"]);
+    }
+    let sent = |sample: &Sample| sample.number(SENT);
+    let first = when(http, "a tenth has left", |sample| sent(sample) >= PAYLOAD / 10);
+    assert!(first.number(UNDER_WAY) > 0, "{}", first.text);
+    let left = first.number(LEFT);
+    assert!((1..PAYLOAD).contains(&left), "{left} bytes of {PAYLOAD} are left");
+    let last = when(http, "nine tenths have left", |sample| sent(sample) >= PAYLOAD / 10 * 9);
+
+    let bytes = sent(&last) - sent(&first);
+    let longest = (last.answered - first.asked).as_secs_f64();
+    let shortest = (last.asked - first.answered).as_secs_f64();
+    let rate = bytes as f64 / longest / RATE as f64;
+    eprintln!("{bytes} bytes in {shortest:.3} to {longest:.3} s: {rate:.3} of the rate");
+    let most = RATE as f64 * longest + AHEAD as f64;
+    assert!(bytes as f64 <= most, "{bytes} bytes in {longest} s");
+    assert!(bytes as f64 >= RATE as f64 * shortest * 0.67, "{bytes} bytes in {shortest} s");
+
+    let end = when(http, "nothing is under way", |sample| sample.number(UNDER_WAY) == 0);
+    assert_eq!(end.number(LEFT), 0);
+    assert!(end.number(DONE) > 1, "{}", end.text);
+    let all = sent(&end);
+    assert!((PAYLOAD..PAYLOAD + PAYLOAD / 20).contains(&all), "{all} bytes of {PAYLOAD}");
+}
