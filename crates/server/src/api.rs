@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cluster::{
     ClusterStatus, Health, NodeAddresses, NodeState, NodeStatus, Nodes, Overview, ReplicaRole,
-    ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, Verdict,
+    ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus, Verdict,
 };
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};

@@ -1,12 +1,13 @@
 //! May a node send more of its shards' states now, or when?
 //!
 //! ```text
-//!     sent ──► paid for at `clear_at`, each byte 1 / rate after the one before
+//!    clear_at                      now: all that was sent is paid for, the next piece may leave
+//!   ────┼────────────┼──────────────┼──────────►  time
+//!       │            └ SLACK_NANOS ─┘  what is older than this is forgotten
 //!
-//!   now   ──┼────────┼──────────────┼───►      no later: send
-//!        clear_at    │              │
-//!           └ SLACK ─┘              │          older credit is forgotten
-//!                                clear_at      wait until then
+//!      now                       clear_at: no piece leaves before it
+//!   ────┼──────────────────────────┼───────────►  time
+//!       └─ bytes sent / rate ahead ┘
 //! ```
 //!
 //! A bucket of tokens, told by one number: the time at which all that was sent is paid for. Who

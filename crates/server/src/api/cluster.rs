@@ -177,6 +177,15 @@ pub enum ReplicaRole {
     Outgoing,
 }
 
+/// How far a snapshot has come on its way to a replica.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotStatus {
+    /// Bytes that have left; those sent again count again.
+    pub sent_bytes: u64,
+    /// Bytes there are, about.
+    pub about_bytes: u64,
+}
+
 /// One replica of a shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReplicaStatus {
@@ -198,6 +207,8 @@ pub struct ReplicaStatus {
     pub contact_ms: Option<u64>,
     /// Whether a snapshot is on its way to it.
     pub awaits_snapshot: bool,
+    /// How far it is, if it is being sent from here.
+    pub snapshot: Option<SnapshotStatus>,
 }
 
 /// A shard, as this node knows it.

@@ -1,11 +1,13 @@
 //! How is each shard? For `/v1/shards`.
 
-use keyspace::{Arc, NodeId, ReplicaId};
+use keyspace::{Arc, NodeId, ReplicaId, ShardId};
 use overlay::Known;
 use replication::{BootNanos, Follower, Members};
 
 use super::NodeApi;
-use crate::api::{ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked};
+use crate::api::{
+    ApiError, ReplicaRole, ReplicaStatus, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
+};
 use crate::hub::boot_nanos;
 use crate::hub::overview::{Seen, Survey};
 
@@ -83,9 +85,18 @@ impl NodeApi {
                 behind: follower.and_then(|follower| follower.behind(last_index)),
                 contact_ms: contact.map(|follower| now.saturating_sub(follower.echoed) / 1_000_000),
                 awaits_snapshot: follower.is_some_and(|follower| follower.awaits_snapshot),
+                snapshot: follower.and_then(|follower| self.snapshot(seen.id(), follower)),
             }
         };
         seen.descriptor.replicas.iter().map(one).collect()
+    }
+
+    fn snapshot(&self, shard: ShardId, follower: &Follower) -> Option<SnapshotStatus> {
+        let peers = self.hub.peers.as_ref().filter(|_| follower.awaits_snapshot)?;
+        let progress = peers.snapshots.progress();
+        let progress = progress.iter().find(|stream| stream.goes_to(shard, follower.replica))?;
+        let (sent_bytes, about_bytes) = (progress.sent_bytes, progress.about_bytes);
+        Some(SnapshotStatus { sent_bytes, about_bytes })
     }
 }
 

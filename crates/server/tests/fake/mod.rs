@@ -274,6 +274,8 @@ impl Api for Fake {
             behind: Some(7 * (id - 1)),
             contact_ms: (id == 2).then_some(12),
             awaits_snapshot: id == 3,
+            snapshot: (id == 3)
+                .then_some(SnapshotStatus { sent_bytes: 1 << 20, about_bytes: 3 << 20 }),
         };
         let shard = |id: u64| ShardStatus {
             id,

@@ -23,7 +23,7 @@
 //! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
 //! | streams to a node at a time | `STREAMS_MAX` | the others wait |
 //! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
-//! | bytes of blocks in a second, of all streams | `move_rate` and 50 ms of it | they wait, in turn |
+//! | bytes a second, of all streams' blocks | `move_rate` | they wait, in turn (`pace`) |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
@@ -113,6 +113,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// Whether it is of this shard, to this replica.
+    pub fn goes_to(&self, shard: ShardId, replica: ReplicaId) -> bool {
+        (self.shard, self.to) == (shard, replica)
+    }
+
     /// Bytes still to be sent, about.
     pub fn left_bytes(&self) -> u64 {
         self.about_bytes.saturating_sub(self.sent_bytes)

@@ -118,13 +118,22 @@ impl Outbound {
     /// The first that may begin beside these.
     fn take_asked(&mut self, streams: &[Stream]) -> Option<Envelope> {
         let has_place = |asked: &Envelope| {
-            let others = || streams.iter().filter(|stream| !stream.is_before(asked));
-            others().filter(|stream| stream.node == asked.node).count() < STREAMS_MAX
-                && others().filter(|stream| stream.out.is_linked()).count() < STREAMS_OUT_MAX
+            let others = streams.iter().filter(|stream| !stream.is_before(asked));
+            has_place(asked.node, others.map(|stream| (stream.node, stream.out.is_linked())))
         };
         let place = self.asked.iter().position(has_place)?;
         self.asked.remove(place)
     }
+}
+
+/// Whether a stream to this node may begin beside these: to whom, and whether there is a link.
+fn has_place(to: NodeId, others: impl Iterator<Item = (NodeId, bool)>) -> bool {
+    let (mut there, mut linked) = (0, 0);
+    for (node, is_linked) in others {
+        there += usize::from(node == to);
+        linked += usize::from(is_linked);
+    }
+    there < STREAMS_MAX && linked < STREAMS_OUT_MAX
 }
 
 impl Stream {
@@ -380,4 +389,24 @@ impl Sender<'_> {
 
 fn leads(here: &Shard, term: u64) -> bool {
     here.is_elected() && here.term_and_commit().0 == term
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_have_places_at_a_node_and_at_all_and_lost_links_take_none_of_these() {
+        let has = |others: &[(u64, bool)]| {
+            let others = others.iter().map(|(node, is_linked)| (NodeId(*node), *is_linked));
+            has_place(NodeId(1), others)
+        };
+        assert!(has(&[]));
+        assert!(has(&[(1, true); STREAMS_MAX - 1]));
+        assert!(!has(&[(1, true); STREAMS_MAX]));
+        assert!(!has(&[(1, false); STREAMS_MAX]));
+        assert!(has(&[(2, true); STREAMS_OUT_MAX - 1]));
+        assert!(!has(&[(2, true); STREAMS_OUT_MAX]));
+        assert!(has(&[(2, false); STREAMS_OUT_MAX]));
+    }
 }
