@@ -67,11 +67,12 @@ use super::Hub;
 
 /// Blocks that the receiver has not confirmed, of one stream: beyond, the next waits.
 const KEPT_BYTES_MAX: usize = 4 << 20;
-/// Streams to a node at a time.
-const STREAMS_MAX: usize = 4;
+/// Streams to a node at a time. More would not be sooner over all together, but each would last
+/// longer, and while it lasts writes pile up that its receiver will lack.
+const STREAMS_MAX: usize = 2;
 /// Streams at a time, to all nodes together. Those whose link is lost do not count: until they are
 /// given up, others may begin.
-const STREAMS_OUT_MAX: usize = 16;
+const STREAMS_OUT_MAX: usize = 4;
 /// Bytes on their way to a node, beyond which the next block waits.
 const UNSENT_BYTES_MAX: usize = 4 << 20;
 /// Bytes that have come and are not on disk yet.
