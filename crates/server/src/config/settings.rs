@@ -137,8 +137,8 @@ settings! {
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.
     check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
-    /// Bytes a second of shards' states that this node sends to others: to new replicas, and to those
-    /// that lag too far behind; or off: as fast as can be.
+    /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
+    /// those that lag too far behind; or off: as fast as can be.
     move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.

@@ -210,8 +210,8 @@ impl Search {
     }
 }
 
-/// Bytes in a second: in a third of all runs so few that streams have to wait. It is drawn apart, so
-/// that all else in a run of a seed stays as it was.
+/// Bytes in a second: in a third of all runs so few that streams have to wait. It is drawn apart,
+/// so that all else in a run of a seed stays as it was.
 fn move_rate(seed: u64) -> Option<NonZeroU64> {
     const RATES: [u64; 6] = [500, 5_000, 0, 0, 0, 0];
     let mut random = Random::new(mix(seed));
