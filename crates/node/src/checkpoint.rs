@@ -135,7 +135,9 @@ impl Checkpoint {
                         return false;
                     }
                     let engine = state.keys().expect("a shard does not change its kind");
-                    if engine.dump(&mut cursor, self.at, self.block, out) {
+                    // Not what the safe point is by now: what the head says may be read.
+                    let low = self.pinned;
+                    if engine.dump(&mut cursor, low, self.at, self.block, out) {
                         self.rest = Rest::Keys(cursor);
                     }
                 }
@@ -218,6 +220,37 @@ mod tests {
             longest = longest.max(block.len());
         }
         (restored, longest)
+    }
+
+    /// The safe point rises between two blocks: the head of the file still says where it was, and
+    /// whoever restores it serves reads from there on.
+    #[test]
+    fn what_the_head_says_may_be_read_is_there_when_the_safe_point_rises_meanwhile() {
+        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        for (value, at) in [(b"1", 10), (b"2", 20)] {
+            engine.put(&HASHER.key(b"a"), &[value], 0, Timestamp::from_millis(at));
+            engine.put(&HASHER.key(b"b"), &[value], 0, Timestamp::from_millis(at));
+        }
+        let shard = shard_of(engine);
+        let one = PieceLimits { examined_max: 1, bytes_max: 1 };
+        let mut checkpoint = Checkpoint::begin(&shard, Lsn::NEW, one);
+        let mut restored = Recovering::from_checkpoint(ShardId(9), &checkpoint.meta, HASHER)
+            .expect("the head is readable");
+        let mut block = Vec::new();
+        while checkpoint.next_block(&mut block) {
+            restored.restore(&block).expect("the block is readable");
+            let view = shard.view();
+            let mut state = view.write();
+            let engine = state.keys_mut().expect("a shard of keys");
+            engine.raise_safe_point(Timestamp::from_millis(25));
+            engine.collect(usize::MAX);
+        }
+        let engine = restored.state().keys().expect("a shard of keys");
+        assert_eq!(engine.safe_point(), Timestamp::ZERO);
+        for key in [b"a", b"b"] {
+            let at = engine.at(&HASHER.key(key), Timestamp::from_millis(15));
+            assert!(matches!(at, At::Value(found) if found.value == b"1"), "{key:?}");
+        }
     }
 
     /// More keys than a piece of a dump looks at have expired and are not collected yet. Behind

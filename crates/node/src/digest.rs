@@ -115,9 +115,7 @@ impl Digesting {
                 return Step::Void;
             }
             match state.keys() {
-                Some(engine) => {
-                    engine.dump_above(&mut self.cursor, self.low, self.at, limits, piece)
-                }
+                Some(engine) => engine.dump(&mut self.cursor, self.low, self.at, limits, piece),
                 None => false,
             }
         };

@@ -201,7 +201,7 @@ fn keys_of_one_hash_are_never_parted() {
     assert_eq!((end, visited), (Ok(None), 3));
     engine.pin(ts(10));
     let limits = PieceLimits { examined_max: 0, bytes_max: 0 };
-    assert!(!engine.dump(&mut DumpCursor::default(), ts(10), limits, &mut Vec::new()));
+    assert!(!engine.dump(&mut DumpCursor::default(), ts(10), ts(10), limits, &mut Vec::new()));
 }
 
 #[test]

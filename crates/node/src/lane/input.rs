@@ -126,6 +126,8 @@ pub enum Input {
     Tick,
     /// Another replica says something to this shard's.
     Message {
+        /// That one's node.
+        from: NodeId,
         /// The shard.
         shard: ShardId,
         /// What it says.

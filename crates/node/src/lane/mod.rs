@@ -225,7 +225,7 @@ impl Lane {
                 }
             }
             Input::Tick => self.tick(),
-            Input::Message { shard, message } => self.message(shard, *message),
+            Input::Message { from, shard, message } => self.message(from, shard, *message),
             Input::AddReplicas { shard, nodes } => {
                 let (now, clock) = (self.now, self.clock.clone());
                 if let Some(shard) = self.touch(shard) {
@@ -467,9 +467,10 @@ impl Lane {
         }
     }
 
-    fn message(&mut self, id: ShardId, message: Message) {
+    fn message(&mut self, from: NodeId, id: ShardId, message: Message) {
         let now = self.now;
         let Some(shard) = self.shards.get_mut(&id) else { return };
+        shard.hears(message.from(), from);
         if shard.rest(&message, now, &mut self.pending) {
             return;
         }

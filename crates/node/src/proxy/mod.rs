@@ -163,7 +163,9 @@ impl Proxy {
 
     /// Asks who is taken for the system shard's leader to raise a safe point, if anyone is.
     pub fn raise(&self, raise: Raise, effects: &mut Effects) {
-        effects.letters.extend(self.asked.map(|leader| (leader, Letter::Raise(raise))));
+        // Whoever does not lead says nothing to that: who was last asked may be anyone.
+        let leader = self.led_by().or(self.asked);
+        effects.letters.extend(leader.map(|leader| (leader, Letter::Raise(raise))));
     }
 
     /// The catalogue here is as of this index.

@@ -132,6 +132,9 @@ pub struct Shard {
     /// Bytes of entries since its commit index was last written down.
     unmarked_bytes: usize,
     outbox: Vec<Message>,
+    /// Replicas that have spoken lately, and where: one may have been added that the state here
+    /// does not know yet.
+    heard: Vec<(ReplicaId, NodeId)>,
     watch: Watch,
     checks: Checks,
     /// Replicas that have said that they take no part any more, if this one leads.
@@ -254,6 +257,7 @@ impl Shard {
             vote_uncovered: true,
             unmarked_bytes: 0,
             outbox: Vec::new(),
+            heard: Vec::new(),
             watch: Watch::new(boot.now),
             checks: Checks::default(),
             broken: BTreeSet::new(),

@@ -10,6 +10,7 @@
 //!
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
+use keyspace::descriptor::REPLICAS_MAX;
 use keyspace::{NodeId, ReplicaId};
 use overlay::Known;
 use replication::{BootNanos, Change, HardState, Message, Refused};
@@ -60,8 +61,24 @@ impl Shard {
     /// Who leads, if it is known, and where that is.
     pub fn leader(&self) -> Option<NodeId> {
         let leader = self.group.leader()?;
-        let replicas = &self.state.read().descriptor.replicas;
-        replicas.iter().find(|(replica, _)| *replica == leader).map(|(_, node)| *node)
+        let node = self.state.read().descriptor.node_of(leader);
+        node.or_else(|| self.heard_at(leader))
+    }
+
+    /// A replica speaks, from this node.
+    pub(crate) fn hears(&mut self, replica: ReplicaId, node: NodeId) {
+        if self.heard.contains(&(replica, node)) {
+            return;
+        }
+        self.heard.retain(|(other, _)| *other != replica);
+        if self.heard.len() == REPLICAS_MAX {
+            self.heard.remove(0);
+        }
+        self.heard.push((replica, node));
+    }
+
+    fn heard_at(&self, replica: ReplicaId) -> Option<NodeId> {
+        self.heard.iter().find(|(other, _)| *other == replica).map(|(_, node)| *node)
     }
 
     /// Whether it leads, and knows all that was ever committed.
@@ -401,8 +418,11 @@ impl Shard {
         let is_newborn = self.group.last_index() == BORN.0;
         for message in self.outbox.drain(..) {
             let to = message.to();
-            let node = state.descriptor.replicas.iter().find(|(replica, _)| *replica == to);
-            let Some((_, node)) = node.copied() else { continue };
+            // Its own log may not have come to where a replica was added.
+            let node = state.descriptor.node_of(to).or_else(|| {
+                self.heard.iter().find(|(other, _)| *other == to).map(|(_, node)| *node)
+            });
+            let Some(node) = node else { continue };
             let is_fresh = match leads {
                 true => self.group.is_fresh(to, now.saturating_sub(SILENT_NANOS)),
                 // Those who are to vote may not have heard of the shard yet.

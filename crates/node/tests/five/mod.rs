@@ -73,7 +73,8 @@ impl Five {
                 let to = envelope.node.0 as usize;
                 if may(from, to) {
                     let message = Box::new(envelope.message);
-                    self.lanes[to - 1].accept(Input::Message { shard: SHARD, message });
+                    let from = NodeId(from as u64);
+                    self.lanes[to - 1].accept(Input::Message { from, shard: SHARD, message });
                 }
             }
         }

@@ -24,6 +24,9 @@ pub struct Limits {
     pub kept_bytes: usize,
     /// … and that a leader keeps for a follower that lags. Beyond, the follower gets a snapshot.
     pub kept_for_followers_bytes: usize,
+    /// … if the follower answers: a state may be on its way to it, and what is written meanwhile
+    /// comes after it. If that were cut, the state would have to be sent again, and again.
+    pub kept_for_lively_bytes: usize,
 }
 
 impl Default for Limits {
@@ -38,6 +41,7 @@ impl Default for Limits {
             lease_nanos: 540_000_000,
             kept_bytes: 1 << 20,
             kept_for_followers_bytes: 16 << 20,
+            kept_for_lively_bytes: 256 << 20,
         }
     }
 }

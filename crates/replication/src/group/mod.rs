@@ -28,6 +28,9 @@ mod types;
 pub use limits::Limits;
 pub use types::{Boot, ChangeRefused, Follower, HardState, NotLeader, Proposed, Start, Work};
 
+/// A follower that has answered within so long is there.
+const LIVELY_NANOS: BootNanos = 2_000_000_000;
+
 /// One replica of one group.
 pub struct Group {
     id: ReplicaId,
@@ -536,11 +539,17 @@ impl Group {
         if self.members().is_sole(self.id) {
             return self.raw.mut_store().compact(index, 0);
         }
-        let Limits { kept_bytes, kept_for_followers_bytes, .. } = self.limits;
+        let Limits { kept_bytes, mut kept_for_followers_bytes, .. } = self.limits;
         let mut needed_after = index;
         if self.is_leader() {
-            let matched = self.raw.raft.prs().iter().map(|(_, progress)| progress.matched);
-            needed_after = matched.min().unwrap_or(index).min(index);
+            let behind = self.raw.raft.prs().iter().filter(|(_, pr)| pr.matched < index);
+            let is_lively = |id| self.lease.echoed(ReplicaId(id)) + LIVELY_NANOS > self.now;
+            for (id, progress) in behind.filter(|(id, _)| **id != self.id.0) {
+                needed_after = needed_after.min(progress.matched);
+                if is_lively(*id) {
+                    kept_for_followers_bytes = self.limits.kept_for_lively_bytes;
+                }
+            }
         }
         let store = self.raw.mut_store();
         store.compact(needed_after, kept_bytes);

@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use super::*;
-use crate::Entry;
+use raft::Storage;
+
+use crate::{Entry, MessageKind};
 
 fn sole() -> Group {
     Group::new(
@@ -178,4 +180,47 @@ fn whatever_needs_work_is_not_rested_on() {
     let mut early = answer;
     early.clock = now + 1_000;
     assert!(!leader.rest(&early, now));
+}
+
+/// Of three the second gets everything, the third nothing but heartbeats, and those only while it
+/// is `lively`. How much of the log the first, which leads, keeps for it.
+fn kept_for_the_third(lively: bool) -> u64 {
+    let members = Members::of_voters(&[ReplicaId(1), ReplicaId(2), ReplicaId(3)]);
+    let limits = Limits {
+        kept_bytes: 0,
+        kept_for_followers_bytes: 300,
+        kept_for_lively_bytes: 1_200,
+        ..Limits::default()
+    };
+    let mut now = 10_000_000_000;
+    let mut groups = [1, 2, 3].map(|id| {
+        let clock = Boot { now, started: 1, seed: 7 };
+        Group::new(ReplicaId(id), &members, Start::default(), &limits, clock)
+    });
+    groups[0].campaign();
+    for round in 0..200 {
+        now += 100_000_000;
+        groups[0].tick(now);
+        if round > 20 {
+            groups[0].propose(vec![7; 100]).expect("leads");
+        }
+        for from in [0, 1, 2, 0] {
+            for message in work(&mut groups[from]) {
+                let to = message.to().0 as usize - 1;
+                let is_beat = message.kind() == Some(MessageKind::Heartbeat);
+                if to != 2 || round < 10 || (lively && is_beat) {
+                    groups[to].step(message, now).expect("sound");
+                }
+            }
+        }
+    }
+    assert!(groups[0].committed() > 150);
+    groups[0].committed() - groups[0].raw.store().first_index().expect("in memory")
+}
+
+#[test]
+fn a_leader_keeps_more_for_who_answers_than_for_the_silent() {
+    let (lively, silent) = (kept_for_the_third(true), kept_for_the_third(false));
+    assert!((9..=12).contains(&lively), "{lively} entries");
+    assert!((1..=3).contains(&silent), "{silent} entries");
 }

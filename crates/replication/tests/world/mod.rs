@@ -69,7 +69,12 @@ pub const ENTER: fn() -> Change = || Change::Enter { promote: ids(&[2, 3]), remo
 
 impl World {
     pub fn new(seed: u64, voters: &[u64], empty: &[u64]) -> Self {
-        let limits = Limits { kept_bytes: 200, kept_for_followers_bytes: 800, ..Limits::default() };
+        let limits = Limits {
+            kept_bytes: 200,
+            kept_for_followers_bytes: 800,
+            kept_for_lively_bytes: 1_600,
+            ..Limits::default()
+        };
         let mut world = World {
             dice: Random::new(seed),
             now: 1_000 * MILLI,

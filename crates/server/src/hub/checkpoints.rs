@@ -45,7 +45,10 @@ impl Checkpoints {
         checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
         let next = Manifest { checkpoints, ..self.manifest.clone() };
         if let Err(error) = manifest::store(&*self.disk, &next) {
-            self.remove_unpublished([file].into_iter());
+            // After any other error the new manifest may count, which names the file.
+            if matches!(error, Error::Full { .. }) {
+                self.remove_unpublished([file].into_iter());
+            }
             return Err(error);
         }
         let before = std::mem::replace(&mut self.manifest, next);

@@ -367,7 +367,7 @@ impl HubFrames {
                         self.0.begin_replica(shard, &birth, &message);
                     }
                     let message = Box::new(message);
-                    self.for_lane(shard, Input::Message { shard, message });
+                    self.for_lane(shard, Input::Message { from, shard, message });
                 }
                 Ok(Some(Item::Letter(letter))) => {
                     tally.letter(&letter);

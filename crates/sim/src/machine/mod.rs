@@ -295,9 +295,10 @@ impl Machine {
                 seat.lane.accept(Input::Durable { ticket });
             }
         }
-        self.outgoing
-            .extend(effects.messages.drain(..).map(|message| Packet::Message(Box::new(message))));
-        let (node, letters) = (self.manifest.node, effects.letters.drain(..));
+        let node = self.manifest.node;
+        let messages = effects.messages.drain(..);
+        self.outgoing.extend(messages.map(|message| Packet::Message(node, Box::new(message))));
+        let letters = effects.letters.drain(..);
         let letters = letters.map(|(to, letter)| Packet::Letter(Post { from: node, to, letter }));
         self.outgoing.extend(letters);
         // What is late may be for a replica that has ended.

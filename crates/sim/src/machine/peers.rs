@@ -31,8 +31,8 @@ use crate::trace::Trace;
 /// What goes from node to node.
 #[derive(Debug)]
 pub enum Packet {
-    /// What one replica says to another.
-    Message(Box<Envelope>),
+    /// What one replica, on this node, says to another.
+    Message(NodeId, Box<Envelope>),
     /// What one node asks another, or answers.
     Letter(Post),
     /// A piece of a snapshot, or a word about one.
@@ -56,7 +56,7 @@ impl Packet {
     /// Where it goes.
     pub fn node(&self) -> NodeId {
         match self {
-            Packet::Message(envelope) => envelope.node,
+            Packet::Message(_, envelope) => envelope.node,
             Packet::Letter(post) => post.to,
             Packet::Frame(frame) => frame.to,
             Packet::Lookup(word) => word.to,
@@ -72,11 +72,11 @@ impl Packet {
     #[must_use]
     pub fn repeated(&self) -> Self {
         match self {
-            Packet::Message(envelope) => {
+            Packet::Message(from, envelope) => {
                 let Envelope { shard, node, birth, message } = &**envelope;
                 let (birth, message) = (birth.clone(), message.clone());
                 let envelope = Envelope { shard: *shard, node: *node, birth, message };
-                Packet::Message(Box::new(envelope))
+                Packet::Message(*from, Box::new(envelope))
             }
             Packet::Letter(post) => Packet::Letter(post.clone()),
             Packet::Frame(frame) => Packet::Frame(frame.clone()),
@@ -91,7 +91,7 @@ impl Machine {
         let mut sent = Vec::new();
         for packet in std::mem::take(&mut self.outgoing) {
             match packet {
-                Packet::Message(head) if head.message.snapshot().is_some() => {
+                Packet::Message(_, head) if head.message.snapshot().is_some() => {
                     self.ask_stream(*head);
                     sent.append(&mut self.outgoing);
                 }
@@ -107,12 +107,13 @@ impl Machine {
     /// All are fatal.
     pub fn receive(&mut self, packet: Packet, trace: &mut Trace) -> Result<(), Error> {
         match packet {
-            Packet::Message(envelope) => {
+            Packet::Message(from, envelope) => {
                 let Envelope { shard, birth, message, .. } = *envelope;
                 if let Some(birth) = birth {
                     self.begin_replica(shard, &birth, &message, trace);
                 }
-                self.submit(shard, Input::Message { shard, message: Box::new(message) });
+                let message = Box::new(message);
+                self.submit(shard, Input::Message { from, shard, message });
                 Ok(())
             }
             Packet::Letter(Post { from, letter, .. }) => {
@@ -254,7 +255,9 @@ impl Machine {
         checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
         let next = Manifest { checkpoints, ..self.manifest.clone() };
         if let Err(error) = manifest::store(&*self.handle, &next) {
-            if !self.manifest.checkpoints.contains(&file) {
+            // After any other error the new manifest may count, which names the file.
+            let is_old = matches!(error, Error::Full { .. });
+            if is_old && !self.manifest.checkpoints.contains(&file) {
                 self.handle.remove(&file.name()).ok();
             }
             return Err(error);

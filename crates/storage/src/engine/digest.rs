@@ -16,11 +16,11 @@
 //! Ends (tombstones, flushes) are not counted themselves: there are several ways to write them.
 //! What they have ended is missing in `present`.
 //!
-//! It is fed with the pieces of a dump ([`Engine::dump_above`]), one after the other, so nobody has
+//! It is fed with the pieces of a dump ([`Engine::dump`]), one after the other, so nobody has
 //! to wait for all of it. It is meant to find faults of memory, disks and programs, not of people:
 //! whoever chooses the values could choose two sets with one digest.
 //!
-//! [`Engine::dump_above`]: super::Engine::dump_above
+//! [`Engine::dump`]: super::Engine::dump
 
 use std::hash::Hasher;
 
@@ -137,7 +137,7 @@ mod tests {
         let limits = PieceLimits { examined_max: 2, bytes_max: 1 << 20 };
         loop {
             piece.clear();
-            let more = engine.dump_above(&mut cursor, low, to, limits, &mut piece);
+            let more = engine.dump(&mut cursor, low, to, limits, &mut piece);
             digest.feed(&piece).expect("its own piece");
             if !more {
                 break;

@@ -1,6 +1,7 @@
 //! How do a shard's versions get into a checkpoint and back? As a run of records, piece by piece.
 //!
-//! A dump at a time holds every version that some read between the safe point and that time needs,
+//! A dump holds every version that some read between two times needs, the safe point of its
+//! beginning, which is pinned meanwhile, and the time as of which it is: values,
 //! tombstones and flushes included. It is a sequence of records; all numbers are little-endian:
 //!
 //! ```text
@@ -15,9 +16,8 @@
 //! Order: eras from old to new, between two of them the flush that parts them; within one by
 //! (slot, hash, key) or by key; within a key from old to new. So restoring is writing again.
 //!
-//! The blocks of one dump must be restored in order. The safe point is not in them: store the
-//! smaller of [`Engine::safe_point`] *at the end* of the dump and the dump's time, since what is
-//! written late in a dump may have been collected up to there.
+//! The blocks of one dump must be restored in order. The first of the two times is not in them: it
+//! is the safe point of what they restore.
 
 use std::ops::Bound;
 
@@ -115,27 +115,13 @@ pub fn cut_dump(piece: &[u8], bytes_max: usize) -> usize {
 }
 
 impl Engine {
-    /// Appends the next piece of the dump at `at` to `out`. Returns whether there is more, which
-    /// an empty piece does not tell: all that it looked at may have been gone. Writes above `at`
-    /// may go on between pieces.
-    ///
-    /// Panics unless the engine is pinned at or below `at`, from before the first piece on.
-    pub fn dump(
-        &self,
-        cursor: &mut DumpCursor,
-        at: Timestamp,
-        limits: PieceLimits,
-        out: &mut Vec<u8>,
-    ) -> bool {
-        assert!(self.pins.iter().any(|pin| *pin <= at), "a dump without a pin");
-        self.piece(cursor, self.safe_point.min(at), at, limits, out)
-    }
-
-    /// As [`Self::dump`], of what reads from `low` to `at` need, wherever the safe point is by now:
-    /// the same bytes of the same history, but for how flushes stand in it.
+    /// Appends to `out` the next piece of a dump of what reads from `low` to `at` need, wherever
+    /// the safe point is by now: of one history the same bytes, but for how flushes stand in it.
+    /// Returns whether there is more, which an empty piece does not tell: all that it looked at may
+    /// have been gone. Writes above `at` may go on between pieces.
     ///
     /// Panics unless the engine is pinned at or below `low`, from before the first piece on.
-    pub fn dump_above(
+    pub fn dump(
         &self,
         cursor: &mut DumpCursor,
         low: Timestamp,

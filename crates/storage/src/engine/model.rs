@@ -158,13 +158,13 @@ impl Model {
         head.map_or(Timestamp::ZERO, |head| head.timestamp)
     }
 
-    /// What a dump at `at` restores to.
-    fn cut(&self, at: Timestamp) -> Self {
+    /// What a dump from `low` to `at` restores to.
+    fn cut(&self, low: Timestamp, at: Timestamp) -> Self {
         let mut cut = self.clone();
         for chain in cut.keys.values_mut() {
             chain.retain(|written| written.timestamp <= at);
         }
-        cut.safe_point = cut.safe_point.min(at);
+        cut.safe_point = low;
         cut
     }
 }
@@ -296,7 +296,7 @@ struct Run {
     engine: Engine,
     model: Model,
     now: Timestamp,
-    dump: Option<(DumpCursor, Timestamp, Vec<Vec<u8>>)>,
+    dump: Option<(DumpCursor, [Timestamp; 2], Vec<Vec<u8>>)>,
 }
 
 impl Run {
@@ -345,25 +345,26 @@ impl Run {
             let at = self.now;
             // Whoever dumps at a time has applied everything of that time.
             self.now = at.next();
-            self.engine.pin(at);
-            (DumpCursor::default(), at, Vec::new())
+            let low = self.engine.safe_point().min(at);
+            self.engine.pin(self.engine.safe_point());
+            (DumpCursor::default(), [low, at], Vec::new())
         });
-        let (cursor, at, blocks) = &mut dump;
+        let (cursor, [low, at], blocks) = &mut dump;
         let mut block = Vec::new();
-        let more = self.engine.dump(cursor, *at, limits, &mut block);
+        let more = self.engine.dump(cursor, *low, *at, limits, &mut block);
         blocks.push(block);
         if more {
             self.dump = Some(dump);
             return;
         }
-        self.engine.unpin(*at);
+        self.engine.unpin(*low);
         let mut restored = Engine::new(self.engine.layout(), HASHER);
-        restored.raise_safe_point(self.engine.safe_point().min(*at));
+        restored.raise_safe_point(*low);
         for block in blocks {
             restored.restore(block).expect("what was dumped can be restored");
         }
         restored.check();
-        let model = self.model.cut(*at);
+        let model = self.model.cut(*low, *at);
         compare(&restored, &model, *at);
         restored.collect(usize::MAX);
         restored.check();
@@ -382,8 +383,8 @@ fn run(layout: Layout, ops: &[Op]) {
     }
     let Run { mut engine, now, dump, .. } = run;
     engine.flush(now);
-    if let Some((_, at, _)) = dump {
-        engine.unpin(at);
+    if let Some((_, [low, _], _)) = dump {
+        engine.unpin(low);
     }
     engine.raise_safe_point(now);
     while engine.collect(3) {}
