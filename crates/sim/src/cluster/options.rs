@@ -214,7 +214,7 @@ impl Search {
 /// all shards of a node would not come within the bound for liveness. It is drawn apart,
 /// so that all else in a run of a seed stays as it was.
 fn move_rate(seed: u64) -> Option<NonZeroU64> {
-    const RATES: [u64; 6] = [3_000, 6_000, 0, 0, 0, 0];
+    const RATES: [u64; 6] = [1_000, 2_000, 0, 0, 0, 0];
     let mut random = Random::new(mix(seed));
     NonZeroU64::new(RATES[random.below(RATES.len() as u64) as usize])
 }
