@@ -62,7 +62,7 @@ impl Shard {
     pub fn leader(&self) -> Option<NodeId> {
         let leader = self.group.leader()?;
         let node = self.state.read().descriptor.node_of(leader);
-        node.or_else(|| self.heard_at(leader))
+        node.or_else(|| node_in(&self.heard, leader))
     }
 
     /// A replica speaks, from this node.
@@ -75,10 +75,6 @@ impl Shard {
             self.heard.remove(0);
         }
         self.heard.push((replica, node));
-    }
-
-    fn heard_at(&self, replica: ReplicaId) -> Option<NodeId> {
-        self.heard.iter().find(|(other, _)| *other == replica).map(|(_, node)| *node)
     }
 
     /// Whether it leads, and knows all that was ever committed.
@@ -419,9 +415,7 @@ impl Shard {
         for message in self.outbox.drain(..) {
             let to = message.to();
             // Its own log may not have come to where a replica was added.
-            let node = state.descriptor.node_of(to).or_else(|| {
-                self.heard.iter().find(|(other, _)| *other == to).map(|(_, node)| *node)
-            });
+            let node = state.descriptor.node_of(to).or_else(|| node_in(&self.heard, to));
             let Some(node) = node else { continue };
             let is_fresh = match leads {
                 true => self.group.is_fresh(to, now.saturating_sub(SILENT_NANOS)),
@@ -432,4 +426,8 @@ impl Shard {
             effects.messages.push(Envelope { shard: self.id, node, birth, message });
         }
     }
+}
+
+fn node_in(heard: &[(ReplicaId, NodeId)], replica: ReplicaId) -> Option<NodeId> {
+    heard.iter().find(|(other, _)| *other == replica).map(|(_, node)| *node)
 }
