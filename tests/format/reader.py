@@ -124,7 +124,7 @@ def read_checkpoint(path, cluster, shard, index):
     data = path.read_bytes()
     seed = crc(0, u64s(cluster, shard, index))
     magic, version, meta_bytes, *ids, meta_crc, head_crc = struct.unpack_from("<8sII3Q2I", data)
-    check(magic == b"CARICKPT" and version == 3, "checkpoint header")
+    check(magic == b"CARICKPT" and version == 4, "checkpoint header")
     check(ids == [cluster, shard, index], "checkpoint ids")
     meta, at = data[48 : 48 + meta_bytes], 48 + meta_bytes
     check(head_crc == crc(0, data[:44]) and meta_crc == crc(seed, meta), "checkpoint header")
@@ -224,6 +224,9 @@ class Shard:
         for _ in range(4):
             for _ in range(reader.varint()):
                 reader.varint()
+        newest, going = reader.varint(), [reader.varint() for _ in range(reader.varint())]
+        check(newest > 0 and all(replica <= newest for replica in going), "who will go")
+        check(reader.number("B") in (0, 1), "whether a change is settled")
         reader.end()
         shard.index, shard.last = numbers[0], numbers[3]
         if shard.placement != 2:
@@ -300,7 +303,7 @@ class Shard:
         elif kind == 4:
             self.catalogue.apply(reader)
         else:
-            check(kind == 7 or (kind in (2, 3, 5, 8) and count == 1), "kind of an entry")
+            check(kind == 7 or (kind in (2, 3, 5, 8, 9) and count == 1), "kind of an entry")
 
     def get(self, key, now):
         value, expiry = self.values.get(key, (None, 0))
@@ -406,7 +409,7 @@ def read(directory):
             dropped.add(number)
         elif number in dropped:
             continue
-        elif kind == 6:
+        elif kind in (6, 7):
             raise SystemExit("a replica has ended here: ask another node")
         elif kind == 3:
             shards.setdefault(number, Shard(payload))

@@ -395,7 +395,7 @@ pub struct SimArgs {
     pub clients: u8,
     /// Kinds of faults: all, none, or a list of kill, power, sync-fails, write-fails, full, clock,
     /// catalogue, checkpoints, collection; of clusters also pause, cut, loss, link, transfer,
-    /// slow-sync, tail.
+    /// slow-sync, tail, move.
     #[arg(long, value_name = "KINDS", default_value = "all")]
     pub faults: sim::Faults,
     /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon or

@@ -72,7 +72,9 @@ impl Shard {
             Letter::NotLed { what, .. } => {
                 self.forward.misled(Some(from), what, now + MISLED_NANOS);
             }
-            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
+            Letter::Unable { what, .. } => {
+                self.forward.unable(from, what, now + MISLED_NANOS, effects);
+            }
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
             Letter::Count { number, origin, index, .. } => {
                 match self.count(index, Some(from), now) {

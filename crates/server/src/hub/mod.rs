@@ -22,6 +22,7 @@ pub mod durations;
 pub mod growth;
 mod image;
 pub mod keeper;
+pub mod kept;
 pub mod lanes;
 pub mod log;
 pub mod lookup;
@@ -94,6 +95,8 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
+    /// Entries kept for replicas that lag.
+    pub kept: kept::Kept,
     /// What single commands are about to add.
     pub growth: Growth,
     /// Whether all shards serve.

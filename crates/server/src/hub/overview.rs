@@ -165,7 +165,7 @@ impl Hub {
     pub fn quarantined(&self) -> Vec<(ShardId, ReplicaId)> {
         let mut found = Vec::new();
         for lane in &self.lanes {
-            found.extend(lane.with(self, |lane| lane.all_quarantined().collect::<Vec<_>>()));
+            found.extend(lane.with(self, |lane| lane.quarantined().collect::<Vec<_>>()));
         }
         found
     }

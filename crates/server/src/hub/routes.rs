@@ -197,7 +197,7 @@ impl Hub {
     /// Whether this replica of a shard has not ended here.
     pub(super) fn may_begin(&self, shard: ShardId, replica: ReplicaId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
-        let ended = lane.with(self, |lane| lane.quarantined(shard));
+        let ended = lane.with(self, |lane| lane.ended_replica(shard));
         ended.is_none_or(|ended| ended < replica)
     }
 
