@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("keyspace", &[]),
     ("overlay", &["keyspace"]),
+    ("balancer", &["keyspace"]),
     ("membership", &["keyspace"]),
     ("storage", &["keyspace"]),
     ("replication", &["keyspace"]),
