@@ -7,18 +7,22 @@
 //!
 //! ```text
 //!      41                    level 26: 15 too many on node 7. Each of the leaders of its 41
-//!      ██                    replicas moves its own with probability 15 / 41, and most often
-//!      ██  26  26            to node 9, which lacks 14
+//!      ██                    replicas moves its own with probability 15 / 41 · PACE, and most
+//!      ██  26  26            often to node 9, which lacks 14
 //!   ───██──██──██──────
 //!      ██  ██  ██  12
 //!      ██  ██  ██  ██
 //!       7   8   6   9
 //! ```
 //!
+//! Two nodes that differ by one shard leave each other alone, so where nearly all are equal, many
+//! have a little too much and few lack anything. Then leaders hold back by as much as the targets
+//! lack less than all have too much who see them, or those few would be overrun.
+//!
 //! **In place.** A policy that fixes a shard's nodes by its place moves one replica at a time from
 //! a node that is not among them to one that is.
 
-use crate::chance::Chance;
+use crate::chance::{Chance, PACE};
 use crate::decide::Plan;
 use crate::measure::{Measure, Rank};
 use crate::nodes::Site;
@@ -32,6 +36,8 @@ struct Move<'n> {
     site: &'n Site,
     /// How many shards of this size its node has above the level.
     over: f64,
+    /// How likely it should move now, as all others decide now too.
+    part: f64,
     level: Measure,
     /// Where it would be better off.
     targets: Vec<&'n Site>,
@@ -45,8 +51,7 @@ pub(crate) fn even(view: &View<'_>, chance: &mut Chance) -> Option<Plan> {
     let moves: Vec<Move<'_>> =
         view.voters.iter().filter_map(|voter| possible(view, voter, &candidates)).collect();
     let chosen = if view.settings.damp {
-        let part = |m: &Move<'_>| (m.over / f64::from(m.site.node.replicas.max(1))).min(1.0);
-        let parts: Vec<f64> = moves.iter().map(part).collect();
+        let parts: Vec<f64> = moves.iter().map(|m| m.part).collect();
         chance.draw(&parts, parts.iter().sum::<f64>().max(1.0)).map(|index| &moves[index])
     } else {
         moves.iter().max_by_key(|m| Rank(m.over))
@@ -60,20 +65,31 @@ pub(crate) fn even(view: &View<'_>, chance: &mut Chance) -> Option<Plan> {
 /// What is to be gained by moving this voter's replica, if anything.
 fn possible<'n>(view: &View<'n>, from: &Voter<'n>, candidates: &[&'n Site]) -> Option<Move<'n>> {
     let site = from.site.filter(|site| site.gives())?;
-    let mut targets = candidates.to_vec();
-    targets.retain(|to| view.keeps_domains(from, to));
-    let sum = targets.iter().fold(site.load, |sum, to| sum + to.load);
-    let level = sum * (1.0 / (targets.len() + 1) as f64);
-    let over = view.size.shards_in(site.load - level);
+    let mut peers = candidates.to_vec();
+    peers.retain(|to| view.keeps_domains(from, to));
+    peers.push(site);
+    let sum = peers.iter().fold(Measure::default(), |sum, peer| sum + peer.load);
+    let level = sum * (1.0 / peers.len() as f64);
+    let over = |peer: &Site| view.size.shards_in(peer.load - level);
+
     let band = view.settings.band;
     let is_full = (site.load - level).is_above(band);
-    targets.retain(|to| {
+    let is_target = |to: &&&Site| {
         let is_empty = (level - to.load).is_above(band);
         let differs = view.size.is_worth_moving(site.load - to.load);
         differs && (is_full || is_empty) && !to.node.is_slow
-    });
-    let is_of_use = over > 0.0 && !targets.is_empty();
-    is_of_use.then_some(Move { from: *from, site, over, level, targets })
+    };
+    let targets: Vec<&Site> = peers.iter().filter(is_target).copied().collect();
+    let emptiest = targets.iter().min_by_key(|to| Rank(over(to)))?;
+
+    // What the targets lack, and what all those have too much who may see them as targets as well.
+    let lack: f64 = targets.iter().map(|to| (-over(to)).max(0.0)).sum();
+    let rivals = peers.iter().filter(|peer| view.size.is_worth_moving(peer.load - emptiest.load));
+    let excess: f64 = rivals.map(|peer| over(peer).max(0.0)).sum();
+    let over = over(site);
+    let held = f64::from(site.node.replicas.max(1));
+    let part = PACE * (over / held).min(1.0) * (lack / excess).min(1.0);
+    (over > 0.0).then_some(Move { from: *from, site, over, part, level, targets })
 }
 
 pub(crate) fn put_in_place(view: &View<'_>) -> Option<Plan> {

@@ -1,15 +1,15 @@
 //! Should a shard's leader hand over, and to whom?
 //!
 //! It must if its node is to be left, or is slow: then to whom of the others leads least. It should
-//! if its node leads more shards than the mean by more than the band, and one of the others at
-//! least two fewer. Like replicas, leaders move by chance: of `n` on a node with `e` too many each
-//! is handed over with probability `e / n` at a time.
+//! if its node leads more shards than the mean of the shard's nodes by more than the band, and one
+//! of them at least two fewer. Like replicas, leaders move by chance: of `n` on a node with `e` too
+//! many each is handed over with probability `e / n` times the pace.
 
 use std::fmt;
 
 use keyspace::{NodeId, ReplicaId};
 
-use crate::chance::Chance;
+use crate::chance::{Chance, PACE};
 use crate::nodes::{Gone, Node, Nodes};
 use crate::policy::balanced;
 use crate::shard::{Settings, Shard};
@@ -39,7 +39,7 @@ pub enum WhyLeader {
         to: NodeId,
         /// How many shards that one leads.
         to_leaders: u32,
-        /// The mean of those that may lead.
+        /// The mean of those of the shard's nodes that may lead.
         mean: f64,
     },
 }
@@ -90,24 +90,23 @@ pub fn heir(
     if !settings.balance || !shard.is_settled {
         return None;
     }
-    uneven(nodes, own, fit, settings, &mut chance)
+    uneven(own, fit, settings, &mut chance)
 }
 
 fn uneven(
-    nodes: &Nodes,
     own: &Node,
     mut fit: Vec<(ReplicaId, &Node)>,
     settings: &Settings,
     chance: &mut Chance,
 ) -> Option<(ReplicaId, WhyLeader)> {
-    let all = nodes.sites().iter().map(|site| &site.node);
-    let mean = mean(all.filter(|node| node.takes && may_lead(node)));
+    fit.retain(|(_, node)| node.takes);
+    let mean = mean(fit.iter().map(|(_, node)| *node).chain([own]));
     let leaders = f64::from(own.leaders);
-    fit.retain(|(_, node)| node.takes && own.leaders.saturating_sub(node.leaders) >= 2);
-    let part = (leaders - mean) / leaders.max(1.0);
+    let part = PACE * (leaders - mean) / leaders.max(1.0);
     if leaders <= mean * (1.0 + settings.band) || settings.damp && chance.part() >= part {
         return None;
     }
+    fit.retain(|(_, node)| own.leaders.saturating_sub(node.leaders) >= 2);
     let lacks = fit.iter().map(|(_, node)| mean - f64::from(node.leaders));
     let (replica, to) = fit[balanced::draw(lacks, chance)?];
     let (node, leaders) = (own.id, own.leaders);

@@ -25,10 +25,11 @@
 //! | | or put in place | a node joined that is nearer to the shard's point (the other policies) |
 //!
 //! # How a hundred leaders do not all run to one node
-//! Let a node hold `n` replicas, `e` of them above the mean. Each leader with a replica there moves
-//! it with probability `e / n`: so of all that decide at the same moment, about `e` do, and not `n`.
-//! Where to is drawn as well, with weights by how much each node lacks: so a node that lacks four
-//! gets about four. What remains is noise, which the next decisions see. Chance follows from
+//! Let a node hold `n` replicas, `e` of them above the mean. If each leader with a replica there
+//! moved it with probability `e / n`, about `e` would move of those that decide at the same moment,
+//! and not `n`. Where to is drawn as well, with weights by how much each node lacks: so a node that
+//! lacks four gets about four. As loads are known late, only an eighth of that is done at a time
+//! (`chance`). What remains is noise, which the next decisions see. Chance follows from
 //! [`Settings::salt`], the shard, and nothing else.
 //!
 //! # Why it comes to rest

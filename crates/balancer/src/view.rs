@@ -76,9 +76,9 @@ impl<'a> View<'a> {
     /// Whether a replica may go from one node to another without a domain holding more than the
     /// fullest of the two did.
     pub(crate) fn keeps_domains(&self, from: &Voter<'_>, to: &Site) -> bool {
-        let others = without(&self.kept, from.node);
         let (leaves, enters) = (from.domain(), Some(to.domain));
-        leaves == enters || in_domain(&others, enters) <= in_domain(&others, leaves)
+        let held = |domain| in_domain(&self.kept, domain);
+        leaves == enters || held(enters) <= held(leaves).saturating_sub(1)
     }
 
     /// Chooses up to `count` nodes for new replicas, beside those that are kept: first by domains,

@@ -44,7 +44,7 @@ proptest! {
         let nodes = sizes.iter().sum::<u64>();
         cluster.add_shards(shards, nodes.min(4), |random| (32 + random.below(64)) * MIB);
         cluster.groups.iter_mut().for_each(|group| group.wanted = 2 * wanted + 1);
-        cluster.settle(300);
+        cluster.settle(400);
         assert_spread(&cluster);
     }
 
@@ -53,13 +53,13 @@ proptest! {
     fn lost_domains_are_made_up_for(per_domain in 2..5u64, domains in 3..6usize) {
         let mut cluster = with_domains(&vec![per_domain; domains]);
         cluster.add_shards(60, per_domain * domains as u64, |_| 64 * MIB);
-        cluster.settle(300);
+        cluster.settle(400);
         assert_spread(&cluster);
         (1..=per_domain).for_each(|id| cluster.kill(id));
-        cluster.settle(300);
+        cluster.settle(400);
         cluster.assert_full_strength();
         (1..=per_domain).for_each(|id| cluster.join(id, "rack 0"));
-        cluster.settle(300);
+        cluster.settle(400);
         assert_spread(&cluster);
         cluster.assert_replicas_even();
     }
@@ -73,7 +73,7 @@ fn nodes_within_a_domain_are_even_where_domains_are_not() {
     for _ in 0..40 {
         cluster.add_shard(&[1, 2, 3], 3, 64 * MIB);
     }
-    cluster.settle(100);
+    cluster.settle(400);
     assert_spread(&cluster);
     let replicas = cluster.loads(|node| node.replicas.into());
     assert_eq!(replicas[..2], [40, 40]);

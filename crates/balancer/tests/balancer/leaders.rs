@@ -23,7 +23,7 @@ proptest! {
         for group in &mut cluster.groups {
             group.leader = group.replicas.iter().min_by_key(|(_, node)| *node).expect("three").0;
         }
-        cluster.settle(200);
+        cluster.settle(400);
         let leaders = leaders(&cluster);
         let mean = count as f64 / nodes as f64;
         let most = *leaders.iter().max().expect("nodes") as f64;
@@ -35,12 +35,12 @@ proptest! {
 fn slow_nodes_lead_nothing() {
     let mut cluster = Cluster::new(5);
     cluster.add_shards(50, 5, |_| 64 * MIB);
-    cluster.settle(100);
+    cluster.settle(400);
     cluster.node(2).is_slow = true;
-    cluster.settle(100);
+    cluster.settle(400);
     assert_eq!(leaders(&cluster)[1], 0);
     cluster.node(2).is_slow = false;
-    cluster.settle(100);
+    cluster.settle(400);
     assert!(leaders(&cluster)[1] > 5);
 }
 

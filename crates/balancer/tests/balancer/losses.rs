@@ -17,7 +17,7 @@ proptest! {
         for step in 0..nodes - 3 {
             let index = (seed.rotate_left(step as u32 * 7) % alive.len() as u64) as usize;
             cluster.kill(alive.remove(index));
-            cluster.settle(100);
+            cluster.settle(400);
             cluster.assert_full_strength();
         }
         // With three nodes each has all.
@@ -30,7 +30,7 @@ proptest! {
         cluster.add_shards(shards, nodes, |_| 64 * MIB);
         let which = 1 + which % nodes;
         cluster.drain(which);
-        cluster.settle(100);
+        cluster.settle(400);
         cluster.assert_full_strength();
         let node = cluster.picture();
         let node = node.get(keyspace::NodeId(which)).expect("known");
@@ -42,17 +42,17 @@ proptest! {
 fn four_of_nine_are_lost_and_come_back() {
     let mut cluster = Cluster::new(9);
     cluster.add_shards(120, 9, |_| 64 * MIB);
-    cluster.settle(100);
+    cluster.settle(400);
     for lost in [2, 4, 6, 8] {
         cluster.kill(lost);
-        cluster.settle(100);
+        cluster.settle(400);
         cluster.assert_full_strength();
         cluster.assert_replicas_even();
     }
     for back in [2, 4, 6, 8] {
         cluster.join(back, "");
     }
-    cluster.settle(100);
+    cluster.settle(400);
     cluster.assert_full_strength();
     cluster.assert_replicas_even();
     cluster.assert_bytes_even();
@@ -74,15 +74,15 @@ fn all_that_are_gone_are_replaced_at_once() {
 fn a_drain_without_anywhere_to_go_waits() {
     let mut cluster = Cluster::new(3);
     cluster.add_shards(10, 3, |_| 64 * MIB);
-    cluster.settle(50);
+    cluster.settle(400);
     cluster.drain(1);
-    cluster.settle(50);
+    cluster.settle(400);
     // Replicas stay, but they lead nothing.
     let nodes = cluster.picture();
     let node = nodes.get(keyspace::NodeId(1)).expect("known");
     assert_eq!((node.replicas, node.leaders), (10, 0));
     cluster.join(4, "");
-    cluster.settle(50);
+    cluster.settle(400);
     cluster.assert_full_strength();
 }
 
@@ -92,18 +92,18 @@ fn shards_grow_and_shrink_to_what_is_wanted() {
     for _ in 0..30 {
         cluster.add_shard(&[1], 3, 0);
     }
-    cluster.settle(20);
+    cluster.settle(400);
     cluster.join(2, "");
-    cluster.settle(20);
+    cluster.settle(400);
     // Two nodes are no better than one, so nothing has moved but what evenness asks for.
     assert!(cluster.groups.iter().all(|group| group.replicas.len() == 1));
     cluster.join(3, "");
-    cluster.settle(50);
+    cluster.settle(400);
     cluster.assert_full_strength();
     (4..=7).for_each(|id| cluster.join(id, ""));
     for wanted in [5, 7, 3, 1] {
         cluster.groups.iter_mut().for_each(|group| group.wanted = wanted);
-        cluster.settle(100);
+        cluster.settle(400);
         cluster.assert_full_strength();
         cluster.assert_replicas_even();
     }

@@ -29,12 +29,12 @@ proptest! {
         let mut cluster = Cluster::new(nodes);
         cluster.settings.policy = Policy::Successors;
         cluster.add_shards(40, nodes, |_| 64 * MIB);
-        cluster.settle(20);
+        cluster.settle(400);
         (1..=joined).for_each(|id| cluster.join(nodes + id, ""));
-        cluster.settle(20);
+        cluster.settle(400);
         if nodes > 3 + lost {
             (1..=lost).for_each(|id| cluster.kill(id));
-            cluster.settle(20);
+            cluster.settle(400);
         }
         for group in &cluster.groups {
             let first = following(&cluster, group)[..3].to_vec();
@@ -47,9 +47,9 @@ proptest! {
         let mut cluster = Cluster::new(nodes);
         cluster.settings.policy = Policy::Symmetric;
         cluster.add_shards(40, nodes, |_| 64 * MIB);
-        cluster.settle(20);
+        cluster.settle(400);
         (1..=joined).for_each(|id| cluster.join(nodes + id, ""));
-        cluster.settle(20);
+        cluster.settle(400);
         for group in &cluster.groups {
             let place = group.with(|shard| shard.place);
             let lies = |id: &NodeId| u128::from(mix(id.0).wrapping_sub(place)) * 3 >> 64;
@@ -70,7 +70,7 @@ proptest! {
         }
         cluster.settings.policy = if symmetric { Policy::Symmetric } else { Policy::Successors };
         cluster.add_shards(30, sizes.iter().sum(), |_| 64 * MIB);
-        cluster.settle(30);
+        cluster.settle(400);
         for group in &cluster.groups {
             let mut domains: Vec<&str> =
                 group.nodes().iter().map(|id| &*cluster.nodes[id].domain).collect();
@@ -87,7 +87,7 @@ fn places_wait_for_a_node_that_is_suspected() {
     let mut cluster = Cluster::new(6);
     cluster.settings.policy = Policy::Successors;
     cluster.add_shards(30, 6, |_| 64 * MIB);
-    cluster.settle(20);
+    cluster.settle(400);
     let places = cluster.places();
     let node = cluster.node(3);
     (node.takes, node.is_alive) = (false, false);

@@ -105,7 +105,12 @@ proptest! {
         prop_assert_eq!(&decided, &case.with(|shard| decide(&nodes, shard, &case.settings)));
         let Some(decision) = decided else { return Ok(()) };
 
-        let gone = |id: NodeId| nodes.get(id).and_then(|node| node.gone);
+        // Whoever leads is not dead, whatever gossip says.
+        let leads = case.replicas[0].1;
+        let gone = |id: NodeId| {
+            let gone = nodes.get(id).and_then(|node| node.gone);
+            gone.filter(|gone| id != leads || *gone != Gone::Dead)
+        };
         prop_assert!(!decision.add.is_empty() || !decision.remove.is_empty());
         if let Why::CallOff { node, .. } = decision.why {
             prop_assert!(case.learners > 0 && decision.add.is_empty() && gone(node).is_some());
