@@ -65,6 +65,9 @@ pub(crate) fn even(view: &View<'_>, chance: &mut Chance) -> Option<Plan> {
 /// What is to be gained by moving this voter's replica, if anything.
 fn possible<'n>(view: &View<'n>, from: &Voter<'n>, candidates: &[&'n Site]) -> Option<Move<'n>> {
     let site = from.site.filter(|site| site.gives())?;
+    if !view.size.is_worth_moving(site.load - view.nodes.least()) {
+        return None;
+    }
     let mut peers = candidates.to_vec();
     peers.retain(|to| view.keeps_domains(from, to));
     peers.push(site);
@@ -83,13 +86,18 @@ fn possible<'n>(view: &View<'n>, from: &Voter<'n>, candidates: &[&'n Site]) -> O
     let emptiest = targets.iter().min_by_key(|to| Rank(over(to)))?;
 
     // What the targets lack, and what all those have too much who may see them as targets as well.
+    // Nobody can move less than one shard, so nobody waits for a chance of less than one.
     let lack: f64 = targets.iter().map(|to| (-over(to)).max(0.0)).sum();
     let rivals = peers.iter().filter(|peer| view.size.is_worth_moving(peer.load - emptiest.load));
-    let excess: f64 = rivals.map(|peer| over(peer).max(0.0)).sum();
+    let excess: f64 = rivals.map(|peer| over(peer)).filter(|over| *over > 0.0).map(whole).sum();
     let over = over(site);
     let held = f64::from(site.node.replicas.max(1));
-    let part = PACE * (over / held).min(1.0) * (lack / excess).min(1.0);
+    let part = PACE * (whole(over) / held).min(1.0) * (whole(lack) / excess).min(1.0);
     (over > 0.0).then_some(Move { from: *from, site, over, part, level, targets })
+}
+
+fn whole(shards: f64) -> f64 {
+    shards.max(1.0)
 }
 
 pub(crate) fn put_in_place(view: &View<'_>) -> Option<Plan> {

@@ -149,6 +149,11 @@ impl Nodes {
         measure(self.unit, self.mean.bytes, self.mean.replicas)
     }
 
+    /// No node that takes replicas carries less, in either respect.
+    pub(crate) fn least(&self) -> Measure {
+        self.middle() + self.lowest
+    }
+
     /// A replica of so many bytes, in parts of the mean.
     pub(crate) fn size(&self, bytes: u64) -> Measure {
         measure(self.unit, bytes as f64, 1.0)

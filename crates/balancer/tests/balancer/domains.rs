@@ -34,7 +34,7 @@ fn with_domains(sizes: &[u64]) -> Cluster {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
     fn replicas_are_parted(

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use crate::cluster::{Cluster, MIB};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     /// One by one, down to three: whatever is lost is replaced, and spread evenly.
     #[test]
