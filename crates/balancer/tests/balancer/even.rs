@@ -16,7 +16,7 @@ proptest! {
     /// With at least eight shards of equal size on each node.
     #[test]
     fn equal_shards_are_spread_evenly(
-        nodes in 3..24u64, per_node in 8..20u64, start in 3..24u64, age in 0..4usize,
+        nodes in 3..24u64, per_node in 8..20u64, start in 3..24u64, age in 0..7usize,
         cap in 4..40usize,
     ) {
         let mut cluster = Cluster::new(nodes);
@@ -29,7 +29,9 @@ proptest! {
     }
 
     #[test]
-    fn shards_of_any_size_are_spread_evenly(nodes in 4..20u64, per_node in 24..40u64, low in 1..64u64) {
+    fn shards_of_any_size_are_spread_evenly(
+        nodes in 4..20u64, per_node in 24..40u64, low in 1..64u64,
+    ) {
         let mut cluster = Cluster::new(nodes);
         let count = (nodes * per_node).div_ceil(3) as usize;
         cluster.add_shards(count, nodes, |random| (low + random.below(64)) * MIB);

@@ -11,7 +11,7 @@ fn leaders(cluster: &Cluster) -> Vec<u64> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(12))]
 
     #[test]
     fn leaders_are_spread(nodes in 3..24u64, per_node in 4..20u64, age in 0..3usize) {

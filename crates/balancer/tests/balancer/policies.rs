@@ -62,7 +62,9 @@ proptest! {
     }
 
     #[test]
-    fn fixed_places_respect_domains(sizes in prop::collection::vec(1..4u64, 3..6), symmetric: bool) {
+    fn fixed_places_respect_domains(
+        sizes in prop::collection::vec(1..4u64, 3..6), symmetric: bool,
+    ) {
         let mut cluster = Cluster::new(0);
         let domains = (0..).zip(&sizes).flat_map(|(domain, size)| (0..*size).map(move |_| domain));
         for (id, domain) in (1..).zip(domains) {
