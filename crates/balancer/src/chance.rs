@@ -11,8 +11,8 @@ use keyspace::random::{Random, mix};
 /// Loads are known some rounds late. Who corrects a whole error at once and sees the effect `d`
 /// rounds later corrects it `d` times, and then the other way. That goes on for ever unless the
 /// part is below `2 sin(π / (4d + 2))` (Levin and May 1976), 0.35 for four rounds; and it swings
-/// unless it is below `d^d / (d + 1)^(d + 1)`: 0.25 for one round, 0.15 for two, 0.105 for three. Rounds are half a
-/// second, so even so half of what is uneven is on its way after three seconds.
+/// unless it is below `d^d / (d + 1)^(d + 1)`: 0.25 for one round, 0.15 for two, 0.105 for three.
+/// Rounds are half a second, so half of what is uneven is on its way after three seconds.
 pub(crate) const PACE: f64 = 0.125;
 
 /// The chance of one decision.
