@@ -11,7 +11,7 @@ fn bound(moves: usize, cap: usize) -> usize {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     /// With at least eight shards of equal size on each node.
     #[test]

@@ -71,6 +71,16 @@ fn all_that_are_gone_are_replaced_at_once() {
 }
 
 #[test]
+fn the_dead_are_replaced_even_where_balance_is_off() {
+    let mut cluster = Cluster::new(6);
+    cluster.add_shards(30, 6, |_| 64 * MIB);
+    cluster.settings.balance = false;
+    cluster.kill(2);
+    cluster.settle(2);
+    cluster.assert_full_strength();
+}
+
+#[test]
 fn a_drain_without_anywhere_to_go_waits() {
     let mut cluster = Cluster::new(3);
     cluster.add_shards(10, 3, |_| 64 * MIB);
