@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -142,9 +143,14 @@ impl Cluster {
         assert!(code == 1 && text.contains(words), "{line}: {code} {text}");
     }
 
-    /// Starts nodes, and waits until all see each other; the first three have all replicas.
-    fn begin(&mut self, numbers: std::ops::RangeInclusive<usize>) {
+    /// Starts nodes, and waits until all is well.
+    fn begin(&mut self, numbers: RangeInclusive<usize>) {
         numbers.clone().for_each(|number| self.start(number));
+        self.all_well(numbers);
+    }
+
+    /// Waits until these nodes see each other; the first three have all replicas.
+    fn all_well(&self, numbers: RangeInclusive<usize>) {
         for asked in numbers.clone() {
             until("all are there", || {
                 let are_well = numbers.clone().all(|number| {
@@ -181,7 +187,10 @@ impl Drop for Cluster {
 #[test]
 fn nodes_stand_as_people_say_and_a_removed_one_is_out_for_good() {
     let mut cluster = Cluster::new("standings");
-    cluster.begin(0..=EMPTY);
+    // It comes when the others have all replicas.
+    cluster.begin(0..=EMPTY - 1);
+    cluster.start(EMPTY);
+    cluster.all_well(0..=EMPTY);
     let id = cluster.node(0, EMPTY).unwrap()["id"].as_str().unwrap().to_owned();
 
     // All know, also who has no replica of the catalogue.
