@@ -52,7 +52,7 @@ impl Standing {
         }
     }
 
-    /// Whether new replicas, and leaderships, may come to such a node.
+    /// Whether new replicas may come to such a node.
     pub fn takes_replicas(self) -> bool {
         self == Standing::Member
     }

@@ -4,7 +4,6 @@
 //! Nothing here waits, sends or knows a clock: effects are gathered for whoever holds the lock.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -30,7 +29,7 @@ pub struct Desk {
     pub doors: Doors,
     seeds: Vec<String>,
     /// Nodes that are no members any more, whatever others say of them.
-    removed: Arc<BTreeSet<NodeId>>,
+    removed: BTreeSet<NodeId>,
     /// Whom the net was told to dial.
     pub peers: BTreeMap<NodeId, String>,
     /// The list of members is out of date.
@@ -63,7 +62,7 @@ impl Desk {
             begun: false,
             doors: Doors::new(&options.seeds),
             seeds: options.seeds.clone(),
-            removed: Arc::default(),
+            removed: BTreeSet::new(),
             peers: BTreeMap::new(),
             stale: true,
             untold: false,
@@ -177,7 +176,7 @@ impl Desk {
     }
 
     /// These nodes are no members any more.
-    pub fn set_removed(&mut self, now: u64, removed: Arc<BTreeSet<NodeId>>) {
+    pub fn set_removed(&mut self, now: u64, removed: BTreeSet<NodeId>) {
         self.removed = removed;
         self.stale = true;
         self.forget_removed(now);

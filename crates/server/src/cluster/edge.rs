@@ -267,7 +267,7 @@ impl Cluster {
         }
         self.net.set_removed(removed.clone());
         let mut desk = self.desk.lock();
-        desk.set_removed(self.now(), Arc::new(removed));
+        desk.set_removed(self.now(), removed);
         self.settle(&mut desk);
         self.hand_over(desk);
     }
