@@ -160,14 +160,32 @@ def read_options(reader):
 
 
 class Catalogue:
-    """Section 5.5: keyspaces by name, each with id, options and shards."""
+    """Section 5.5: keyspaces by name, each with id, options and shards; standings of nodes."""
 
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
+        self.standings = {}
+
+    def set_standing(self, reader):
+        node, standing = reader.number("Q"), reader.number("B")
+        among = [reader.number("Q") for _ in range(reader.varint())]
+        reader.end()
+        check(among == sorted(set(among)) and standing in (0, 1, 2, 3), "operation on a node")
+        before = self.standings.get(node, 0)
+        if before == standing or before == 3 or (standing == 3 and before != 2):
+            return
+        if standing in (1, 2) and before == 0 and node in among:
+            left = [other for other in among if other != node and not self.standings.get(other)]
+            if len(left) < max([1] + [options[3] for _, options, _ in self.keyspaces.values()]):
+                return
+        self.standings.pop(node, None)
+        if standing:
+            self.standings[node] = standing
 
     def read(self, reader):
-        check(reader.number("B") == 2, "version of the catalogue")
+        version = reader.number("B")
+        check(version in (2, 3), "version of the catalogue")
         self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
         for _ in range(reader.varint()):
             name, number, options = reader.counted(), reader.varint(), read_options(reader)
@@ -175,9 +193,17 @@ class Catalogue:
             for _ in range(reader.number("B")):
                 reader.number("Q")
             self.keyspaces[name] = (number, options, shards)
+        for _ in range(reader.varint() if version == 3 else 0):
+            node, standing = reader.number("Q"), reader.number("B")
+            check(standing in (1, 2, 3), "standing")
+            self.standings[node] = standing
 
     def apply(self, reader):
-        op, name = reader.number("B"), reader.counted()
+        op = reader.number("B")
+        if op == 4:
+            self.set_standing(reader)
+            return
+        name = reader.counted()
         if op == 1:
             options = read_options(reader)
             if name not in self.keyspaces:

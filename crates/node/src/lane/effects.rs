@@ -113,9 +113,9 @@ pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects:
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {
             let result = result.map(|change| {
-                let keyspace = Box::new(change.keyspace().clone());
+                let subject = Box::new(change.subject());
                 effects.changes.push(change);
-                keyspace
+                subject
             });
             if let Some((origin, waiter)) = asker {
                 effects.answers.push(Answer::Catalogue { origin, waiter, result });

@@ -23,7 +23,7 @@
 
 use std::collections::VecDeque;
 
-use keyspace::{CatalogueError, Keyspace, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueError, NodeId, ShardId, Subject, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
@@ -135,7 +135,7 @@ struct Operation {
     waiter: Waiter,
     since: BootNanos,
     sent_to: Option<NodeId>,
-    done: Option<(u64, Result<Box<Keyspace>, CatalogueError>)>,
+    done: Option<(u64, Result<Box<Subject>, CatalogueError>)>,
 }
 
 /// A batch that was sent before its sender came to lead the shard itself.
@@ -454,7 +454,7 @@ impl Forward {
         &mut self,
         number: u64,
         index: u64,
-        result: Result<Box<Keyspace>, CatalogueError>,
+        result: Result<Box<Subject>, CatalogueError>,
     ) {
         if let Some(op) = self.operations.iter_mut().find(|op| op.number == number) {
             op.done = Some((index, result));

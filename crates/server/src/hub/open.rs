@@ -317,6 +317,7 @@ fn build(
         views: Mutex::default(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),
+        standings: ArcSwap::default(),
         interval_keyspaces: AtomicBool::new(false),
         news: Mutex::default(),
         spreading: Mutex::new(()),
@@ -356,6 +357,7 @@ impl Hub {
                 Catalogue::default()
             }
         };
+        self.follow_standings(catalogue.standings().clone());
         let durability = |id: ShardId| {
             let keyspace = catalogue.iter().find(|keyspace| keyspace.shards.contains(&id));
             keyspace.map(|keyspace| keyspace.options.durability)

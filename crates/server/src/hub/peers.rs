@@ -247,7 +247,12 @@ impl Hub {
         };
         let members = peers.cluster.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
+        let standings = self.standings();
+        let up = up.filter(|node| standings.of(*node).takes_replicas());
         self.grow(ShardId(0), &system, wanted, &up.collect::<Vec<_>>());
+        let system_nodes = system_nodes.into_iter();
+        let system_nodes: Vec<NodeId> =
+            system_nodes.filter(|node| standings.of(*node).takes_replicas()).collect();
         for route in self.routes().iter() {
             let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
             for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {

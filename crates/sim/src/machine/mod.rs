@@ -400,12 +400,13 @@ impl Machine {
                 }
                 (None, None)
             }
-            Some(News::Catalogue(change)) => (None, Some(self.follow(change))),
+            Some(News::Catalogue(change)) => (None, self.follow(change)),
         }
     }
 
-    fn follow(&mut self, change: Change) -> Keyspace {
-        match change {
+    /// Does what a change of the catalogue asks for; the keyspace, if it is one's.
+    fn follow(&mut self, change: Change) -> Option<Keyspace> {
+        Some(match change {
             Change::Created(keyspace) => {
                 let places = 0..keyspace.shards.len();
                 let views = places.map(|place| self.view_of(&keyspace, place)).collect();
@@ -429,7 +430,9 @@ impl Machine {
                 self.drop_shards(&keyspace);
                 keyspace
             }
-        }
+            // Nobody here goes by it; replicas of the catalogue are compared.
+            Change::Node { .. } => return None,
+        })
     }
 
     fn drop_shards(&mut self, keyspace: &Keyspace) {
