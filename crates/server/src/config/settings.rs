@@ -140,6 +140,12 @@ settings! {
     /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
     /// those that lag too far behind; or off: as fast as can be.
     move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
+    /// How long a node may be down before its replicas are replaced on others, if there are any:
+    /// as the leaders of its shards see it.
+    dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
+    /// Whether the shards that this node leads move so that all nodes carry about the same, and
+    /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
+    balance: bool = "false", Switch, Switch;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.
     clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;

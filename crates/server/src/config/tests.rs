@@ -69,7 +69,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "peer_secret_file" => "/etc/secret",
         "domain" => "rack 7",
         "replicas" => "5",
-        "insecure" => "true",
+        "insecure" | "balance" => "true",
         "native_error_reason" => "true",
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",

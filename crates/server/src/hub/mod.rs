@@ -31,6 +31,7 @@ pub mod mailbag;
 pub mod open;
 pub mod overview;
 pub mod peers;
+pub mod placement;
 pub mod routes;
 mod snapshots;
 pub mod standings;

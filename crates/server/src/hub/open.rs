@@ -29,6 +29,7 @@ use super::lanes::LaneCell;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
 use super::peers::Peers;
+use super::placement::Placement;
 use super::routes::Routes;
 use super::{Hub, NOBODY, boot_nanos, wall_millis};
 use crate::cluster::{Cluster, Identity};
@@ -312,7 +313,11 @@ fn build(
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
-        peers: cluster.map(|cluster| Peers::new(cluster, lanes_count, seed)),
+        peers: cluster.map(|cluster| {
+            let dead_after = Duration::from_millis(config.dead_after_ms);
+            let placement = Placement::new(dead_after, config.balance, seed);
+            Peers::new(cluster, lanes_count, placement, seed)
+        }),
         overview: ArcSwap::default(),
         views: Mutex::default(),
         routes: ArcSwap::default(),

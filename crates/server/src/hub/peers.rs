@@ -27,6 +27,7 @@ use super::digests::Digests;
 use super::image::Image;
 use super::lookup::{KIND_LOOKUP, Lookup};
 use super::mailbag::{self, Item, Mailbags};
+use super::placement::Placement;
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
 use super::{Hub, NOBODY, News, View};
@@ -45,6 +46,8 @@ const PLACE_TICKS: u64 = 5;
 const IMAGE_TICKS: u64 = 4;
 /// … tables of descriptors are compared …
 const LOOKUP_TICKS: u64 = 4;
+/// … whether one should be elsewhere …
+const DECIDE_TICKS: u64 = 20;
 /// … and whether it is another's turn to lead.
 const SPREAD_TICKS: u64 = 40;
 /// … and people are told of replicas that wait to be replaced.
@@ -62,6 +65,8 @@ pub struct Peers {
     pub(super) image: Image,
     /// Where shards are.
     pub lookup: Lookup,
+    /// Where replicas should be.
+    pub placement: Placement,
     /// States that are digested.
     pub digests: Digests,
     /// What is counted of all that.
@@ -74,12 +79,23 @@ pub struct Peers {
 
 impl Peers {
     /// Of a node with so many lanes. `seed` was drawn at random.
-    pub fn new(cluster: Arc<Cluster>, lanes: usize, seed: u64) -> Self {
+    pub fn new(cluster: Arc<Cluster>, lanes: usize, placement: Placement, seed: u64) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
         let (snapshots, lookup) = (Snapshots::new(seed), Lookup::new(seed));
         let (image, digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
-        Self { cluster, snapshots, image, lookup, digests, tallies, come, stopping, wake }
+        Self {
+            cluster,
+            snapshots,
+            image,
+            lookup,
+            placement,
+            digests,
+            tallies,
+            come,
+            stopping,
+            wake,
+        }
     }
 
     /// Has the ticker and the snapshots' threads end.
@@ -225,7 +241,10 @@ impl Hub {
             if ticks.is_multiple_of(REMIND_TICKS) {
                 self.remind();
             }
-            if ticks.is_multiple_of(SPREAD_TICKS) {
+            if ticks.is_multiple_of(DECIDE_TICKS) {
+                self.place(peers);
+            }
+            if ticks.is_multiple_of(SPREAD_TICKS) && !peers.placement.balances() {
                 self.spread_leaders(peers);
             }
             peers.snapshots.expire(self);
@@ -283,7 +302,7 @@ impl Hub {
     }
 
     /// Shards that this node leads, each with the replicas that could take over.
-    fn heirs(&self, peers: &Peers) -> Vec<(ShardId, Vec<ReplicaId>)> {
+    pub(super) fn heirs(&self, peers: &Peers) -> Vec<(ShardId, Vec<ReplicaId>)> {
         let mut found = Vec::new();
         for lane in &self.lanes {
             found.extend(lane.with(self, |lane| {
@@ -304,7 +323,8 @@ impl Hub {
             member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
         };
         let wrong = self.nodes_with_wrong_clocks();
-        let settled = |node: NodeId| settled(node) && !wrong.contains(&node);
+        let may_lead = |node: NodeId| !wrong.contains(&node) && !self.is_leaving(node);
+        let settled = |node: NodeId| settled(node) && may_lead(node);
         for (shard, heirs) in self.heirs(peers) {
             let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
             let state = view.read();
