@@ -129,12 +129,11 @@ impl Hub {
             if is_choice {
                 placement.moved.lock().insert(shard.shard, Instant::now());
             }
-            tracing::info!(
-                "shard {}: new replicas on {}; {} go; because {why}; {effect}",
-                shard.shard,
-                listed(&add),
-                listed(&remove)
-            );
+            let on: Vec<String> = add.iter().map(|id| format!("node {id}")).collect();
+            let go: Vec<String> = remove.iter().map(ReplicaId::to_string).collect();
+            let (on, go) = (on.join(", "), go.join(", "));
+            let text = format!("replicas come [{on}], go [{go}], because {why}; {effect}");
+            tracing::info!("shard {}: {}", shard.shard, self.with_names(peers, text));
             let (shard, generation) = (shard.shard, led.descriptor.generation);
             self.submit(shard, Input::Exchange { shard, generation, add, remove });
         }
@@ -152,7 +151,8 @@ impl Hub {
             let settings = peers.placement.settings();
             if let Some((to, why)) = heir(nodes, &shard, &candidates, &settings) {
                 let shard = shard.shard;
-                tracing::info!("shard {shard}: replica {to} is to lead; because {why}");
+                let text = format!("replica {to} is to lead; because {why}");
+                tracing::info!("shard {shard}: {}", self.with_names(peers, text));
                 self.submit(shard, Input::Transfer { shard, to });
             }
         }
@@ -243,16 +243,17 @@ impl Hub {
         Nodes::new(nodes)
     }
 
+    /// Says "n3 (01a6aff8f1c623d7)" where a node's id stands.
+    fn with_names(&self, peers: &Peers, mut text: String) -> String {
+        for member in peers.cluster.members().iter() {
+            let name = format!("{} ({:016x})", member.name, member.node.0);
+            text = text.replace(&format!("node {}", member.node), &name);
+        }
+        text
+    }
+
     /// Whether a node should be given no lead.
     pub(super) fn is_leaving(&self, node: NodeId) -> bool {
         !self.standing(node).keeps_replicas()
-    }
-}
-
-/// For people.
-fn listed<T: std::fmt::Display>(ids: &[T]) -> String {
-    match ids {
-        [] => "none".into(),
-        ids => ids.iter().map(T::to_string).collect::<Vec<_>>().join(", "),
     }
 }
