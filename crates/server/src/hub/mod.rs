@@ -22,6 +22,7 @@ pub mod durations;
 pub mod growth;
 mod image;
 pub mod keeper;
+pub mod laggards;
 pub mod lanes;
 pub mod log;
 pub mod lookup;
