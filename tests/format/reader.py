@@ -124,7 +124,7 @@ def read_checkpoint(path, cluster, shard, index):
     data = path.read_bytes()
     seed = crc(0, u64s(cluster, shard, index))
     magic, version, meta_bytes, *ids, meta_crc, head_crc = struct.unpack_from("<8sII3Q2I", data)
-    check(magic == b"CARICKPT" and version == 3, "checkpoint header")
+    check(magic == b"CARICKPT" and version == 4, "checkpoint header")
     check(ids == [cluster, shard, index], "checkpoint ids")
     meta, at = data[48 : 48 + meta_bytes], 48 + meta_bytes
     check(head_crc == crc(0, data[:44]) and meta_crc == crc(seed, meta), "checkpoint header")
@@ -160,14 +160,32 @@ def read_options(reader):
 
 
 class Catalogue:
-    """Section 5.5: keyspaces by name, each with id, options and shards."""
+    """Section 5.5: keyspaces by name, each with id, options and shards; standings of nodes."""
 
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
+        self.standings = {}
+
+    def set_standing(self, reader):
+        node, standing = reader.number("Q"), reader.number("B")
+        among = [reader.number("Q") for _ in range(reader.varint())]
+        reader.end()
+        check(among == sorted(set(among)) and standing in (0, 1, 2, 3), "operation on a node")
+        before = self.standings.get(node, 0)
+        if before == standing or before == 3 or (standing == 3 and before != 2):
+            return
+        if standing in (1, 2) and before == 0 and node in among:
+            left = [other for other in among if other != node and not self.standings.get(other)]
+            if len(left) < max([1] + [options[3] for _, options, _ in self.keyspaces.values()]):
+                return
+        self.standings.pop(node, None)
+        if standing:
+            self.standings[node] = standing
 
     def read(self, reader):
-        check(reader.number("B") == 2, "version of the catalogue")
+        version = reader.number("B")
+        check(version in (2, 3), "version of the catalogue")
         self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
         for _ in range(reader.varint()):
             name, number, options = reader.counted(), reader.varint(), read_options(reader)
@@ -175,9 +193,17 @@ class Catalogue:
             for _ in range(reader.number("B")):
                 reader.number("Q")
             self.keyspaces[name] = (number, options, shards)
+        for _ in range(reader.varint() if version == 3 else 0):
+            node, standing = reader.number("Q"), reader.number("B")
+            check(standing in (1, 2, 3), "standing")
+            self.standings[node] = standing
 
     def apply(self, reader):
-        op, name = reader.number("B"), reader.counted()
+        op = reader.number("B")
+        if op == 4:
+            self.set_standing(reader)
+            return
+        name = reader.counted()
         if op == 1:
             options = read_options(reader)
             if name not in self.keyspaces:
@@ -224,6 +250,9 @@ class Shard:
         for _ in range(4):
             for _ in range(reader.varint()):
                 reader.varint()
+        newest, going = reader.varint(), [reader.varint() for _ in range(reader.varint())]
+        check(newest > 0 and all(replica <= newest for replica in going), "who will go")
+        check(reader.number("B") in (0, 1), "whether a change is settled")
         reader.end()
         shard.index, shard.last = numbers[0], numbers[3]
         if shard.placement != 2:
@@ -300,7 +329,7 @@ class Shard:
         elif kind == 4:
             self.catalogue.apply(reader)
         else:
-            check(kind == 7 or (kind in (2, 3, 5, 8) and count == 1), "kind of an entry")
+            check(kind == 7 or (kind in (2, 3, 5, 8, 9) and count == 1), "kind of an entry")
 
     def get(self, key, now):
         value, expiry = self.values.get(key, (None, 0))
@@ -406,7 +435,7 @@ def read(directory):
             dropped.add(number)
         elif number in dropped:
             continue
-        elif kind == 6:
+        elif kind in (6, 7):
             raise SystemExit("a replica has ended here: ask another node")
         elif kind == 3:
             shards.setdefault(number, Shard(payload))

@@ -97,8 +97,8 @@ fn because(answer: &Value, paint: Paint) -> String {
 
 fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
     let headings = [
-        "NODE", "STATE", "SINCE", "LINK", "SHARDS", "LEADS", "DATA", "PEER", "RESP", "HTTP",
-        "DOMAIN", "VERSION", "ID",
+        "NODE", "STATE", "STANDING", "SINCE", "LINK", "SHARDS", "LEADS", "DATA", "PEER", "RESP",
+        "HTTP", "DOMAIN", "VERSION", "ID",
     ];
     let rows = answer["nodes"].as_array().into_iter().flatten().map(|node| {
         let text = |name: &str| node[name].as_str().unwrap_or_default().to_owned();
@@ -120,6 +120,11 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
         vec![
             format!("{}{mark}", text("name")),
             paint.paint(tone, &state),
+            match text("standing") {
+                standing if standing == "member" => String::new(),
+                standing if standing.is_empty() => standing,
+                standing => paint.paint(Tone::Uneasy, &standing),
+            },
             // The node's clock may be ahead of this machine's.
             match now.saturating_sub(number("since_at_ms")) / 1000 {
                 0 => "now".to_owned(),

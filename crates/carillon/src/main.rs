@@ -10,6 +10,7 @@ mod cli;
 mod cluster;
 mod colour;
 mod dev;
+mod drain;
 mod exit;
 mod keys;
 mod keyspaces;
@@ -21,7 +22,7 @@ mod status;
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, NodesArgs};
 use exit::Exit;
 
 #[global_allocator]
@@ -49,7 +50,9 @@ fn run(command: Command) -> Exit {
         Command::Del(args) => keys::del(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),
+        Command::Nodes(NodesArgs { command: Some(command), .. }) => drain::act(&command),
         Command::Nodes(args) => cluster::nodes(&args),
+        Command::Drain(args) => drain::drain(&args),
         Command::Shards(args) => cluster::shards(&args),
         Command::Check(args) => status::check(&args),
         Command::Sim(args) => sim::sim(&args),

@@ -199,6 +199,54 @@ fn status_is_for_people_and_programs() {
 }
 
 #[test]
+fn nodes_are_cordoned_drained_and_removed() {
+    let node = Node::new();
+    let cordon = node.run("nodes cordon n1");
+    assert_eq!((cordon.code, cordon.text()), (0, "n1 is cordoned\n"), "{}", cordon.err);
+    let nodes = node.run("nodes");
+    let first = nodes.text().lines().nth(1).unwrap();
+    assert!(first.contains("cordoned") && nodes.text().contains("STANDING"), "{first}");
+    let uncordon = node.run("nodes uncordon n1 --json");
+    assert!(uncordon.text().contains("\"standing\":\"member\""), "{}", uncordon.text());
+    assert!(!node.run("nodes").text().contains("STANDING"));
+
+    let begun = node.run("drain n1 --no-wait");
+    assert_eq!(begun.code, 0, "{}", begun.err);
+    assert!(begun.text().starts_with("n1 is draining. n1: 9 replicas (1 leader), 2.0 KiB left"));
+    let late = node.run("drain n1 --timeout 700ms");
+    assert_eq!((late.code, late.text()), (1, ""));
+    assert!(late.err.starts_with("n1: 9 replicas"), "progress, once: {}", late.err);
+    assert_eq!(late.err.lines().count(), 2, "{}", late.err);
+    assert!(late.err.contains("not done in time") && late.err.contains("goes on"), "{}", late.err);
+    let refused = node.run("nodes remove n1");
+    assert_eq!((refused.code, refused.text()), (1, ""));
+    assert!(refused.err.contains("still has 9 replicas. Drain it first"), "{}", refused.err);
+
+    let done = node.run("drain n2");
+    assert_eq!(done.code, 0, "{}", done.err);
+    assert!(done.err.contains("n2: 5 replicas") && done.err.contains("n2: 1 replica "));
+    assert!(done.text().contains("n2 is empty"), "{}", done.text());
+    let again = node.run("drain n2 --json");
+    assert_eq!((again.code, again.err.as_str()), (0, ""));
+    assert!(again.text().contains("\"empty\":true"), "{}", again.text());
+    let removed = node.run("nodes remove n2");
+    assert_eq!((removed.code, removed.text()), (0, "n2 is removed, for good\n"));
+
+    for (line, code, words) in [
+        ("nodes cordon n3", 1, "keeps 3 replicas"),
+        ("nodes cordon twins", 1, "several nodes are called"),
+        ("drain n9", 1, "there is no node \"n9\""),
+        ("nodes remove lost", 4, "unknown outcome"),
+        ("drain n1 --no-wait --timeout 5s", 2, "cannot be used with"),
+        ("nodes cordon", 2, "<NODE>"),
+    ] {
+        let ended = node.run(line);
+        assert_eq!(ended.code, code, "{line}: {}", ended.err);
+        assert!(ended.err.contains(words), "{line}: {}", ended.err);
+    }
+}
+
+#[test]
 fn nodes_and_shards_are_tables_and_scripts_are_told_what_fails() {
     let node = Node::new();
     let nodes = node.run("nodes");

@@ -13,6 +13,9 @@
 //! The shards listed here are those a keyspace was made with. What they own later, after splits and
 //! merges, is in their descriptors; this list then still says where to begin asking.
 //!
+//! It also says how nodes stand in the cluster ([`Standing`]): that one is to get no more replicas,
+//! is to lose those it has, or is gone for good. All who place replicas go by that.
+//!
 //! Names 0 to 15 are ordinary names. The Redis protocol's `SELECT n` means the keyspace of that
 //! name and makes it on first use; nothing here treats them differently.
 //!
@@ -20,6 +23,7 @@
 //! 1. Keyspace ids and shard ids are unique, above 0 (the system's), and below the next ones.
 //! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; an ordered one has one.
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
+//! 4. [`Standing::Removed`] is for ever: ids of nodes are never used again.
 //!
 //! How many replicas a keyspace has is odd where it is chosen: four survive the loss of one, as
 //! three do. Catalogues with even numbers can still be read. The number can be raised only.
@@ -30,16 +34,18 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising |
+//! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
-//! | catalogue | version `u8` = 2, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name |
+//! | catalogue | version `u8` = 2 or 3, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; in version 3 then count `varint`, at least 1, and by rising node u64 its standing, not 0. Version 2 if no node has any |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`) |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings |
 
 mod codec;
+mod standings;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use thiserror::Error;
 
@@ -47,6 +53,8 @@ use crate::arc::Arc;
 use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
+
+pub use standings::{AMONG_MAX, STANDINGS_MAX, Standing, Standings};
 
 /// The most keyspaces there may be at one time.
 pub const KEYSPACES_MAX: usize = 1024;
@@ -240,10 +248,43 @@ pub enum CatalogueError {
         /// What was asked for.
         to: u8,
     },
+    /// The node is removed, which is for ever.
+    #[error("node {:016x} was removed, which is for good: its id is never used again", .node.0)]
+    NodeRemoved {
+        /// Which.
+        node: NodeId,
+    },
+    /// Only who is draining can be removed: until then replicas may come to it.
+    #[error("node {:016x} is {}: only a draining node can be removed", .node.0, .standing.word())]
+    NotDraining {
+        /// Which.
+        node: NodeId,
+        /// How it stands.
+        standing: Standing,
+    },
+    /// Too few nodes would be left to hold what a keyspace promises.
+    #[error(
+        "keyspace '{keyspace}' keeps {replicas} replicas, and only {left} nodes would be left to \
+         hold them"
+    )]
+    TooFewNodes {
+        /// The one that asks for most.
+        keyspace: Box<str>,
+        /// How many replicas it has.
+        replicas: u8,
+        /// Nodes that would still take replicas.
+        left: u64,
+    },
+    /// No node would be left that takes replicas.
+    #[error("no node would be left that takes replicas")]
+    LastNode,
+    /// There are as many standings as there may be.
+    #[error("{STANDINGS_MAX} nodes are cordoned, draining or removed, the most there may be")]
+    TooManyStandings,
 }
 
 /// A change of the catalogue, as an entry of the system shard's log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CatalogueOp<'a> {
     /// Makes a keyspace.
     Create {
@@ -264,12 +305,32 @@ pub enum CatalogueOp<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// Says how a node stands from now on.
+    Node {
+        /// Which.
+        node: NodeId,
+        /// How.
+        standing: Standing,
+        /// The nodes that are up, as who asks knows them: at most [`AMONG_MAX`]. By these it is
+        /// judged whether enough are left; the catalogue itself knows no nodes but the odd ones.
+        among: BTreeSet<NodeId>,
+    },
 }
 
-/// All keyspaces, by name.
+/// What an op was about, as it is then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A keyspace; a dropped one as it was.
+    Keyspace(Keyspace),
+    /// A node, and how it stands.
+    Node(NodeId, Standing),
+}
+
+/// All keyspaces, by name; and nodes that stand otherwise than most.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     keyspaces: BTreeMap<Box<str>, Keyspace>,
+    standings: Standings,
     next_keyspace: KeyspaceId,
     next_shard: ShardId,
 }
@@ -277,7 +338,12 @@ pub struct Catalogue {
 impl Default for Catalogue {
     /// Without keyspaces; id 0 is taken by the system's keyspace and shard.
     fn default() -> Self {
-        Self { keyspaces: BTreeMap::new(), next_keyspace: KeyspaceId(1), next_shard: ShardId(1) }
+        Self {
+            keyspaces: BTreeMap::new(),
+            standings: Standings::default(),
+            next_keyspace: KeyspaceId(1),
+            next_shard: ShardId(1),
+        }
     }
 }
 
@@ -405,16 +471,21 @@ impl Catalogue {
         removed.ok_or_else(|| CatalogueError::NotFound { name: name.into() })
     }
 
-    /// Applies a log entry and answers the keyspace as it is now, or as it was before a drop.
+    /// Applies a log entry and answers what it was about, as it is now, or was before a drop.
     ///
     /// # Errors
-    /// As [`Self::create`], [`Self::alter`] and [`Self::drop`].
-    pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Keyspace, CatalogueError> {
-        match *op {
-            CatalogueOp::Create { name, options } => self.create(name, options).cloned(),
-            CatalogueOp::Alter { name, change } => self.alter(name, change).cloned(),
+    /// As [`Self::create`], [`Self::alter`], [`Self::drop`] and [`Self::set_standing`].
+    pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
+        let keyspace = match op {
+            CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
+            CatalogueOp::Alter { name, change } => self.alter(name, *change).cloned(),
             CatalogueOp::Drop { name } => self.drop(name),
-        }
+            CatalogueOp::Node { node, standing, among } => {
+                self.set_standing(*node, *standing, among)?;
+                return Ok(Subject::Node(*node, *standing));
+            }
+        };
+        keyspace.map(Subject::Keyspace)
     }
 }
 

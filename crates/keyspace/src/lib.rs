@@ -45,7 +45,7 @@ pub mod timestamp;
 pub use arc::Arc;
 pub use catalogue::{
     Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, Keyspace, KeyspaceOptions,
-    is_made_on_use,
+    Standing, Standings, Subject, is_made_on_use,
 };
 pub use codec::DecodeError;
 pub use descriptor::Descriptor;

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
-use keyspace::{Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, NodeId, Timestamp};
+use keyspace::{
+    Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, NodeId, Standing, Subject,
+    Timestamp,
+};
 
 /// What the system shard holds.
 #[derive(Clone, Debug, Default)]
@@ -23,22 +26,31 @@ pub enum Change {
     Altered(Keyspace),
     /// A keyspace is gone: its shards are to be dropped.
     Dropped(Keyspace),
+    /// A node stands so from now on, or was asked to and did before.
+    Node {
+        /// Which.
+        node: NodeId,
+        /// How.
+        standing: Standing,
+    },
 }
 
 impl Change {
-    /// The keyspace as it is then, or was.
-    pub fn keyspace(&self) -> &Keyspace {
+    /// What it is about, as it is then; a keyspace that is gone, as it was.
+    pub fn subject(&self) -> Subject {
         match self {
             Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace) => {
-                keyspace
+                Subject::Keyspace(keyspace.clone())
             }
+            Change::Node { node, standing } => Subject::Node(*node, *standing),
         }
     }
 }
 
 impl System {
     /// Applies a catalogue operation as it stands in the log. New shards begin on `nodes`: those
-    /// that decide about the catalogue.
+    /// that decide about the catalogue; on one that is to get no replicas only if there are too
+    /// few others.
     ///
     /// # Errors
     /// What the catalogue says; it is then as it was.
@@ -48,10 +60,14 @@ impl System {
     pub fn apply(&mut self, body: &[u8], nodes: &[NodeId]) -> Result<Change, CatalogueError> {
         let mut reader = Reader::new(body);
         let op = CatalogueOp::decode(&mut reader).expect("operations in the log are readable");
-        let keyspace = self.catalogue.apply(&op)?;
+        let keyspace = match self.catalogue.apply(&op)? {
+            Subject::Keyspace(keyspace) => keyspace,
+            Subject::Node(node, standing) => return Ok(Change::Node { node, standing }),
+        };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
-                let placed = self.catalogue.place(name, nodes);
+                let nodes = self.by_standing(nodes);
+                let placed = self.catalogue.place(name, &nodes);
                 Change::Created(placed.cloned().unwrap_or(keyspace))
             }
             CatalogueOp::Alter { .. } => Change::Altered(keyspace),
@@ -59,7 +75,17 @@ impl System {
                 self.safe_points.remove(&keyspace.id);
                 Change::Dropped(keyspace)
             }
+            CatalogueOp::Node { .. } => unreachable!("its subject is a node"),
         })
+    }
+
+    /// These nodes, those first that take replicas; without removed ones.
+    fn by_standing(&self, nodes: &[NodeId]) -> Vec<NodeId> {
+        let standing = |node: &NodeId| self.catalogue.standing(*node);
+        let mut nodes: Vec<NodeId> =
+            nodes.iter().copied().filter(|node| standing(node) != Standing::Removed).collect();
+        nodes.sort_by_key(|node| !standing(node).takes_replicas());
+        nodes
     }
 
     /// Raises a keyspace's safe point to at least `to`; what it is now.
@@ -94,5 +120,45 @@ impl System {
         }
         reader.end()?;
         Ok(Self { catalogue, safe_points })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use keyspace::KeyspaceOptions;
+
+    use super::*;
+
+    fn apply(system: &mut System, op: &CatalogueOp<'_>) -> Change {
+        let mut body = Vec::new();
+        op.encode(&mut body);
+        system.apply(&body, &[1, 2, 3, 4].map(NodeId)).unwrap()
+    }
+
+    #[test]
+    fn shards_begin_on_nodes_that_take_replicas_and_on_others_for_want_of_them() {
+        let mut system = System::default();
+        let (node, standing) = (NodeId(1), Standing::Cordoned);
+        let op = CatalogueOp::Node { node, standing, among: BTreeSet::new() };
+        assert_eq!(apply(&mut system, &op), Change::Node { node, standing });
+        let mut begins = |name, replicas| {
+            let options = KeyspaceOptions { replicas, ..KeyspaceOptions::default() };
+            let created = apply(&mut system, &CatalogueOp::Create { name, options });
+            let Subject::Keyspace(keyspace) = created.subject() else { panic!("no keyspace") };
+            keyspace.nodes
+        };
+        assert_eq!(begins("one", 1), [NodeId(2)]);
+        assert_eq!(begins("three", 3), [2, 3, 4].map(NodeId));
+        for standing in [Standing::Draining, Standing::Removed] {
+            let op = CatalogueOp::Node { node, standing, among: BTreeSet::new() };
+            apply(&mut system, &op);
+        }
+        let mut bytes = Vec::new();
+        system.encode(&mut bytes);
+        let read = System::decode(&bytes).unwrap();
+        assert_eq!(read.catalogue, system.catalogue);
+        assert_eq!(read.catalogue.standing(node), Standing::Removed);
     }
 }

@@ -43,6 +43,8 @@ pub enum Kind {
     Once = 7,
     /// Nothing: every replica digests its state as of this entry ([`crate::digest`], SAFETY G13).
     Check = 8,
+    /// Nothing: the newest change of replicas has ended for good ([`crate::members`]).
+    Settle = 9,
 }
 
 impl Kind {
@@ -56,6 +58,7 @@ impl Kind {
             6 => Kind::Members,
             7 => Kind::Once,
             8 => Kind::Check,
+            9 => Kind::Settle,
             _ => return None,
         })
     }

@@ -23,7 +23,7 @@
 
 use bytes::{Buf, Bytes};
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{CatalogueError, DecodeError, Keyspace, KeyspaceId, ShardId, Timestamp};
+use keyspace::{CatalogueError, DecodeError, KeyspaceId, ShardId, Subject, Timestamp};
 use overlay::Known;
 
 use crate::fetch::{Found, Want};
@@ -94,8 +94,9 @@ pub enum Letter {
         number: u64,
         /// Applied as this index of the system shard, or earlier: `varint`.
         index: u64,
-        /// The keyspace as it is then, or was: `u8` 0 and the keyspace, or 1 and the error.
-        result: Result<Box<Keyspace>, CatalogueError>,
+        /// What it was about, as it is then: `u8` 0 and a keyspace, 1 and the error, or 2 and a
+        /// node u64 with its standing.
+        result: Result<Box<Subject>, CatalogueError>,
     },
     /// 7: nothing was done about one of these: somebody else leads the shard.
     NotLed {
@@ -326,11 +327,7 @@ impl Letter {
                 out.push(6);
                 put_varint(*number, out);
                 put_varint(*index, out);
-                out.push(u8::from(result.is_err()));
-                match result {
-                    Ok(keyspace) => keyspace.encode(out),
-                    Err(error) => error.encode(out),
-                }
+                Subject::encode_result(result, out);
             }
             Letter::NotLed { shard, what, known } => {
                 begin(7, *shard, out);
@@ -422,11 +419,7 @@ impl Letter {
             },
             6 => {
                 let (number, index) = (reader.varint()?, reader.varint()?);
-                let result = match reader.u8()? {
-                    0 => Ok(Box::new(Keyspace::decode(reader)?)),
-                    1 => Err(CatalogueError::decode(reader)?),
-                    found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
-                };
+                let result = Subject::decode_result(reader)?;
                 Letter::CatalogueDone { number, index, result }
             }
             7 => {

@@ -42,7 +42,7 @@
 //! | `Letter`, `LinkLost`: what other nodes ask and answer for clients | letters |
 //! | `Away`: a shard that is on other nodes only | – |
 //! | `Digested`: what a replica's state is ([`digest`]) | – |
-//! | `AddReplicas`, `Transfer`: what becomes of a shard's replicas | – |
+//! | `Exchange`, `Transfer`: what becomes of a shard's replicas | – |
 //! | `Install`, `Declined`, `SnapshotLost`: snapshots that have come, or have not | – |
 //!
 //! | [`lane::Effects`] | the driver |
@@ -54,7 +54,7 @@
 //! | `refused` | counts them |
 //! | `digests` | steps them beside the lane; says `Digested` |
 //! | `findings` | tells people what comparing replicas has shown |
-//! | `quarantined` | forgets the replica; it takes no part any more (SAFETY G9) |
+//! | `ended` | forgets the replica; it takes no part any more (SAFETY G9) |
 //! | `changes` | creates, configures or drops shards of a keyspace, and then answers who asked |
 //! | `safe_points` | tells every shard of the keyspace |
 //!

@@ -8,6 +8,7 @@
 //! | 4 | shard dropped | nothing |
 //! | 5 | replica created | replica u64, then as 3: it waits for a snapshot of its group |
 //! | 6 | replica quarantined | replica u64, then as 3: it takes no part any more |
+//! | 7 | replica removed | as 6: its group has gone on without it |
 
 use replication::HardState;
 
@@ -26,6 +27,10 @@ pub const REPLICA_CREATED: u8 = 5;
 /// Kind of the record with which a replica ends that must not take part any more: a later one of
 /// its shard may begin on this node, under a greater id (SAFETY G9).
 pub const REPLICA_QUARANTINED: u8 = 6;
+
+/// Kind of the record with which a replica ends whose group has gone on without it: a later one of
+/// its shard may begin on this node, under a greater id.
+pub const REPLICA_REMOVED: u8 = 7;
 
 /// Bytes before the entry in a record of kind [`ENTRY`].
 pub const ENTRY_PREFIX_BYTES: usize = 16;

@@ -30,8 +30,8 @@ use storage::log::{Lsn, Record};
 
 use crate::catalogue::System;
 use crate::entry::{Header, Kind};
-use crate::lane::Quarantine;
-use crate::members;
+use crate::lane::Ended;
+use crate::members::{self, Roster};
 use crate::record;
 use crate::session::Sessions;
 use crate::shard::ShardStart;
@@ -94,7 +94,7 @@ pub struct Replay {
     /// Whose end was passed: ids are never used again.
     dropped: BTreeSet<ShardId>,
     /// Whose replica here takes no part any more, and no other has begun since.
-    quarantined: BTreeMap<ShardId, Quarantine>,
+    ended: BTreeMap<ShardId, Ended>,
     /// Of whom there were records, but neither a beginning nor, so far, an end.
     headless: BTreeSet<ShardId>,
 }
@@ -108,7 +108,7 @@ impl Replay {
     ) -> Self {
         let settings = settings.into();
         let (dropped, headless) = Default::default();
-        Self { settings, node, shards, dropped, quarantined: BTreeMap::new(), headless }
+        Self { settings, node, shards, dropped, ended: BTreeMap::new(), headless }
     }
 
     /// Takes the log's next record, which stands in the group at `lsn`.
@@ -120,14 +120,14 @@ impl Replay {
         if record.kind == record::SHARD_DROPPED {
             self.shards.remove(&id);
             self.headless.remove(&id);
-            self.quarantined.remove(&id);
+            self.ended.remove(&id);
             self.dropped.insert(id);
             return Ok(());
         }
-        if record.kind == record::REPLICA_QUARANTINED {
-            return self.end_replica(id, record.payload);
+        if [record::REPLICA_QUARANTINED, record::REPLICA_REMOVED].contains(&record.kind) {
+            return self.end_replica(id, record.kind, record.payload);
         }
-        let ended = self.quarantined.get(&id).map(|ended| ended.replica);
+        let ended = self.ended.get(&id).map(|ended| ended.replica);
         match self.shards.get_mut(&id) {
             Some(shard) => return shard.record(lsn, record.kind, record.payload),
             None if self.dropped.contains(&id) => {}
@@ -137,7 +137,7 @@ impl Replay {
             }
             None if record.kind == record::REPLICA_CREATED => {
                 self.shards.insert(id, Recovering::awaiting(id, record.payload, self.settings)?);
-                self.quarantined.remove(&id);
+                self.ended.remove(&id);
             }
             None if ended.is_some() => {}
             None => {
@@ -160,15 +160,15 @@ impl Replay {
                 return Err(RecoverError::Gap { shard: *shard, expected, found });
             }
         }
-        let Self { shards, quarantined, dropped, .. } = self;
-        Ok(Replayed { shards, quarantined, dropped })
+        let Self { shards, ended, dropped, .. } = self;
+        Ok(Replayed { shards, ended, dropped })
     }
 
     /// The shard's replica takes no part any more; unless one that came after it is here already,
     /// from a checkpoint.
-    fn end_replica(&mut self, id: ShardId, payload: &[u8]) -> Result<(), RecoverError> {
-        let ended = Quarantine::decode(payload)
-            .map_err(|source| unreadable(id, "the record of a replica's quarantine", source))?;
+    fn end_replica(&mut self, id: ShardId, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
+        let ended = Ended::decode(kind, payload)
+            .map_err(|source| unreadable(id, "the record of a replica's end", source))?;
         if self.dropped.contains(&id) {
             return Ok(());
         }
@@ -177,7 +177,7 @@ impl Replay {
             Some(later) if later.replica > ended.replica => later.forget_log(),
             _ => {
                 self.shards.remove(&id);
-                self.quarantined.insert(id, ended);
+                self.ended.insert(id, ended);
             }
         }
         Ok(())
@@ -188,8 +188,8 @@ impl Replay {
 pub struct Replayed {
     /// The shards.
     pub shards: BTreeMap<ShardId, Recovering>,
-    /// Replicas that take no part any more ([`crate::lane::Lane::adopt_quarantined`]).
-    pub quarantined: BTreeMap<ShardId, Quarantine>,
+    /// Replicas that take no part any more ([`crate::lane::Lane::adopt_ended`]).
+    pub ended: BTreeMap<ShardId, Ended>,
     /// Shards whose end the log holds ([`crate::lane::Lane::bury`]). The replica of the catalogue
     /// may still have them: it knows again what is committed when it hears its group.
     pub dropped: BTreeSet<ShardId>,
@@ -302,6 +302,7 @@ impl Recovering {
         }
         let replica = ReplicaId(reader.u64()?);
         state.members = members::decode(&mut reader)?;
+        state.roster = Roster::decode(&mut reader)?;
         reader.end()?;
         let sessions_due = state.keys().is_some();
         Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
@@ -411,6 +412,11 @@ impl Recovering {
         self.state.last.max(self.state.horizon).max(pending)
     }
 
+    /// The entries behind what is applied, as far as they wait for the group.
+    pub fn waiting(&self) -> impl Iterator<Item = &Entry> {
+        self.pending.iter()
+    }
+
     /// Its state so far.
     pub fn state(&self) -> &ShardState {
         &self.state
@@ -462,6 +468,7 @@ pub(crate) fn encode_meta(
     }
     out.extend_from_slice(&replica.0.to_le_bytes());
     members::encode(&state.members, &mut out);
+    state.roster.encode(&mut out);
     out
 }
 

@@ -13,7 +13,7 @@ use crate::catalogue::{self, System};
 use crate::command::{self, Reply, Write, codec};
 use crate::entry::{Header, Kind};
 use crate::limits;
-use crate::members::Step;
+use crate::members::{Roster, Step};
 use crate::serving::Serving;
 use crate::session::{BatchId, Sessions, Verdict};
 
@@ -26,6 +26,8 @@ pub struct ShardState {
     pub content: Content,
     /// The replicas that decide, as the log has made them; `descriptor` says where they are.
     pub members: Members,
+    /// What else the log has made of the replicas.
+    pub roster: Roster,
     /// How many snapshots have taken the place of what was here.
     pub installed: u64,
     /// Until when linearizable reads may be served here (G1 check 2).
@@ -72,6 +74,8 @@ pub enum Outcome {
     SafePoint(KeyspaceId, Timestamp),
     /// A step of a change of replicas: the group must take it too.
     Members(Step),
+    /// A change of replicas has ended for good.
+    Settled,
     /// What became of a batch that is applied once.
     Once(Verdict),
     /// The state as of this entry is to be digested.
@@ -84,6 +88,7 @@ impl ShardState {
     pub fn new(descriptor: Descriptor, content: Content) -> Self {
         let voters: Vec<_> = descriptor.replicas.iter().map(|(id, _)| *id).collect();
         Self {
+            roster: Roster::of(&descriptor),
             descriptor,
             content,
             members: Members::of_voters(&voters),
@@ -199,6 +204,10 @@ impl ShardState {
             }
             (Kind::Members, _) => {
                 Outcome::Members(Step::decode(body).expect("entries in the log are readable"))
+            }
+            (Kind::Settle, _) => {
+                self.roster.settle(&mut self.descriptor, &self.members);
+                Outcome::Settled
             }
             (Kind::Check, _) => Outcome::Check,
             (Kind::SafePoint, Content::Keys(engine)) => {

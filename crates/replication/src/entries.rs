@@ -122,6 +122,10 @@ impl Entries {
         }
     }
 
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
     fn last(&self) -> u64 {
         self.before.0 + self.kept.len() as u64
     }

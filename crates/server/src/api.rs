@@ -25,8 +25,9 @@ use keyspace::Timestamp;
 use serde::{Deserialize, Serialize};
 
 pub use cluster::{
-    ClusterStatus, Health, NodeAddresses, NodeState, NodeStatus, Nodes, Overview, ReplicaRole,
-    ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus, Verdict,
+    ClusterStatus, Health, NodeAddresses, NodeStanding, NodeState, NodeStatus, Nodes, Overview,
+    ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
+    Standing, Verdict,
 };
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
@@ -55,6 +56,8 @@ pub trait Api: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.
     fn nodes(&self) -> Nodes;
+    /// Has a node, by its id or name, stand otherwise in the cluster.
+    fn set_standing(&self, id: RequestId, node: &str, standing: Standing, done: Done<NodeStanding>);
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;

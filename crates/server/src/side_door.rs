@@ -8,18 +8,20 @@
 //! |---|---|
 //! | this file | commands and keyspaces |
 //! | `status`, `shards` | how the node, its cluster and its shards are |
+//! | `standings` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 
 mod metrics;
 mod shards;
+mod standings;
 mod status;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::{
-    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Timestamp,
-    is_made_on_use,
+    Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
+    Timestamp, is_made_on_use,
 };
 use node::command::{Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Batch;
@@ -32,7 +34,8 @@ use storage::engine::At;
 
 use crate::api::{
     Answer, Api, ApiError, Command, Done, Durability, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
-    ListenerStatus, Metrics, Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked, Status,
+    ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked,
+    Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -95,16 +98,23 @@ impl NodeApi {
         }
     }
 
+    /// The same once more, for what is told later.
+    fn again(&self) -> Self {
+        Self { hub: self.hub.clone(), config: self.config.clone(), facts: self.facts.clone() }
+    }
+
     /// Asks the catalogue, and tells `done` how the keyspace is then.
     fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
-        let (hub, config, facts) = (self.hub.clone(), self.config.clone(), self.facts.clone());
-        let this = NodeApi { hub, config, facts };
+        let this = self.again();
         let callback = move |answer| match answer {
             // As it was made, though by now another may have changed or dropped it.
-            lane::Answer::Catalogue { result: Ok(keyspace), .. } => done(Ok(this.info(&keyspace))),
+            lane::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
+                Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
+                Subject::Node(..) => unreachable!("it was asked about a keyspace"),
+            },
             lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
             lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
@@ -206,6 +216,16 @@ impl Api for NodeApi {
         self.show_nodes()
     }
 
+    fn set_standing(
+        &self,
+        id: RequestId,
+        node: &str,
+        standing: Standing,
+        done: Done<NodeStanding>,
+    ) {
+        self.ask_standing(id, node, standing, done);
+    }
+
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
         self.show_shards(asked)
     }
@@ -218,8 +238,7 @@ impl Api for NodeApi {
 impl NodeApi {
     /// Makes a numbered keyspace, as `SELECT` would, and then does what was asked.
     fn create_and_call(&self, id: RequestId, name: &str, command: Command, done: Done<Answer>) {
-        let (hub, config, facts) = (self.hub.clone(), self.config.clone(), self.facts.clone());
-        let (this, keyspace) = (NodeApi { hub, config, facts }, name.to_owned());
+        let (this, keyspace) = (self.again(), name.to_owned());
         let callback = move |answer| match answer {
             lane::Answer::Catalogue {
                 result: Ok(_) | Err(CatalogueError::Exists { .. }), ..

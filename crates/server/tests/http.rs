@@ -274,6 +274,52 @@ fn nodes_and_shards_are_told_with_the_verdict() {
 }
 
 #[test]
+fn nodes_are_told_to_stand_otherwise() {
+    let server = serve(options());
+    let act = |node: &str, action: &str| {
+        ask_json(&server, "POST", &format!("/v1/nodes/{node}/{action}"), "{}")
+    };
+    let standing = |at: usize| {
+        let nodes: serde_json::Value =
+            serde_json::from_slice(&ask(&server, "GET", "/v1/nodes", b"").body).unwrap();
+        nodes["nodes"][at]["standing"].as_str().unwrap().to_owned()
+    };
+    for (node, action, then) in [
+        ("n1", "cordon", "cordoned"),
+        ("n1", "uncordon", "member"),
+        ("0000000000000001", "drain", "draining"),
+    ] {
+        let reply = act(node, action);
+        assert_eq!(reply.status, 200, "{}", reply.text());
+        let json: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+        assert_eq!((&json["standing"], &json["name"]), (&then.into(), &"n1".into()));
+        assert_eq!((&json["replicas"], &json["leads"]), (&9.into(), &1.into()));
+        assert_eq!(standing(0), then);
+    }
+    for (node, action, status, kind) in [
+        ("n9", "drain", 404, "no-node"),
+        ("twins", "drain", 409, "ambiguous-node"),
+        ("n1", "remove", 409, "node-in-use"),
+        ("n3", "cordon", 409, "too-few-nodes"),
+        ("lost", "remove", 504, "unknown-outcome"),
+        ("n1", "explode", 404, "unknown-path"),
+        ("n1", "", 404, "unknown-path"),
+        ("n1", "drain?force=1", 400, "bad-request"),
+        ("%ff", "drain", 400, "bad-request"),
+    ] {
+        let reply = act(node, action);
+        assert_eq!((reply.status, reply.problem().as_str()), (status, kind), "{node} {action}");
+    }
+    // What a page of another origin can send.
+    let page = ask(&server, "POST", "/v1/nodes/n1/uncordon", b"{}");
+    assert_eq!((page.status, page.problem().as_str()), (415, "not-json"));
+    let more = ask_json(&server, "POST", "/v1/nodes/n1/uncordon", "{\"force\": true}");
+    assert_eq!((more.status, more.problem().as_str()), (400, "bad-request"));
+    assert_eq!(ask(&server, "GET", "/v1/nodes/n1/drain", b"").problem(), "unknown-method");
+    assert_eq!(standing(0), "draining");
+}
+
+#[test]
 fn what_nobody_knows_is_a_problem() {
     let server = serve(options());
     for (method, path, status, kind) in [

@@ -103,11 +103,13 @@ pub enum Fault {
     SlowSync,
     /// Of clusters: a disk loses the end of the log, synced or not.
     Tail,
+    /// Of clusters: replicas are exchanged for others on other nodes.
+    Move,
 }
 
 impl Fault {
     /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Kill,
         Self::Power,
         Self::SyncFails,
@@ -124,9 +126,10 @@ impl Fault {
         Self::Transfer,
         Self::SlowSync,
         Self::Tail,
+        Self::Move,
     ];
     /// Those that mean nothing to a node alone.
-    pub const OF_CLUSTERS: [Self; 7] = [
+    pub const OF_CLUSTERS: [Self; 8] = [
         Self::Pause,
         Self::Cut,
         Self::Loss,
@@ -134,6 +137,7 @@ impl Fault {
         Self::Transfer,
         Self::SlowSync,
         Self::Tail,
+        Self::Move,
     ];
 
     /// As it is typed and printed.
@@ -155,6 +159,7 @@ impl Fault {
             Self::Transfer => "transfer",
             Self::SlowSync => "slow-sync",
             Self::Tail => "tail",
+            Self::Move => "move",
         }
     }
 }
@@ -206,7 +211,7 @@ impl fmt::Display for Faults {
 #[error(
     "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
      catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer, \
-     slow-sync and tail"
+     slow-sync, tail and move"
 )]
 pub struct NoSuchFault(pub String);
 

@@ -37,6 +37,17 @@ impl Rng {
         &from[self.below(from.len() as u64) as usize]
     }
 
+    /// So many of several, in any order; all, if there are fewer.
+    pub fn some<T>(&mut self, count: usize, mut from: Vec<T>) -> Vec<T> {
+        let count = count.min(from.len());
+        for at in 0..count {
+            let other = at + self.below((from.len() - at) as u64) as usize;
+            from.swap(at, other);
+        }
+        from.truncate(count);
+        from
+    }
+
     /// A place in `weights`, by weight; the weights are not all 0.
     pub fn weighted(&mut self, weights: &[u64]) -> usize {
         let mut left = self.below(weights.iter().sum());

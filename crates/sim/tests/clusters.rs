@@ -24,6 +24,8 @@ fn all_rules_hold() {
     println!("{} full disks, {} changes", sum(|c| c.fillings), sum(|c| c.changes));
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
+    println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
+    assert!(sum(|c| c.removals) > 20, "replicas move");
     assert!(sum(|c| c.links) > 30, "links are lost");
     assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");

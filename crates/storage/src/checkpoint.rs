@@ -32,7 +32,7 @@ use crate::log::layout::{crc, put, u32_at, u64_at};
 /// The first eight bytes of every checkpoint.
 pub const CHECKPOINT_MAGIC: [u8; 8] = *b"CARICKPT";
 /// The only version of checkpoints so far.
-pub const CHECKPOINT_VERSION: u32 = 3;
+pub const CHECKPOINT_VERSION: u32 = 4;
 /// The longest meta.
 pub const META_BYTES_MAX: usize = 64 << 10;
 /// The longest block: 1 MiB and one record is what is meant; this bounds what a reader allocates.

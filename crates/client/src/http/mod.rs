@@ -194,6 +194,17 @@ impl Client {
         self.json(&self.ask(Request::get("/v1/nodes"))?)
     }
 
+    /// Does something to a node of the cluster, named by its id or its name: `cordon`, `uncordon`,
+    /// `drain` or `remove`. How it stands then, and what it still has.
+    ///
+    /// # Errors
+    /// See [`ClientError::outcome`]; what was done may be asked for again.
+    pub fn node_act(&self, node: &str, action: &str) -> Result<serde_json::Value, ClientError> {
+        let path = format!("/v1/nodes/{}/{action}", encode(node.as_bytes()));
+        let request = Request { body: b"{}", json: true, ..Request::write("POST", &path) };
+        self.json(&self.ask(request)?)
+    }
+
     /// All shards as the node knows them, or those of one keyspace, and whether all is well: later
     /// versions may say more.
     ///

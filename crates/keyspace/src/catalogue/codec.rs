@@ -3,18 +3,25 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, KEYSPACE_REPLICAS_MAX,
-    KEYSPACES_MAX, Keyspace, KeyspaceOptions, check_invariants, check_name,
+    AMONG_MAX, Alteration, Catalogue, CatalogueError, CatalogueOp, Durability,
+    KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceOptions, STANDINGS_MAX, Standing,
+    Standings, Subject, check_invariants, check_name,
 };
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::{KeyspaceId, NodeId, ShardId};
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
-const VERSION: u8 = 2;
+/// Without standings, as it was before there were any: who knows no others can still read it.
+const VERSION_PLAIN: u8 = 2;
+const VERSION: u8 = 3;
 const CREATE: u8 = 1;
 const ALTER: u8 = 2;
 const DROP: u8 = 3;
+const NODE: u8 = 4;
+const SUBJECT_KEYSPACE: u8 = 0;
+const REFUSED: u8 = 1;
+const SUBJECT_NODE: u8 = 2;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
@@ -46,6 +53,12 @@ impl<'a> CatalogueOp<'a> {
                 out.push(DROP);
                 put_bytes(name.as_bytes(), out);
             }
+            CatalogueOp::Node { node, standing, among } => {
+                out.push(NODE);
+                put_standing(*node, *standing, out);
+                put_varint(among.len() as u64, out);
+                among.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
+            }
         }
     }
 
@@ -55,10 +68,13 @@ impl<'a> CatalogueOp<'a> {
     /// [`DecodeError`]. Names and options are not judged here: apply does that.
     pub fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let tag = reader.u8()?;
-        let name = read_name(reader)?;
         match tag {
-            CREATE => Ok(CatalogueOp::Create { name, options: read_options(reader)? }),
+            CREATE => {
+                let name = read_name(reader)?;
+                Ok(CatalogueOp::Create { name, options: read_options(reader)? })
+            }
             ALTER => {
+                let name = read_name(reader)?;
                 let flags = reader.u8()?;
                 if flags & !(ALTERS_DURABILITY | ALTERS_RETENTION | ALTERS_REPLICAS) != 0 {
                     return Err(DecodeError::Tag { what: "alteration", found: flags });
@@ -75,7 +91,20 @@ impl<'a> CatalogueOp<'a> {
                 }
                 Ok(CatalogueOp::Alter { name, change })
             }
-            DROP => Ok(CatalogueOp::Drop { name }),
+            DROP => Ok(CatalogueOp::Drop { name: read_name(reader)? }),
+            NODE => {
+                let (node, standing) = read_standing(reader)?;
+                let count = reader.varint_max(AMONG_MAX as u64, "count of nodes")?;
+                let mut among = BTreeSet::new();
+                for _ in 0..count {
+                    let node = NodeId(reader.u64()?);
+                    if among.last().is_some_and(|last| *last >= node) {
+                        return Err(DecodeError::Field { what: "nodes: not rising" });
+                    }
+                    among.insert(node);
+                }
+                Ok(CatalogueOp::Node { node, standing, among })
+            }
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
     }
@@ -84,12 +113,17 @@ impl<'a> CatalogueOp<'a> {
 impl Catalogue {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(VERSION);
+        let has_standings = !self.standings.is_empty();
+        out.push(if has_standings { VERSION } else { VERSION_PLAIN });
         put_varint(u64::from(self.next_keyspace.0), out);
         put_varint(self.next_shard.0, out);
         put_varint(self.keyspaces.len() as u64, out);
         for keyspace in self.keyspaces.values() {
             keyspace.encode(out);
+        }
+        if has_standings {
+            put_varint(self.standings.len() as u64, out);
+            self.standings.iter().for_each(|(node, standing)| put_standing(node, standing, out));
         }
     }
 
@@ -98,14 +132,14 @@ impl Catalogue {
     /// # Errors
     /// [`DecodeError`] if the bytes are not those of a catalogue of this version.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match reader.u8()? {
-            VERSION => {}
-            found => return Err(DecodeError::Version { what: "catalogue", found }),
+        let version = reader.u8()?;
+        if !(VERSION_PLAIN..=VERSION).contains(&version) {
+            return Err(DecodeError::Version { what: "catalogue", found: version });
         }
         let next_keyspace = read_keyspace_id(reader)?;
         let next_shard = ShardId(reader.varint()?);
         let count = reader.varint_max(KEYSPACES_MAX as u64, "keyspace count")?;
-        let mut catalogue = Self { keyspaces: Default::default(), next_keyspace, next_shard };
+        let mut catalogue = Self { next_keyspace, next_shard, ..Self::default() };
         let (mut ids, mut shards) = (BTreeSet::new(), BTreeSet::new());
         for _ in 0..count {
             let keyspace = Keyspace::decode(reader)?;
@@ -121,7 +155,55 @@ impl Catalogue {
             }
             catalogue.keyspaces.insert(keyspace.name.clone(), keyspace);
         }
+        if version == VERSION {
+            catalogue.standings = read_standings(reader)?;
+        }
         Ok(catalogue)
+    }
+}
+
+impl Subject {
+    /// Appends its bytes: `u8` 0 and the keyspace, or 2 and node u64, standing.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Subject::Keyspace(keyspace) => {
+                out.push(SUBJECT_KEYSPACE);
+                keyspace.encode(out);
+            }
+            Subject::Node(node, standing) => {
+                out.push(SUBJECT_NODE);
+                put_standing(*node, *standing, out);
+            }
+        }
+    }
+
+    /// Appends the bytes of what the catalogue said: a subject, or `u8` 1 and the error.
+    pub fn encode_result(result: &Result<Box<Self>, CatalogueError>, out: &mut Vec<u8>) {
+        match result {
+            Ok(subject) => subject.encode(out),
+            Err(error) => {
+                out.push(REFUSED);
+                error.encode(out);
+            }
+        }
+    }
+
+    /// Reads what [`Self::encode_result`] wrote from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are something else.
+    pub fn decode_result(
+        reader: &mut Reader<'_>,
+    ) -> Result<Result<Box<Self>, CatalogueError>, DecodeError> {
+        Ok(match reader.u8()? {
+            SUBJECT_KEYSPACE => Ok(Box::new(Subject::Keyspace(Keyspace::decode(reader)?))),
+            REFUSED => Err(CatalogueError::decode(reader)?),
+            SUBJECT_NODE => {
+                let (node, standing) = read_standing(reader)?;
+                Ok(Box::new(Subject::Node(node, standing)))
+            }
+            found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
+        })
     }
 }
 
@@ -178,6 +260,11 @@ const RETENTION_TOO_LONG: u8 = 7;
 const BAD_REPLICAS: u8 = 8;
 const NEEDS_SYNC: u8 = 9;
 const FEWER_REPLICAS: u8 = 10;
+const NODE_REMOVED: u8 = 11;
+const NOT_DRAINING: u8 = 12;
+const TOO_FEW_NODES: u8 = 13;
+const LAST_NODE: u8 = 14;
+const TOO_MANY_STANDINGS: u8 = 15;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -200,6 +287,21 @@ impl CatalogueError {
             Self::BadReplicas { replicas } => out.extend([BAD_REPLICAS, *replicas]),
             Self::NeedsSync { replicas } => out.extend([NEEDS_SYNC, *replicas]),
             Self::FewerReplicas { from, to } => out.extend([FEWER_REPLICAS, *from, *to]),
+            Self::NodeRemoved { node } => {
+                out.push(NODE_REMOVED);
+                out.extend_from_slice(&node.0.to_le_bytes());
+            }
+            Self::NotDraining { node, standing } => {
+                out.push(NOT_DRAINING);
+                put_standing(*node, *standing, out);
+            }
+            Self::TooFewNodes { keyspace, replicas, left } => {
+                named(TOO_FEW_NODES, keyspace);
+                out.push(*replicas);
+                put_varint(*left, out);
+            }
+            Self::LastNode => out.push(LAST_NODE),
+            Self::TooManyStandings => out.push(TOO_MANY_STANDINGS),
         }
     }
 
@@ -220,6 +322,18 @@ impl CatalogueError {
             BAD_REPLICAS => Self::BadReplicas { replicas: reader.u8()? },
             NEEDS_SYNC => Self::NeedsSync { replicas: reader.u8()? },
             FEWER_REPLICAS => Self::FewerReplicas { from: reader.u8()?, to: reader.u8()? },
+            NODE_REMOVED => Self::NodeRemoved { node: NodeId(reader.u64()?) },
+            NOT_DRAINING => {
+                let (node, standing) = read_standing(reader)?;
+                Self::NotDraining { node, standing }
+            }
+            TOO_FEW_NODES => Self::TooFewNodes {
+                keyspace: read_name(reader)?.into(),
+                replicas: reader.u8()?,
+                left: reader.varint()?,
+            },
+            LAST_NODE => Self::LastNode,
+            TOO_MANY_STANDINGS => Self::TooManyStandings,
             found => return Err(DecodeError::Tag { what: "catalogue error", found }),
         })
     }
@@ -228,6 +342,45 @@ impl CatalogueError {
 fn read_name<'a>(reader: &mut Reader<'a>) -> Result<&'a str, DecodeError> {
     let name = std::str::from_utf8(reader.bytes()?);
     name.map_err(|_| DecodeError::Field { what: "name: not UTF-8" })
+}
+
+fn put_standing(node: NodeId, standing: Standing, out: &mut Vec<u8>) {
+    out.extend_from_slice(&node.0.to_le_bytes());
+    out.push(match standing {
+        Standing::Member => 0,
+        Standing::Cordoned => 1,
+        Standing::Draining => 2,
+        Standing::Removed => 3,
+    });
+}
+
+fn read_standing(reader: &mut Reader<'_>) -> Result<(NodeId, Standing), DecodeError> {
+    let node = NodeId(reader.u64()?);
+    let standing = match reader.u8()? {
+        0 => Standing::Member,
+        1 => Standing::Cordoned,
+        2 => Standing::Draining,
+        3 => Standing::Removed,
+        found => return Err(DecodeError::Tag { what: "standing", found }),
+    };
+    Ok((node, standing))
+}
+
+fn read_standings(reader: &mut Reader<'_>) -> Result<Standings, DecodeError> {
+    let count = reader.varint_max(STANDINGS_MAX as u64, "count of standings")?;
+    let (mut standings, mut last) = (Standings::default(), None);
+    for _ in 0..count {
+        let (node, standing) = read_standing(reader)?;
+        if standing == Standing::Member || last.is_some_and(|last| last >= node) {
+            return Err(DecodeError::Field { what: "standings: of a member, or not by node" });
+        }
+        standings.set(node, standing);
+        last = Some(node);
+    }
+    if standings.is_empty() {
+        return Err(DecodeError::Field { what: "standings: none" });
+    }
+    Ok(standings)
 }
 
 fn read_keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {

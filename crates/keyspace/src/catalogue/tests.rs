@@ -168,11 +168,105 @@ fn what_was_dropped_is_known() {
     assert!(catalogue.has_dropped(id) && !catalogue.has_dropped(KeyspaceId(id.0 + 1)));
 }
 
+fn among(nodes: &[u64]) -> BTreeSet<NodeId> {
+    nodes.iter().copied().map(NodeId).collect()
+}
+
+#[test]
+fn nodes_stand_as_they_are_told_and_removal_is_for_ever() {
+    let mut catalogue = Catalogue::default();
+    let all = among(&[1, 2, 3]);
+    let node = NodeId(2);
+    let not_draining = |standing| Err(CatalogueError::NotDraining { node, standing });
+    use Standing::{Cordoned, Draining, Member, Removed};
+    assert_eq!(catalogue.set_standing(node, Removed, &all), not_draining(Member));
+    for to in [Cordoned, Cordoned, Draining, Draining, Cordoned, Member, Draining, Member] {
+        assert_eq!(catalogue.set_standing(node, to, &all), Ok(()));
+        assert_eq!(catalogue.standing(node), to);
+        assert_eq!(catalogue.standings().is_empty(), to == Member);
+    }
+    catalogue.set_standing(node, Cordoned, &all).unwrap();
+    assert_eq!(catalogue.set_standing(node, Removed, &all), not_draining(Cordoned));
+    catalogue.set_standing(node, Draining, &all).unwrap();
+    for _ in 0..2 {
+        assert_eq!(catalogue.set_standing(node, Removed, &all), Ok(()));
+    }
+    for to in [Member, Cordoned, Draining] {
+        let removed = Err(CatalogueError::NodeRemoved { node });
+        assert_eq!(catalogue.set_standing(node, to, &all), removed);
+    }
+    assert!(catalogue.standings().removed().eq([node]));
+}
+
+#[test]
+fn enough_nodes_are_left_for_what_keyspaces_promise() {
+    let mut catalogue = Catalogue::default();
+    let (all, alone) = (among(&[1, 2, 3, 4]), among(&[1]));
+    use Standing::{Cordoned, Draining, Member};
+    let last = Err(CatalogueError::LastNode);
+    assert_eq!(catalogue.set_standing(NodeId(1), Draining, &alone), last);
+    for (name, replicas) in [("c", 1), ("b", 3), ("a", 3)] {
+        catalogue.create(name, KeyspaceOptions { replicas, ..Default::default() }).unwrap();
+    }
+    assert_eq!(catalogue.set_standing(NodeId(1), Cordoned, &all), Ok(()));
+    let before = catalogue.clone();
+    for to in [Cordoned, Draining] {
+        let (keyspace, replicas, left) = ("a".into(), 3, 2);
+        let few = Err(CatalogueError::TooFewNodes { keyspace, replicas, left });
+        assert_eq!(catalogue.set_standing(NodeId(2), to, &all), few);
+    }
+    assert_eq!(catalogue, before);
+    // One that is down takes nothing away, and one that is cordoned has gone already.
+    assert_eq!(catalogue.set_standing(NodeId(5), Draining, &all), Ok(()));
+    assert_eq!(catalogue.set_standing(NodeId(1), Draining, &all), Ok(()));
+    assert_eq!(catalogue.set_standing(NodeId(1), Member, &alone), Ok(()));
+    assert_eq!(catalogue.set_standing(NodeId(2), Cordoned, &all), Ok(()));
+}
+
+#[test]
+fn there_is_a_most_of_standings() {
+    let mut catalogue = Catalogue::default();
+    let nobody = among(&[]);
+    for node in 1..=STANDINGS_MAX as u64 {
+        catalogue.set_standing(NodeId(node), Standing::Draining, &nobody).unwrap();
+    }
+    let one_more = catalogue.set_standing(NodeId(0), Standing::Cordoned, &nobody);
+    assert_eq!(one_more, Err(CatalogueError::TooManyStandings));
+    catalogue.set_standing(NodeId(7), Standing::Removed, &nobody).unwrap();
+    assert_eq!(Catalogue::decode(&mut Reader::new(&encoded(&catalogue))), Ok(catalogue));
+}
+
+/// Version 2 is what there was before, and is written as long as it says all.
+#[test]
+fn the_bytes_of_standings() {
+    let mut catalogue = Catalogue::default();
+    assert_eq!(encoded(&catalogue), b"\x02\x01\x01\x00");
+    let nobody = among(&[]);
+    for (node, to) in [(9, Standing::Cordoned), (7, Standing::Draining), (7, Standing::Removed)] {
+        catalogue.set_standing(NodeId(node), to, &nobody).unwrap();
+    }
+    let bytes = b"\x03\x01\x01\x00\x02\x07\0\0\0\0\0\0\0\x03\x09\0\0\0\0\0\0\0\x01";
+    assert_eq!(encoded(&catalogue), bytes);
+    assert_eq!(Catalogue::decode(&mut Reader::new(bytes)), Ok(catalogue));
+    let (node, standing) = (NodeId(7), Standing::Draining);
+    let op = CatalogueOp::Node { node, standing, among: among(&[1, 7]) };
+    let mut bytes = Vec::new();
+    op.encode(&mut bytes);
+    let expected = b"\x04\x07\0\0\0\0\0\0\0\x02\x02\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0";
+    assert_eq!(bytes, expected);
+}
+
 #[test]
 fn a_catalogue_that_breaks_its_invariants_is_refused() {
     let field = |what| Err(DecodeError::Field { what });
     for (bytes, refusal) in [
-        (&b"\x03"[..], Err(DecodeError::Version { what: "catalogue", found: 3 })),
+        (&b"\x04"[..], Err(DecodeError::Version { what: "catalogue", found: 4 })),
+        (b"\x01", Err(DecodeError::Version { what: "catalogue", found: 1 })),
+        (b"\x03\x01\x01\x00\x00", field("standings: none")),
+        (
+            b"\x03\x01\x01\x00\x01\x07\0\0\0\0\0\0\0\x00",
+            field("standings: of a member, or not by node"),
+        ),
         (
             b"\x02\x01\x02\x01\x02ab\x01\x01\x02\x00\x01\x01\x01\x00",
             field("id: out of range or used twice"),
@@ -219,6 +313,24 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         1 => any::<u8>().prop_map(|replicas| CatalogueError::BadReplicas { replicas }),
         1 => any::<u8>().prop_map(|replicas| CatalogueError::NeedsSync { replicas }),
         1 => any::<(u8, u8)>().prop_map(|(from, to)| CatalogueError::FewerReplicas { from, to }),
+        1 => any::<u64>().prop_map(|node| CatalogueError::NodeRemoved { node: NodeId(node) }),
+        1 => (any::<u64>(), standing()).prop_map(|(node, standing)| {
+            CatalogueError::NotDraining { node: NodeId(node), standing }
+        }),
+        1 => any::<(String, u8, u64)>().prop_map(|(keyspace, replicas, left)| {
+            CatalogueError::TooFewNodes { keyspace: keyspace.into(), replicas, left }
+        }),
+        1 => Just(CatalogueError::LastNode),
+        1 => Just(CatalogueError::TooManyStandings),
+    ]
+}
+
+fn standing() -> impl Strategy<Value = Standing> {
+    prop_oneof![
+        Just(Standing::Member),
+        Just(Standing::Cordoned),
+        Just(Standing::Draining),
+        Just(Standing::Removed)
     ]
 }
 
@@ -227,6 +339,7 @@ enum Op {
     Create(String, KeyspaceOptions),
     Alter(String, Alteration),
     Drop(String),
+    Node(u64, Standing, BTreeSet<u64>),
 }
 
 impl Op {
@@ -235,6 +348,11 @@ impl Op {
             Op::Create(name, options) => CatalogueOp::Create { name, options: *options },
             Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
             Op::Drop(name) => CatalogueOp::Drop { name },
+            Op::Node(node, standing, others) => CatalogueOp::Node {
+                node: NodeId(*node),
+                standing: *standing,
+                among: others.iter().copied().map(NodeId).collect(),
+            },
         }
     }
 }
@@ -253,10 +371,31 @@ fn ops() -> impl Strategy<Value = Op> {
         3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
         1 => name().prop_map(Op::Drop),
+        2 => (0..6u64, standing(), prop::collection::btree_set(0..6u64, 0..6))
+            .prop_map(|(node, standing, among)| Op::Node(node, standing, among)),
     ]
 }
 
 proptest! {
+    #[test]
+    fn what_the_catalogue_said_comes_back_from_bytes(
+        error in errors(),
+        node: u64,
+        standing in standing(),
+        options in options(),
+    ) {
+        let mut catalogue = Catalogue::default();
+        let made = catalogue.create("k", options).cloned();
+        let made = made.map(Subject::Keyspace).map(Box::new);
+        for said in [made, Err(error), Ok(Box::new(Subject::Node(NodeId(node), standing)))] {
+            let mut bytes = Vec::new();
+            Subject::encode_result(&said, &mut bytes);
+            let mut reader = Reader::new(&bytes);
+            prop_assert_eq!(Subject::decode_result(&mut reader), Ok(said));
+            prop_assert_eq!(reader.end(), Ok(()));
+        }
+    }
+
     #[test]
     fn any_ops_keep_the_invariants_and_come_back_from_bytes(
         ops in prop::collection::vec(ops(), 0..40),
@@ -274,10 +413,17 @@ proptest! {
             let before = catalogue.clone();
             match catalogue.apply(&op.borrowed()) {
                 Err(_) => prop_assert_eq!(&catalogue, &before),
-                Ok(keyspace) if matches!(op, Op::Create(..)) => {
+                Ok(Subject::Keyspace(keyspace)) if matches!(op, Op::Create(..)) => {
                     prop_assert!(keyspace.shards.iter().all(|shard| given.insert(*shard)));
                 }
-                Ok(_) => {}
+                Ok(Subject::Node(node, standing)) => {
+                    prop_assert_eq!(catalogue.standing(node), standing);
+                }
+                Ok(Subject::Keyspace(_)) => {}
+            }
+            let stays = before.standings().removed();
+            for node in stays {
+                prop_assert_eq!(catalogue.standing(node), Standing::Removed);
             }
         }
         for keyspace in catalogue.iter() {

@@ -1,6 +1,6 @@
 //! What a lane says to those who asked.
 
-use keyspace::{CatalogueError, Keyspace, ShardId, Timestamp};
+use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
 
 use crate::command::Reply;
 use crate::entry::{Spent, Waiter};
@@ -94,7 +94,7 @@ pub enum Answer {
         /// Who waits.
         waiter: Waiter,
         /// Whether it has changed.
-        result: Result<Box<Keyspace>, CatalogueError>,
+        result: Result<Box<Subject>, CatalogueError>,
     },
 }
 

@@ -48,7 +48,7 @@ pub struct Effects {
     /// Shards that are known otherwise than before: what the lookup of the node is to learn.
     pub known: Vec<Known>,
     /// Messages that made no sense, and why. After [`Refused::LostLog`] the replica is among
-    /// `quarantined`.
+    /// `ended`.
     pub refused: Vec<(ShardId, Refused)>,
     /// The catalogue has changed, in this order.
     pub changes: Vec<Change>,
@@ -61,7 +61,7 @@ pub struct Effects {
     /// What leaders have found when they compared replicas.
     pub findings: Vec<Finding>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
-    pub quarantined: Vec<(ShardId, ReplicaId, Unfit)>,
+    pub ended: Vec<(ShardId, ReplicaId, Unfit)>,
 }
 
 impl Effects {
@@ -78,7 +78,7 @@ impl Effects {
         self.safe_points.clear();
         self.digests.clear();
         self.findings.clear();
-        self.quarantined.clear();
+        self.ended.clear();
     }
 
     /// Whether the turn had nothing to say.
@@ -93,7 +93,7 @@ impl Effects {
             && self.safe_points.is_empty()
             && self.digests.is_empty()
             && self.findings.is_empty()
-            && self.quarantined.is_empty()
+            && self.ended.is_empty()
     }
 }
 
@@ -105,13 +105,17 @@ pub(crate) fn push(records: &mut Records, shard: ShardId, kind: u8, parts: &[&[u
 /// Turns what an applied entry led to into news.
 pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects: &mut Effects) {
     match outcome {
-        Outcome::Quiet | Outcome::Members(_) | Outcome::Once(_) | Outcome::Check => {}
+        Outcome::Quiet
+        | Outcome::Settled
+        | Outcome::Members(_)
+        | Outcome::Once(_)
+        | Outcome::Check => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {
             let result = result.map(|change| {
-                let keyspace = Box::new(change.keyspace().clone());
+                let subject = Box::new(change.subject());
                 effects.changes.push(change);
-                keyspace
+                subject
             });
             if let Some((origin, waiter)) = asker {
                 effects.answers.push(Answer::Catalogue { origin, waiter, result });

@@ -6,7 +6,7 @@ use super::{Answer, Effects};
 use crate::shard::Shard;
 use std::sync::Arc;
 
-use keyspace::{Durability, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, Generation, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use replication::Message;
 use storage::log::Lsn;
@@ -98,7 +98,8 @@ pub enum Input {
         /// Where it began: who knows more says so later.
         nodes: Vec<NodeId>,
     },
-    /// The node's lookup has learnt of a shard. For one that has a replica here it is nothing new.
+    /// The node's lookup has learnt of a shard. A replica here that it does not name any more,
+    /// since its group has gone on without it, ends.
     Known {
         /// The shard, as it is known now.
         known: Arc<Known>,
@@ -133,12 +134,19 @@ pub enum Input {
         /// What it says.
         message: Box<Message>,
     },
-    /// The shard should have these replicas too. Its leader sees to it, if it is asked.
-    AddReplicas {
+    /// The shard should have replicas on these nodes, and those here should go. Its leader sees to
+    /// it, if it is asked, in one change: nobody goes before the new ones vote. Nothing happens if
+    /// the shard has changed meanwhile, or is changing; but learners that will never vote may be
+    /// called off, with nobody new.
+    Exchange {
         /// The shard.
         shard: ShardId,
-        /// Ids never used in it before, each on a node of its own.
-        nodes: Vec<(ReplicaId, NodeId)>,
+        /// As who asks knows it.
+        generation: Generation,
+        /// Nodes without a replica of it.
+        add: Vec<NodeId>,
+        /// Replicas of it: never all, unless there are new ones.
+        remove: Vec<ReplicaId>,
     },
     /// Hand the leadership of a shard over to another of its replicas.
     Transfer {

@@ -21,6 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspace::{NodeId, ReplicaId, ShardId, Timestamp};
+use overlay::Known;
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState, Message, Refused};
 use txn::Clock;
@@ -36,15 +37,15 @@ use crate::state::ShardState;
 pub mod admission;
 mod answer;
 mod effects;
+mod ended;
 mod input;
-mod quarantine;
 
 pub use answer::{Answer, NotDone, Origin};
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};
+pub use ended::Ended;
+use ended::TELL_TICKS;
 pub use input::Input;
-pub use quarantine::Quarantine;
-use quarantine::TELL_TICKS;
 
 /// See the module's front page.
 pub struct Lane {
@@ -61,7 +62,7 @@ pub struct Lane {
     /// Those with something to do or on its way.
     active_away: Vec<ShardId>,
     /// Shards whose replica here takes no part any more.
-    quarantined: BTreeMap<ShardId, Quarantine>,
+    ended_replicas: BTreeMap<ShardId, Ended>,
     ticks: u64,
     /// Shards that have ended here. Their replicas had voted and promised: none begins again.
     ended: BTreeSet<ShardId>,
@@ -94,7 +95,7 @@ impl Lane {
             shards: BTreeMap::new(),
             away: BTreeMap::new(),
             active_away: Vec::new(),
-            quarantined: BTreeMap::new(),
+            ended_replicas: BTreeMap::new(),
             ticks: 0,
             ended: BTreeSet::new(),
             active: Vec::new(),
@@ -191,6 +192,12 @@ impl Lane {
         self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
     }
 
+    /// From its next entry on each shard keeps at most so many bytes of applied entries in memory
+    /// for replicas that lag.
+    pub fn keep_at_most(&mut self, bytes: usize) {
+        self.shards.values_mut().for_each(|shard| shard.keep_at_most(bytes));
+    }
+
     /// Room in the log that what it holds may need in later turns, with so much of framing for each
     /// entry: what a shard keeps back because it does not lead yet or the turn was full, and what
     /// is for leaders elsewhere, as long as a replica here may come to lead in their place. Whoever
@@ -226,10 +233,10 @@ impl Lane {
             }
             Input::Tick => self.tick(),
             Input::Message { from, shard, message } => self.message(from, shard, *message),
-            Input::AddReplicas { shard, nodes } => {
+            Input::Exchange { shard, generation, add, remove } => {
                 let (now, clock) = (self.now, self.clock.clone());
                 if let Some(shard) = self.touch(shard) {
-                    shard.add_replicas(nodes, now, &clock);
+                    shard.exchange(generation, add, remove, now, &clock);
                 }
             }
             Input::Transfer { shard, to } => {
@@ -306,12 +313,7 @@ impl Lane {
                     self.go_away(shard, nodes);
                 }
             }
-            Input::Known { known } => {
-                let now = self.now;
-                if let Some(proxy) = self.away.get_mut(&known.shard()) {
-                    proxy.told(&known, now);
-                }
-            }
+            Input::Known { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
             Input::Configure { shard, durability } => {
                 if let Some(shard) = self.shards.get_mut(&shard) {
@@ -345,7 +347,7 @@ impl Lane {
         effects.messages.append(&mut self.pending.messages);
         effects.letters.append(&mut self.pending.letters);
         effects.known.append(&mut self.pending.known);
-        effects.quarantined.append(&mut self.pending.quarantined);
+        effects.ended.append(&mut self.pending.ended);
         effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
@@ -370,7 +372,7 @@ impl Lane {
             proxy.active = !proxy.is_idle();
             proxy.active
         });
-        unfit.into_iter().for_each(|(id, why)| self.quarantine(id, why, effects));
+        unfit.into_iter().for_each(|(id, why)| self.end_replica(id, why, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -479,7 +481,7 @@ impl Lane {
             self.pending.refused.push((id, refused));
             if matches!(refused, Refused::LostLog { .. }) {
                 let mut pending = std::mem::take(&mut self.pending);
-                self.quarantine(id, Unfit::LostLog, &mut pending);
+                self.end_replica(id, Unfit::LostLog, &mut pending);
                 self.pending = pending;
             }
         }
@@ -527,11 +529,29 @@ impl Lane {
         self.touch(id);
     }
 
+    /// The lookup has learnt of a shard.
+    fn hears_of(&mut self, known: &Known) {
+        let id = known.shard();
+        if let Some(shard) = self.shards.get(&id) {
+            if shard.is_out(known) {
+                let mut pending = std::mem::take(&mut self.pending);
+                self.end_replica(id, Unfit::Removed, &mut pending);
+                self.pending = pending;
+            } else {
+                return;
+            }
+        }
+        let now = self.now;
+        if let Some(proxy) = self.away.get_mut(&id) {
+            proxy.told(known, now);
+        }
+    }
+
     fn drop_shard(&mut self, id: ShardId) {
         if let Some(mut proxy) = self.away.remove(&id) {
             proxy.abandon(&mut self.pending);
         }
-        if self.quarantined.remove(&id).is_some() {
+        if self.ended_replicas.remove(&id).is_some() {
             self.ended.insert(id);
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }

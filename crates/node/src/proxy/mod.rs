@@ -237,7 +237,9 @@ impl Proxy {
             Letter::Unable { what: Asked::Fetch { number }, .. } => {
                 self.fetches.unable(number, effects);
             }
-            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
+            Letter::Unable { what, .. } => {
+                self.forward.unable(from, what, now + MISLED_NANOS, effects);
+            }
             Letter::Counted { number, origin, count, .. } => {
                 effects.answers.push(counted(number, origin, count));
             }

@@ -53,6 +53,8 @@ pub enum Unfit {
     LostLog,
     /// Its state is another than that of a majority.
     Differs,
+    /// Nothing is wrong with it: its group has gone on without it.
+    Removed,
     /// It was found so before the node started.
     Before,
 }

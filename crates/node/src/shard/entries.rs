@@ -71,6 +71,11 @@ impl Shard {
             self.vote_uncovered = true;
         }
         self.replace(&work.entries, effects);
+        let restored = work.restored.map(|(index, _)| index);
+        let before = work.entries.first().map(|first| first.index() - 1);
+        if let Some(last_index) = restored.or(before) {
+            self.forget_replaced(last_index);
+        }
         self.mark_committed(&work.entries, effects);
         for entry in &work.entries {
             if !self.group.is_leader() {
@@ -114,11 +119,11 @@ impl Shard {
     ///
     /// With every change of members, always: whoever has the next one on disk must remember after a
     /// restart that the one before is in force, or it would lead among members of the past
-    /// (decision 0012).
+    /// (decision 0012). And with the entry that settles a change: that is what settles it.
     fn mark_committed(&mut self, entries: &[Entry], effects: &mut Effects) {
         self.unmarked_bytes += entries.iter().map(|entry| entry.data().len()).sum::<usize>();
         let is_due = self.unmarked_bytes >= MARK_BYTES && !self.is_sole();
-        if is_due || entries.iter().any(Entry::is_change) {
+        if is_due || entries.iter().any(is_of_change) {
             self.unmarked_bytes = 0;
             let payload = record::encode_hard_state(self.group.hard_state());
             push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
@@ -155,6 +160,16 @@ impl Shard {
         }
     }
 
+    /// What stood behind this entry has been replaced: nothing waits until that is applied.
+    fn forget_replaced(&mut self, last_index: u64) {
+        for append in self.appends.iter_mut().rev() {
+            if append.last_index <= last_index && append.last_index > 0 {
+                break;
+            }
+            append.last_index = append.last_index.min(last_index);
+        }
+    }
+
     /// Lets go of what is applied and persisted.
     pub(super) fn forget_appends(&mut self) {
         let applied = self.applied;
@@ -178,8 +193,11 @@ impl Shard {
                 }
                 if let Outcome::Members(step) = &outcome {
                     state.members = self.group.change(&step.change).clone();
-                    let ShardState { descriptor, members, .. } = &mut *state;
-                    step.apply(descriptor, members);
+                    let ShardState { descriptor, roster, .. } = &mut *state;
+                    step.apply(descriptor, roster);
+                    if !state.members.all().contains(&self.replica) {
+                        self.group.step_down();
+                    }
                 }
                 let opens_term = entry.data().is_empty() && entry.term() == self.group.term();
                 if opens_term && self.group.is_leader() {
@@ -194,7 +212,10 @@ impl Shard {
             self.applied = entry.index();
             self.group.applied(entry.index());
             self.promise.applied(entry.index());
-            self.untold |= matches!(outcome, Outcome::Members(_));
+            if matches!(outcome, Outcome::Members(_) | Outcome::Settled) {
+                self.untold = true;
+                self.is_settled = self.state.read().roster.is_settled;
+            }
             if matches!(outcome, Outcome::Catalogue(_)) {
                 self.group.tell_all_committed();
             }
@@ -222,6 +243,11 @@ impl Shard {
             }
         }
     }
+}
+
+/// Whether an entry is a step of a change of members, its end among them.
+fn is_of_change(entry: &Entry) -> bool {
+    entry.is_change() || entry.data().first() == Some(&(Kind::Settle as u8))
 }
 
 /// A follower's clock goes above what it is sent, so that it may lead next (SAFETY G2).

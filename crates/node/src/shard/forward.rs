@@ -23,7 +23,7 @@
 
 use std::collections::VecDeque;
 
-use keyspace::{CatalogueError, Keyspace, NodeId, ShardId, Timestamp};
+use keyspace::{CatalogueError, NodeId, ShardId, Subject, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
@@ -135,7 +135,7 @@ struct Operation {
     waiter: Waiter,
     since: BootNanos,
     sent_to: Option<NodeId>,
-    done: Option<(u64, Result<Box<Keyspace>, CatalogueError>)>,
+    done: Option<(u64, Result<Box<Subject>, CatalogueError>)>,
 }
 
 /// A batch that was sent before its sender came to lead the shard itself.
@@ -401,9 +401,17 @@ impl Forward {
         self.pause_until = pause_until;
     }
 
-    /// Who leads has no room for it. No question of readers is sent before this clock.
-    pub fn unable(&mut self, what: Asked, pause_until: BootNanos, effects: &mut Effects) {
+    /// Who was asked has no room for it. No question of readers is sent before this clock.
+    pub fn unable(
+        &mut self,
+        by: NodeId,
+        what: Asked,
+        pause_until: BootNanos,
+        effects: &mut Effects,
+    ) {
         match what {
+            // From another, or when the replica here has come to lead: it is asked elsewhere too.
+            Asked::Write { .. } if self.sent_to != Some(by) => {}
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
@@ -446,7 +454,7 @@ impl Forward {
         &mut self,
         number: u64,
         index: u64,
-        result: Result<Box<Keyspace>, CatalogueError>,
+        result: Result<Box<Subject>, CatalogueError>,
     ) {
         if let Some(op) = self.operations.iter_mut().find(|op| op.number == number) {
             op.done = Some((index, result));
@@ -549,6 +557,8 @@ impl Forward {
             count: sent.held.waiters.len() as u32,
             commands: sent.held.bytes[HEADER_BYTES..].to_vec(),
         };
+        // Its own log is one more place where it may be.
+        self.sent.iter_mut().for_each(|sent| sent.times += 1);
         let sent = self.sent.iter().filter(|sent| is_first && !sent.answered).map(own).collect();
         self.sent_to = None;
         self.asks.clear();

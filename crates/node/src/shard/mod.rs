@@ -22,7 +22,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, Group, HardState, Message, Start};
 use storage::log::Lsn;
@@ -137,6 +137,10 @@ pub struct Shard {
     heard: Vec<(ReplicaId, NodeId)>,
     watch: Watch,
     checks: Checks,
+    /// The term in which it has had the newest change settled, and the generation then.
+    settle_asked: (u64, Generation),
+    /// Whether the newest change of replicas is settled, as applied here.
+    is_settled: bool,
     /// Replicas that have said that they take no part any more, if this one leads.
     broken: BTreeSet<ReplicaId>,
     /// Whether the lane has this shard on its list of those with something to do.
@@ -220,7 +224,7 @@ impl Shard {
         let id = state.descriptor.shard;
         let promise = Promise::new(state.unsettled.clone());
         let serving = state.serving.clone();
-        let applied = state.applied_index;
+        let (applied, is_settled) = (state.applied_index, state.roster.is_settled);
         // What is not applied yet is still needed in the log.
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
@@ -260,6 +264,8 @@ impl Shard {
             heard: Vec::new(),
             watch: Watch::new(boot.now),
             checks: Checks::default(),
+            settle_asked: (0, Generation(0)),
+            is_settled,
             broken: BTreeSet::new(),
             active: false,
         }

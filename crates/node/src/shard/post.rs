@@ -72,7 +72,9 @@ impl Shard {
             Letter::NotLed { what, .. } => {
                 self.forward.misled(Some(from), what, now + MISLED_NANOS);
             }
-            Letter::Unable { what, .. } => self.forward.unable(what, now + MISLED_NANOS, effects),
+            Letter::Unable { what, .. } => {
+                self.forward.unable(from, what, now + MISLED_NANOS, effects);
+            }
             Letter::Tiding { tiding, .. } => self.told(from, tiding),
             Letter::Count { number, origin, index, .. } => {
                 match self.count(index, Some(from), now) {
@@ -273,8 +275,8 @@ impl Shard {
                 self.tell_written(from, session, sequence, verdict, effects);
             }
             (Asker::RemoteOperation { node, number }, Outcome::Catalogue(result)) => {
-                let keyspace = |change: &crate::catalogue::Change| change.keyspace().clone();
-                let said = result.as_ref().map(keyspace).map(Box::new).map_err(Clone::clone);
+                let subject = |change: &crate::catalogue::Change| Box::new(change.subject());
+                let said = result.as_ref().map(subject).map_err(Clone::clone);
                 let letter = Letter::CatalogueDone { number, index: self.applied, result: said };
                 effects.letters.push((node, letter));
                 report(Outcome::Catalogue(result), None, effects);

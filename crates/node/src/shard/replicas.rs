@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!   message, tick ──► group ──► messages, each with the node its replica is on
-//!   AddReplicas   ──► learners ──(near the end of the log)──► joint ──(applied)──► left
+//!   Exchange ──► learners ──(near the end of the log)──► joint ──(applied)──► left ──► settled
+//!   a leader that goes ──► hands over while joint
+//!   settled ──► the node's table names who goes no more ──► it ends there
 //!   "I am quarantined" ──► a learner in its place ──► joint: it votes, the old one goes
 //!   a replica that knows nothing yet ──► its messages carry the shard's birth
 //!   the head of a snapshot ──► the driver sends the state beside it; the other side installs it
@@ -10,10 +12,12 @@
 //!
 //! Whoever leads takes the next step of a change, whoever began it (SAFETY G20).
 
+use std::cmp::Reverse;
+
 use keyspace::descriptor::REPLICAS_MAX;
-use keyspace::{NodeId, ReplicaId};
+use keyspace::{Generation, NodeId, ReplicaId};
 use overlay::Known;
-use replication::{BootNanos, Change, HardState, Message, Refused};
+use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
 use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
@@ -26,6 +30,9 @@ use crate::state::{BORN, ShardState};
 /// Who has not answered for so long may not even know that it is there: its disk may have lost its
 /// beginning.
 const SILENT_NANOS: u64 = 2_000_000_000;
+
+/// Who has answered within so long may take the lead.
+const LIVELY_NANOS: u64 = 500_000_000;
 
 /// How many entries a learner may lack to be near enough the end of the log to vote.
 const NEAR: u64 = 1024;
@@ -147,6 +154,15 @@ impl Shard {
         self.group.step(message, now)
     }
 
+    /// Bytes of entries that it keeps in memory for other replicas.
+    pub fn kept_bytes(&self) -> usize {
+        self.group.kept_bytes()
+    }
+
+    pub(crate) fn keep_at_most(&mut self, bytes: usize) {
+        self.group.keep_at_most(bytes);
+    }
+
     /// Who could take over, if it leads and nothing else is under way: the voters on nodes that
     /// `may` names, the one with the longest log first.
     pub fn heirs(&self, may: impl Fn(NodeId) -> bool) -> Vec<ReplicaId> {
@@ -203,6 +219,7 @@ impl Shard {
         self.outlive(state.applied_term, effects);
         self.promise.clear();
         self.applied = state.applied_index;
+        self.is_settled = state.roster.is_settled;
         {
             let mut view = self.state.write();
             let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());
@@ -228,21 +245,44 @@ impl Shard {
         self.group.snapshot_sent(to, false);
     }
 
-    /// Adds replicas, if it leads and no change is under way. Others follow by themselves.
-    pub(crate) fn add_replicas(
+    /// Gives it new replicas on these nodes, and lets others go for them, if it leads, is still as
+    /// who asks knows it, and no change is under way.
+    pub(crate) fn exchange(
         &mut self,
-        nodes: Vec<(ReplicaId, NodeId)>,
+        generation: Generation,
+        add: Vec<NodeId>,
+        remove: Vec<ReplicaId>,
         now: BootNanos,
         clock: &Clock,
     ) {
-        let known = &self.state.read().descriptor.replicas.clone();
-        let new: Vec<_> = nodes
-            .into_iter()
-            .filter(|(replica, node)| known.iter().all(|(r, n)| r != replica && n != node))
-            .collect();
-        if !new.is_empty() && self.leads() {
-            self.propose_step(&Step::add(new), now, clock);
-        }
+        let step = {
+            let state = self.state.read();
+            let ShardState { descriptor, members, roster, .. } = &*state;
+            let all = members.all();
+            let is_known = descriptor.generation == generation
+                && remove.iter().all(|replica| all.contains(replica))
+                && add.iter().all(|node| descriptor.replica_on(*node).is_none())
+                && add.iter().enumerate().all(|(at, node)| !add[..at].contains(node))
+                && all.len() + add.len() <= REPLICAS_MAX;
+            let stay = members.voters.iter().any(|voter| !remove.contains(voter));
+            let is_idle = roster.is_settled && (members.learners.is_empty() || add.is_empty());
+            if !self.leads() || !is_known || !is_idle || (add.is_empty() && !stay) {
+                return;
+            }
+            let new: Vec<_> = (roster.newest.0 + 1..).map(ReplicaId).zip(add).collect();
+            match (new.is_empty(), remove.is_empty()) {
+                (true, true) => return,
+                (true, false) => Step::of(Change::Enter { promote: Vec::new(), remove }),
+                (false, _) => Step::exchange(new, remove),
+            }
+        };
+        self.propose_step(&step, now, clock);
+    }
+
+    /// Whether its group has gone on without it, as a table knows.
+    pub(crate) fn is_out(&self, known: &Known) -> bool {
+        let here = self.state.read().descriptor.generation;
+        known.generation() > here && known.descriptor().node_of(self.replica).is_none()
     }
 
     /// A replica has said that it takes no part any more, and where it was.
@@ -265,9 +305,7 @@ impl Shard {
         missed
     }
 
-    /// A new replica for the place of each that is broken. Its id is above all that there are: of
-    /// those with a place in the shard the newest keeps it until a newer one takes it, so that no
-    /// id comes twice.
+    /// A new replica for the place of each that is broken.
     fn replacement(&mut self) -> Option<Step> {
         if self.broken.is_empty() {
             return None;
@@ -275,10 +313,8 @@ impl Shard {
         let state = self.state.read();
         let replicas = &state.descriptor.replicas;
         self.broken.retain(|broken| replicas.iter().any(|(replica, _)| replica == broken));
-        let placed = replicas.iter().map(|(replica, _)| *replica);
-        let last = placed.chain(self.group.members().all()).max().map_or(0, |replica| replica.0);
         let nodes = self.broken.iter().filter_map(|broken| state.descriptor.node_of(*broken));
-        let new: Vec<_> = (last + 1..).map(ReplicaId).zip(nodes).collect();
+        let new: Vec<_> = (state.roster.newest.0 + 1..).map(ReplicaId).zip(nodes).collect();
         (!new.is_empty()).then(|| Step::add(new))
     }
 
@@ -288,14 +324,48 @@ impl Shard {
             self.broken.clear();
             return;
         }
-        if !self.group.members().is_joint()
-            && let Some(step) = self.replacement()
-        {
+        let is_joint = self.group.members().is_joint();
+        if !is_joint && !self.is_settled {
+            return self.settle(now, clock);
+        }
+        if !is_joint && let Some(step) = self.replacement() {
             return self.propose_step(&step, now, clock);
         }
-        let members = self.group.members();
-        if !members.learners.is_empty() || members.is_joint() {
+        if is_joint || !self.group.members().learners.is_empty() {
             self.go_on_changing(now, clock);
+        }
+    }
+
+    /// Has it logged that the newest change is over: whoever has that entry on disk has it on disk
+    /// too that the joint state has ended, and a majority of those that stay will have.
+    #[inline(never)]
+    fn settle(&mut self, now: BootNanos, clock: &Clock) {
+        let asked = (self.group.term(), self.state.read().descriptor.generation);
+        if self.settle_asked == asked || self.group.is_transferring() {
+            return;
+        }
+        self.settle_asked = asked;
+        let index = self.group.last_index() + 1;
+        let mut bytes = operation(&[]);
+        let term = self.stamp(clock, index, Kind::Settle, 1, &mut bytes);
+        let place = self.group.propose(bytes);
+        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
+    }
+
+    /// Who goes does not end what it is to leave: who stays does, and leads then.
+    #[inline(never)]
+    fn hand_to_who_stays(&mut self, now: BootNanos) {
+        if self.group.is_transferring() {
+            return;
+        }
+        let members = self.group.members().clone();
+        let is_lively = |follower: &Follower| follower.echoed + LIVELY_NANOS > now;
+        let mut heirs = self.group.followers();
+        heirs.retain(|follower| members.voters.contains(&follower.replica));
+        heirs.sort_by_key(|follower| (!is_lively(follower), Reverse(follower.matched)));
+        if let Some(heir) = heirs.first() {
+            self.group.transfer(heir.replica);
         }
     }
 
@@ -303,12 +373,18 @@ impl Shard {
     fn go_on_changing(&mut self, now: BootNanos, clock: &Clock) {
         let members = self.group.members();
         if members.is_joint() {
-            return self.propose_step(&Step::of(Change::Leave), now, clock);
+            return match members.voters.contains(&self.replica) {
+                true => self.propose_step(&Step::of(Change::Leave), now, clock),
+                false => self.hand_to_who_stays(now),
+            };
         }
-        // Others have taken the place of some.
-        let descriptor = self.state.read().descriptor.clone();
         let mut remove = members.all();
-        remove.retain(|replica| descriptor.node_of(*replica).is_none());
+        {
+            // Others have taken the place of some, or will.
+            let ShardState { descriptor, roster, .. } = &*self.state.read();
+            let goes = |replica| roster.going.contains(&replica);
+            remove.retain(|replica| descriptor.node_of(*replica).is_none() || goes(*replica));
+        }
         let mut promote = members.learners.clone();
         promote.retain(|replica| !remove.contains(replica));
         let end = self.group.last_index().saturating_sub(NEAR);

@@ -47,6 +47,8 @@ pub struct Group {
     unsynced: u64,
     /// The work that brought a snapshot and is not persisted, and the snapshot's index.
     restored: Option<(u64, u64)>,
+    /// No more is kept for others.
+    kept_bytes_max: usize,
     /// To be sent now.
     outbox: Vec<Message>,
     /// Up to where each replica was told that entries are committed, while this one leads.
@@ -115,6 +117,7 @@ impl Group {
             elections: 0,
             unsynced: 0,
             restored: None,
+            kept_bytes_max: usize::MAX,
             outbox: Vec::new(),
             told: Vec::new(),
             owed: VecDeque::new(),
@@ -286,6 +289,15 @@ impl Group {
     pub fn transfer(&mut self, heir: ReplicaId) {
         if self.is_leader() && heir != self.id && self.members().votes(heir) {
             self.raw.transfer_leader(heir.0);
+        }
+    }
+
+    /// It leads no more: its group goes on without it.
+    pub fn step_down(&mut self) {
+        if self.is_leader() {
+            let term = self.term();
+            self.raw.raft.become_follower(term, raft::INVALID_ID);
+            self.choose_timeout();
         }
     }
 
@@ -539,20 +551,35 @@ impl Group {
         if self.members().is_sole(self.id) {
             return self.raw.mut_store().compact(index, 0);
         }
-        let Limits { kept_bytes, mut kept_for_followers_bytes, .. } = self.limits;
-        let mut needed_after = index;
+        let Limits { kept_bytes, kept_for_followers_bytes, kept_for_lively_bytes, .. } =
+            self.limits;
+        // Up to where nobody needs them, and nobody who answers.
+        let (mut by_none, mut by_lively) = (index, index);
         if self.is_leader() {
             let behind = self.raw.raft.prs().iter().filter(|(_, pr)| pr.matched < index);
             let is_lively = |id| self.lease.echoed(ReplicaId(id)) + LIVELY_NANOS > self.now;
             for (id, progress) in behind.filter(|(id, _)| **id != self.id.0) {
-                needed_after = needed_after.min(progress.matched);
+                by_none = by_none.min(progress.matched);
                 if is_lively(*id) {
-                    kept_for_followers_bytes = self.limits.kept_for_lively_bytes;
+                    by_lively = by_lively.min(progress.matched);
                 }
             }
         }
+        let kept_max = self.kept_bytes_max;
         let store = self.raw.mut_store();
-        store.compact(needed_after, kept_bytes);
-        store.compact(index, kept_for_followers_bytes);
+        store.compact(by_none, kept_bytes.min(kept_max));
+        store.compact(by_lively, kept_for_followers_bytes.min(kept_max));
+        store.compact(index, kept_for_lively_bytes.min(kept_max));
+    }
+
+    /// Bytes of the entries that it keeps in memory.
+    pub fn kept_bytes(&self) -> usize {
+        self.raw.store().kept_bytes()
+    }
+
+    /// Whatever its limits say, it keeps no more than so much from the next entry on: a share of
+    /// what its node has.
+    pub fn keep_at_most(&mut self, bytes: usize) {
+        self.kept_bytes_max = bytes;
     }
 }

@@ -224,3 +224,48 @@ fn a_leader_keeps_more_for_who_answers_than_for_the_silent() {
     assert!((9..=12).contains(&lively), "{lively} entries");
     assert!((1..=3).contains(&silent), "{silent} entries");
 }
+
+/// Of five, the fourth is gone for good, and the fifth gets everything a round late: what the
+/// fourth lacks is not kept on the fifth's account.
+#[test]
+fn who_is_gone_has_no_part_in_what_is_kept_for_who_answers() {
+    let members = Members::of_voters(&[1, 2, 3, 4, 5].map(ReplicaId));
+    let limits = Limits {
+        kept_bytes: 0,
+        kept_for_followers_bytes: 300,
+        kept_for_lively_bytes: 1_200,
+        ..Limits::default()
+    };
+    let mut now = 10_000_000_000;
+    let mut groups = [1, 2, 3, 4, 5].map(|id| {
+        let clock = Boot { now, started: 1, seed: 7 };
+        Group::new(ReplicaId(id), &members, Start::default(), &limits, clock)
+    });
+    groups[0].campaign();
+    let mut late: Vec<Message> = Vec::new();
+    for round in 0..100 {
+        now += 100_000_000;
+        groups[0].tick(now);
+        if round > 20 {
+            groups[0].propose(vec![7; 100]).expect("it leads");
+        }
+        let before = std::mem::take(&mut late);
+        for from in [0, 1, 2, 0, 4, 0] {
+            for message in work(&mut groups[from]) {
+                match message.to().0 {
+                    4 if round >= 10 => {}
+                    5 if round >= 10 => late.push(message),
+                    to => groups[to as usize - 1].step(message, now).expect("it is sound"),
+                }
+            }
+        }
+        before.into_iter().for_each(|late| groups[4].step(late, now).expect("it is sound"));
+    }
+    let first = groups[0].raw.store().first_index().expect("in memory");
+    let kept = groups[0].committed() - first;
+    assert!((1..=4).contains(&kept), "{kept} entries are kept");
+    // A share of the node's memory that is smaller than all limits.
+    groups[0].keep_at_most(0);
+    groups[0].applied(groups[0].committed());
+    assert_eq!(groups[0].kept_bytes(), 0);
+}

@@ -112,6 +112,67 @@ pub enum NodeState {
     Left,
 }
 
+/// How a node stands in its cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// It takes its part.
+    #[default]
+    Member,
+    /// It keeps its replicas and gets no more.
+    Cordoned,
+    /// It gets no more, and those it has move elsewhere.
+    Draining,
+    /// It is gone for good.
+    Removed,
+}
+
+impl Standing {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        keyspace::Standing::from(self).word()
+    }
+}
+
+impl From<Standing> for keyspace::Standing {
+    fn from(standing: Standing) -> Self {
+        match standing {
+            Standing::Member => Self::Member,
+            Standing::Cordoned => Self::Cordoned,
+            Standing::Draining => Self::Draining,
+            Standing::Removed => Self::Removed,
+        }
+    }
+}
+
+impl From<keyspace::Standing> for Standing {
+    fn from(standing: keyspace::Standing) -> Self {
+        match standing {
+            keyspace::Standing::Member => Self::Member,
+            keyspace::Standing::Cordoned => Self::Cordoned,
+            keyspace::Standing::Draining => Self::Draining,
+            keyspace::Standing::Removed => Self::Removed,
+        }
+    }
+}
+
+/// How a node stands, and what it still has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStanding {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name, if it is known.
+    pub name: Option<String>,
+    /// How it stands from now on.
+    pub standing: Standing,
+    /// Shards that have a replica there.
+    pub replicas: u64,
+    /// Of these, those that it leads.
+    pub leads: u64,
+    /// Its keys and values, in bytes, as it last told.
+    pub data_bytes: u64,
+}
+
 /// Where a node is reached: `HOST:PORT`, if it listens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeAddresses {
@@ -136,6 +197,9 @@ pub struct NodeStatus {
     pub this: bool,
     /// Whether it is there.
     pub state: NodeState,
+    /// How it stands in the cluster.
+    #[serde(default)]
+    pub standing: Standing,
     /// Since when this node sees it in this state, in milliseconds since 1970.
     pub since_at_ms: u64,
     /// Whether this node has a link to it.
@@ -146,6 +210,12 @@ pub struct NodeStatus {
     pub domain: String,
     /// The program it runs.
     pub version: String,
+    /// Shards that have a replica there, as far as the node that says all this knows.
+    #[serde(default)]
+    pub replicas: u64,
+    /// Of these, those that it leads.
+    #[serde(default)]
+    pub leads: u64,
     /// Replicas it holds, as it last told.
     pub shards: u64,
     /// Of these, the ones that lead.
@@ -163,6 +233,9 @@ pub struct Nodes {
     pub health: Health,
     /// All members.
     pub nodes: Vec<NodeStatus>,
+    /// Ids of nodes that were removed for good, in hexadecimal.
+    #[serde(default)]
+    pub removed: Vec<String>,
 }
 
 /// What a replica does in its shard.

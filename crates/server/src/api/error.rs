@@ -34,6 +34,44 @@ pub enum ApiError {
         /// What is wrong, as a clause.
         why: String,
     },
+    /// No node has this id or name. Nothing was done.
+    #[error("there is no node {node:?}")]
+    NoNode {
+        /// As it was asked for.
+        node: String,
+    },
+    /// Several nodes have this name. Nothing was done: say which by its id.
+    #[error("several nodes are called {node:?}: {}", ids.join(", "))]
+    AmbiguousNode {
+        /// The name.
+        node: String,
+        /// Their ids.
+        ids: Vec<String>,
+    },
+    /// Nodes without replicas only can be removed. Nothing was done, or it drains now.
+    #[error("{why}")]
+    NodeInUse {
+        /// What it still has, as a clause.
+        why: String,
+    },
+    /// Too few nodes would be left for what keyspaces promise. Nothing was done.
+    #[error("{why}")]
+    TooFewNodes {
+        /// Which promise, as a clause.
+        why: String,
+    },
+    /// The node was removed, which is for good. Nothing was done.
+    #[error("node {node} was removed from the cluster, which is for good")]
+    NodeRemoved {
+        /// Its id.
+        node: String,
+    },
+    /// The catalogue refuses it for another reason. Nothing was done.
+    #[error("{why}")]
+    NoStanding {
+        /// Which, as a clause.
+        why: String,
+    },
     /// The key is longer than `key_bytes_max`. Nothing was done.
     #[error("the key has {bytes} bytes, at most {bytes_max} are allowed")]
     KeyTooLong {
@@ -103,6 +141,12 @@ impl ApiError {
             ApiError::NoKeyspace { .. }
             | ApiError::KeyspaceExists { .. }
             | ApiError::BadKeyspace { .. }
+            | ApiError::NoNode { .. }
+            | ApiError::AmbiguousNode { .. }
+            | ApiError::NodeInUse { .. }
+            | ApiError::TooFewNodes { .. }
+            | ApiError::NodeRemoved { .. }
+            | ApiError::NoStanding { .. }
             | ApiError::KeyTooLong { .. }
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }

@@ -28,6 +28,8 @@ pub struct Desk {
     pub begun: bool,
     pub doors: Doors,
     seeds: Vec<String>,
+    /// Nodes that are no members any more, whatever others say of them.
+    removed: BTreeSet<NodeId>,
     /// Whom the net was told to dial.
     pub peers: BTreeMap<NodeId, String>,
     /// The list of members is out of date.
@@ -60,6 +62,7 @@ impl Desk {
             begun: false,
             doors: Doors::new(&options.seeds),
             seeds: options.seeds.clone(),
+            removed: BTreeSet::new(),
             peers: BTreeMap::new(),
             stale: true,
             untold: false,
@@ -172,6 +175,30 @@ impl Desk {
         self.stale = true;
     }
 
+    /// These nodes are no members any more.
+    pub fn set_removed(&mut self, now: u64, removed: BTreeSet<NodeId>) {
+        self.removed = removed;
+        self.stale = true;
+        self.forget_removed(now);
+    }
+
+    /// Has the membership forget those that were removed, as soon as they are down. Others may
+    /// bring one up again that they have not heard of: so this is looked at again and again.
+    pub fn forget_removed(&mut self, now: u64) {
+        if !self.begun {
+            return;
+        }
+        let me = self.membership.node();
+        let is_over = |state| matches!(state, State::Down | State::Left);
+        let known = self.membership.members().filter(|member| member.node != me);
+        let over = known.filter(|m| is_over(m.state) && self.removed.contains(&m.node));
+        let over: Vec<NodeId> = over.map(|member| member.node).collect();
+        for node in over {
+            let forgotten = self.membership.forget(now, node, &mut self.effects);
+            forgotten.expect("it was just seen down");
+        }
+    }
+
     /// An address has refused this node.
     pub fn refused(&mut self, address: &str, refusal: &Refusal) -> Option<super::ClusterError> {
         self.doors.refused(address, refusal, self.identity.as_ref(), Instant::now())
@@ -205,8 +232,10 @@ impl Desk {
 
     /// All members in the order of joining, ourselves among them.
     pub fn members(&self, began: Instant) -> Vec<MemberInfo> {
-        let members = self.membership.by_joining();
-        members.iter().map(|member| MemberInfo::of(member, began)).collect()
+        let me = self.membership.node();
+        let members = self.membership.by_joining().into_iter();
+        let members = members.filter(|m| m.node == me || !self.removed.contains(&m.node));
+        members.map(|member| MemberInfo::of(&member, began)).collect()
     }
 
     /// Whom to keep links with: all who have not left. Of several who give one address only
@@ -218,7 +247,9 @@ impl Desk {
         let taken: BTreeSet<&str> = up.map(|member| member.facts.peer.as_str()).collect();
         let wanted = self.membership.members().filter(|member| {
             let free = member.state == State::Down && !taken.contains(member.facts.peer.as_str());
-            member.node != me && (is_up(member.state) || free) && !member.facts.peer.is_empty()
+            let is_there = is_up(member.state) || free;
+            let is_other = member.node != me && !self.removed.contains(&member.node);
+            is_other && is_there && !member.facts.peer.is_empty()
         });
         wanted.map(|member| (member.node, member.facts.peer.clone())).collect()
     }

@@ -259,6 +259,27 @@ impl Cluster {
         self.net.is_connected(node)
     }
 
+    /// These nodes were removed from the cluster: they are no members any more. If this one is
+    /// among them, it must end: [`fatal`](Self::fatal).
+    pub fn set_removed(&self, removed: BTreeSet<NodeId>) {
+        if removed.contains(&self.node) {
+            return self.end(ClusterError::Removed { node: self.node });
+        }
+        self.net.set_removed(removed.clone());
+        let mut desk = self.desk.lock();
+        desk.set_removed(self.now(), removed);
+        self.settle(&mut desk);
+        self.hand_over(desk);
+    }
+
+    /// Has the node end, for this.
+    fn end(&self, why: ClusterError) {
+        if self.fatal.set(why.clone()).is_ok() {
+            tracing::error!("{why}");
+            (self.on_fatal)();
+        }
+    }
+
     /// Tells the others, in the next second or so, what this node carries.
     pub fn set_load(&self, load: Load) {
         let mut desk = self.desk.lock();
@@ -341,6 +362,7 @@ impl Cluster {
         let mut desk = self.desk.lock();
         while !desk.stopping {
             desk.tick(self.now());
+            desk.forget_removed(self.now());
             self.settle(&mut desk);
             if desk.is_gone() {
                 self.settled.notify_all();
@@ -417,12 +439,15 @@ impl PeerHandler for Cluster {
     }
 
     fn refused(&self, address: &str, refusal: &Refusal) {
-        let fatal = self.desk.lock().refused(address, refusal);
-        if let Some(fatal) = fatal
-            && self.fatal.set(fatal.clone()).is_ok()
-        {
-            tracing::error!("{fatal}");
-            (self.on_fatal)();
+        let fatal = match *refusal {
+            // The handshake has checked that it is this one, and that a member says so.
+            Refusal::Removed { node, .. } if node == self.node => {
+                Some(ClusterError::Removed { node })
+            }
+            _ => self.desk.lock().refused(address, refusal),
+        };
+        if let Some(fatal) = fatal {
+            self.end(fatal);
         }
     }
 

@@ -31,6 +31,9 @@
 //! 3. [`Frames`] hears of each link in turn up and down; of frames only while it is up. No lock of
 //!    this module is held when it is called, but the one that keeps this order.
 //! 4. `send`, `flush`, `members` and `is_connected` never wait.
+//! 5. A node that was removed ([`Cluster::set_removed`]) is no member: it is not listed, not
+//!    dialled, and refused when it dials. It ends when it hears so, from its own image of the
+//!    catalogue or by a refusal that only a node with the secret can make.
 //!
 //! # What it does not know
 //! What frames of other kinds mean, shards, who should hold what. It judges nobody: a wrong view of
@@ -39,8 +42,9 @@
 //! # Caveats
 //! - A second process on a copy of a directory is refused by those who are linked with the first.
 //!   If none is, both are taken for the node, in turn: copies of directories are not to be started.
-//! - Refusals are not authenticated; the two that end a start ([`ClusterError`]) could be forged by
-//!   whoever answers at a seed's address, who could also just not answer.
+//! - Refusals but that of removed nodes are not authenticated; the two that end a start
+//!   ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could also just
+//!   not answer.
 
 mod desk;
 mod doors;
@@ -111,6 +115,16 @@ pub enum ClusterError {
         here: u64,
         /// The seed's cluster.
         there: u64,
+    },
+    /// This node is no member any more.
+    #[error(
+        "node {:016x} was removed from the cluster, which is for good: this directory is of no use \
+         any more. To have the machine back, start it on an empty directory with --join: it joins \
+         as a new node", node.0
+    )]
+    Removed {
+        /// This node.
+        node: NodeId,
     },
     /// Another process is this node.
     #[error(

@@ -5,12 +5,12 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, X_CONTEN
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use super::context::Shared;
 use super::problem::Problem;
-use super::{cluster, keyspaces, kv};
+use super::{cluster, keyspaces, kv, nodes};
 use crate::api::Status;
 
 /// Everything that can be asked.
@@ -22,6 +22,7 @@ pub fn router(context: Shared) -> Router {
         .route("/metrics", get(metrics))
         .route("/v1/status", get(status))
         .route("/v1/nodes", get(cluster::nodes))
+        .route("/v1/nodes/{node}/{action}", post(nodes::act))
         .route("/v1/shards", get(cluster::shards))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
@@ -96,15 +97,16 @@ async fn status(State(context): State<Shared>) -> Json<Status> {
     Json(context.api.status())
 }
 
-async fn unknown_path(uri: Uri) -> Problem {
+pub(super) async fn unknown_path(uri: Uri) -> Problem {
     let path: String = uri.path().chars().take(200).collect();
     Problem::new(
         StatusCode::NOT_FOUND,
         "unknown-path",
         "Unknown path",
         format!("there is nothing at {path}"),
-        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, /v1/shards, \
-         /v1/keyspaces and /v1/kv/{keyspace}/{key}.",
+        "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
+         /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, /v1/keyspaces and \
+         /v1/kv/{keyspace}/{key}.",
     )
 }
 

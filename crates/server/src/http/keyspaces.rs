@@ -76,7 +76,8 @@ fn name(uri: &Uri) -> Result<String, Problem> {
     decode_text(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())
 }
 
-async fn json<T: DeserializeOwned>(
+/// A body that must be JSON: a page of another origin cannot send that.
+pub(super) async fn json<T: DeserializeOwned>(
     context: &Context,
     headers: &HeaderMap,
     body: Body,

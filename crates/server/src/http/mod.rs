@@ -9,6 +9,10 @@
 //!   GET    /metrics                              Prometheus text
 //!   GET    /v1/status                            how the node is, and whether all is well
 //!   GET    /v1/nodes                             all members of the cluster
+//!   POST   /v1/nodes/{node}/cordon               it gets no more replicas; a node by id or name
+//!   POST   /v1/nodes/{node}/uncordon             it is a member like others again
+//!   POST   /v1/nodes/{node}/drain                its replicas are to move elsewhere
+//!   POST   /v1/nodes/{node}/remove               it is gone for good; it has no replicas
 //!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
 //!              &limit=N                          page by page
 //!   GET    /v1/keyspaces                         all keyspaces
@@ -46,8 +50,8 @@
 //!
 //! A page in somebody's browser must not reach a node on their own machine: while the listener is
 //! loopback, requests whose `Host` is a name other than `localhost` are refused (DNS rebinding),
-//! and bodies of the catalogue must be `application/json`, which a page of another origin may not
-//! send.
+//! and bodies of the catalogue and of what is done to nodes must be `application/json`, which a
+//! page of another origin may not send.
 //!
 //! It does not know how commands are done ([`crate::api`]). Caveat: a request line holds at most
 //! 65 534 bytes, so that keys near 64 KiB, or with many bytes to encode, do not fit in one.
@@ -58,6 +62,7 @@ mod context;
 mod handlers;
 mod keyspaces;
 mod kv;
+mod nodes;
 pub mod problem;
 mod server;
 mod stall;

@@ -90,6 +90,44 @@ impl From<ApiError> for Problem {
             ApiError::BadKeyspace { .. } => {
                 (S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct what the detail names.")
             }
+            ApiError::NoNode { .. } => (
+                S::NOT_FOUND,
+                "no-node",
+                "No such node",
+                "Look at GET /v1/nodes for ids and names.",
+            ),
+            ApiError::AmbiguousNode { .. } => (
+                S::CONFLICT,
+                "ambiguous-node",
+                "Ambiguous name",
+                "Say which one by its id; GET /v1/nodes says who is who.",
+            ),
+            ApiError::NodeInUse { .. } => (
+                S::CONFLICT,
+                "node-in-use",
+                "Node in use",
+                "Drain it first, and wait until it has no replicas; if it is down, until its \
+                 replicas are replaced.",
+            ),
+            ApiError::TooFewNodes { .. } => (
+                S::CONFLICT,
+                "too-few-nodes",
+                "Too few nodes",
+                "Add nodes first, uncordon others, or drop what needs so many.",
+            ),
+            ApiError::NodeRemoved { .. } => (
+                S::CONFLICT,
+                "node-removed",
+                "Node removed",
+                "To have its machine back, start it on an empty directory with --join: it joins as \
+                 a new node.",
+            ),
+            ApiError::NoStanding { .. } => (
+                S::CONFLICT,
+                "no-standing",
+                "Refused",
+                "Look at GET /v1/nodes for how nodes stand.",
+            ),
             ApiError::KeyTooLong { .. } => (
                 S::BAD_REQUEST,
                 "key-too-long",

@@ -40,6 +40,8 @@ pub struct Digests {
     pub differed: Counter,
     /// Replicas here that were found unfit.
     pub quarantined: Counter,
+    /// Replicas whose groups have gone on without them.
+    pub removed: Counter,
 }
 
 impl Digests {
@@ -144,6 +146,12 @@ impl Hub {
         self.post_news([News::Hidden(shard)]);
         let found = match why {
             Unfit::Before => return,
+            Unfit::Removed => {
+                digests.removed.add(1);
+                return tracing::info!(
+                    "replica {replica} of shard {shard} has gone from here: others have its place"
+                );
+            }
             Unfit::LostLog => "its disk holds less than it has told others that it holds",
             Unfit::Differs => "it holds something else than a majority of its peers",
         };

@@ -66,6 +66,7 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
         pressed = limit_memory(hub, &usage);
         if around_in == 0 {
             hub.look_around();
+            hub.limit_kept();
         }
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);

@@ -7,7 +7,7 @@
 
 use keyspace::ShardId;
 use node::lane::admission::{self, Admission, log_bytes, unneeded};
-use node::lane::{Answer, Effects, Input, Lane, Origin, Quarantine};
+use node::lane::{Answer, Effects, Ended, Input, Lane, Origin};
 use node::shard::ShardStart;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -87,8 +87,8 @@ impl LaneCell {
     }
 
     /// Before any shard: what was recovered of replicas that had ended.
-    pub fn adopt_quarantined(&self, shard: ShardId, quarantine: Quarantine) {
-        self.core.lock().lane.adopt_quarantined(shard, quarantine);
+    pub fn adopt_ended(&self, shard: ShardId, ended: Ended) {
+        self.core.lock().lane.adopt_ended(shard, ended);
     }
 
     fn drain(

@@ -22,7 +22,7 @@ use node::lane::Input;
 use overlay::{Full, Known, Lookup as _, Message, News as Learn, Outbox};
 use parking_lot::Mutex;
 
-use super::peers::Peers;
+use super::peers::{Peers, is_dropped};
 use super::tallies::Tally;
 use super::{Hub, News};
 
@@ -138,12 +138,20 @@ impl Hub {
         self.spread_news();
     }
 
-    /// Tells lanes what is new of shards that are not here. Not under the table's lock: who holds
-    /// `views` may wait for a shard's guard, and who holds that for the table.
+    /// Tells lanes what is new of shards that are not here, or not any more. Not under the table's
+    /// lock: who holds `views` may wait for a shard's guard, and who holds that for the table.
     fn spread_known(&self, changed: Vec<Arc<Known>>) {
         let views = self.views.lock();
-        let away = changed.into_iter().filter(|known| !views.contains_key(&known.shard()));
+        let system = views.get(&ShardId(0));
+        let is_gone = |known: &Arc<Known>| is_dropped(system, known.arc().keyspace());
+        let (gone, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_gone);
+        let names = |known: &Known| known.descriptor().replica_on(self.node_id).is_some();
+        let is_away = |known: &Arc<Known>| !views.contains_key(&known.shard()) || !names(known);
+        let away = changed.into_iter().filter(is_away);
         self.post_news(away.map(News::Known));
+        drop(views);
+        // Of a keyspace that is gone: told by who has not heard of that yet.
+        self.forget_keyspaces(gone.iter().map(|known| known.arc().keyspace()));
     }
 
     fn send_lookup(&self, peers: &Peers, out: Outbox) {

@@ -22,6 +22,7 @@ pub mod durations;
 pub mod growth;
 mod image;
 pub mod keeper;
+pub mod kept;
 pub mod laggards;
 pub mod lanes;
 pub mod log;
@@ -33,6 +34,7 @@ pub mod overview;
 pub mod peers;
 pub mod routes;
 mod snapshots;
+pub mod standings;
 pub mod tallies;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -41,7 +43,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
-use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Standings, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
@@ -95,6 +97,8 @@ pub struct Hub {
     pub memory_used_bytes: AtomicU64,
     /// Of these, old versions.
     pub memory_old_bytes: AtomicU64,
+    /// Entries kept for replicas that lag.
+    pub kept: kept::Kept,
     /// What single commands are about to add.
     pub growth: Growth,
     /// Whether all shards serve.
@@ -109,6 +113,8 @@ pub struct Hub {
     views: Mutex<BTreeMap<ShardId, View>>,
     routes: ArcSwap<Routes>,
     routes_version: AtomicU64,
+    /// How nodes stand. Changed by who spreads news only.
+    standings: ArcSwap<Standings>,
     interval_keyspaces: AtomicBool,
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
@@ -123,7 +129,7 @@ pub type View = Arc<RwLock<ShardState>>;
 
 /// What a lane's step wants of the rest of the node.
 pub enum News {
-    /// A keyspace has come, changed or gone.
+    /// A keyspace has come, changed or gone, or a node stands otherwise.
     Catalogue(Change),
     /// A keyspace's safe point has risen.
     SafePoint(KeyspaceId, Timestamp),

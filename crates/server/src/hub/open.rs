@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use arc_swap::ArcSwap;
 use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, NodeId, ShardId, Timestamp};
 use node::birth;
-use node::lane::Quarantine;
+use node::lane::Ended;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering, Replayed};
 use node::shard::ShardStart;
@@ -24,6 +24,7 @@ use txn::{Clock, Physical};
 
 use super::clocks::Clocks;
 use super::growth::Growth;
+use super::kept::Kept;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
@@ -219,7 +220,7 @@ struct Replay {
     log: Log,
     shards: BTreeMap<ShardId, Recovering>,
     dropped: BTreeSet<ShardId>,
-    quarantined: BTreeMap<ShardId, Quarantine>,
+    ended: BTreeMap<ShardId, Ended>,
     records: u64,
     cut_bytes: u64,
 }
@@ -237,9 +238,9 @@ fn replay(
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let Replayed { shards, quarantined, dropped } = replay.finish()?;
+    let Replayed { shards, ended, dropped } = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
-    Ok(Replay { log, shards, quarantined, dropped, records, cut_bytes })
+    Ok(Replay { log, shards, ended, dropped, records, cut_bytes })
 }
 
 /// Reads all checkpoints, on as many threads as there are cores.
@@ -307,6 +308,7 @@ fn build(
         out_of_memory: AtomicBool::new(false),
         memory_used_bytes: AtomicU64::new(0),
         memory_old_bytes: AtomicU64::new(0),
+        kept: Kept::default(),
         growth: Growth::default(),
         ready: AtomicBool::new(false),
         stopping: AtomicBool::new(false),
@@ -315,6 +317,7 @@ fn build(
         views: Mutex::default(),
         routes: ArcSwap::default(),
         routes_version: AtomicU64::new(0),
+        standings: ArcSwap::default(),
         interval_keyspaces: AtomicBool::new(false),
         news: Mutex::default(),
         spreading: Mutex::new(()),
@@ -325,9 +328,9 @@ fn build(
     hub.clock.observe_millis(hub.millis());
     let is_founder = manifest.origin == Origin::Founder;
     // Without its replica of the system shard it waits for another, whoever it was.
-    let waits = !is_founder || replay.quarantined.contains_key(&ShardId(0));
-    for (shard, ended) in replay.quarantined {
-        hub.lanes[hub.lane_of(shard)].adopt_quarantined(shard, ended);
+    let waits = !is_founder || replay.ended.contains_key(&ShardId(0));
+    for (shard, ended) in replay.ended {
+        hub.lanes[hub.lane_of(shard)].adopt_ended(shard, ended);
     }
     hub.adopt(replay.shards, config, waits);
     if time.ahead_millis() > 0 {
@@ -354,6 +357,7 @@ impl Hub {
                 Catalogue::default()
             }
         };
+        self.follow_standings(catalogue.standings().clone());
         let durability = |id: ShardId| {
             let keyspace = catalogue.iter().find(|keyspace| keyspace.shards.contains(&id));
             keyspace.map(|keyspace| keyspace.options.durability)

@@ -81,6 +81,12 @@ impl Seen {
         self.descriptor.shard
     }
 
+    /// The node that leads it, as far as this one knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        let reported = self.report.as_ref().and_then(|report| report.leader_node);
+        reported.or(self.known.as_deref().and_then(Known::leader))
+    }
+
     /// Whether it is well.
     pub fn verdict(&self) -> Verdict {
         match &self.report {
@@ -117,6 +123,40 @@ pub struct Survey {
     pub overview: Overview,
     /// In words.
     pub health: Health,
+}
+
+/// What a node has of the cluster's shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held {
+    /// Shards that have a replica there.
+    pub replicas: u64,
+    /// Of these, those that it leads.
+    pub leads: u64,
+}
+
+impl Survey {
+    /// What each node has, by the descriptors that this one knows; nodes without anything are not
+    /// listed.
+    pub fn held_by_nodes(&self) -> BTreeMap<NodeId, Held> {
+        let mut held: BTreeMap<NodeId, Held> = BTreeMap::new();
+        for seen in &self.shards {
+            for (_, node) in &seen.descriptor.replicas {
+                held.entry(*node).or_default().replicas += 1;
+            }
+            if let Some(leader) = seen.leader() {
+                held.entry(leader).or_default().leads += 1;
+            }
+        }
+        held
+    }
+
+    /// Shards of which this node does not know who holds them: neither are they here, nor has its
+    /// table of descriptors heard of them.
+    pub fn unknown_count(&self) -> usize {
+        let is_unknown = |seen: &&Seen| seen.report.is_none() && seen.known.is_none();
+        let has_system = self.shards.first().is_some_and(|seen| seen.id() == ShardId(0));
+        self.shards.iter().filter(is_unknown).count() + usize::from(!has_system)
+    }
 }
 
 impl Hub {
@@ -174,7 +214,7 @@ impl Hub {
     pub fn quarantined(&self) -> Vec<(ShardId, ReplicaId)> {
         let mut found = Vec::new();
         for lane in &self.lanes {
-            found.extend(lane.with(self, |lane| lane.all_quarantined().collect::<Vec<_>>()));
+            found.extend(lane.with(self, |lane| lane.quarantined().collect::<Vec<_>>()));
         }
         found
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use keyspace::{KeyspaceId, NodeId, ReplicaId, ShardId};
+use keyspace::{Descriptor, KeyspaceId, NodeId, ReplicaId, ShardId};
 use node::birth;
 use node::catalogue::System;
 use node::lane::{Effects, Input};
@@ -109,7 +109,7 @@ impl Hub {
         if let Some(Peers { digests, .. }) = &self.peers {
             effects.digests.drain(..).for_each(|digesting| digests.add(digesting));
             effects.findings.iter().for_each(|finding| self.found(digests, finding));
-            for (shard, replica, why) in effects.quarantined.drain(..) {
+            for (shard, replica, why) in effects.ended.drain(..) {
                 self.ended(digests, shard, replica, why);
             }
         }
@@ -190,6 +190,10 @@ impl Hub {
         tracing::debug!("a replica of shard {id} begins here");
         self.post_news([News::Shown(id, view)]);
         self.submit(id, Input::Create(start));
+        // The message may be of the past, and the replica's group have gone on without it.
+        if let Some(known) = self.peers.as_ref().and_then(|peers| peers.lookup.shard(id)) {
+            self.submit(id, Input::Known { known });
+        }
         let mut views = self.views.lock();
         if is_dropped(views.get(&ShardId(0)), keyspace) {
             // Meanwhile: its end may have come before its beginning.
@@ -243,7 +247,12 @@ impl Hub {
         };
         let members = peers.cluster.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
+        let standings = self.standings();
+        let up = up.filter(|node| standings.of(*node).takes_replicas());
         self.grow(ShardId(0), &system, wanted, &up.collect::<Vec<_>>());
+        let system_nodes = system_nodes.into_iter();
+        let system_nodes: Vec<NodeId> =
+            system_nodes.filter(|node| standings.of(*node).takes_replicas()).collect();
         for route in self.routes().iter() {
             let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
             for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {
@@ -314,7 +323,10 @@ impl Hub {
 
     /// Adds replicas on the first of `nodes` that have none, up to an odd number (SAFETY G20).
     fn grow(&self, shard: ShardId, view: &View, wanted: usize, nodes: &[NodeId]) {
-        let replicas = view.read().descriptor.replicas.clone();
+        let (replicas, generation) = {
+            let Descriptor { replicas, generation, .. } = &view.read().descriptor;
+            (replicas.clone(), *generation)
+        };
         if replicas.is_empty() || replicas.len() >= wanted {
             return;
         }
@@ -327,10 +339,9 @@ impl Hub {
         if new.is_empty() {
             return;
         }
-        let last = replicas.iter().map(|(replica, _)| replica.0).max().unwrap_or(0);
-        let ids = (last + 1..).map(ReplicaId);
         // Whoever does not lead ignores it.
-        self.submit(shard, Input::AddReplicas { shard, nodes: ids.zip(new).collect() });
+        let remove = Vec::new();
+        self.submit(shard, Input::Exchange { shard, generation, add: new, remove });
     }
 }
 

@@ -79,6 +79,7 @@ impl Hub {
                 self.forget_keyspaces([keyspace.id]);
                 self.drop_shards(&keyspace);
             }
+            Change::Node { node, standing } => self.follow_standing(node, standing),
         }
     }
 
@@ -89,6 +90,7 @@ impl Hub {
             routes = routes.with(self.route_of(keyspace.clone()));
         }
         self.publish(routes);
+        self.follow_standings(catalogue.standings().clone());
         let known = self.keyspaces_looked_up().into_iter();
         self.forget_keyspaces(known.filter(|id| catalogue.has_dropped(*id)));
         // Also those that have begun by a message, and whose coming and going it has jumped over.
@@ -197,7 +199,7 @@ impl Hub {
     /// Whether this replica of a shard has not ended here.
     pub(super) fn may_begin(&self, shard: ShardId, replica: ReplicaId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
-        let ended = lane.with(self, |lane| lane.quarantined(shard));
+        let ended = lane.with(self, |lane| lane.ended_replica(shard));
         ended.is_none_or(|ended| ended < replica)
     }
 

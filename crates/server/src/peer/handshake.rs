@@ -24,6 +24,10 @@
 //! the link: the one with the smaller id, the *judge*. It commits a connection by a number that
 //! grows; the other side uses the connection with the largest number.
 //!
+//! A node that was removed from the cluster is told so once it has proven itself, by a refusal with
+//! a seal: the first bytes of a MAC over all that was said. It ends a node, so nobody else can say
+//! it.
+//!
 //! Invariants:
 //! 1. Pure: nonces are given, there is no clock; who drives it ends what takes too long.
 //! 2. Nothing but hello and refusal is read before the versions fit, nothing of a proof is used
@@ -271,7 +275,7 @@ impl Handshake {
         match (tag, &self.state) {
             (Tag::Refusal, _) => {
                 let refusal = Refusal::decode(body).unwrap_or(Refusal::Nonsense);
-                Err(HandshakeError::RefusedByPeer(refusal))
+                Err(HandshakeError::RefusedByPeer(self.believed(refusal)))
             }
             (Tag::Hello, State::Hello) => {
                 let hello = Hello::decode(body).ok_or(nonsense)?;
@@ -327,6 +331,34 @@ impl Handshake {
     pub fn refuse(&self, refusal: Refusal, out: &mut Vec<u8>) -> HandshakeError {
         letter::write(out, Tag::Refusal, |out| refusal.encode(out));
         HandshakeError::Refused(refusal)
+    }
+
+    /// As [`refuse`](Self::refuse), who was proven and is no member any more.
+    pub fn expel(&self, node: NodeId, out: &mut Vec<u8>) -> HandshakeError {
+        self.refuse(Refusal::Removed { node, seal: self.seal(node) }, out)
+    }
+
+    /// Nobody is taken at his word that this node was removed.
+    fn believed(&self, refusal: Refusal) -> Refusal {
+        match refusal {
+            Refusal::Removed { node, seal }
+                if node != self.local.node || seal != self.seal(node) =>
+            {
+                let text = "who answers says, and cannot show, that this node was removed";
+                Refusal::Other { code: refusal.code(), text: text.into() }
+            }
+            refusal => refusal,
+        }
+    }
+
+    /// What only a node of the cluster can say at this point of this handshake.
+    fn seal(&self, node: NodeId) -> u64 {
+        let mut mac = self.keyed();
+        mac.update(b"carillon peer removed");
+        mac.update(&self.transcript);
+        mac.update(&node.0.to_le_bytes());
+        let bytes = mac.finalize().into_bytes();
+        u64::from_le_bytes(*bytes.first_chunk().expect("32 bytes"))
     }
 
     /// What came behind the commit: the beginning of the frames.
@@ -393,9 +425,13 @@ impl Handshake {
         self.transcript.extend_from_slice(&out[start..]);
     }
 
-    fn mac(&self, role: Role, introduction: &[u8]) -> Hmac<Sha256> {
+    fn keyed(&self) -> Hmac<Sha256> {
         let mac = Hmac::<Sha256>::new_from_slice(&self.local.secret.0);
-        let mut mac = mac.expect("HMAC takes a key of any length");
+        mac.expect("HMAC takes a key of any length")
+    }
+
+    fn mac(&self, role: Role, introduction: &[u8]) -> Hmac<Sha256> {
+        let mut mac = self.keyed();
         mac.update(role.word());
         // Letters carry their lengths, so that no two conversations read the same.
         mac.update(&self.transcript);

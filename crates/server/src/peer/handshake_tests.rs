@@ -191,6 +191,52 @@ fn refusals_name_both_sides_on_both_sides() {
     assert_eq!(*dialler.refusal(), Refusal::SameNodeTwice { node: NodeId(1) });
 }
 
+/// Node 2 dials or is dialled, proves itself and is expelled by node 1; what it makes of that.
+fn expelled(dials: bool, nonce: u8, forge: impl FnOnce(&mut Vec<u8>)) -> HandshakeError {
+    let (mut to_1, mut to_2) = (Vec::new(), Vec::new());
+    let any = Expected::AnyBut(Vec::new());
+    let (mut one, mut two) = match dials {
+        true => {
+            let two = Handshake::dial(local(2), any, [nonce; 32], &mut to_1);
+            (Handshake::accept(local(1), [0xac; 32]), two)
+        }
+        false => {
+            let one = Handshake::dial(local(1), any, [0xac; 32], &mut to_2);
+            (one, Handshake::accept(local(2), [nonce; 32]))
+        }
+    };
+    for _ in 0..4 {
+        if let Ok(Progress::Proven(peer)) = one.step(&std::mem::take(&mut to_1), &mut to_2) {
+            assert_eq!(peer.node, NodeId(2));
+            to_2.clear();
+            let refused = one.expel(peer.node, &mut to_2);
+            assert!(matches!(refused.refusal(), Refusal::Removed { .. }), "{refused}");
+            forge(&mut to_2);
+            return two.step(&to_2, &mut to_1).unwrap_err();
+        }
+        if let Ok(Progress::Proven(peer)) = two.step(&std::mem::take(&mut to_2), &mut to_1) {
+            two.proceed(&peer, 1, &mut to_1).unwrap();
+        }
+    }
+    panic!("nobody has proven anything");
+}
+
+#[test]
+fn only_a_member_can_tell_a_node_that_it_was_removed() {
+    for dials in [true, false] {
+        let mut sealed = Vec::new();
+        let told = expelled(dials, 1, |letter| sealed.clone_from(letter));
+        let Refusal::Removed { node, .. } = told.refusal() else { panic!("{told}") };
+        assert_eq!(*node, NodeId(2));
+        // Neither what anybody can write, nor what was said another time.
+        let guessed = expelled(dials, 1, |letter| letter[letter::HEAD_BYTES + 9] ^= 1);
+        let replayed = expelled(dials, 2, |letter| *letter = sealed);
+        for error in [guessed, replayed] {
+            assert!(matches!(error.refusal(), Refusal::Other { code: 11, .. }), "{error}");
+        }
+    }
+}
+
 #[test]
 fn neighbouring_versions_speak_the_older() {
     let later = Local { versions: Versions { lowest: 1, highest: 2 }, ..local(2) };

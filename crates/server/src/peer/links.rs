@@ -15,7 +15,7 @@
 //!                 handler.frame … turn_ended
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -136,6 +136,8 @@ pub(super) enum Ask {
 pub(super) struct Shared {
     pub links: ArcSwap<Links>,
     pub local: ArcSwap<Local>,
+    /// Nodes that are no members any more.
+    pub removed: ArcSwap<BTreeSet<NodeId>>,
     pub asks: Mutex<Vec<Ask>>,
     pub stopping: AtomicBool,
     /// How far the node's time is ahead of the wall clock, in ms.
@@ -246,6 +248,7 @@ impl PeerNet {
         let shared = Arc::new(Shared {
             links: ArcSwap::default(),
             local: ArcSwap::from_pointee(local),
+            removed: ArcSwap::default(),
             asks: Mutex::default(),
             stopping: AtomicBool::new(false),
             ahead_millis: AtomicI64::new(0),
@@ -338,6 +341,13 @@ impl PeerNet {
     pub fn set_facts(&self, facts: Bytes) {
         assert!(facts.len() <= FACTS_BYTES_MAX, "facts within their limit");
         self.shared.local.rcu(|local| Local { facts: facts.clone(), ..(**local).clone() });
+    }
+
+    /// These nodes were removed from the cluster: they are refused from now on, and links with them
+    /// end after [`Options::farewell`].
+    pub fn set_removed(&self, removed: BTreeSet<NodeId>) {
+        self.shared.removed.store(Arc::new(removed));
+        self.shared.wake();
     }
 
     /// This node belongs to a cluster from now on. Handshakes to come say so; links that are there

@@ -71,6 +71,8 @@ pub struct Options {
     pub dead: Duration,
     /// How long a stop waits for peers to take what was sent.
     pub stop: Duration,
+    /// How long a link with a node that was removed stays, so that it may hear of it.
+    pub farewell: Duration,
 }
 
 impl Default for Options {
@@ -82,6 +84,7 @@ impl Default for Options {
             ping: Duration::from_millis(500),
             dead: Duration::from_secs(3),
             stop: Duration::from_secs(1),
+            farewell: Duration::from_secs(2),
         }
     }
 }

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! This layout stays as it is in all versions; a code that one does not know is shown by its text.
-//! Nobody has proven anything yet when a refusal comes: it is for people, never for decisions.
+//! Nobody has proven anything yet when a refusal comes: it is for people, never for decisions. But
+//! for one, [`Refusal::Removed`], which ends a node: it brings a seal that only who knows the
+//! secret can make, for this handshake; without it, it is one of the others.
 
 use keyspace::NodeId;
 
@@ -106,6 +108,18 @@ pub enum Refusal {
     /// A node has dialled some address and met one that it is linked with.
     #[error("the two nodes are linked already")]
     Linked,
+    /// The node was removed from the cluster, for good.
+    #[error(
+        "node {:016x} was removed from the cluster, which is for good. To have its machine back, \
+         start it on an empty directory with --join: it joins as a new node",
+        .node.0
+    )]
+    Removed {
+        /// Which node.
+        node: NodeId,
+        /// Shows that who says so knows the secret: see `handshake`.
+        seal: u64,
+    },
     /// What came is not this protocol, or too much of it.
     #[error("what came is not a handshake between nodes: does a client use the wrong port?")]
     Nonsense,
@@ -123,7 +137,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    fn code(&self) -> (u8, u64, u64) {
+    /// The number of its kind.
+    pub fn code(&self) -> u8 {
+        self.fields().0
+    }
+
+    fn fields(&self) -> (u8, u64, u64) {
         match self {
             Self::NoCommonVersion { here, there } => (1, here.pack(), there.pack()),
             Self::WrongSecret => (2, 0, 0),
@@ -135,13 +154,14 @@ impl Refusal {
             Self::Nonsense => (8, 0, 0),
             Self::TooSlow => (9, 0, 0),
             Self::Linked => (10, 0, 0),
+            Self::Removed { node, seal } => (11, node.0, *seal),
             Self::Other { code, .. } => (*code, 0, 0),
         }
     }
 
     /// Appends it as it travels.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let (code, here, there) = self.code();
+        let (code, here, there) = self.fields();
         out.push(code);
         out.extend_from_slice(&here.to_le_bytes());
         out.extend_from_slice(&there.to_le_bytes());
@@ -168,6 +188,7 @@ impl Refusal {
             8 => Self::Nonsense,
             9 => Self::TooSlow,
             10 => Self::Linked,
+            11 => Self::Removed { node: NodeId(here), seal: there },
             code => {
                 let text = &text[..text.len().min(TEXT_BYTES_MAX)];
                 let text = String::from_utf8_lossy(text).replace(char::is_control, " ");
@@ -197,6 +218,7 @@ mod tests {
             Refusal::Nonsense,
             Refusal::TooSlow,
             Refusal::Linked,
+            Refusal::Removed { node, seal: u64::MAX - 1 },
         ] {
             let mut bytes = Vec::new();
             refusal.encode(&mut bytes);

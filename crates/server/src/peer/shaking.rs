@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Instant;
 
+use keyspace::NodeId;
 use mio::net::TcpStream;
 
 use super::dial::Target;
@@ -199,6 +200,16 @@ impl Shaking {
     /// Tells the other side why there will be no link, as far as the socket takes it at once.
     pub fn refuse(&mut self, refusal: Refusal) -> Ending {
         let error = self.handshake.refuse(refusal, &mut self.out);
+        self.close(error)
+    }
+
+    /// As [`refuse`](Self::refuse), because the node, which has proven itself, was removed.
+    pub fn expel(&mut self, node: NodeId) -> Ending {
+        let error = self.handshake.expel(node, &mut self.out);
+        self.close(error)
+    }
+
+    fn close(&mut self, error: HandshakeError) -> Ending {
         // Nobody is there to be told otherwise.
         let _gone = self.send().and_then(|()| self.stream.shutdown(Shutdown::Write));
         error.into()

@@ -83,6 +83,10 @@ impl NodeApi {
         gauge("carillon_memory_used_bytes", "Bytes that data takes.", used);
         let old = self.hub.memory_old_bytes.load(Ordering::Relaxed);
         gauge("carillon_memory_old_bytes", "Of these, old versions.", old);
+        let kept = self.hub.kept.bytes();
+        let help = "Beside these: entries kept for replicas that lag; at most about an eighth of \
+                    memory_max.";
+        gauge("carillon_entries_kept_bytes", help, kept);
         gauge("carillon_memory_max_bytes", "What data may take.", self.hub.memory_bytes_max);
         let process = crate::process::usage();
         gauge("carillon_process_resident_bytes", "Resident memory.", process.rss_bytes);
@@ -245,6 +249,8 @@ fn digests(out: &mut Metrics, peers: &Peers) {
     out.numbers("carillon_comparisons_total", help, Kind::Counter, samples);
     let help = "Replicas on this node that were found unfit, and end.";
     out.counter("carillon_quarantines_total", help, digests.quarantined.get());
+    let help = "Replicas that have gone from this node: others have their places.";
+    out.counter("carillon_replicas_removed_total", help, digests.removed.get());
 }
 
 fn members(out: &mut Metrics, peers: &Peers) {

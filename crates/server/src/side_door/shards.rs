@@ -33,8 +33,7 @@ impl NodeApi {
         let slots = arc.slots().filter(|_| is_hashed).map(|(first, end)| [first, end - 1]);
         let report = seen.report.as_ref();
         let known = seen.known.as_deref();
-        let leader = report.and_then(|report| report.leader_node);
-        let leader = leader.or(known.and_then(Known::leader));
+        let leader = seen.leader();
         let lease = report.filter(|report| report.leads && report.lease_until != BootNanos::MAX);
         ShardStatus {
             id: seen.id().0,

@@ -10,7 +10,7 @@ use crate::api::{
 use crate::cluster::{MemberInfo, MemberState};
 use crate::config::Listen;
 use crate::config::names::host_and_port;
-use crate::hub::overview::Survey;
+use crate::hub::overview::{Held, Survey};
 
 impl NodeApi {
     pub(super) fn show_status(&self) -> Status {
@@ -67,15 +67,20 @@ impl NodeApi {
     }
 
     pub(super) fn show_nodes(&self) -> Nodes {
-        let Survey { overview, health, members, .. } = self.hub.survey();
+        let survey = self.hub.survey();
+        let Survey { overview, members, .. } = &survey;
+        let held = survey.held_by_nodes();
+        let held = |node| held.get(&node).copied().unwrap_or_default();
         let nodes = match members.is_empty() {
-            true => vec![self.alone(&overview)],
-            false => members.iter().map(|member| self.member(member, &overview)).collect(),
+            true => vec![self.alone(overview)],
+            false => members.iter().map(|m| self.member(m, overview, held(m.node))).collect(),
         };
-        Nodes { health, nodes }
+        let removed = self.hub.standings();
+        let removed = removed.removed().map(|node| format!("{:016x}", node.0)).collect();
+        Nodes { health: survey.health, nodes, removed }
     }
 
-    fn member(&self, member: &MemberInfo, overview: &Overview) -> NodeStatus {
+    fn member(&self, member: &MemberInfo, overview: &Overview, held: Held) -> NodeStatus {
         let this = member.node == self.hub.node_id;
         let state = match member.state {
             MemberState::Up if member.suspected => NodeState::Suspected,
@@ -96,6 +101,7 @@ impl NodeApi {
             name: member.name.clone(),
             this,
             state,
+            standing: self.hub.standing(member.node).into(),
             since_at_ms: self.hub.millis() - member.since.elapsed().as_millis() as u64,
             linked: linked || this,
             addresses: NodeAddresses {
@@ -106,6 +112,8 @@ impl NodeApi {
             },
             domain: member.domain.clone(),
             version: member.software.clone(),
+            replicas: held.replicas,
+            leads: held.leads,
             shards,
             leaders,
             data_bytes,
@@ -121,6 +129,7 @@ impl NodeApi {
             name: self.config.name.clone(),
             this: true,
             state: NodeState::Up,
+            standing: self.hub.standing(self.hub.node_id).into(),
             since_at_ms: self.hub.started_millis(),
             linked: true,
             addresses: NodeAddresses {
@@ -131,6 +140,8 @@ impl NodeApi {
             },
             domain: self.config.domain.clone(),
             version: format!("carillon {}", env!("CARGO_PKG_VERSION")),
+            replicas: overview.shards,
+            leads: overview.shards_led,
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,

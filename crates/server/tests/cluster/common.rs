@@ -74,6 +74,7 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
             ping: Duration::from_millis(100),
             dead: Duration::from_secs(2),
             handshake: Duration::from_secs(1),
+            farewell: Duration::from_millis(100),
             ..peer::Options::default()
         },
     }

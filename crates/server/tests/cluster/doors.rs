@@ -1,5 +1,6 @@
 //! Who is not let in, and what is said of it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -7,7 +8,7 @@ use server::cluster::{ClusterError, Options};
 use server::peer::Secret;
 
 use crate::common::{
-    Node, PATIENCE, all_know_all, eventually, founder, join, options, start, start_on,
+    Node, PATIENCE, all_know_all, cluster, eventually, founder, join, options, start, start_on,
 };
 
 /// Waits until a node says these words of its seeds.
@@ -41,6 +42,34 @@ fn a_directory_of_another_cluster_ends_the_start() {
     assert_eq!(second.cluster.fatal(), Some(&error));
     assert!(error.to_string().contains("empty directory"));
     assert_eq!(first.cluster.members().len(), 1);
+}
+
+/// It hears so from the others when its link is cut, and from each that it asks later.
+#[test]
+fn a_removed_node_ends_and_is_forgotten() {
+    let mut nodes = cluster(3);
+    all_know_all(&nodes.iter().map(|(node, _)| node).collect::<Vec<_>>());
+    let (removed, identity) = nodes.pop().unwrap();
+    let gone = removed.id();
+    for (node, _) in &nodes {
+        node.cluster.set_removed(BTreeSet::from([gone]));
+        assert!(node.sees(gone).is_none(), "no member, at once");
+    }
+    eventually("an end", || removed.ended.load(Ordering::Acquire));
+    let error = ClusterError::Removed { node: gone };
+    assert_eq!(removed.cluster.fatal(), Some(&error));
+    drop(removed);
+    let again = start("again", &[&nodes[1].0.address], identity);
+    eventually("another end", || again.ended.load(Ordering::Acquire));
+    assert_eq!(again.cluster.fatal(), Some(&error));
+    for (node, _) in &nodes {
+        assert!(node.sees(gone).is_none() && !node.cluster.is_connected(gone));
+        assert!(!node.ended.load(Ordering::Acquire));
+    }
+    // Who is told by his own catalogue needs no door.
+    let (last, _) = nodes.pop().unwrap();
+    last.cluster.set_removed(BTreeSet::from([last.id()]));
+    assert!(last.ended.load(Ordering::Acquire));
 }
 
 #[test]

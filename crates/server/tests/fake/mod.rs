@@ -1,5 +1,8 @@
 //! A node of one map, for tests of what stands around nodes. Each write takes one millisecond of
 //! its time; the keys `silent` and `lost` are never answered and dropped, `oom` and `busy` refused.
+//! Of its nodes, `n2` loses replicas each time it is looked at while it drains, `n1` none, and
+//! without
+//! `n3` there would be too few.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,6 +20,9 @@ struct State {
     keyspaces: BTreeMap<String, (KeyspaceInfo, BTreeMap<Bytes, Versions>)>,
     writes: u64,
     unanswered: Vec<Done<Answer>>,
+    standings: BTreeMap<u64, Standing>,
+    /// Replicas that have moved away from `n2`.
+    moved: u64,
 }
 
 /// See the front page.
@@ -232,11 +238,20 @@ impl Api for Fake {
     }
 
     fn nodes(&self) -> Nodes {
+        let mut state = self.state.lock().unwrap();
+        if state.standings.get(&2) == Some(&Standing::Draining) {
+            state.moved = (state.moved + 4).min(9);
+        }
+        let (standings, moved) = (state.standings.clone(), state.moved);
+        drop(state);
+        let standing = |id| standings.get(&id).copied().unwrap_or_default();
+        let left = |id| if id == 2 { 9 - moved } else { 9 };
         let node = |id: u64, state| NodeStatus {
             id: format!("{id:016x}"),
             name: format!("n{id}"),
             this: id == 1,
             state,
+            standing: standing(id),
             since_at_ms: START_MILLIS,
             linked: state == NodeState::Up,
             addresses: NodeAddresses {
@@ -247,14 +262,57 @@ impl Api for Fake {
             },
             domain: "rack".into(),
             version: "carillon 0.1.0".into(),
-            shards: 9,
+            replicas: left(id),
+            leads: id.min(left(id)),
+            shards: left(id),
             leaders: id,
             data_bytes: 2048,
             joined_at_ms: START_MILLIS + id,
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
         let nodes = (1..).zip(states).map(|(id, state)| node(id, state)).collect();
-        Nodes { health: self.health(), nodes }
+        let removed = standings.iter().filter(|(_, standing)| **standing == Standing::Removed);
+        let removed = removed.map(|(id, _)| format!("{id:016x}")).collect();
+        Nodes { health: self.health(), nodes, removed }
+    }
+
+    fn set_standing(
+        &self,
+        id: RequestId,
+        node: &str,
+        standing: Standing,
+        done: Done<NodeStanding>,
+    ) {
+        let mut state = self.state.lock().unwrap();
+        let moved = state.moved;
+        let number = match node {
+            "n1" | "0000000000000001" => 1,
+            "n2" => 2,
+            "n3" => {
+                let why = "keyspace '0' keeps 3 replicas, and only 2 nodes would be left".into();
+                return done(Err(ApiError::TooFewNodes { why }));
+            }
+            "twins" => {
+                let ids = vec!["0000000000000001".into(), "0000000000000002".into()];
+                return done(Err(ApiError::AmbiguousNode { node: node.into(), ids }));
+            }
+            "lost" => return done(Err(ApiError::Unknown { id })),
+            _ => return done(Err(ApiError::NoNode { node: node.into() })),
+        };
+        let left = if number == 2 { 9 - moved } else { 9 };
+        if standing == Standing::Removed && left > 0 {
+            let why = format!("{node} still has {left} replicas");
+            return done(Err(ApiError::NodeInUse { why }));
+        }
+        state.standings.insert(number, standing);
+        done(Ok(NodeStanding {
+            id: format!("{number:016x}"),
+            name: Some(format!("n{number}")),
+            standing,
+            replicas: left,
+            leads: number.min(left),
+            data_bytes: 2048,
+        }));
     }
 
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {

@@ -15,6 +15,9 @@ use storage::log::{Group, Lsn};
 
 use super::{Violation, Witness};
 
+/// Entries that shards have on a node that starts, and that are not applied: index, term, bytes.
+pub type Behind = BTreeMap<ShardId, Vec<(u64, u64, Vec<u8>)>>;
+
 /// What all nodes have agreed on so far.
 #[derive(Debug, Default)]
 pub struct Agreement {
@@ -85,12 +88,17 @@ impl Agreement {
         self.nodes.entry(node).or_default().remove(&shard);
     }
 
-    /// The node has started again, each of its shards applied up to this index.
-    pub fn restarted(&mut self, node: NodeId, applied: &BTreeMap<ShardId, u64>) {
+    /// The node has started again, each of its shards applied up to this index, and with these
+    /// entries behind. What was handed out to be written may never have been.
+    pub fn restarted(&mut self, node: NodeId, applied: &BTreeMap<ShardId, u64>, behind: &Behind) {
         let shards = self.nodes.entry(node).or_default();
         for (id, index) in applied {
             let replica = shards.entry(*id).or_default();
             (replica.applied, replica.installed) = (*index, 0);
+            replica.entries.split_off(&(*index + 1));
+            for (index, term, data) in behind.get(id).into_iter().flatten() {
+                replica.entries.insert(*index, Entry { term: *term, data: data.clone() });
+            }
         }
     }
 }

@@ -69,7 +69,8 @@ impl Versions {
             Kind::Once => {
                 return Err(Violation::new("nothing invented", "a batch of another node"));
             }
-            Kind::Catalogue | Kind::KeyspaceSafePoint | Kind::Members | Kind::Check => {}
+            Kind::Catalogue | Kind::KeyspaceSafePoint => {}
+            Kind::Members | Kind::Check | Kind::Settle => {}
         }
         Ok(Vec::new())
     }

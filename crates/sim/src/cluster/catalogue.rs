@@ -4,17 +4,22 @@
 //! Guests, as those keyspaces are called here, have as many replicas as everything else and
 //! durability `sync`, or one replica and any durability. What a guest of less than `sync` says
 //! after a loss of power is not judged: it may have lost what was not synced.
+//!
+//! Nodes that are none of the cluster's are cordoned, drained and removed meanwhile.
 
 use std::collections::BTreeSet;
 
 use keyspace::{
-    Alteration, CatalogueOp, Durability, Keyspace, KeyspaceOptions, Placement, ShardId,
+    Alteration, CatalogueOp, Durability, Keyspace, KeyspaceOptions, NodeId, Placement, ShardId,
+    Standing,
 };
 
 use super::{KEYSPACE, World};
 
 /// Keyspaces that come and go.
 const GUESTS: [&str; 3] = ["guest-a", "guest-b", "guest-c"];
+/// Nodes whose standings change: no node of the cluster has such an id.
+const STRANGERS: [NodeId; 2] = [NodeId(u64::MAX), NodeId(u64::MAX - 1)];
 
 impl World {
     /// A client asks a node for a change: a guest comes, another changes, or goes.
@@ -40,6 +45,20 @@ impl World {
                 };
                 CatalogueOp::Create { name, options }
             }
+            2 if retention_ms.is_multiple_of(3) => CatalogueOp::Node {
+                node: *self.rng.pick(&STRANGERS),
+                standing: *self.rng.pick(&[
+                    Standing::Member,
+                    Standing::Cordoned,
+                    Standing::Draining,
+                    Standing::Removed,
+                ]),
+                // Of the two too few would be left.
+                among: match self.rng.one_in(4) {
+                    true => BTreeSet::from(STRANGERS),
+                    false => BTreeSet::new(),
+                },
+            },
             _ => {
                 let name = if self.rng.one_in(3) { KEYSPACE } else { name };
                 let durability = self.rng.one_in(2).then(|| match name {
@@ -83,6 +102,7 @@ impl World {
     /// The keyspaces as the first node with a catalogue has them; or what nodes disagree about.
     pub(super) fn agreed_keyspaces(&self) -> Result<Vec<Keyspace>, String> {
         let mut agreed: Option<Vec<Keyspace>> = None;
+        let mut standings = None;
         for seat in &self.seats {
             let node = seat.node;
             let Some(machine) = &seat.machine else { return Err("a node is down".into()) };
@@ -91,6 +111,13 @@ impl World {
             let routes = machine.routes.values().map(|route| &route.keyspace);
             if !routes.eq(&keyspaces) {
                 return Err(format!("node {node} does not route as its catalogue says; "));
+            }
+            let first = standings.get_or_insert_with(|| catalogue.standings().clone());
+            if first != catalogue.standings() {
+                return Err(format!(
+                    "node {node} has {:?}, another {first:?}; ",
+                    catalogue.standings()
+                ));
             }
             match &agreed {
                 None => agreed = Some(keyspaces),

@@ -415,6 +415,7 @@ impl World {
 
     /// Tries a read.
     pub(super) fn read(&mut self, at: usize, number: u64) {
+        self.look_again(at, number);
         let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
         let names = self.clients.names_of(&op.keys);
         let (route, shard, plant) = (op.route.clone(), op.shard, self.options.plant);
@@ -473,6 +474,17 @@ impl World {
                 let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
                 op.expect("it is under way").ready = false;
             }
+        }
+    }
+
+    /// A replica may have come to the node since the read was asked for, or gone from it.
+    fn look_again(&mut self, at: usize, number: u64) {
+        let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
+        let Some((op, machine)) = op.zip(self.seats[at].machine.as_ref()) else { return };
+        let keyspace = &op.route.keyspace;
+        let route = machine.routes.get(&*keyspace.name).filter(|r| r.keyspace.id == keyspace.id);
+        if let Some(route) = route {
+            op.route = route.clone();
         }
     }
 

@@ -46,7 +46,7 @@ const DOWN_MS: u64 = 2_500;
 pub(super) fn is_whole(state: &ShardState, replicas: usize) -> bool {
     let members = &state.members;
     let is_placed = |replica: &ReplicaId| state.descriptor.node_of(*replica).is_some();
-    let is_quiet = !members.is_joint() && members.learners.is_empty();
+    let is_quiet = !members.is_joint() && members.learners.is_empty() && state.roster.is_settled;
     is_quiet && members.voters.len() == replicas && members.voters.iter().all(is_placed)
 }
 

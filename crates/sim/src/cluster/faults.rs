@@ -72,6 +72,7 @@ impl World {
             on(Fault::Link, 6),
             // Rarely possible.
             if self.mood.tails { 60 } else { 0 },
+            of_disks(Fault::Move, 9),
         ];
         match self.rng.weighted(&weights) {
             0 => {}
@@ -96,7 +97,8 @@ impl World {
             12 => self.fail_write(at),
             13 => self.fill_or_free(at),
             14 => self.lose_link(at),
-            _ => self.lose_tail(at),
+            15 => self.lose_tail(at),
+            _ => self.move_replicas(),
         }
         Ok(())
     }
@@ -362,7 +364,7 @@ impl World {
     }
 
     /// Who believes to lead what: nodes that run, and shards.
-    fn led(&self) -> Vec<(usize, ShardId)> {
+    pub(super) fn led(&self) -> Vec<(usize, ShardId)> {
         let mut led = Vec::new();
         for (at, seat) in self.seats.iter().enumerate() {
             let Some(machine) = &seat.machine else { continue };
@@ -401,7 +403,7 @@ impl World {
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
-        let Started { mut machine, recovered } = match started {
+        let Started { mut machine, recovered, behind } = match started {
             Ok(started) => started,
             Err(error) => return self.start_failed(at, &error),
         };
@@ -413,7 +415,7 @@ impl World {
         machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));
-        self.agreement.restarted(node, &recovered);
+        self.agreement.restarted(node, &recovered, &behind);
         seat.node = node;
         seat.started_at = now_ms;
         seat.next_tick = now_ms + self.rng.below(TICK_MS);

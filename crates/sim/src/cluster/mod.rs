@@ -16,6 +16,7 @@
 //! | [`network`] | packets on their way: lost, repeated, late, cut off in one direction |
 //! | [`disks`] | disks that fail, are full, lose power in a write, lose the end of a log |
 //! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leaders that are told to go |
+//! | `moves` | replicas are exchanged for others on other nodes |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
@@ -35,15 +36,16 @@ mod collection;
 mod commands;
 pub mod disks;
 pub mod faults;
+mod moves;
 pub mod network;
 pub mod options;
 mod settle;
 mod whole;
 
-use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ReplicaId, ShardId};
+use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
-use node::shard::Finding;
+use node::shard::{Finding, Unfit};
 use storage::faulty::FaultyDisk;
 use storage::log::Lsn;
 
@@ -93,6 +95,10 @@ pub struct Counts {
     pub cuts: u64,
     /// Shards that leaders were told to hand over.
     pub transfers: u64,
+    /// Times that a shard was told to exchange replicas.
+    pub moves: u64,
+    /// Replicas whose groups have gone on without them, and that have ended.
+    pub removals: u64,
     /// Links that were lost.
     pub links: u64,
     /// Disks that became full.
@@ -324,13 +330,14 @@ impl World {
     }
 
     fn add_replicas(&mut self) {
-        let others = self.seats.iter().skip(1).map(|seat| seat.node);
-        let nodes: Vec<_> = (2..).map(ReplicaId).zip(others).collect();
+        let others: Vec<NodeId> = self.seats.iter().skip(1).map(|seat| seat.node).collect();
         let mood = self.mood;
         let Some(machine) = self.seats[0].machine.as_mut() else { return };
         for shard in machine.shard_ids() {
-            let nodes = nodes[..mood.replicas_of(shard) - 1].to_vec();
-            machine.submit(shard, Input::AddReplicas { shard, nodes });
+            let view = machine.view(shard).expect("it was listed");
+            let generation = view.read().descriptor.generation;
+            let (add, remove) = (others[..mood.replicas_of(shard) - 1].to_vec(), Vec::new());
+            machine.submit(shard, Input::Exchange { shard, generation, add, remove });
         }
     }
 
@@ -480,8 +487,11 @@ impl World {
                 let inputs_max = self.rng.between(1, 12) as usize;
                 let mut witness = self.agreement.of(seat.node);
                 let answers = machine.step_lane(lane, inputs_max, &mut witness, &mut self.trace)?;
-                for shard in std::mem::take(&mut machine.ended) {
-                    self.counts.quarantines += 1;
+                for (shard, why) in std::mem::take(&mut machine.ended) {
+                    match why {
+                        Unfit::Removed => self.counts.removals += 1,
+                        _ => self.counts.quarantines += 1,
+                    }
                     self.agreement.ended(seat.node, shard);
                 }
                 let findings = std::mem::take(&mut machine.findings);

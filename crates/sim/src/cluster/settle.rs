@@ -129,7 +129,8 @@ impl World {
         }
         for machine in machines().filter(|machine| machine.table().len() > shards) {
             let (node, count) = (machine.node(), machine.table().len());
-            text += &format!("node {node} knows {count} shards of {shards}; ");
+            let ids: Vec<_> = machine.table().iter().map(|known| known.shard().0).collect();
+            text += &format!("node {node} knows {count} shards of {shards}: {ids:?}; ");
         }
         text
     }

@@ -205,6 +205,10 @@ impl World {
         let machine = self.seats[at].machine.as_mut().expect("it runs");
         let node = machine.node();
         let Some(of) = self.clients.whole_mut(number) else { return Ok(()) };
+        // Replicas may have come to the node since, or gone from it.
+        let keyspace = &of.route.keyspace;
+        let same = machine.routes.get(&*keyspace.name).filter(|r| r.keyspace.id == keyspace.id);
+        of.route = same.unwrap_or(&of.route).clone();
         let route = of.route.clone();
         let places = 0..route.views.len();
         let away: Vec<bool> = places.clone().map(|place| route.is_away(place, node)).collect();

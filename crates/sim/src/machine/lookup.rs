@@ -76,10 +76,17 @@ impl Machine {
         self.spread_known();
     }
 
-    /// Tells lanes what is new of shards: those without a replica ask by it.
+    /// Tells lanes what is new of shards: those without a replica ask by it. What is told of the
+    /// shards of a keyspace that is gone is forgotten again, and by all.
     fn spread_known(&mut self) {
-        for known in self.lookup.take_changed() {
-            self.submit(known.shard(), Input::Known { known });
+        let changed = self.lookup.take_changed();
+        let catalogue = if changed.is_empty() { None } else { self.catalogue() };
+        for known in changed {
+            let keyspace = known.arc().keyspace();
+            match catalogue.as_ref().is_some_and(|catalogue| catalogue.has_dropped(keyspace)) {
+                true => self.forget_keyspace(keyspace),
+                false => self.submit(known.shard(), Input::Known { known }),
+            }
         }
     }
 

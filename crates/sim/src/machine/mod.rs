@@ -31,7 +31,7 @@ use node::lane::admission::{self, Admission, log_bytes, unneeded};
 use node::lane::{Answer, Effects, Input, Lane, Origin, TURN_BYTES_MAX};
 use node::read::Now;
 use node::route::Route;
-use node::shard::{Finding, ShardStart};
+use node::shard::{Finding, ShardStart, Unfit};
 use node::state::ShardState;
 use overlay::Full;
 use parking_lot::RwLock;
@@ -119,7 +119,7 @@ pub struct Machine {
     /// What leaders have found, to be looked at by the world.
     pub findings: Vec<Finding>,
     /// Shards whose replica has ended because it was unfit, to be looked at by the world.
-    pub ended: Vec<ShardId>,
+    pub ended: Vec<(ShardId, Unfit)>,
     /// Whether its disk has lost what was synced: it may notice.
     pub may_lose: bool,
 }
@@ -323,13 +323,13 @@ impl Machine {
         }
         self.digests.append(&mut effects.digests);
         self.findings.append(&mut effects.findings);
-        let ended = std::mem::take(&mut effects.quarantined);
+        let ended = std::mem::take(&mut effects.ended);
         let known = std::mem::take(&mut effects.known);
         effects.clear();
         seat.unappended = false;
         for (shard, replica, why) in ended {
             trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
-            self.ended.push(shard);
+            self.ended.push((shard, why));
             self.digests.retain(|digesting| digesting.shard != shard);
             self.hide(shard);
         }
@@ -400,12 +400,13 @@ impl Machine {
                 }
                 (None, None)
             }
-            Some(News::Catalogue(change)) => (None, Some(self.follow(change))),
+            Some(News::Catalogue(change)) => (None, self.follow(change)),
         }
     }
 
-    fn follow(&mut self, change: Change) -> Keyspace {
-        match change {
+    /// Does what a change of the catalogue asks for; the keyspace, if it is one's.
+    fn follow(&mut self, change: Change) -> Option<Keyspace> {
+        Some(match change {
             Change::Created(keyspace) => {
                 let places = 0..keyspace.shards.len();
                 let views = places.map(|place| self.view_of(&keyspace, place)).collect();
@@ -429,7 +430,9 @@ impl Machine {
                 self.drop_shards(&keyspace);
                 keyspace
             }
-        }
+            // Nobody here goes by it; replicas of the catalogue are compared.
+            Change::Node { .. } => return None,
+        })
     }
 
     fn drop_shards(&mut self, keyspace: &Keyspace) {

@@ -20,6 +20,7 @@ use txn::{Clock, Physical};
 
 use super::streams::Streams;
 use super::{Limits, LogRoom, Machine, Seat};
+use crate::check::agreement::Behind;
 use crate::rng::Rng;
 
 /// A node that has just started, and how far each shard was recovered.
@@ -28,6 +29,8 @@ pub struct Started {
     pub machine: Machine,
     /// Applied index of each shard that was found on disk.
     pub recovered: BTreeMap<ShardId, u64>,
+    /// What waits behind that.
+    pub behind: Behind,
 }
 
 /// How a node is started.
@@ -88,16 +91,20 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
             replay.record(lsn, &record)
         })?;
-    let Replayed { shards, quarantined, dropped } = replay.finish()?;
+    let Replayed { shards, ended, dropped } = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = log.written_end();
         manifest::store(&*handle, &manifest)?;
     }
     log.append_marker()?;
     let recovered = shards.iter().map(|(id, shard)| (*id, shard.state().applied_index)).collect();
-    let replayed = Replayed { shards, quarantined, dropped };
+    let waiting = |shard: &Recovering| {
+        shard.waiting().map(|e| (e.index(), e.term(), e.data().to_vec())).collect()
+    };
+    let behind = shards.iter().map(|(id, shard)| (*id, waiting(shard))).collect();
+    let replayed = Replayed { shards, ended, dropped };
     let machine = build(handle, manifest, hasher, log, replayed, start);
-    Ok(Started { machine, recovered })
+    Ok(Started { machine, recovered, behind })
 }
 
 fn begin(disk: &dyn Disk, join: Option<Cluster>, rng: &mut Rng) -> Result<Manifest, RecoverError> {
@@ -144,7 +151,7 @@ fn build(
     replayed: Replayed,
     start: &Start,
 ) -> Machine {
-    let Replayed { mut shards, quarantined, dropped } = replayed;
+    let Replayed { mut shards, ended, dropped } = replayed;
     let highest = shards.values().map(Recovering::highest).max();
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));
@@ -187,10 +194,10 @@ fn build(
         seat.lane.observe(start.boot);
         seat.lane.bury(dropped.iter().copied());
     }
-    let has_system = !quarantined.contains_key(&ShardId(0));
-    for (shard, ended) in quarantined {
+    let has_system = !ended.contains_key(&ShardId(0));
+    for (shard, ended) in ended {
         let lane = machine.lane_of(shard);
-        machine.lanes[lane].lane.adopt_quarantined(shard, ended);
+        machine.lanes[lane].lane.adopt_ended(shard, ended);
     }
     let catalogue = match shards.remove(&ShardId(0)) {
         Some(recovered) => machine.adopt_system(recovered),

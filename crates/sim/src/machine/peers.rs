@@ -148,7 +148,7 @@ impl Machine {
         let node = self.manifest.node;
         let start = birth::by_message(birth, message.to(), node, settings);
         let start = start.expect("nodes send what can be read");
-        let ended = self.lanes[lane].lane.quarantined(id);
+        let ended = self.lanes[lane].lane.ended_replica(id);
         if self.is_dropped(start.view.read().descriptor.keyspace())
             || ended.is_some_and(|ended| ended >= start.replica)
         {
@@ -157,6 +157,10 @@ impl Machine {
         trace.event(format_args!("replica {} of shard {id} begins", message.to()));
         self.show(id, &start.view);
         self.submit(id, Input::Create(start));
+        // The message may be of the past, and the replica's group have gone on without it.
+        if let Some(known) = self.table().shard(id).cloned() {
+            self.submit(id, Input::Known { known });
+        }
     }
 
     /// Whether a keyspace was dropped, as far as the catalogue here knows.
@@ -289,7 +293,7 @@ impl Machine {
             None => {
                 let state = birth::first_state(keyspace, place, settings);
                 let here = state.descriptor.replica_on(self.manifest.node);
-                let ended = self.lanes[lane].lane.quarantined(shard);
+                let ended = self.lanes[lane].lane.ended_replica(shard);
                 match here.is_some_and(|replica| ended.is_none_or(|ended| ended < replica)) {
                     true => self.create_shard(state, keyspace.options.durability),
                     false => {

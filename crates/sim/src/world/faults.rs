@@ -223,7 +223,7 @@ impl World {
     }
 
     fn started(&mut self, started: Started) -> Result<(), Violation> {
-        let Started { mut machine, recovered } = started;
+        let Started { mut machine, recovered, .. } = started;
         self.counts.starts += 1;
         let Stopped { written, durable, dark } = self.stopped;
         let guaranteed = if dark { durable } else { written };

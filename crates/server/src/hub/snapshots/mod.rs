@@ -23,7 +23,7 @@
 //! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
 //! | streams to a node at a time | `STREAMS_MAX` | the others wait |
 //! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
-//! | bytes a second, of all blocks but urgent streams' | `move_rate` | they wait, in turn (`pace`) |
+//! | bytes a second, of blocks that are not urgent | `move_rate` | they wait, in turn (`pace`) |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |

@@ -63,9 +63,13 @@ impl PeerThread {
             }
             Connection::Shaking(_) => unreachable!("only links are listed"),
         });
+        let is_removed = self.shared.removed.load().contains(&peer.node);
         self.commit += 1;
         let commit = self.commit;
         let shaking = self.shaking(at);
+        if is_removed {
+            return Step::Ended(shaking.expel(peer.node));
+        }
         if is_another {
             return Step::Ended(shaking.refuse(Refusal::SameNodeTwice { node: peer.node }));
         }

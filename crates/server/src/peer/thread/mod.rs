@@ -78,6 +78,8 @@ pub(super) struct PeerThread {
     /// The last complaint about an address, so that it is made once.
     complaints: BTreeMap<String, String>,
     warned: Option<Instant>,
+    /// Links with nodes that were removed, and since when that is known.
+    leaving: BTreeMap<NodeId, Instant>,
     began: Instant,
     now: Instant,
 }
@@ -117,6 +119,7 @@ impl PeerThread {
             delivered: false,
             complaints: BTreeMap::new(),
             warned: None,
+            leaving: BTreeMap::new(),
             began: now,
             now,
         })
@@ -261,7 +264,24 @@ impl PeerThread {
         for at in dead {
             self.close(at, &format!("silent for {}", shown(options.dead)), handler);
         }
+        self.see_off(handler);
         self.dial_due(handler);
+    }
+
+    /// Ends links with nodes that were removed a while ago.
+    fn see_off(&mut self, handler: &dyn PeerHandler) {
+        let removed = self.shared.removed.load_full();
+        let linked = |node: &NodeId| self.linked.contains_key(node);
+        self.leaving.retain(|node, _| removed.contains(node) && linked(node));
+        for node in removed.iter().filter(|node| self.linked.contains_key(node)) {
+            self.leaving.entry(*node).or_insert(self.now);
+        }
+        let farewell = self.shared.options.farewell;
+        let due = self.leaving.iter().filter(|(_, since)| self.now >= **since + farewell);
+        let due: Vec<usize> = due.map(|(node, _)| self.linked[node]).collect();
+        for at in due {
+            self.close(at, "the node was removed from the cluster", handler);
+        }
     }
 
     fn begin_to_stop(&mut self) -> Instant {

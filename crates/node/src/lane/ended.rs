@@ -1,9 +1,10 @@
-//! What becomes of a replica that must not take part any more? It ends, and others replace it.
+//! What becomes of a replica that must not take part any more? It ends.
 //!
-//! A replica that has lost what it had promised, or holds something else than its peers, would do
-//! harm by every vote and every answer under its id (SAFETY G9). So its lane lets it go at once,
-//! with all that waits for it, and writes that down, lest a restart or a late message bring it
-//! back:
+//! Either its group has gone on without it, and nobody misses it (*removed*); or it is broken, and
+//! others replace it (*quarantined*). A replica that has lost what it had promised, or holds
+//! something else than its peers, would do harm by every vote and every answer under its id
+//! (SAFETY G9). So its lane lets it go at once, with all that waits for it, and writes that down,
+//! lest a restart or a late message bring it back:
 //!
 //! ```text
 //!   unfit ─► record ─(durable)─► "replica 3 is quarantined", each second, to all of its shard
@@ -11,9 +12,13 @@
 //!   replica 4 begins here ◄──────────────┘ and the record is done with: 3 is refused by 4
 //! ```
 //!
+//! Of one that was removed nobody is told: its group has said so in its log, and each node's table
+//! of shards knows (decision 0024).
+//!
 //! The node goes on with its other shards. What the replica held is forgotten, in memory at once,
 //! and on disk by the next round of checkpoints; a round writes the record again
-//! ([`Lane::mark_again`]), for the log before the round goes.
+//! ([`Lane::mark_again`]), for the log before the round goes: a message of the past would make the
+//! replica anew else, without what it had promised.
 
 use keyspace::codec::Reader;
 use keyspace::{DecodeError, Descriptor, NodeId, ReplicaId, ShardId};
@@ -21,6 +26,7 @@ use storage::log::Group as Records;
 
 use super::{Effects, Lane, push};
 use crate::letter::Letter;
+use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::Unfit;
 use crate::tiding::Tiding;
@@ -28,11 +34,13 @@ use crate::tiding::Tiding;
 /// Every so many ticks those are told who can replace a replica.
 pub(super) const TELL_TICKS: u64 = 20;
 
-/// A replica that ended so.
+/// A replica that has ended here.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Quarantine {
+pub struct Ended {
     /// Which replica of its shard.
     pub replica: ReplicaId,
+    /// Whether its group has gone on without it, and nobody is to replace it.
+    is_removed: bool,
     /// The shard's record of birth, as the replica last knew it.
     birth: Vec<u8>,
     others: Vec<NodeId>,
@@ -44,8 +52,8 @@ pub struct Quarantine {
     is_remembered: bool,
 }
 
-impl Quarantine {
-    fn new(replica: ReplicaId, birth: Vec<u8>) -> Result<Self, DecodeError> {
+impl Ended {
+    fn new(replica: ReplicaId, is_removed: bool, birth: Vec<u8>) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(&birth);
         reader.u8()?;
         let descriptor = Descriptor::decode(&mut reader)?;
@@ -53,96 +61,111 @@ impl Quarantine {
         let here = descriptor.node_of(replica);
         let nodes = descriptor.replicas.iter().map(|(_, node)| *node);
         let others = nodes.filter(|node| Some(*node) != here).collect();
-        Ok(Self { replica, birth, others, ticket: 0, is_durable: true, is_remembered: true })
+        let (ticket, is_durable, is_remembered) = (0, true, true);
+        Ok(Self { replica, is_removed, birth, others, ticket, is_durable, is_remembered })
     }
 
-    /// Reads the payload of its record in the log.
+    /// Reads the payload of its record in the log, which is of this kind.
     ///
     /// # Errors
     /// [`DecodeError`] if it is something else.
-    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
+    pub fn decode(kind: u8, payload: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let replica = ReplicaId(reader.u64()?);
-        Self::new(replica, reader.rest().to_vec())
+        Self::new(replica, kind == record::REPLICA_REMOVED, reader.rest().to_vec())
     }
 
     fn write(&mut self, shard: ShardId, ticket: u64, records: &mut Records) {
         (self.ticket, self.is_durable) = (ticket, false);
         let replica = self.replica.0.to_le_bytes();
-        push(records, shard, record::REPLICA_QUARANTINED, &[&replica, &self.birth]);
+        let kind = match self.is_removed {
+            true => record::REPLICA_REMOVED,
+            false => record::REPLICA_QUARANTINED,
+        };
+        push(records, shard, kind, &[&replica, &self.birth]);
     }
 }
 
 impl Lane {
     /// Ends the shard's replica here.
-    pub(super) fn quarantine(&mut self, id: ShardId, why: Unfit, effects: &mut Effects) {
+    pub(super) fn end_replica(&mut self, id: ShardId, why: Unfit, effects: &mut Effects) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
         self.gone = self.gone.and(shard.tally(self.now));
         let birth = shard.view().read().birth_record();
         let replica = shard.replica();
-        let mut quarantine = Quarantine::new(replica, birth).expect("its own record of birth");
-        quarantine.is_remembered = false;
-        quarantine.write(id, self.next_ticket, &mut effects.records);
+        let is_removed = why == Unfit::Removed;
+        let mut ended = Ended::new(replica, is_removed, birth).expect("its own record of birth");
+        ended.is_remembered = false;
+        ended.write(id, self.next_ticket, &mut effects.records);
         effects.sync = true;
         shard.give_up(effects);
-        self.go_away(id, quarantine.others.clone());
-        self.quarantined.insert(id, quarantine);
-        effects.quarantined.push((id, replica, why));
+        self.go_away(id, ended.others.clone());
+        self.ended_replicas.insert(id, ended);
+        effects.ended.push((id, replica, why));
     }
 
     /// Adopts what was recovered from disk, before any shard is created.
-    pub fn adopt_quarantined(&mut self, shard: ShardId, quarantine: Quarantine) {
-        self.go_away(shard, quarantine.others.clone());
-        self.quarantined.insert(shard, quarantine);
+    pub fn adopt_ended(&mut self, shard: ShardId, ended: Ended) {
+        self.go_away(shard, ended.others.clone());
+        self.ended_replicas.insert(shard, ended);
     }
 
-    /// The shard's replica that ended here, if none has taken its place yet.
-    pub fn quarantined(&self, shard: ShardId) -> Option<ReplicaId> {
-        self.quarantined.get(&shard).map(|quarantine| quarantine.replica)
+    /// The shard's replica that ended here, if no other has begun since.
+    pub fn ended_replica(&self, shard: ShardId) -> Option<ReplicaId> {
+        self.ended_replicas.get(&shard).map(|ended| ended.replica)
     }
 
-    /// All of them.
-    pub fn all_quarantined(&self) -> impl Iterator<Item = (ShardId, ReplicaId)> {
-        self.quarantined.iter().map(|(shard, quarantine)| (*shard, quarantine.replica))
+    /// All that are to be replaced.
+    pub fn quarantined(&self) -> impl Iterator<Item = (ShardId, ReplicaId)> {
+        let broken = self.ended_replicas.iter().filter(|(_, ended)| !ended.is_removed);
+        broken.map(|(shard, ended)| (*shard, ended.replica))
     }
 
     /// Whether this replica of a shard may begin: not if it, or a later one, ended here. If so, the
     /// one that ended is no longer waited for.
     pub(super) fn may_begin(&mut self, id: ShardId, replica: ReplicaId) -> bool {
-        if self.quarantined.get(&id).is_none_or(|ended| ended.replica < replica) {
-            self.quarantined.remove(&id);
+        if self.ended_replicas.get(&id).is_none_or(|ended| ended.replica < replica) {
+            self.ended_replicas.remove(&id);
             return true;
         }
-        self.pending.quarantined.push((id, replica, Unfit::Before));
+        self.pending.ended.push((id, replica, Unfit::Before));
         false
     }
 
     /// Before the log is cut: what must be remembered is written at its end, in the next turn.
     pub fn mark_again(&mut self) {
-        for (id, quarantine) in &mut self.quarantined {
-            quarantine.write(*id, self.next_ticket, &mut self.pending.records);
+        for (id, ended) in &mut self.ended_replicas {
+            ended.write(*id, self.next_ticket, &mut self.pending.records);
         }
     }
 
     /// Whether all that [`Self::mark_again`] wrote is durable.
     pub fn marks_are_durable(&self) -> bool {
-        self.quarantined.values().all(|quarantine| quarantine.is_durable)
+        self.ended_replicas.values().all(|ended| ended.is_durable)
     }
 
     pub(super) fn marks_durable(&mut self, ticket: u64) {
-        for quarantine in self.quarantined.values_mut() {
-            quarantine.is_durable |= quarantine.ticket <= ticket;
-            quarantine.is_remembered |= quarantine.is_durable;
+        for ended in self.ended_replicas.values_mut() {
+            ended.is_durable |= ended.ticket <= ticket;
+            ended.is_remembered |= ended.is_durable;
         }
     }
 
     /// Tells the shards' other nodes what is to be replaced: only what a restart would know, too.
     pub(super) fn tell_of_quarantined(&mut self) {
-        for (shard, quarantine) in self.quarantined.iter().filter(|(_, q)| q.is_remembered) {
-            let tiding = Tiding::Quarantined { replica: quarantine.replica };
-            for node in &quarantine.others {
+        let is_told = |ended: &Ended| ended.is_remembered && !ended.is_removed;
+        for (shard, ended) in self.ended_replicas.iter().filter(|(_, ended)| is_told(ended)) {
+            let tiding = Tiding::Quarantined { replica: ended.replica };
+            // It may have ended before it had read again where the others are.
+            let known = self.away.get(shard).and_then(Proxy::known);
+            let placed = known.into_iter().flat_map(|known| &known.descriptor().replicas);
+            let mut nodes = ended.others.clone();
+            nodes.extend(placed.filter(|(id, _)| *id != ended.replica).map(|(_, node)| *node));
+            nodes.sort_unstable();
+            nodes.dedup();
+            for node in nodes {
                 let letter = Letter::Tiding { shard: *shard, tiding };
-                self.pending.letters.push((*node, letter));
+                self.pending.letters.push((node, letter));
             }
         }
     }
@@ -155,6 +178,7 @@ mod tests {
     use keyspace::{
         Arc as RingArc, CatalogueOp, Durability, Generation, KeyHasher, KeyspaceId, KeyspaceOptions,
     };
+    use overlay::Known;
     use storage::engine::{Engine, Layout};
     use txn::Clock;
 
@@ -197,7 +221,8 @@ mod tests {
         let tiding = Tiding::Differs { replica: HERE, index: 1 };
         lane.accept(Input::Letter { from: OTHER, letter: Letter::Tiding { shard, tiding } });
         let effects = turn(lane);
-        assert_eq!(lane.quarantined(shard), Some(HERE));
+        assert_eq!(lane.ended_replica(shard), Some(HERE));
+        assert_eq!(lane.quarantined().collect::<Vec<_>>(), [(shard, HERE)]);
         effects
     }
 
@@ -218,6 +243,34 @@ mod tests {
                 && answer.waiters() == [waiter]
         };
         assert!(answers.len() == 1 && told(&answers[0]), "{answers:?}");
+    }
+
+    /// A table that is newer than the replica, and does not name it, ends it: not one that is
+    /// older, nor one that names it. It stays ended when its shard begins again, and nobody
+    /// replaces it.
+    #[test]
+    fn who_is_named_no_more_ends() {
+        let shard = ShardId(9);
+        let mut lane = lane_with(shard);
+        turn(&mut lane);
+        let known = |generation, ids: &[u64]| {
+            let mut descriptor = start(shard).view.read().descriptor.clone();
+            descriptor.generation = Generation(generation);
+            descriptor.replicas.retain(|(replica, _)| ids.contains(&replica.0));
+            Input::Known { known: Arc::new(Known::new(descriptor, 0)) }
+        };
+        for harmless in [known(1, &[1, 3]), known(9, &[1, 2])] {
+            lane.accept(harmless);
+            turn(&mut lane);
+            assert!(lane.shard(shard).is_some());
+        }
+        lane.accept(known(5, &[1, 3]));
+        assert_eq!(turn(&mut lane).ended, [(shard, HERE, Unfit::Removed)]);
+        assert_eq!((lane.ended_replica(shard), lane.quarantined().count()), (Some(HERE), 0));
+        lane.accept(Input::Create(start(shard)));
+        assert_eq!(turn(&mut lane).ended, [(shard, HERE, Unfit::Before)]);
+        (0..2 * TELL_TICKS).for_each(|_| lane.accept(Input::Tick));
+        assert!(turn(&mut lane).letters.is_empty(), "nobody is told");
     }
 
     /// A replica that had promised, and ended, does not begin again when its shard is gone.

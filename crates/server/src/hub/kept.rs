@@ -1,0 +1,98 @@
+//! How much memory may entries take that are kept for replicas that lag?
+//!
+//! A leader keeps what a follower lacks, so that it need not get the whole state (again). Each
+//! shard has its limits ([`replication::Limits`]), but a node may have thousands, and one slow disk
+//! makes all of them lag at once. So a node has a budget beside `memory_max`, an eighth of it
+//! ([`KEPT_SHARE`]): while its shards keep more, each may keep half as much as before, and up again
+//! when they keep less than half. Who is cut off by that gets a state instead.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::Hub;
+
+/// Of `memory_max`, what kept entries may take, for all shards together.
+pub const KEPT_SHARE: u64 = 8;
+/// No shard's share is larger.
+const SHARE_BYTES_MAX: u64 = 1 << 30;
+/// … or smaller.
+const SHARE_BYTES_MIN: u64 = 64 << 10;
+
+/// What all shards keep, and each may.
+pub struct Kept {
+    bytes: AtomicU64,
+    share_bytes: AtomicU64,
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self { bytes: AtomicU64::new(0), share_bytes: AtomicU64::new(SHARE_BYTES_MAX) }
+    }
+}
+
+impl Kept {
+    /// Bytes of entries kept, as of the last second.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// What each shard may keep next, if all keep so much now.
+fn next_share(share: u64, kept: u64, budget: u64) -> u64 {
+    let next = if kept > budget {
+        share / 2
+    } else if kept < budget / 2 {
+        share.saturating_mul(2)
+    } else {
+        share
+    };
+    next.clamp(SHARE_BYTES_MIN, SHARE_BYTES_MAX)
+}
+
+impl Hub {
+    /// Looks what is kept, and says how much may be; once a second. New shards are told by that.
+    pub fn limit_kept(&self) {
+        let share = self.kept.share_bytes.load(Ordering::Relaxed);
+        let mut kept = 0;
+        for lane in &self.lanes {
+            kept += lane.with(self, |lane| {
+                if share < SHARE_BYTES_MAX {
+                    lane.keep_at_most(share as usize);
+                }
+                lane.shards().map(|shard| shard.kept_bytes() as u64).sum::<u64>()
+            });
+        }
+        let next = next_share(share, kept, self.memory_bytes_max / KEPT_SHARE);
+        if next != share {
+            for lane in &self.lanes {
+                lane.with(self, |lane| lane.keep_at_most(next as usize));
+            }
+        }
+        if next < share {
+            tracing::debug!(kept, share = next, "shards keep fewer entries for replicas that lag");
+        }
+        self.kept.bytes.store(kept, Ordering::Relaxed);
+        self.kept.share_bytes.store(next, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_follow_the_budget() {
+        let budget = 64 << 20;
+        let mut share = SHARE_BYTES_MAX;
+        // A thousand shards lag: what they keep comes below the budget, and stays there.
+        for _ in 0..40 {
+            share = next_share(share, 1_000 * share.min(256 << 20), budget);
+        }
+        assert!((budget / 4..=budget).contains(&(1_000 * share)) || share == SHARE_BYTES_MIN);
+        // They have caught up.
+        for _ in 0..40 {
+            share = next_share(share, 0, budget);
+        }
+        assert_eq!(share, SHARE_BYTES_MAX);
+        assert_eq!(next_share(share, budget * 3 / 4, budget), share);
+    }
+}

@@ -1,0 +1,56 @@
+//! How do the nodes of this cluster stand, as far as this one knows?
+//!
+//! The catalogue says it ([`keyspace::Standing`]); here it can be read by all threads, without a
+//! lock. A node with a replica of the catalogue follows each change; one without takes what its
+//! image says, within 200 ms. Links and members are told of those that were removed: they are
+//! refused there, and forgotten.
+//!
+//! ```text
+//!   catalogue: Change::Node ──┐
+//!   image, snapshot: Jumped ──┼──► Hub::standings ──► whoever places replicas, /v1/nodes
+//!   start: what was recovered ┘          └──────────► Cluster::set_removed
+//! ```
+//!
+//! Nothing here decides: it may be older than the catalogue.
+
+use std::sync::Arc;
+
+use keyspace::{NodeId, Standing, Standings};
+
+use super::Hub;
+
+impl Hub {
+    /// How a node stands, as far as this one knows.
+    pub fn standing(&self, node: NodeId) -> Standing {
+        self.standings.load().of(node)
+    }
+
+    /// How nodes stand, as far as this one knows: those that are not listed are members.
+    pub fn standings(&self) -> Arc<Standings> {
+        self.standings.load_full()
+    }
+
+    /// A node stands so from now on.
+    pub(super) fn follow_standing(&self, node: NodeId, standing: Standing) {
+        let mut standings = (*self.standings()).clone();
+        let before = standings.of(node);
+        standings.set(node, standing);
+        if before != standing {
+            let id = format!("{:016x}", node.0);
+            tracing::info!(node = id, "the node is {}, and was {}", standing.word(), before.word());
+        }
+        self.follow_standings(standings);
+    }
+
+    /// Nodes stand so from now on.
+    pub(super) fn follow_standings(&self, standings: Standings) {
+        if *self.standings() == standings {
+            return;
+        }
+        let removed = standings.removed().collect();
+        self.standings.store(Arc::new(standings));
+        if let Some(peers) = &self.peers {
+            peers.cluster.set_removed(removed);
+        }
+    }
+}

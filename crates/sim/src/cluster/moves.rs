@@ -1,0 +1,55 @@
+//! Replicas move while everything else breaks.
+//!
+//! Some shard that somebody believes to lead is told to have replicas on other nodes, as many as go
+//! for them: one, or all at once. A change that waits for its learners may be called off. The
+//! system shard stays where it is, and only nodes that know the keyspace get its replicas: without
+//! a replica of the system shard, a node here is not told of the catalogue.
+
+use keyspace::ShardId;
+use node::lane::Input;
+
+use super::World;
+use crate::machine::Machine;
+
+impl World {
+    /// Some leader is told to exchange replicas of one of its shards.
+    pub(super) fn move_replicas(&mut self) {
+        let mut led = self.led();
+        led.retain(|(_, shard)| *shard != ShardId(0));
+        if led.is_empty() {
+            return;
+        }
+        let (at, shard) = *self.rng.pick(&led);
+        let machine = self.seats[at].machine.as_ref().expect("it leads");
+        let view = machine.view(shard).expect("it leads it");
+        let (descriptor, members) = {
+            let state = view.read();
+            (state.descriptor.clone(), state.members.clone())
+        };
+        let (mut add, mut remove) = (Vec::new(), Vec::new());
+        if members.learners.is_empty() {
+            let routes = |machine: &Machine| {
+                let mut routes = machine.routes.values();
+                routes.any(|route| route.keyspace.shards.contains(&shard))
+            };
+            let knows = self.seats.iter().filter(|seat| seat.machine.as_ref().is_some_and(routes));
+            add.extend(knows.map(|seat| seat.node));
+            add.retain(|node| descriptor.replica_on(*node).is_none());
+            remove = members.voters;
+            let count = self.rng.between(1, remove.len() as u64) as usize;
+            let count = count.min(add.len());
+            add = self.rng.some(count, add);
+            remove = self.rng.some(count, remove);
+        } else if self.rng.one_in(2) {
+            remove = members.learners;
+        }
+        if remove.is_empty() {
+            return;
+        }
+        self.trace.event(format_args!("shard {shard}: {add:?} for {remove:?}"));
+        self.counts.moves += 1;
+        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        let generation = descriptor.generation;
+        machine.submit(shard, Input::Exchange { shard, generation, add, remove });
+    }
+}
