@@ -196,13 +196,15 @@ fn owns(shard: &Value) -> String {
 fn leader(shard: &Value, paint: Paint) -> String {
     let led = |replica: &&Value| replica["leader"] == true;
     let found = shard["replicas"].as_array().into_iter().flatten().find(led);
+    let millis = shard["without_leader_ms"].as_u64().unwrap_or(0);
     match (found, shard["here"] == true) {
+        (Some(replica), _) if millis > 0 => {
+            let stuck = format!("{} stuck for {}", name(replica), time(millis));
+            paint.paint(Tone::Bad, &stuck)
+        }
         (Some(replica), _) => name(replica),
         (None, false) => "-".to_owned(),
-        (None, true) => {
-            let millis = shard["without_leader_ms"].as_u64().unwrap_or(0);
-            paint.paint(Tone::Bad, &format!("none for {}", time(millis)))
-        }
+        (None, true) => paint.paint(Tone::Bad, &format!("none for {}", time(millis))),
     }
 }
 
@@ -273,7 +275,7 @@ degraded
         let mut shard = json!({
             "id": 4, "keyspace": "0", "slots": [0, 2047], "arc": null, "verdict": "degraded",
             "here": true, "replicas_live": 1, "replicas_wanted": 3, "applied": 12, "keys": 5,
-            "bytes": 100, "without_leader_ms": 1500, "replicas": [
+            "bytes": 100, "without_leader_ms": 0, "replicas": [
                 replica("a", "voter", true, true, Some(0)),
                 replica("b", "voter", false, false, Some(17)),
                 replica("c", "learner", true, false, Some(3)),
@@ -284,6 +286,8 @@ degraded
             text.lines().nth(1).unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
         };
         assert_eq!(words(&shard), "4 0 0-2047 degraded 1/3 a a* b!:17 c+:3 12 5 100 bytes");
+        shard["without_leader_ms"] = 1500.into();
+        assert!(words(&shard).contains("1/3 a stuck for 1s 500ms a* b!:17"), "{}", words(&shard));
         shard["replicas"][0]["leader"] = false.into();
         shard["verdict"] = "failing".into();
         assert!(

@@ -1,4 +1,5 @@
-//! Do the states of shards leave a node as fast as it was told, and no faster? Real processes.
+//! Do the states of shards leave a node as fast as it was told, and no faster? And do they wait for
+//! that when clients wait for them? Real processes.
 //!
 //! A node with data is joined by two others, to which it sends the states of its shards, several at
 //! a time. What has left is counted by its metrics, from a tenth of all to nine tenths: the time
@@ -44,8 +45,9 @@ fn unused() -> SocketAddr {
 }
 
 impl Nodes {
-    fn new() -> Self {
-        let dir = std::env::temp_dir().join(format!("carillon-move-rate-{}", std::process::id()));
+    fn new(test: &str) -> Self {
+        let name = format!("carillon-move-rate-{test}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&dir).unwrap();
         let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
         let secret = dir.join("secret");
@@ -94,15 +96,29 @@ fn connect(address: SocketAddr) -> TcpStream {
 /// Writes all values, one after the other.
 fn fill(address: SocketAddr) {
     let mut stream = connect(address);
-    let value = vec![b'v'; VALUE_BYTES as usize];
     for number in 0..VALUES {
-        let key = format!("key-{number:06}");
-        let head = format!("*3\r\n$3\r\nSET\r\n$10\r\n{key}\r\n${VALUE_BYTES}\r\n");
-        stream.write_all(&[head.as_bytes(), &value, b"\r\n"].concat()).unwrap();
-        let mut reply = [0; 5];
-        stream.read_exact(&mut reply).unwrap();
-        assert_eq!(&reply, b"+OK\r\n");
+        set(&mut stream, &format!("key-{number:06}"), VALUE_BYTES);
     }
+}
+
+/// Writes one value.
+fn set(stream: &mut TcpStream, key: &str, bytes: u64) {
+    let head = format!("*3\r\n$3\r\nSET\r\n${}\r\n{key}\r\n${bytes}\r\n", key.len());
+    let value = vec![b'v'; bytes as usize];
+    stream.write_all(&[head.as_bytes(), &value, b"\r\n"].concat()).unwrap();
+    let mut reply = [0; 5];
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+OK\r\n", "{key}");
+}
+
+/// What a node says by HTTP.
+fn get(address: SocketAddr, path: &str) -> String {
+    let mut stream = connect(address);
+    let ask = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(ask.as_bytes()).unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
 }
 
 /// All metrics of a node, and when: before it was asked, and after it has answered.
@@ -115,11 +131,7 @@ struct Sample {
 impl Sample {
     fn of(address: SocketAddr) -> Self {
         let asked = Instant::now();
-        let mut stream = connect(address);
-        let ask = format!("GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
+        let text = get(address, "/metrics");
         Self { asked, answered: Instant::now(), text }
     }
 
@@ -146,7 +158,7 @@ fn when(address: SocketAddr, what: &str, is_so: impl Fn(&Sample) -> bool) -> Sam
 
 #[test]
 fn states_leave_a_node_at_the_rate_that_it_was_told() {
-    let mut nodes = Nodes::new();
+    let mut nodes = Nodes::new("rate");
     let (peer, resp, http) = (nodes.founder.to_string(), unused(), unused());
     let addresses = ["--peer", &peer, "--resp", &resp.to_string(), "--http", &http.to_string()];
     nodes.start("a", &[&addresses[..], &["--move-rate", "8MiB"]].concat());
@@ -176,4 +188,100 @@ fn states_leave_a_node_at_the_rate_that_it_was_told() {
     assert!(end.number(DONE) > 1, "{}", end.text);
     let all = sent(&end);
     assert!((PAYLOAD..PAYLOAD + PAYLOAD / 20).contains(&all), "{all} bytes of {PAYLOAD}");
+}
+
+/// The lowest rate there is: what is written below would be on its way for minutes.
+const SLOW: [&str; 2] = ["--move-rate", "64KiB"];
+const LONG_BYTES: u64 = 1 << 20;
+/// More than the leader keeps for a follower that is away.
+const LONG_VALUES: u64 = 24;
+
+/// Until a node says this of itself.
+fn until(address: SocketAddr, what: &str, is_so: impl Fn(&str) -> bool) -> String {
+    let begun = Instant::now();
+    loop {
+        let status = get(address, "/v1/status");
+        if is_so(&status) {
+            return status;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what}: not so: {status}");
+        sleep(LOOK_EVERY);
+    }
+}
+
+/// A node comes back, far behind. Health is not ok before it has caught up, and if another is
+/// stopped all the same, what it lacks does not wait for the rate.
+#[test]
+fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
+    let mut nodes = Nodes::new("urgent");
+    let (peers, resps, https) = (
+        [nodes.founder, unused(), unused()],
+        [(); 3].map(|()| unused()),
+        [(); 3].map(|()| unused()),
+    );
+    let start = |nodes: &mut Nodes, at: usize| {
+        let [peer, resp, http] = [peers[at], resps[at], https[at]].map(|a| a.to_string());
+        let founder = peers[0].to_string();
+        let addresses = ["--peer", &peer, "--resp", &resp, "--http", &http];
+        let join = ["--join", &founder];
+        let join = if at == 0 { &[][..] } else { &join[..] };
+        nodes.start(["a", "b", "c"][at], &[&addresses[..], &SLOW, join].concat());
+    };
+    (0..3).for_each(|at| start(&mut nodes, at));
+    let is_well =
+        |status: &str| status.contains(r#""verdict":"ok""#) && status.contains(r#""members_up":3"#);
+    for http in https {
+        until(http, "all is well", is_well);
+    }
+    nodes.children[2].kill().unwrap();
+    nodes.children[2].wait().unwrap();
+    until(https[0], "c is gone", |status| status.contains("missing: c"));
+    // Until it is taken for gone by the shards' leaders as well.
+    sleep(Duration::from_secs(2));
+    let mut stream = connect(resps[0]);
+    // All in one shard, a block each.
+    (0..LONG_VALUES).for_each(|number| set(&mut stream, &format!("{{k}}{number}"), LONG_BYTES));
+    start(&mut nodes, 2);
+
+    // The leader is one of the two: it says so, and nobody who asks both is told that all is well.
+    let words = |status: &str| {
+        status.contains(r#""members_up":3"#) && status.contains("c cannot be counted on yet for")
+    };
+    let begun = Instant::now();
+    let told = loop {
+        let said = [0, 1].map(|at| get(https[at], "/v1/status"));
+        let is_awaited = |status: &&String| words(status) && status.contains("of its state are");
+        if let Some(told) = said.iter().find(is_awaited) {
+            break told.clone();
+        }
+        assert!(begun.elapsed() < PATIENCE, "nobody says that c lags: {said:?}");
+        sleep(LOOK_EVERY);
+    };
+    assert!(told.contains(r#""verdict":"degraded""#) && told.contains("(replica "), "{told}");
+
+    let begun = Instant::now();
+    let stopped = Command::new("kill").arg(nodes.children[1].id().to_string()).status();
+    assert!(stopped.unwrap().success());
+    nodes.children[1].wait().unwrap();
+    let mut stream = connect(resps[0]);
+    let ask = b"SET {k} short\r\n";
+    loop {
+        stream.write_all(ask).unwrap();
+        let mut reply = [0; 512];
+        let length = stream.read(&mut reply).unwrap();
+        if reply.starts_with(b"+OK") {
+            break;
+        }
+        let reply = String::from_utf8_lossy(&reply[..length]);
+        assert!(begun.elapsed() < PATIENCE, "{reply}");
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    eprintln!("{} MiB were there after {seconds:.3} s", LONG_VALUES);
+    assert!(seconds < 30.0, "{seconds} s: it waited for the rate");
+    let others = ["carillon_shards_without_leader 0", "carillon_shards_led 9"];
+    let begun = Instant::now();
+    while !others.iter().all(|line| get(https[0], "/metrics").contains(line)) {
+        assert!(begun.elapsed() < PATIENCE, "{}", get(https[0], "/v1/status"));
+        sleep(LOOK_EVERY);
+    }
 }

@@ -37,8 +37,9 @@ fn all_rules_hold() {
     println!("{} digests, {} tails lost", sum(|c| c.digests), sum(|c| c.tails_lost));
     assert!(sum(|c| c.blocks) > 300, "snapshots are streamed");
     assert!(sum(|c| c.resumed) > 0, "streams go on after their links are lost");
-    println!("{} times held", sum(|c| c.held));
+    println!("{} times held, {} blocks urgent", sum(|c| c.held), sum(|c| c.urgent));
     assert!(sum(|c| c.held) > 300, "streams wait for the rate at which they may be sent");
+    assert!(sum(|c| c.urgent) > 5, "streams do not wait if shards wait for them");
     assert!(sum(|c| c.digests) > 300, "replicas are compared");
     assert!(sum(|c| c.quarantines) > 5, "replicas are replaced");
     assert!(sum(|c| c.unjudged) <= 40, "nearly all histories can be judged");

@@ -51,7 +51,7 @@ pub(crate) use post::counted;
 use readers::Reader;
 pub use replicas::Count;
 use report::Watch;
-pub use report::{ShardReport, Tally};
+pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, ShardReport, Tally};
 pub use safe_points::Raise;
 pub(crate) use safe_points::SYSTEM;
 

@@ -8,12 +8,24 @@
 //!                     └─ without a leader ─┘ counted in Tally, when it is over
 //! ```
 //!
-//! Nothing here decides anything.
+//! To be elected is not to lead: votes may come from replicas that take no entries, because they
+//! await the shard's state, and then nothing is committed. So a leader is watched for how long what
+//! it has proposed, if only the entry that opens its term, has been waiting for a majority.
+//!
+//! Nothing here decides what a shard does.
 
 use keyspace::{Durability, NodeId, ReplicaId, ShardId};
 use replication::{BootNanos, Follower};
 
 use super::{Finding, Shard};
+
+/// An elected leader that has got nothing committed for so long, or has had no majority, does not
+/// lead: twice what an election takes.
+pub const STALLED_NANOS: u64 = 2_000_000_000;
+/// A follower that has answered nothing for so long is not there.
+pub const SILENT_NANOS: u64 = 2_000_000_000;
+/// A voter that lacks more entries than this holds its shard up if others stop.
+pub const LAG_ENTRIES_MAX: u64 = 1024;
 
 /// What the replica here knows of its shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,12 +55,79 @@ pub struct ShardReport {
     pub followers: Vec<Follower>,
     /// For how long nobody has been known to lead, in nanoseconds; 0 if somebody is.
     pub leaderless_nanos: u64,
+    /// If it is elected: for how long what it has proposed has not been committed, or no majority
+    /// has followed it, whichever is longer. Moments of this are usual.
+    pub stalled_nanos: u64,
     /// If it leads: what comparing the replicas has shown last.
     pub finding: Option<Finding>,
     /// If it leads: replicas that take no part any more, and are not replaced yet.
     pub quarantined: Vec<ReplicaId>,
     /// When its entries count as persisted.
     pub durability: Durability,
+}
+
+impl ShardReport {
+    /// For how long nobody has led, as far as is known here: nobody was elected, or who was
+    /// elected, which is this replica, has been stalled for [`STALLED_NANOS`] or longer. 0 if
+    /// somebody leads.
+    pub fn unled_nanos(&self) -> u64 {
+        match self.leader {
+            None => self.leaderless_nanos.max(1),
+            Some(_) if self.is_stalled() => self.stalled_nanos,
+            Some(_) => 0,
+        }
+    }
+
+    /// Whether this replica is elected and does not lead.
+    pub fn is_stalled(&self) -> bool {
+        self.leader == Some(self.replica) && self.stalled_nanos >= STALLED_NANOS
+    }
+
+    /// Which of these voters the shard cannot count on at `now` if others stop, and why. Only the
+    /// leader knows: elsewhere there are none.
+    pub fn laggards(&self, voters: &[ReplicaId], now: BootNanos) -> Vec<Laggard> {
+        let others = self.followers.iter().filter(|follower| follower.replica != self.replica);
+        let voters = others.filter(|follower| voters.contains(&follower.replica));
+        let laggards = voters.filter_map(|follower| {
+            let replica = follower.replica;
+            let silent = now.saturating_sub(follower.echoed);
+            let is_quarantined = self.quarantined.contains(&replica);
+            let lag = match follower.behind(self.last_index) {
+                _ if is_quarantined => Lag::Quarantined,
+                _ if follower.awaits_snapshot => Lag::AwaitsState,
+                None => Lag::Unheard,
+                Some(_) if follower.echoed > 0 && silent > SILENT_NANOS => Lag::Silent(silent),
+                Some(entries) if entries > LAG_ENTRIES_MAX => Lag::Behind(entries),
+                Some(_) => return None,
+            };
+            Some(Laggard { replica, lag })
+        });
+        laggards.collect()
+    }
+}
+
+/// A voter that its shard cannot count on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Laggard {
+    /// Which.
+    pub replica: ReplicaId,
+    /// Why.
+    pub lag: Lag,
+}
+
+/// What keeps a voter from taking part as others do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lag {
+    /// It takes no part any more, and is to be replaced.
+    Quarantined,
+    /// The state of the shard is to be sent to it, or on its way: it takes no entries meanwhile.
+    AwaitsState,
+    /// It has said nothing since this leader was elected.
+    Unheard,
+    /// It has said nothing for so long, in nanoseconds.
+    Silent(u64),
+    /// It lacks so many entries.
+    Behind(u64),
 }
 
 /// What has happened in shards, summed up.
@@ -81,14 +160,20 @@ pub(super) struct Watch {
     leader: Option<(u64, ReplicaId)>,
     /// When the last one was lost.
     lost_at: BootNanos,
+    /// When the newest one was heard of.
+    led_since: BootNanos,
     leaders_seen: u64,
     leaderless_nanos: u64,
+    /// While entries of this replica, which is elected, wait for a majority: the term, up to where
+    /// entries are committed, and since when it is so.
+    waits: Option<((u64, u64), BootNanos)>,
 }
 
 impl Watch {
     /// Nobody has led up to now.
     pub fn new(now: BootNanos) -> Self {
-        Self { leader: None, lost_at: now, leaders_seen: 0, leaderless_nanos: 0 }
+        let (leader, waits, leaders_seen, leaderless_nanos) = (None, None, 0, 0);
+        Self { leader, lost_at: now, led_since: now, leaders_seen, leaderless_nanos, waits }
     }
 
     /// Who leads now; once a turn.
@@ -103,6 +188,19 @@ impl Watch {
         }
         self.leaders_seen += u64::from(leader.is_some());
         self.leader = leader;
+        self.led_since = now;
+    }
+
+    /// Whether entries of this replica wait for a majority, and in which term and behind which
+    /// index; once a turn.
+    pub fn look_at_commit(&mut self, now: BootNanos, waits: Option<(u64, u64)>) {
+        let since = self.waits.filter(|(place, _)| Some(*place) == waits);
+        self.waits = waits.map(|place| (place, since.map_or(now, |(_, since)| since)));
+    }
+
+    /// For how long entries have waited, without one that was committed.
+    fn waiting(&self, now: BootNanos) -> u64 {
+        self.waits.map_or(0, |(_, since)| now.saturating_sub(since))
     }
 
     /// For how long there has been no leader.
@@ -130,10 +228,38 @@ impl Shard {
             },
             followers: self.group.followers(),
             leaderless_nanos: self.watch.leaderless(now),
+            stalled_nanos: self.stalled(now),
             finding: self.last_finding().cloned(),
             quarantined: self.missed(),
             durability: self.durability,
         }
+    }
+
+    /// See [`ShardReport::stalled_nanos`].
+    fn stalled(&self, now: BootNanos) -> u64 {
+        if !self.is_elected() {
+            return 0;
+        }
+        let followed = self.group.confirmed_at().max(self.watch.led_since);
+        let unfollowed = if self.is_sole() { 0 } else { now.saturating_sub(followed) };
+        self.watch.waiting(now).max(unfollowed)
+    }
+
+    /// Whether nothing is committed until this voter has the state that it awaits: too few others
+    /// take entries and have answered lately. Only who is elected knows.
+    pub fn hinges_on(&self, awaiting: ReplicaId, now: BootNanos) -> bool {
+        let members = self.group.members();
+        if !self.is_elected() || !members.votes(awaiting) {
+            return false;
+        }
+        let followers = self.group.followers();
+        let is_there = |follower: &Follower| {
+            let is_heard = follower.echoed > 0 && now < follower.echoed + SILENT_NANOS;
+            follower.replica == self.replica || (is_heard && !follower.awaits_snapshot)
+        };
+        let there = followers.iter().filter(|f| f.replica != awaiting && is_there(f));
+        let there: Vec<ReplicaId> = there.map(|follower| follower.replica).collect();
+        members.majority_of(|replica| u64::from(there.contains(&replica))) != Some(1)
     }
 
     /// What has happened in it since it began here, up to `now`.
@@ -149,6 +275,10 @@ impl Shard {
     pub(super) fn watch(&mut self, now: BootNanos) {
         let leader = self.group.leader().map(|leader| (self.group.term(), leader));
         self.watch.look(now, leader);
+        let (term, committed) = self.term_and_commit();
+        let waits = !self.leads() || committed < self.group.last_index();
+        let waits = self.is_elected() && waits;
+        self.watch.look_at_commit(now, waits.then_some((term, committed)));
     }
 }
 
@@ -172,5 +302,85 @@ mod tests {
         // From one to the next without a gap: the follower heard of the new one at once.
         watch.look(240, first);
         assert_eq!((watch.leaders_seen, watch.leaderless_nanos), (3, 80));
+    }
+
+    #[test]
+    fn what_waits_is_timed_from_when_nothing_was_committed_any_more() {
+        let mut watch = Watch::new(100);
+        watch.look_at_commit(200, Some((3, 7)));
+        watch.look_at_commit(300, Some((3, 7)));
+        assert_eq!(watch.waiting(350), 150);
+        watch.look_at_commit(400, Some((3, 8)));
+        assert_eq!(watch.waiting(450), 50);
+        watch.look_at_commit(500, Some((4, 8)));
+        assert_eq!(watch.waiting(550), 50);
+        watch.look_at_commit(600, None);
+        assert_eq!(watch.waiting(650), 0);
+    }
+
+    fn report(followers: Vec<Follower>) -> ShardReport {
+        ShardReport {
+            shard: ShardId(7),
+            replica: ReplicaId(1),
+            term: 3,
+            committed: 5_000,
+            applied: 5_000,
+            last_index: 5_000,
+            leader: Some(ReplicaId(1)),
+            leader_node: Some(NodeId(1)),
+            leads: true,
+            lease_until: 0,
+            followers,
+            leaderless_nanos: 0,
+            stalled_nanos: 0,
+            finding: None,
+            quarantined: Vec::new(),
+            durability: Durability::Sync,
+        }
+    }
+
+    #[test]
+    fn who_is_elected_and_stalled_for_long_does_not_lead() {
+        let mut report = report(Vec::new());
+        report.stalled_nanos = STALLED_NANOS - 1;
+        assert_eq!((report.unled_nanos(), report.is_stalled()), (0, false));
+        report.stalled_nanos = STALLED_NANOS;
+        assert_eq!((report.unled_nanos(), report.is_stalled()), (STALLED_NANOS, true));
+        report.leader = None;
+        assert_eq!((report.unled_nanos(), report.is_stalled()), (1, false));
+        report.leaderless_nanos = 30;
+        assert_eq!(report.unled_nanos(), 30);
+    }
+
+    #[test]
+    fn voters_that_a_shard_cannot_count_on_are_told_and_why() {
+        let now = 10 * SILENT_NANOS;
+        let follower = |id, matched, echoed, awaits_snapshot| {
+            let replica = ReplicaId(id);
+            Follower { replica, matched, echoed, awaits_snapshot }
+        };
+        let long_ago = now - SILENT_NANOS - 1;
+        let mut report = report(vec![
+            follower(1, 5_000, 0, false),
+            follower(2, 5_000 - LAG_ENTRIES_MAX, now - 1, false),
+            follower(3, 4_999 - LAG_ENTRIES_MAX, now - 1, false),
+            follower(4, 5_000, long_ago, false),
+            follower(5, 0, 0, false),
+            follower(6, 10, long_ago, true),
+            follower(7, 5_000, now, false),
+            follower(8, 0, 0, true),
+        ]);
+        report.quarantined.push(ReplicaId(7));
+        let voters: Vec<ReplicaId> = (1..=7).map(ReplicaId).collect();
+        let laggards = report.laggards(&voters, now);
+        let laggards: Vec<_> = laggards.iter().map(|l| (l.replica.0, l.lag)).collect();
+        let expected = [
+            (3, Lag::Behind(LAG_ENTRIES_MAX + 1)),
+            (4, Lag::Silent(SILENT_NANOS + 1)),
+            (5, Lag::Unheard),
+            (6, Lag::AwaitsState),
+            (7, Lag::Quarantined),
+        ];
+        assert_eq!(laggards, expected);
     }
 }

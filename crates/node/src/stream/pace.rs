@@ -21,7 +21,9 @@
 //! 2. Who has always something to send, and is never later than [`SLACK_NANOS`], sends
 //!    `rate × t` or more, but for a nanosecond a piece.
 //!
-//! It does not know who sends: streams share it in turn. Pure: time is given.
+//! It does not know who sends: streams share it in turn. What must not wait, because a shard has no
+//! majority without it, is not asked about here and not told: it takes nothing from the others'
+//! rate. Pure: time is given.
 
 use std::num::NonZeroU64;
 

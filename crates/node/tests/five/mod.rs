@@ -9,6 +9,7 @@ use keyspace::{
 use node::lane::{Answer, Effects, Input, Lane};
 use node::shard::ShardStart;
 use node::state::{Content, ShardState};
+use replication::MessageKind;
 use storage::engine::{Engine, Layout};
 use storage::log::Lsn;
 use txn::Clock;
@@ -26,6 +27,8 @@ pub struct Five {
     pub answers: Vec<Answer>,
     /// Bytes of the records of the last turns of each.
     pub log_bytes: [u64; 5],
+    /// Nodes that get no entries, but all else.
+    pub without_entries: Vec<usize>,
 }
 
 impl Five {
@@ -49,7 +52,9 @@ impl Five {
             lane.accept(Input::Create(start(ReplicaId(id))));
             lane
         };
-        Self { lanes: (1..=5).map(lane).collect(), now, answers: Vec::new(), log_bytes: [0; 5] }
+        let (answers, without_entries) = (Vec::new(), Vec::new());
+        let lanes = (1..=5).map(lane).collect();
+        Self { lanes, now, answers, log_bytes: [0; 5], without_entries }
     }
 
     /// One turn of each of these, whose messages reach those whom `may` names.
@@ -71,7 +76,9 @@ impl Five {
             self.answers.append(&mut effects.answers);
             for envelope in effects.messages.drain(..) {
                 let to = envelope.node.0 as usize;
-                if may(from, to) {
+                let is_entries = envelope.message.kind() == Some(MessageKind::Append);
+                let is_kept_back = is_entries && self.without_entries.contains(&to);
+                if may(from, to) && !is_kept_back {
                     let message = Box::new(envelope.message);
                     let from = NodeId(from as u64);
                     self.lanes[to - 1].accept(Input::Message { from, shard: SHARD, message });

@@ -48,7 +48,7 @@ pub struct Overview {
     pub shards: u64,
     /// Of these, those that lead.
     pub shards_led: u64,
-    /// Of these, those that know no leader.
+    /// Of these, those that know no leader, or are elected and get nothing done.
     pub shards_without_leader: u64,
     /// Of these, those with fewer live voters than wanted.
     pub shards_below_strength: u64,
@@ -91,7 +91,7 @@ pub struct ClusterStatus {
     pub members_down: u64,
     /// Shards that this node leads.
     pub shards_led: u64,
-    /// Shards of which this node has a replica and knows no leader.
+    /// Shards of which this node has a replica and knows no leader, or is elected to be and cannot.
     pub shards_without_leader: u64,
     /// Shards of which this node has a replica, and which have fewer live replicas than their
     /// keyspace asks for.
@@ -310,7 +310,8 @@ pub struct ShardStatus {
     pub replicas: Vec<ReplicaStatus>,
     /// The id of the node that leads it.
     pub leader: Option<String>,
-    /// For how long nobody has been known to lead it; 0 if somebody is.
+    /// For how long nobody has been known to lead it, or this node, which is elected, has got
+    /// nothing done; 0 if somebody leads.
     pub without_leader_ms: u64,
     /// Its term, at this node.
     pub term: u64,

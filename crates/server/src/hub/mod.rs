@@ -23,6 +23,7 @@ pub mod growth;
 mod image;
 pub mod keeper;
 pub mod kept;
+pub mod laggards;
 pub mod lanes;
 pub mod log;
 pub mod lookup;

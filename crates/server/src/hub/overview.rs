@@ -11,8 +11,12 @@
 //! those who must not wait for a lane. A lane is held for `LANE_SHARDS` shards at a time.
 //!
 //! Health speaks of shards of which this node has a replica: of others it knows nothing that is
-//! sure to be true. A shard is **failing** when nobody is known to lead it, **degraded** when fewer
-//! of its voters live than its keyspace asks for.
+//! sure to be true. A shard is **failing** when nobody is known to lead it, or when this node is
+//! elected to and cannot; **degraded** when fewer of its voters live than its keyspace asks for, or
+//! when its leader, if that is here, cannot count on one of them ([`laggards`]). So who stops a
+//! node asks all others before: each answers for the shards that it leads.
+//!
+//! [`laggards`]: super::laggards
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,6 +31,7 @@ use parking_lot::RwLock;
 use replication::Members;
 use storage::engine::Layout;
 
+use super::laggards::{self, Behind};
 use super::{Hub, View, boot_nanos};
 use crate::api::{Health, Overview, Verdict};
 use crate::cluster::{Load, MemberInfo, MemberState};
@@ -65,6 +70,9 @@ pub struct Seen {
     /// Replicas that take no part any more, and are not replaced yet: this node's own, or those
     /// that it knows of as the leader.
     pub quarantined: Vec<ReplicaId>,
+    /// Voters that it cannot count on, if it is led from here. Not those on nodes that are down, if
+    /// too few are live anyhow.
+    pub behind: Vec<Behind>,
 }
 
 impl Seen {
@@ -83,9 +91,10 @@ impl Seen {
     pub fn verdict(&self) -> Verdict {
         match &self.report {
             None => Verdict::Ok,
-            Some(report) if report.leader.is_none() => Verdict::Failing,
+            Some(report) if report.unled_nanos() > 0 => Verdict::Failing,
             Some(_) if self.live < self.wanted || self.disagrees() => Verdict::Degraded,
             Some(_) if !self.quarantined.is_empty() => Verdict::Degraded,
+            Some(_) if !self.behind.is_empty() => Verdict::Degraded,
             Some(_) => Verdict::Ok,
         }
     }
@@ -232,6 +241,8 @@ impl Hub {
         let now = self.now();
         let mut reports = self.reports();
         let ended: BTreeMap<_, _> = self.quarantined().into_iter().collect();
+        let streams = self.peers.as_ref().map(|peers| peers.snapshots.progress());
+        let (streams, boot) = (streams.unwrap_or_default(), boot_nanos());
         let mut shards = Vec::new();
         let mut see = |keyspace: Option<&str>, view: &View, wanted: u8| {
             let state: &ShardState = &view.read();
@@ -250,10 +261,17 @@ impl Hub {
             missed.extend(ended);
             let usage = state.keys().map(|engine| engine.usage());
             let layout = state.keys().map(|engine| engine.layout());
+            let live = members.voters.iter().filter(is_up).count();
+            let mut behind = report
+                .as_ref()
+                .map_or_else(Vec::new, |report| laggards::of(report, &members, &streams, boot));
+            if live < usize::from(wanted) {
+                behind.retain(|behind| is_up(&&behind.laggard.replica));
+            }
             shards.push(Seen {
                 is_ordered: layout == Some(Layout::Ordered),
                 keyspace: keyspace.map(Into::into),
-                live: members.voters.iter().filter(is_up).count(),
+                live,
                 members,
                 known,
                 wanted: usize::from(wanted),
@@ -262,6 +280,7 @@ impl Hub {
                 bytes: usage.map_or(0, |u| u.live_bytes + u.old_bytes),
                 sessions: state.sessions.len() as u64,
                 quarantined: missed,
+                behind,
                 descriptor,
             });
         };
@@ -361,7 +380,7 @@ fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
         members_down: of(MemberState::Down),
         shards: with(|_, _| true),
         shards_led: with(|_, report| report.leads),
-        shards_without_leader: with(|_, report| report.leader.is_none()),
+        shards_without_leader: with(|_, report| report.unled_nanos() > 0),
         shards_below_strength: with(|seen, _| seen.live < seen.wanted),
         companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
@@ -371,12 +390,13 @@ fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
 
 /// Says what is wrong with shards: once for all shards of a keyspace with the same trouble.
 fn judge(shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>, reasons: &mut Reasons) {
-    let mut leaderless: BTreeMap<Option<&str>, Vec<&Seen>> = BTreeMap::new();
+    let mut leaderless: BTreeMap<(Option<&str>, bool), Vec<&Seen>> = BTreeMap::new();
     let mut weak: BTreeMap<(Option<&str>, usize), Vec<&Seen>> = BTreeMap::new();
     for seen in shards.iter().filter(|seen| seen.report.is_some()) {
         let keyspace = seen.keyspace.as_deref();
         if seen.verdict() == Verdict::Failing {
-            leaderless.entry(keyspace).or_default().push(seen);
+            let is_stalled = seen.report.as_ref().is_some_and(ShardReport::is_stalled);
+            leaderless.entry((keyspace, is_stalled)).or_default().push(seen);
         }
         if seen.live < seen.wanted {
             weak.entry((keyspace, seen.live)).or_default().push(seen);
@@ -390,16 +410,24 @@ fn judge(shards: &[Seen], members: &[MemberInfo], up: &BTreeSet<NodeId>, reasons
         );
         reasons.add(Verdict::Degraded, why);
     }
-    for (keyspace, shards) in leaderless {
-        let nanos = shards.iter().filter_map(|seen| Some(seen.report.as_ref()?.leaderless_nanos));
+    for ((keyspace, is_stalled), shards) in leaderless {
+        let nanos = shards.iter().filter_map(|seen| Some(seen.report.as_ref()?.unled_nanos()));
         let seconds = nanos.max().unwrap_or(0) as f64 / 1e9;
-        let why = format!(
-            "nobody has led {} for {seconds:.1} s: requests for it are not done until more than \
-             half of its replicas have elected one",
-            named(keyspace, &shards)
-        );
+        let named = named(keyspace, &shards);
+        let why = match is_stalled {
+            false => format!(
+                "nobody has led {named} for {seconds:.1} s: requests for it are not done until \
+                 more than half of its replicas have elected one"
+            ),
+            true => format!(
+                "this node is elected to lead {named}, and nothing has been done there for \
+                 {seconds:.1} s: requests for it are not done until more than half of its \
+                 replicas answer and take what is written"
+            ),
+        };
         reasons.add(Verdict::Failing, why);
     }
+    laggards::tell(shards, members, |why| reasons.add(Verdict::Degraded, why));
     for ((keyspace, live), shards) in weak {
         let wanted = shards.iter().map(|seen| seen.wanted).max().unwrap_or(0);
         let missing: BTreeSet<NodeId> = shards.iter().flat_map(|seen| seen.missing(up)).collect();
@@ -461,7 +489,7 @@ impl Reasons {
 #[cfg(test)]
 mod tests {
     use keyspace::{Arc, Durability, Generation, KeyspaceId};
-    use node::shard::Finding;
+    use node::shard::{Finding, Lag, Laggard, STALLED_NANOS};
 
     use super::*;
 
@@ -488,6 +516,7 @@ mod tests {
             lease_until: 0,
             followers: Vec::new(),
             leaderless_nanos: if leader.is_none() { 2_500_000_000 } else { 0 },
+            stalled_nanos: 0,
             finding: None,
             quarantined: Vec::new(),
             durability: Durability::Sync,
@@ -505,6 +534,7 @@ mod tests {
             bytes: 500,
             sessions: 1,
             quarantined: Vec::new(),
+            behind: Vec::new(),
         }
     }
 
@@ -558,6 +588,48 @@ mod tests {
         let mut shard = seen(1, Some(1), &up);
         shard.quarantined.push(ReplicaId(3));
         assert_eq!(shard.verdict(), Verdict::Degraded);
+    }
+
+    /// Votes may come from replicas that take nothing: who is elected by them does not lead.
+    #[test]
+    fn an_elected_leader_that_gets_nothing_done_fails_after_a_while() {
+        let up = BTreeSet::from([1, 2, 3].map(NodeId));
+        let mut shard = seen(4, Some(1), &up);
+        let stall = |shard: &mut Seen, nanos, leads| {
+            let report = shard.report.as_mut().unwrap();
+            (report.stalled_nanos, report.leads) = (nanos, leads);
+        };
+        stall(&mut shard, STALLED_NANOS - 1, false);
+        assert_eq!(shard.verdict(), Verdict::Ok, "an election takes as long");
+        // Not opened, or opened and stuck since: nothing is written either way.
+        for leads in [false, true] {
+            stall(&mut shard, 2 * STALLED_NANOS, leads);
+            assert_eq!(shard.verdict(), Verdict::Failing);
+            assert_eq!(count(std::slice::from_ref(&shard), &[]).shards_without_leader, 1);
+        }
+        let failing = health(&[shard], &up);
+        let first = &failing.reasons[0];
+        assert_eq!(failing.verdict, Verdict::Failing);
+        let words = "this node is elected to lead shard 4 of keyspace \"0\", and nothing has been \
+                     done there for 4.0 s";
+        assert!(first.starts_with(words), "{first}");
+        // Of a leader elsewhere nothing is known but that it was elected.
+        let mut shard = seen(4, Some(2), &up);
+        stall(&mut shard, 2 * STALLED_NANOS, false);
+        assert_eq!(shard.verdict(), Verdict::Ok);
+    }
+
+    #[test]
+    fn a_voter_that_the_leader_cannot_count_on_degrades() {
+        let up = BTreeSet::from([1, 2, 3].map(NodeId));
+        let mut shard = seen(4, Some(1), &up);
+        let laggard = Laggard { replica: ReplicaId(3), lag: Lag::AwaitsState };
+        shard.behind.push(Behind { laggard, left_bytes: Some(3 << 20) });
+        assert_eq!(shard.verdict(), Verdict::Degraded);
+        let found = health(&[seen(2, Some(1), &up), shard], &up);
+        assert_eq!(found.verdict, Verdict::Degraded);
+        let [reason] = &found.reasons[..] else { panic!("{found:?}") };
+        assert!(reason.contains("shard 4 (replica 3: about 3145728 bytes"), "{reason}");
     }
 
     #[test]

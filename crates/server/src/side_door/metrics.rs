@@ -120,7 +120,7 @@ fn verdicts(out: &mut Metrics, overview: &Overview) {
     gauge("carillon_health", "0 ok, 1 degraded, 2 failing, as this node sees it.", verdict);
     gauge("carillon_shards", "Replicas of shards here.", overview.shards);
     gauge("carillon_shards_led", "Of these, replicas that lead.", overview.shards_led);
-    let help = "Of these, replicas that know no leader.";
+    let help = "Of these, replicas that know no leader, or are elected and get nothing done.";
     gauge("carillon_shards_without_leader", help, overview.shards_without_leader);
     let help = "Of these, replicas of shards with fewer live voters than asked for.";
     gauge("carillon_shards_below_strength", help, overview.shards_below_strength);

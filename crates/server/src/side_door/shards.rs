@@ -47,7 +47,7 @@ impl NodeApi {
             replicas_live: seen.live as u64,
             replicas: self.replicas(seen, survey, now),
             leader: leader.map(shown),
-            without_leader_ms: report.map_or(0, |report| report.leaderless_nanos / 1_000_000),
+            without_leader_ms: report.map_or(0, |report| report.unled_nanos() / 1_000_000),
             term: report.map_or(known.map_or(0, Known::term), |report| report.term),
             committed: report.map_or(0, |report| report.committed),
             applied: report.map_or(0, |report| report.applied),

@@ -146,6 +146,7 @@ impl World {
         self.counts.blocks += machine.streams.blocks;
         self.counts.resumed += machine.streams.resumed;
         self.counts.held += machine.streams.held;
+        self.counts.urgent += machine.streams.urgent;
     }
 
     /// All links of a node are lost: its process has ended, or begins.

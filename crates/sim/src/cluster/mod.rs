@@ -117,6 +117,8 @@ pub struct Counts {
     pub resumed: u64,
     /// Times that a block of a snapshot was ready and had to wait for the rate.
     pub held: u64,
+    /// Blocks of snapshots that did not wait for the rate, because their shards waited for them.
+    pub urgent: u64,
     /// Entries compared between replicas.
     pub compared: u64,
     /// Digests of replicas that were found to agree with others.

@@ -57,9 +57,12 @@ pub struct Streams {
     pub blocks: u64,
     /// How often a block was ready to be sent and too early.
     pub held: u64,
+    /// Blocks for which a shard without a majority waited.
+    pub urgent: u64,
 }
 
-/// What has left since the process began: it must not be more than the rate allows.
+/// What has left since the process began, but for what was urgent: it must not be more than the
+/// rate allows.
 #[derive(Default)]
 struct Paced {
     /// Bytes in a second; 0: no limit.
@@ -142,14 +145,25 @@ impl Machine {
         self.begin_streams();
     }
 
+    /// Whether nothing is committed in this shard until its state is with this replica.
+    fn is_urgent(&self, shard: ShardId, to: ReplicaId) -> bool {
+        self.shard(shard).is_some_and(|here| here.hinges_on(to, self.boot))
+    }
+
     /// Begins those that have a place.
     fn begin_streams(&mut self) {
-        let streams = &mut self.streams;
-        let has_place = |asked: &Envelope| {
-            let others = streams.out.iter().filter(|stream| stream.node == asked.node);
-            others.filter(|stream| !stream.is_before(asked)).count() < STREAMS_MAX
+        let is_urgent = |asked: &Envelope| self.is_urgent(asked.shard, asked.message.to());
+        let has_place = |asked: &Envelope, only_urgent: bool| {
+            let others = self.streams.out.iter().filter(|stream| stream.node == asked.node);
+            let others = others.filter(|stream| !stream.is_before(asked));
+            let others = others.filter(|o| !only_urgent || self.is_urgent(o.shard, o.to));
+            others.count() < STREAMS_MAX
         };
-        let Some(place) = streams.asked.iter().position(has_place) else { return };
+        let asked = &self.streams.asked;
+        let place = asked.iter().position(|asked| is_urgent(asked) && has_place(asked, true));
+        let place = place.or_else(|| asked.iter().position(|asked| has_place(asked, false)));
+        let Some(place) = place else { return };
+        let streams = &mut self.streams;
         let Some(envelope) = streams.asked.remove(place) else { return };
         streams.out.retain(|stream| !stream.is_before(&envelope));
         let Envelope { shard, node, message, .. } = envelope;
@@ -181,19 +195,22 @@ impl Machine {
     /// The places of streams that have something to do.
     pub fn due_streams(&mut self) -> Vec<usize> {
         let now = self.boot;
-        let is_held = self.streams.pace.held_until(now).is_some();
-        let Streams { out, held, .. } = &mut self.streams;
-        let due = out.iter_mut().enumerate().filter_map(|(place, stream)| {
-            match stream.out.due(is_held, now) {
-                Due::Nothing => None,
-                Due::Held => {
-                    *held += 1;
-                    None
-                }
-                _ => Some(place),
+        let mut due = Vec::new();
+        for place in 0..self.streams.out.len() {
+            let is_held = self.is_held(place);
+            match self.streams.out[place].out.due(is_held, now) {
+                Due::Nothing => {}
+                Due::Held => self.streams.held += 1,
+                _ => due.push(place),
             }
-        });
-        due.collect()
+        }
+        due
+    }
+
+    /// Whether the blocks of a stream wait for the rate, which urgent ones do not.
+    fn is_held(&self, place: usize) -> bool {
+        let Stream { shard, to, .. } = self.streams.out[place];
+        self.streams.pace.held_until(self.boot).is_some() && !self.is_urgent(shard, to)
     }
 
     /// Takes a stream one frame further.
@@ -203,7 +220,8 @@ impl Machine {
         if !self.shard(shard).is_some_and(|here| leads(here, term)) {
             return self.end_stream(place, None);
         }
-        let is_held = self.streams.pace.held_until(now).is_some();
+        let Stream { to, .. } = self.streams.out[place];
+        let (is_held, is_urgent) = (self.is_held(place), self.is_urgent(shard, to));
         let stream = &mut self.streams.out[place];
         let mut due = stream.out.due(is_held, now);
         if due == Due::Make {
@@ -226,8 +244,13 @@ impl Machine {
         let node = stream.node;
         if tag == tag::BLOCK {
             self.streams.blocks += 1;
-            self.streams.pace.sent(block_bytes, now);
-            self.streams.paced.sent(block_bytes, now);
+            match is_urgent {
+                true => self.streams.urgent += 1,
+                false => {
+                    self.streams.pace.sent(block_bytes, now);
+                    self.streams.paced.sent(block_bytes, now);
+                }
+            }
         }
         self.send_frame(node, bytes);
     }

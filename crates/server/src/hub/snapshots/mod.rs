@@ -23,7 +23,7 @@
 //! | kept of a stream, unconfirmed | `KEPT_BYTES_MAX` and one block | the sender waits |
 //! | streams to a node at a time | `STREAMS_MAX` | the others wait |
 //! | streams to all nodes to which there is a link | `STREAMS_OUT_MAX` | the others wait |
-//! | bytes a second, of all streams' blocks | `move_rate` | they wait, in turn (`pace`) |
+//! | bytes a second, of blocks that are not urgent | `move_rate` | they wait, in turn (`pace`) |
 //! | on their way to a node | `UNSENT_BYTES_MAX` | the sender waits |
 //! | wait for the receiver's disk | `WAITING_BYTES_MAX` | frames are lost; it is asked again |
 //! | time in which nothing is confirmed | `RESUME_FOR` | both sides end it |
@@ -31,6 +31,10 @@
 //! Streams share the rate a block each, in turn: with few of them each is soon over, and what must
 //! be kept for its sake (old versions here, entries for the replica to catch up with) stays little.
 //! Waiting for the rate counts against nobody's patience (`outgoing`).
+//!
+//! A stream is *urgent* as long as nothing is committed in its shard without it: too few of its
+//! other voters take entries. Clients wait for each of its blocks, so it does not wait for the
+//! rate, its bytes do not count against that of others, and only other urgent ones take its place.
 //!
 //! What is sent and kept when, and the bytes, are said by [`node::stream`].
 //!
@@ -131,6 +135,13 @@ struct Outbound {
     news: Heard,
 }
 
+/// Where a state goes: of which shard, to which of its replicas.
+type Goal = (ShardId, ReplicaId);
+
+fn goal(asked: &Envelope) -> Goal {
+    (asked.shard, asked.message.to())
+}
+
 /// What the sender hears, of which node.
 type Heard = VecDeque<(NodeId, News)>;
 
@@ -156,10 +167,14 @@ impl Snapshots {
     /// A message heads a snapshot whose state is to be sent beside it.
     pub fn ask(&self, envelope: Envelope) {
         let mut outbound = self.outbound.lock();
-        let (shard, to) = (envelope.shard, envelope.message.to());
-        outbound.asked.retain(|other| (other.shard, other.message.to()) != (shard, to));
+        outbound.asked.retain(|other| goal(other) != goal(&envelope));
         outbound.asked.push_back(envelope);
         self.is_outbound.notify_one();
+    }
+
+    /// Those of which the states wait to be sent, to whom.
+    fn asked(&self) -> Vec<Goal> {
+        self.outbound.lock().asked.iter().map(goal).collect()
     }
 
     /// Streams that wait until others are over.

@@ -1,6 +1,7 @@
 //! The thread that sends streams, in turn: one frame of each, as long as there is room, and blocks
 //! as fast as they may leave.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use keyspace::{NodeId, ReplicaId, ShardId};
@@ -13,8 +14,8 @@ use node::stream::pace::Pace;
 use replication::BootNanos;
 
 use super::{
-    Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, Progress, STREAMS_MAX, STREAMS_OUT_MAX,
-    Snapshots, UNSENT_BYTES_MAX,
+    Goal, Heard, IDLE, INSTALL, KEPT_BYTES_MAX, News, Outbound, Progress, STREAMS_MAX,
+    STREAMS_OUT_MAX, Snapshots, UNSENT_BYTES_MAX, goal,
 };
 use crate::hub::peers::{KIND_SNAPSHOT, Peers};
 use crate::hub::{Hub, boot_nanos};
@@ -24,7 +25,8 @@ use crate::peer::SendError;
 const PAUSE: Duration = Duration::from_millis(1);
 /// How long a leader waits before it tries again what the receiver does not take.
 const AGAIN: Duration = Duration::from_secs(1);
-/// How often it looks whether this node still leads what it sends, and says how far it is.
+/// How often it looks whether this node still leads what it sends, and for which shards that is
+/// urgent, and says how far it is.
 const CHECK_EVERY_NANOS: u64 = 500_000_000;
 
 /// A stream on its way.
@@ -77,15 +79,29 @@ struct Sender<'a> {
     next_stream: u64,
     /// When it was said how far they are.
     told: BootNanos,
+    /// What is sent, or waits to be, and is urgent …
+    urgent: BTreeSet<Goal>,
+    /// … as of this time.
+    looked: BootNanos,
 }
 
 impl Snapshots {
     /// The sender's thread, until [`Self::stop`].
     pub fn run_sender(&self, hub: &Hub, peers: &Peers, pace: Pace) {
-        let (streams, next_stream, told) = (Vec::new(), self.first_stream, boot_nanos());
-        let mut sender = Sender { snapshots: self, hub, peers, pace, streams, next_stream, told };
+        let now = boot_nanos();
+        let mut sender = Sender {
+            snapshots: self,
+            hub,
+            peers,
+            pace,
+            streams: Vec::new(),
+            next_stream: self.first_stream,
+            told: now,
+            urgent: BTreeSet::new(),
+            looked: now,
+        };
         let mut turn = Turn::Moved;
-        while let Some((news, asked)) = self.outbound(turn, &sender.streams) {
+        while let Some((news, asked)) = self.outbound(turn, &sender.streams, &sender.urgent) {
             news.into_iter().for_each(|(node, news)| sender.hear(node, news));
             if let Some(envelope) = asked {
                 sender.begin(envelope);
@@ -95,9 +111,14 @@ impl Snapshots {
     }
 
     /// What has come meanwhile; waits for it if the last turn did not get on. None at the end.
-    fn outbound(&self, last: Turn, streams: &[Stream]) -> Option<(Heard, Option<Envelope>)> {
+    fn outbound(
+        &self,
+        last: Turn,
+        streams: &[Stream],
+        urgent: &BTreeSet<Goal>,
+    ) -> Option<(Heard, Option<Envelope>)> {
         let mut outbound = self.outbound.lock();
-        let mut asked = outbound.take_asked(streams);
+        let mut asked = outbound.take_asked(streams, urgent);
         if last < Turn::Moved && outbound.news.is_empty() && asked.is_none() {
             let pause = match last {
                 Turn::NoRoom => PAUSE,
@@ -107,7 +128,7 @@ impl Snapshots {
                 _ => IDLE,
             };
             self.is_outbound.wait_for(&mut outbound, pause);
-            asked = outbound.take_asked(streams);
+            asked = outbound.take_asked(streams, urgent);
         }
         let news = std::mem::take(&mut outbound.news);
         (!self.is_stopping()).then_some((news, asked))
@@ -115,15 +136,29 @@ impl Snapshots {
 }
 
 impl Outbound {
-    /// The first that may begin beside these.
-    fn take_asked(&mut self, streams: &[Stream]) -> Option<Envelope> {
-        let has_place = |asked: &Envelope| {
-            let others = streams.iter().filter(|stream| !stream.is_before(asked));
-            has_place(asked.node, others.map(|stream| (stream.node, stream.out.is_linked())))
-        };
-        let place = self.asked.iter().position(has_place)?;
-        self.asked.remove(place)
+    /// The first that may begin beside these; an urgent one, if there is any.
+    fn take_asked(&mut self, streams: &[Stream], urgent: &BTreeSet<Goal>) -> Option<Envelope> {
+        let asked = self.asked.iter().map(|asked| (goal(asked), asked.node));
+        let streams = streams.iter().map(|s| (s.goal(), s.node, s.out.is_linked()));
+        self.asked.remove(next(asked, streams, urgent)?)
     }
+}
+
+/// The place of the one that begins next beside these streams, with goal, node and whether there is
+/// a link. Those that are not urgent take no place of urgent ones.
+fn next(
+    mut asked: impl Iterator<Item = (Goal, NodeId)> + Clone,
+    streams: impl Iterator<Item = (Goal, NodeId, bool)> + Clone,
+    urgent: &BTreeSet<Goal>,
+) -> Option<usize> {
+    let has_place = |goal: Goal, node: NodeId, only_urgent: bool| {
+        let others = streams.clone().filter(|(other, ..)| *other != goal);
+        let others = others.filter(|(other, ..)| !only_urgent || urgent.contains(other));
+        has_place(node, others.map(|(_, node, is_linked)| (node, is_linked)))
+    };
+    let is_urgent = |(goal, node)| urgent.contains(&goal) && has_place(goal, node, true);
+    let first = asked.clone().position(is_urgent);
+    first.or_else(|| asked.position(|(goal, node)| has_place(goal, node, false)))
 }
 
 /// Whether a stream to this node may begin beside these: to whom, and whether there is a link.
@@ -139,7 +174,11 @@ fn has_place(to: NodeId, others: impl Iterator<Item = (NodeId, bool)>) -> bool {
 impl Stream {
     /// Whether another one is asked for in its place.
     fn is_before(&self, asked: &Envelope) -> bool {
-        (self.shard, self.to) == (asked.shard, asked.message.to())
+        self.goal() == goal(asked)
+    }
+
+    fn goal(&self) -> Goal {
+        (self.shard, self.to)
     }
 
     fn progress(&self) -> Progress {
@@ -179,7 +218,7 @@ impl Sender<'_> {
     fn begin(&mut self, envelope: Envelope) {
         // The leader has begun anew with this replica.
         self.streams.retain(|stream| !stream.is_before(&envelope));
-        let (shard, to) = (envelope.shard, envelope.message.to());
+        let (shard, to) = goal(&envelope);
         self.snapshots.over.lock().retain(|(of, at, _)| (*of, *at) != (shard, to));
         match self.try_begin(envelope) {
             Ok(stream) => self.streams.push(stream),
@@ -266,8 +305,32 @@ impl Sender<'_> {
         self.end(place, ending);
     }
 
+    /// Looks what is urgent: what waits too, for it need not wait any more then.
+    fn look(&mut self, now: BootNanos) {
+        self.looked = now;
+        let hub = self.hub;
+        let hinges = |goal: &Goal| {
+            let (shard, to) = *goal;
+            hub.lanes[hub.lane_of(shard)]
+                .with(hub, |lane| lane.shard(shard).is_some_and(|here| here.hinges_on(to, now)))
+        };
+        let goals = self.streams.iter().map(Stream::goal).chain(self.snapshots.asked());
+        let urgent: BTreeSet<Goal> = goals.filter(hinges).collect();
+        for (shard, to) in urgent.difference(&self.urgent) {
+            tracing::info!(
+                "nothing is done in shard {shard} until its state is at replica {to}: it is sent \
+                 as fast as it can be, whatever `move_rate` is"
+            );
+        }
+        self.urgent = urgent;
+    }
+
     /// Gives every stream its turn; how far they came.
     fn turn(&mut self) -> Turn {
+        let now = boot_nanos();
+        if now >= self.looked + CHECK_EVERY_NANOS {
+            self.look(now);
+        }
         let mut best = Turn::Idle;
         let mut place = 0;
         for _ in 0..self.streams.len() {
@@ -309,7 +372,8 @@ impl Sender<'_> {
                 return Err("this node does not lead it any more".into());
             }
         }
-        let held_until = self.pace.held_until(now);
+        let is_urgent = self.urgent.contains(&stream.goal());
+        let held_until = self.pace.held_until(now).filter(|_| !is_urgent);
         let mut due = stream.out.due(held_until.is_some(), now);
         if due == Due::Make {
             stream.make()?;
@@ -344,7 +408,9 @@ impl Sender<'_> {
         if tag != tag::BLOCK {
             return Ok(Turn::Moved);
         }
-        self.pace.sent(bytes, now);
+        if !is_urgent {
+            self.pace.sent(bytes, now);
+        }
         stream.sent_bytes += bytes as u64;
         peers.tallies.snapshot_blocks_sent.add(1);
         peers.tallies.snapshot_bytes_sent.add(bytes as u64);
@@ -408,5 +474,26 @@ mod tests {
         assert!(has(&[(2, true); STREAMS_OUT_MAX - 1]));
         assert!(!has(&[(2, true); STREAMS_OUT_MAX]));
         assert!(has(&[(2, false); STREAMS_OUT_MAX]));
+    }
+
+    #[test]
+    fn urgent_ones_begin_first_and_wait_for_their_like_only() {
+        let goal = |shard| (ShardId(shard), ReplicaId(1));
+        let at = |shard, node| (goal(shard), NodeId(node));
+        let to = |shard, node| (goal(shard), NodeId(node), true);
+        let next = |asked: &[(Goal, NodeId)], streams: &[(Goal, NodeId, bool)], urgent: &[u64]| {
+            let urgent = urgent.iter().map(|shard| goal(*shard)).collect();
+            next(asked.iter().copied(), streams.iter().copied(), &urgent)
+        };
+        let asked = [at(10, 1), at(11, 1), at(12, 2), at(13, 1)];
+        assert_eq!(next(&asked, &[], &[]), Some(0));
+        assert_eq!(next(&asked, &[], &[13]), Some(3));
+        let (one, two) = ([to(1, 1)], [to(1, 1), to(2, 1)]);
+        assert_eq!(next(&asked, &one, &[]), Some(0));
+        assert_eq!(next(&asked, &two, &[]), Some(2), "two are on their way to the first node");
+        assert_eq!(next(&asked, &two, &[11, 13]), Some(1), "they hold nobody up");
+        assert_eq!(next(&asked, &two, &[1, 11]), Some(1));
+        assert_eq!(next(&asked, &two, &[1, 2, 11]), Some(2), "urgent ones wait for urgent ones");
+        assert_eq!(next(&asked[3..], &[to(13, 1), to(2, 1)], &[]), Some(0), "in its own place");
     }
 }
