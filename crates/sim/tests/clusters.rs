@@ -34,6 +34,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.whole) > 300, "whole keyspaces are asked about");
     assert!(sum(|c| c.stale) > 30, "replicas that do not lead answer");
     assert!(sum(|c| c.fetched) > 30, "nodes without a replica answer");
+    println!("{} fetched, {} sent away", sum(|c| c.fetched), sum(|c| c.lags));
+    assert!(sum(|c| c.lags) > 10, "replicas lag, and their leaders answer");
     println!("{} digests, {} tails lost", sum(|c| c.digests), sum(|c| c.tails_lost));
     assert!(sum(|c| c.blocks) > 300, "snapshots are streamed");
     assert!(sum(|c| c.resumed) > 0, "streams go on after their links are lost");
