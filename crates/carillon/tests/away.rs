@@ -1,4 +1,5 @@
-//! Clients at nodes that have no replica of what they ask for: real processes.
+//! Clients at nodes that have no replica of what they ask for, or one that has nothing yet: real
+//! processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -16,6 +17,8 @@ struct Cluster {
     peers: Vec<SocketAddr>,
     resp: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
+    /// Settings of all.
+    more: &'static [&'static str],
     children: Vec<Child>,
 }
 
@@ -26,6 +29,13 @@ fn unused() -> SocketAddr {
 
 impl Cluster {
     fn start(name: &str, nodes: usize) -> Self {
+        let mut cluster = Self::plan(name, nodes, &[]);
+        (0..nodes).for_each(|number| cluster.start_node(number));
+        cluster
+    }
+
+    /// Nothing is started yet.
+    fn plan(name: &str, nodes: usize, more: &'static [&'static str]) -> Self {
         let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&dir).unwrap();
         let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
@@ -34,11 +44,7 @@ impl Cluster {
         assert!(made.success());
         let addresses = || (0..nodes).map(|_| unused()).collect::<Vec<_>>();
         let (peers, resp, http) = (addresses(), addresses(), addresses());
-        let mut cluster = Self { dir, peers, resp, http, children: Vec::new() };
-        for number in 0..nodes {
-            cluster.start_node(number);
-        }
-        cluster
+        Self { dir, peers, resp, http, more, children: Vec::new() }
     }
 
     fn start_node(&mut self, number: usize) {
@@ -51,6 +57,7 @@ impl Cluster {
             .args(["--name", &format!("n{number}"), "--peer", &self.peers[number].to_string()])
             .args(["--resp", &self.resp[number].to_string()])
             .args(["--http", &self.http[number].to_string()])
+            .args(self.more)
             .stderr(Stdio::null());
         if number > 0 {
             command.args(["--join", &self.peers[0].to_string()]);
@@ -320,4 +327,57 @@ fn who_waits_for_replicas_is_told_the_whole_truth_by_any_node() {
         }
         assert_eq!(client.ask("WAIT 2 300"), "1", "node {number}");
     }
+}
+
+/// Nodes that have just come to a founder with data: the states of its shards are long on their
+/// way, and who asks for keys of these shards is answered all the same.
+#[test]
+fn nodes_that_wait_for_their_states_answer_at_once() {
+    const VALUES: u64 = 512;
+    let mut cluster = Cluster::plan("away-slow", 3, &["--move-rate", "1MiB"]);
+    cluster.start_node(0);
+    let (mut founder, value) = (cluster.client(0), "v".repeat(32 << 10));
+    let names: Vec<String> = (0..VALUES).map(|number| format!("key-{number:03}")).collect();
+    for name in &names {
+        assert_eq!(founder.ask(&format!("SET {name} {value}")), "OK");
+    }
+    for number in [1, 2] {
+        cluster.start_node(number);
+    }
+    let is_under_way = || {
+        let shards = cluster.http(0).shards(Some("0")).unwrap();
+        shards.to_string().contains("\"awaits_snapshot\":true")
+    };
+    let begun = Instant::now();
+    while !is_under_way() {
+        assert!(begun.elapsed() < PATIENCE, "no state is sent");
+        thread::sleep(Duration::from_millis(20));
+    }
+    for number in [2, 1] {
+        let mut client = cluster.client(number);
+        let mut quick = |command: &str| {
+            let asked = Instant::now();
+            let reply = client.ask(command);
+            assert!(asked.elapsed() < SOON, "node {number}: {command}: {:?}", asked.elapsed());
+            reply
+        };
+        for name in names.iter().step_by(8) {
+            assert!(quick(&format!("GET {name}")) == value, "node {number}: {name}");
+        }
+        for round in 0..16 {
+            let key = format!("new-{round}");
+            assert_eq!(quick(&format!("INCR {key}")), quick(&format!("GET {key}")));
+        }
+        assert_eq!(quick("EXISTS key-000 key-001 key-002 key-003 key-004 none"), "5");
+        assert_eq!(quick("DBSIZE"), (VALUES + 17).to_string());
+        assert_eq!(quick("KEYS key-*").split(' ').count(), names.len());
+        assert_eq!(client.scan().len() as u64, VALUES + 17);
+        let asked = Instant::now();
+        for name in names.iter().step_by(32) {
+            let got = cluster.http(number).get("0", name.as_bytes(), None).unwrap();
+            assert!(matches!(got, client::http::Got::Value { .. }), "{got:?}");
+        }
+        assert!(asked.elapsed() < SOON, "node {number}: {:?}", asked.elapsed());
+    }
+    assert!(is_under_way(), "all was there before it was asked for");
 }

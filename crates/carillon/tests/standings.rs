@@ -29,7 +29,7 @@ fn nodes_stand_as_people_say_and_a_removed_one_is_out_for_good() {
 
     // Nothing has to move: it is done at once.
     cluster.done(1, "drain n3", "n3 is empty");
-    // What is full stays so until there is who moves it.
+    // There is nowhere for what is full to go.
     let (code, text) = cluster.run(1, "drain n0 --timeout 200ms");
     assert!(code == 1 && text.contains(few), "{code} {text}");
     (0..=EMPTY).for_each(|number| cluster.kill(number));

@@ -1,4 +1,5 @@
-//! What does a node need of a shard that is on other nodes only, to answer its own clients' reads?
+//! What does a node need of a shard that is on other nodes only, or whose replica here lags, to
+//! answer its own clients' reads?
 //!
 //! It asks who leads the shard for what the command wants ([`Want`]), and answers the command
 //! itself from what it is told ([`Found`]): so every command that reads works at every node, and
@@ -423,14 +424,19 @@ impl Fetched {
 }
 
 impl Route {
-    /// Whether a shard is on other nodes only, as far as routes know: what is wanted of it must be
-    /// fetched.
+    /// Whether a shard is on other nodes only, as far as routes know.
     pub fn is_away(&self, place: usize, node: NodeId) -> bool {
         self.views[place].read().descriptor.replica_on(node).is_none()
     }
 
-    /// What is to be fetched for these keys, by shard: of those shards that are away and that do
-    /// not say otherwise.
+    /// Whether what is wanted of a shard must be fetched: it is on other nodes only, or the replica
+    /// here lags. That may change at any time: a question looks once and goes by that.
+    pub fn must_fetch(&self, place: usize, node: NodeId) -> bool {
+        let state = self.views[place].read();
+        state.serving.lags() || state.descriptor.replica_on(node).is_none()
+    }
+
+    /// What is to be fetched for these keys, by shard: of those shards that cannot be read here.
     pub fn wants<'k>(
         &self,
         node: NodeId,
@@ -444,7 +450,7 @@ impl Route {
                 None => by_place.push((place, vec![key])),
             }
         }
-        by_place.retain(|(place, _)| self.is_away(*place, node));
+        by_place.retain(|(place, _)| self.must_fetch(*place, node));
         by_place.into_iter().map(|(place, keys)| (self.shard(place), Want::keys(keys))).collect()
     }
 }

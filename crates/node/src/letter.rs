@@ -115,7 +115,7 @@ pub enum Letter {
         /// Which.
         what: Asked,
     },
-    /// 9: what a shard holds, for a node that has no replica of it.
+    /// 9: what a shard holds, for a node that has no replica of it, or one that lags.
     Fetch {
         /// The shard: `varint`.
         shard: ShardId,

@@ -32,7 +32,7 @@
 //! |---|---|
 //! | `Propose`: commands for one shard | `Applied`, or `NotDone` |
 //! | `Await`: a read that was blocked, or reads the past | `Go`, or `NotDone` |
-//! | `Fetch`: what a read wants of a shard that is on other nodes only | `Fetched`, `NotDone`, `Go` |
+//! | `Fetch`: what a read wants of a shard that is away, or lags here | `Fetched`, `NotDone`, `Go` |
 //! | `Count`: who has a shard's log on disk | `Counted`, or nothing |
 //! | `Catalogue`: create, alter, drop a keyspace | `Catalogue`, or `NotDone` |
 //! | `RaiseKeyspace`, `RaiseShard`: safe points (G14) | `safe_points` |

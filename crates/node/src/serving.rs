@@ -18,6 +18,9 @@
 //! when it was last asked, whatever the clock here says: so no node's clock has a part in what
 //! another leads (SAFETY G12).
 //!
+//! A replica that lags says so, too: what is read there is fetched from its leader meanwhile. It is
+//! no reason to refuse what may be read here.
+//!
 //! And there is who leads, as far as the replica has heard: a hint for those who tell clients
 //! where to go, and never a reason to serve anything.
 
@@ -37,6 +40,8 @@ pub struct Serving {
     fresh_at: AtomicU64,
     /// Nothing will come that is not above this time.
     closed: AtomicU64,
+    /// 1: what is read is to be fetched from the leader.
+    lags: AtomicU8,
     leader: AtomicU64,
     /// What `leader` is: [`NEVER`], [`WAS`] or [`IS`].
     led: AtomicU8,
@@ -99,6 +104,16 @@ impl Serving {
         self.until(0);
         self.fresh_at.store(0, Ordering::Release);
         self.led_by(None);
+    }
+
+    /// Whether the replica lags: readers who may not read here are not to wait for it.
+    pub fn lags(&self) -> bool {
+        self.lags.load(Ordering::Relaxed) == 1
+    }
+
+    /// It does, or does not any more.
+    pub(crate) fn lag(&self, lags: bool) {
+        self.lags.store(u8::from(lags), Ordering::Relaxed);
     }
 
     /// For a reader that holds the guard: how long ago, by its clock that stands at `now`, all was

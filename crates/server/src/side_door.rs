@@ -288,7 +288,7 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
     });
     match found {
         Ok(answer) => done(Ok(answer)),
-        Err(blocked) if hub.is_away(&route, blocked.place) => {
+        Err(blocked) if hub.must_fetch(&route, blocked.place) => {
             let want = Want::keys([&key[..]]);
             let (shard, again) = (route.shard(blocked.place), (hub.clone(), route.clone()));
             fetch(
@@ -300,7 +300,7 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
                         Some(Some(held)) => done(Ok(value(&held.version()))),
                         _ => done(Ok(Answer::Nil)),
                     },
-                    // It is here now.
+                    // It can be read here now.
                     Ok(_) => get(again.0.clone(), renewed(&again.0, again.1), key, now, done),
                     Err(error) => done(Err(error)),
                 }),
@@ -313,7 +313,7 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
                 &route,
                 blocked,
                 Box::new(move |result| match result {
-                    Ok(()) => get(again.0, again.1, key, now, done),
+                    Ok(Look::Here | Look::Elsewhere) => get(again.0, again.1, key, now, done),
                     Err(error) => done(Err(error)),
                 }),
             );
@@ -350,7 +350,7 @@ fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, do
         return done(Err(ApiError::InFuture { at, now }));
     }
     let place = route.keyspace.index_of(&key);
-    if hub.is_away(&route, place) {
+    if hub.must_fetch(&route, place) {
         let want = Want::At { key: key[..].into(), at };
         let (shard, again) = (route.shard(place), (hub.clone(), route));
         return fetch(
@@ -371,21 +371,23 @@ fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, do
             }),
         );
     }
-    let then = route.clone();
+    let again = (hub.clone(), route.clone());
     wait(
         &hub,
         &route,
         Blocked { place, at },
-        Box::new(move |result| {
-            let found = result.and_then(|()| {
-                let found = read::read_at(&then, &key, at, |found| match found {
+        Box::new(move |result| match result {
+            Ok(Look::Here) => {
+                let found = read::read_at(&again.1, &key, at, |found| match found {
                     At::Value(version) => value(&version),
                     At::Nil => Answer::Nil,
                     At::NilYet => Answer::NilYet,
                 });
-                found.map_err(|below| ApiError::BelowSafePoint { at, safe_point: below.safe_point })
-            });
-            done(found);
+                let below = |below: read::BelowSafePoint| below.safe_point;
+                done(found.map_err(|e| ApiError::BelowSafePoint { at, safe_point: below(e) }));
+            }
+            Ok(Look::Elsewhere) => get_at(again.0, again.1, key, at, done),
+            Err(error) => done(Err(error)),
         }),
     );
 }
@@ -403,11 +405,13 @@ fn renewed(hub: &Hub, route: Arc<Route>) -> Arc<Route> {
     hub.routes().by_id(route.keyspace.id).cloned().unwrap_or(route)
 }
 
-/// Calls `then` with what a shard on other nodes holds; with nothing if it has come here.
+/// Calls `then` with what a shard's leader elsewhere holds; with nothing if it can be read here.
 fn fetch(hub: &Hub, shard: ShardId, want: Want, then: Done<Option<Found>>) {
     let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
         lane::Answer::Fetched { found, .. } => then(Ok(Some(*found))),
-        lane::Answer::Go { .. } => then(Ok(None)),
+        lane::Answer::Go { .. } | lane::Answer::NotDone { why: NotDone::Lags, .. } => {
+            then(Ok(None));
+        }
         lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a question is answered or refused: {other:?}"),
     }));
@@ -415,11 +419,20 @@ fn fetch(hub: &Hub, shard: ShardId, want: Want, then: Done<Option<Found>>) {
     hub.submit(shard, Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter });
 }
 
-/// Calls `then` when the shard's lane says that the read may be tried.
-fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<()>) {
+/// Where a read that was blocked goes on.
+enum Look {
+    /// It may be tried here.
+    Here,
+    /// What it wants may have to be fetched.
+    Elsewhere,
+}
+
+/// Calls `then` when the shard's lane says that the read may be tried, or that its replica lags.
+fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<Look>) {
     let shard = route.shard(blocked.place);
     let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
-        lane::Answer::Go { .. } => then(Ok(())),
+        lane::Answer::Go { .. } => then(Ok(Look::Here)),
+        lane::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
         lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
@@ -443,6 +456,7 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             | NotDone::Replaced
             | NotDone::Unknown
             | NotDone::Away
+            | NotDone::Lags
             | NotDone::Busy
             | NotDone::TooLong,
             _,

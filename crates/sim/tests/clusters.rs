@@ -25,7 +25,7 @@ fn all_rules_hold() {
     assert!(sum(|c| c.answered) > 1_000, "the runs do something");
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
-    assert!(sum(|c| c.removals) > 20, "replicas move");
+    assert!(sum(|c| c.removals) > 3, "replicas move");
     assert!(sum(|c| c.links) > 30, "links are lost");
     assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
@@ -34,6 +34,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.whole) > 300, "whole keyspaces are asked about");
     assert!(sum(|c| c.stale) > 30, "replicas that do not lead answer");
     assert!(sum(|c| c.fetched) > 30, "nodes without a replica answer");
+    println!("{} fetched, {} sent away", sum(|c| c.fetched), sum(|c| c.lags));
+    assert!(sum(|c| c.lags) > 10, "replicas lag, and their leaders answer");
     println!("{} digests, {} tails lost", sum(|c| c.digests), sum(|c| c.tails_lost));
     assert!(sum(|c| c.blocks) > 300, "snapshots are streamed");
     assert!(sum(|c| c.resumed) > 0, "streams go on after their links are lost");

@@ -22,6 +22,9 @@ pub enum NotDone {
     Dropped,
     /// Nobody is known to lead the shard, and the time for the request is over.
     NotLeader,
+    /// Of a read: the replica here lacks too much of what its leader has told. Look again: what is
+    /// wanted of the shard is to be fetched ([`crate::route::Route::must_fetch`]).
+    Lags,
     /// Another leader's entry has taken its place in the log.
     Replaced,
     /// It may or may not have been done, or may still be: whoever was asked has not answered in

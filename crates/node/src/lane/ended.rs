@@ -98,8 +98,9 @@ impl Lane {
         ended.is_remembered = false;
         ended.write(id, self.next_ticket, &mut effects.records);
         effects.sync = true;
-        shard.give_up(effects);
+        let fetches = shard.give_up(effects);
         self.go_away(id, ended.others.clone());
+        self.away.entry(id).and_modify(|proxy| proxy.succeed(fetches));
         self.ended_replicas.insert(id, ended);
         effects.ended.push((id, replica, why));
     }

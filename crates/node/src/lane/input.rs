@@ -31,7 +31,8 @@ pub enum Input {
         batch: Batch,
     },
     /// A reader could not be served outside the lane (G1), or wants to read at a timestamp: tell
-    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`].
+    /// it when it may. Answered by [`Answer::Go`] or [`Answer::NotDone`]; by
+    /// [`super::NotDone::Lags`] if it is to be fetched.
     Await {
         /// The shard.
         shard: ShardId,
@@ -42,8 +43,9 @@ pub enum Input {
         /// Who waits there.
         waiter: Waiter,
     },
-    /// A reader wants something of a shard that is on other nodes only. Answered by
-    /// [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if a replica has come here.
+    /// A reader wants something of a shard that is on other nodes only, or whose replica here lags.
+    /// Answered by [`Answer::Fetched`] or [`Answer::NotDone`]; by [`Answer::Go`] if it can be read
+    /// here meanwhile.
     Fetch {
         /// The shard.
         shard: ShardId,

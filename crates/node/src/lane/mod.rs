@@ -406,10 +406,17 @@ impl Lane {
 
     fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
         let (now, (origin, waiter)) = (self.now, asker);
-        // It may have come here meanwhile: who asks looks there then.
+        let mut pending = std::mem::take(&mut self.pending);
         if let Some(shard) = self.touch(id) {
-            return shard.await_read(Timestamp::ZERO, origin, waiter, now);
+            match shard.lags() {
+                true => shard.fetch(want, bytes_max, asker, now, &mut pending),
+                // It may have come here meanwhile: who asks looks there then.
+                false => shard.await_read(Timestamp::ZERO, origin, waiter, now),
+            }
+            self.pending = pending;
+            return;
         }
+        self.pending = pending;
         match self.touch_away(id) {
             Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
             None => self.refuse(id, origin, vec![waiter]),

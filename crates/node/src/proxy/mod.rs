@@ -24,7 +24,7 @@
 //! 3. A node that is silent delays those who wait for this shard, by [`SILENCE_NANOS`], and nobody
 //!    else.
 
-use keyspace::{NodeId, ShardId, Timestamp};
+use keyspace::{NodeId, ShardId};
 use overlay::Known;
 use replication::BootNanos;
 
@@ -32,12 +32,9 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
+use crate::shard::fetches::Fetches;
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
 use crate::shard::{Raise, counted};
-
-mod fetches;
-
-use fetches::Fetches;
 
 /// Who was asked and has said nothing for so long is not asked any more, as long as there is
 /// another.
@@ -311,10 +308,16 @@ impl Proxy {
         self.forward.applied(self.image_index, effects);
     }
 
+    /// There is no replica here any more, and so nothing is asked for it: its numbers are gone on
+    /// with.
+    pub fn succeed(&mut self, fetches: Fetches) {
+        self.fetches = fetches;
+    }
+
     /// There is a replica here from now on: it goes on with the writes. Readers look again.
-    pub fn replaced(&mut self, effects: &mut Effects) -> Forward {
+    pub fn replaced(&mut self, effects: &mut Effects) -> (Forward, Fetches) {
         self.fetches.let_go(effects);
-        std::mem::take(&mut self.forward)
+        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches))
     }
 
     /// The shard is gone.
@@ -323,9 +326,6 @@ impl Proxy {
         self.fetches.abandon(effects);
     }
 }
-
-/// When something was found, and what.
-type Finding = (Timestamp, crate::fetch::Found);
 
 #[cfg(test)]
 mod tests;

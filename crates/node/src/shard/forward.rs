@@ -16,7 +16,8 @@
 //! under way below the time of the question. What is applied here from that index on is fit for
 //! every read that came before the question was asked (Raft dissertation, 6.4, with followers).
 //! It says what time it is there as well, by which reads here are judged. Who wants to read at a
-//! later time is asked for again until the leader's clock has come so far.
+//! later time is asked for again until the leader's clock has come so far. If that index is not
+//! applied here soon, this replica lags, and its readers are told so (`lagging`).
 //!
 //! Who waits longer than the time given for requests is told: nothing was done, if it never left;
 //! else that it is unknown. What has left is sent on all the same, for those behind it.
@@ -114,6 +115,8 @@ struct Ask {
     /// below.
     at: Timestamp,
     index: Option<u64>,
+    /// When that was heard.
+    told_at: BootNanos,
     /// The leader's clock when it was asked, in ms: nothing is under way below that either.
     leader_ms: u64,
 }
@@ -282,7 +285,8 @@ impl Forward {
         }
         let number = self.draw_number(post.now);
         let at = self.readers.iter().map(|reader| reader.at).max().unwrap_or(Timestamp::ZERO);
-        self.asks.push_back(Ask { number, asked_at: post.now, at, index: None, leader_ms: 0 });
+        let (asked_at, index, told_at, leader_ms) = (post.now, None, 0, 0);
+        self.asks.push_back(Ask { number, asked_at, at, index, told_at, leader_ms });
         effects.letters.push((leader, Letter::Read { shard: post.shard, number, at }));
     }
 
@@ -441,7 +445,9 @@ impl Forward {
     ) {
         self.leader_ms = Some((leader_ms, now));
         if let Some(ask) = self.asks.iter_mut().find(|ask| ask.number == number) {
-            ask.index = Some(index);
+            if ask.index.replace(index).is_none() {
+                ask.told_at = now;
+            }
             ask.leader_ms = leader_ms;
             self.confirmed = true;
             // Less than what was asked for, if the leader's clock is far behind or its disk full.
@@ -492,6 +498,26 @@ impl Forward {
             self.pause_until = self.pause_until.max(asked_at.saturating_add(MISLED_NANOS));
         }
         Some(fit)
+    }
+
+    /// The index that its leader has named to readers and that has been waited for so long, if it
+    /// is not applied here yet.
+    pub fn lacks(&self, applied: u64, so_long: u64, now: BootNanos) -> Option<u64> {
+        let is_late = |ask: &&Ask| {
+            let lacks = ask.index.is_some_and(|index| index > applied);
+            lacks && ask.told_at.saturating_add(so_long) <= now
+        };
+        self.asks.iter().find(is_late)?.index
+    }
+
+    /// Tells readers that this replica lags. The oldest answer is kept: it will say how fresh the
+    /// replica is.
+    pub fn turn_away(&mut self, effects: &mut Effects) {
+        for reader in self.readers.drain(..) {
+            refuse_one(reader.origin, reader.waiter, NotDone::Lags, effects);
+        }
+        let mut any = false;
+        self.asks.retain(|ask| ask.index.is_none() || !std::mem::replace(&mut any, true));
     }
 
     /// Tells those who have waited too long.

@@ -11,6 +11,8 @@
 //! | `replicas` | messages, time, changes of replicas, snapshots |
 //! | `checks` | whether all replicas hold the same |
 //! | `forward` | what the leader elsewhere is asked to do |
+//! | `fetches` | what readers want of it |
+//! | `lagging` | a replica that is far behind: its readers are served by the leader |
 //! | `post` | what other nodes ask of this one, and answer |
 //! | `safe_points` | how far old versions may go |
 //! | `report` | how it is, for those who look after it |
@@ -37,7 +39,9 @@ use crate::state::{BORN, ShardState};
 
 mod checks;
 mod entries;
+pub(crate) mod fetches;
 pub(crate) mod forward;
+mod lagging;
 mod post;
 mod readers;
 mod replicas;
@@ -46,6 +50,7 @@ mod safe_points;
 
 use checks::Checks;
 pub use checks::{Finding, Unfit};
+use fetches::Fetches;
 use forward::Forward;
 pub(crate) use post::counted;
 use readers::Reader;
@@ -110,6 +115,10 @@ pub struct Shard {
     readers: Vec<Reader>,
     /// What its leader elsewhere is asked to do.
     forward: Forward,
+    /// … and what readers here want of it, if this replica lags.
+    fetches: Fetches,
+    /// It lags as long as this index is not applied here; 0: it does not.
+    lacks: u64,
     /// Reads that had come before are fit for what is applied here, whoever leads.
     read_until: BootNanos,
     /// The horizon that is on its way through the log, if any.
@@ -250,6 +259,8 @@ impl Shard {
             appends: recovered.into_iter().collect(),
             readers: Vec::new(),
             forward: Forward::default(),
+            fetches: Fetches::default(),
+            lacks: 0,
             read_until: 0,
             horizon_asked: Timestamp::ZERO,
             points_asked: BTreeMap::new(),
@@ -308,8 +319,8 @@ impl Shard {
     }
 
     /// Goes on with what was asked of other nodes before this one had a replica.
-    pub(crate) fn succeed(&mut self, forward: Forward) {
-        self.forward = forward;
+    pub(crate) fn succeed(&mut self, (forward, fetches): (Forward, Fetches)) {
+        (self.forward, self.fetches) = (forward, fetches);
     }
 
     /// Stands for election if there is nobody else to vote, or if it is the first to stand in a
@@ -396,7 +407,12 @@ impl Shard {
         self.queue.is_empty()
             && self.appends.is_empty()
             && self.readers.is_empty()
-            && self.forward.is_idle()
+            && self.asks_nothing()
+    }
+
+    /// Whether nothing is asked of a leader elsewhere.
+    fn asks_nothing(&self) -> bool {
+        self.forward.is_idle() && self.fetches.is_idle()
     }
 
     /// Bytes of what it may yet propose, and how many entries these are: what waits for the shard
@@ -414,8 +430,8 @@ impl Shard {
         self.group.observe(turn.now);
         self.expire(turn, effects);
         loop {
-            if self.leads() && !self.forward.is_idle() {
-                self.take_over();
+            if self.leads() && !self.asks_nothing() {
+                self.take_over(effects);
             }
             self.serve_readers(turn, effects);
             self.check(turn, effects);
@@ -440,8 +456,9 @@ impl Shard {
         self.checks.differs.then_some(Unfit::Differs)
     }
 
-    /// Tells everyone who waits that this replica has gone, and others must be asked.
-    pub(crate) fn give_up(&mut self, effects: &mut Effects) {
+    /// Tells everyone who waits that this replica has gone, and others must be asked. Who will do
+    /// that goes on with its numbers.
+    pub(crate) fn give_up(&mut self, effects: &mut Effects) -> Fetches {
         self.serving.end();
         self.refuse_queued(NotDone::Away, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
@@ -449,6 +466,8 @@ impl Shard {
         }
         self.refuse_readers(NotDone::Away, effects);
         self.forward.abandon(NotDone::Away, NotDone::Unknown, effects);
+        self.fetches.let_go(effects);
+        std::mem::take(&mut self.fetches)
     }
 
     /// Tells everyone who waits that the shard is dropped.
@@ -462,6 +481,7 @@ impl Shard {
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
         self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
+        self.fetches.abandon(effects);
     }
 
     /// Tells all that was not proposed yet why it will not be.

@@ -67,10 +67,17 @@ impl Shard {
             Letter::Fetch { number, want, .. } => {
                 self.asked_to_find(from, number, want, now, clock, effects);
             }
-            // It was for those who asked before there was a replica here; they have asked again.
-            Letter::Fetched { .. } => {}
+            Letter::Fetched { number, at, found, .. } => {
+                self.fetches.fetched(self.id, number, (at, found), now, effects);
+            }
+            Letter::NotLed { what: Asked::Fetch { number }, .. } => {
+                self.fetches.misled(number, now + MISLED_NANOS);
+            }
             Letter::NotLed { what, .. } => {
                 self.forward.misled(Some(from), what, now + MISLED_NANOS);
+            }
+            Letter::Unable { what: Asked::Fetch { number }, .. } => {
+                self.fetches.unable(number, effects);
             }
             Letter::Unable { what, .. } => {
                 self.forward.unable(from, what, now + MISLED_NANOS, effects);
@@ -158,6 +165,7 @@ impl Shard {
     /// The link to a node is gone.
     pub(crate) fn link_lost(&mut self, node: NodeId) {
         self.forward.link_lost(node);
+        self.fetches.link_lost(node);
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to a leader
@@ -199,9 +207,11 @@ impl Shard {
                 }
             }
         }
+        self.look_behind(turn, effects);
         let leader = self.leader();
         let Turn { now, clock, seed, .. } = *turn;
         self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
+        self.fetches.send(self.id, leader, now, effects);
     }
 
     /// Before a turn: tells who has waited too long, so that it is not sent after that.
@@ -209,11 +219,15 @@ impl Shard {
         if !self.forward.is_idle() {
             self.forward.expire(turn.now, turn.patience, effects);
         }
+        if !self.fetches.is_idle() {
+            self.fetches.expire(turn.now, turn.patience, effects);
+        }
     }
 
     /// It has come to lead: what was for who led before is its own.
     #[inline(never)]
-    pub(super) fn take_over(&mut self) {
+    pub(super) fn take_over(&mut self, effects: &mut Effects) {
+        self.fetches.let_go(effects);
         let (sent, waiting) = self.forward.lead();
         for (origin, batch) in waiting.into_iter().rev() {
             self.queue.push_front(Queued::Batch { origin, batch });
@@ -233,7 +247,8 @@ impl Shard {
 
     /// After a turn: lets go who waited for what is applied, and tells who waits in vain.
     pub(super) fn post(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if !self.forward.is_idle()
+        let caught_up = self.lacks > 0 && self.catches_up();
+        if (caught_up || !self.forward.is_idle())
             && let Some(fit) = self.forward.applied(self.applied, effects)
         {
             if !self.leads() {

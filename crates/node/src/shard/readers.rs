@@ -41,7 +41,7 @@ pub(super) enum Asker {
     Local { origin: Origin, waiter: Waiter },
     /// Another node, for those who read there.
     Remote { node: NodeId, number: u64 },
-    /// Another node, which has no replica: it is told what is here.
+    /// Another node, which cannot read by itself: it is told what is here.
     Fetch { node: NodeId, number: u64, want: Want },
 }
 

@@ -1,4 +1,5 @@
-//! Five nodes with a replica of one shard each, and a network that a test decides about.
+//! Five nodes with a replica of one shard each, and a network that a test decides about. It brings
+//! messages; letters are for the test to bring, and states of the shard never arrive.
 
 use std::sync::Arc;
 
@@ -6,7 +7,9 @@ use keyspace::{
     Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId,
     ShardId,
 };
+use node::birth;
 use node::lane::{Answer, Effects, Input, Lane};
+use node::letter::Letter;
 use node::shard::ShardStart;
 use node::state::{Content, ShardState};
 use replication::MessageKind;
@@ -17,9 +20,9 @@ use txn::Clock;
 /// The shard.
 pub const SHARD: ShardId = ShardId(5);
 
-/// Five lanes with a replica of one shard each.
+/// Five lanes with a replica of one shard each; a test may put others behind them.
 pub struct Five {
-    /// Of nodes 1 to 5.
+    /// Of nodes 1 to 5 and on.
     pub lanes: Vec<Lane>,
     /// The boot clock of all.
     pub now: u64,
@@ -29,12 +32,14 @@ pub struct Five {
     pub log_bytes: [u64; 5],
     /// Nodes that get no entries, but all else.
     pub without_entries: Vec<usize>,
+    /// Letters that are not brought yet: from, to.
+    pub letters: Vec<(usize, usize, Letter)>,
 }
 
 impl Five {
     /// Newly born.
     pub fn new() -> Self {
-        let hasher = KeyHasher::new([7; 16]);
+        let hasher = hasher();
         let replicas: Vec<_> = (1..=5).map(|id| (ReplicaId(id), NodeId(id))).collect();
         let start = |replica| {
             let (arc, generation) = (RingArc::whole(KeyspaceId(1)), Generation(1));
@@ -52,9 +57,9 @@ impl Five {
             lane.accept(Input::Create(start(ReplicaId(id))));
             lane
         };
-        let (answers, without_entries) = (Vec::new(), Vec::new());
+        let (answers, without_entries, letters, log_bytes) = Default::default();
         let lanes = (1..=5).map(lane).collect();
-        Self { lanes, now, answers, log_bytes: [0; 5], without_entries }
+        Self { lanes, now, answers, log_bytes, without_entries, letters }
     }
 
     /// One turn of each of these, whose messages reach those whom `may` names.
@@ -69,20 +74,29 @@ impl Five {
             any |= !effects.is_empty();
             let ticket = effects.ticket;
             if !effects.records.is_empty() {
-                self.log_bytes[from - 1] += effects.records.bytes();
+                if let Some(bytes) = self.log_bytes.get_mut(from - 1) {
+                    *bytes += effects.records.bytes();
+                }
                 lane.accept(Input::Written { ticket, lsn: Lsn::default() });
                 lane.accept(Input::Durable { ticket });
             }
             self.answers.append(&mut effects.answers);
+            let letters = effects.letters.drain(..);
+            self.letters.extend(letters.map(|(to, letter)| (from, to.0 as usize, letter)));
             for envelope in effects.messages.drain(..) {
                 let to = envelope.node.0 as usize;
                 let is_entries = envelope.message.kind() == Some(MessageKind::Append);
                 let is_kept_back = is_entries && self.without_entries.contains(&to);
-                if may(from, to) && !is_kept_back {
-                    let message = Box::new(envelope.message);
-                    let from = NodeId(from as u64);
-                    self.lanes[to - 1].accept(Input::Message { from, shard: SHARD, message });
+                if !may(from, to) || is_kept_back || envelope.message.snapshot().is_some() {
+                    continue;
                 }
+                let (lane, node) = (&mut self.lanes[to - 1], NodeId(to as u64));
+                let message = Box::new(envelope.message);
+                if let Some(birth) = envelope.birth.filter(|_| lane.shard(SHARD).is_none()) {
+                    let start = birth::by_message(&birth, message.to(), node, hasher());
+                    lane.accept(Input::Create(start.expect("a record of birth")));
+                }
+                lane.accept(Input::Message { from: NodeId(from as u64), shard: SHARD, message });
             }
         }
         any
@@ -102,4 +116,8 @@ impl Five {
     pub fn leads(&self, replica: usize) -> bool {
         self.lanes[replica - 1].shard(SHARD).is_some_and(|shard| shard.is_elected())
     }
+}
+
+fn hasher() -> KeyHasher {
+    KeyHasher::new([7; 16])
 }

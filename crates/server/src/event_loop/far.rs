@@ -1,4 +1,5 @@
-//! What is fetched of shards on other nodes for a question about a keyspace as a whole?
+//! What is fetched for a question about a keyspace as a whole, of shards that are on other nodes
+//! or lag here? Both are away, below.
 //!
 //! ```text
 //!   DBSIZE ──► here: counted        ──┐
@@ -17,7 +18,6 @@ use node::whole;
 
 use super::whole::stretch;
 use crate::gateway::resp::KeyspaceRequest;
-use crate::hub::Hub;
 
 /// What was found away, put together.
 #[derive(Default)]
@@ -76,17 +76,16 @@ impl Far {
     }
 }
 
-/// The shard of a SCAN's page, if the keyspace is not all here: the one in which the cursor stands;
-/// no shard's place if it stands nowhere.
-pub(super) fn scanned_place(hub: &Hub, route: &Route, cursor: u64) -> Option<usize> {
+/// The shard of a SCAN's page, where not all of the keyspace is here: the one in which the cursor
+/// stands; no shard's place if it stands nowhere.
+pub(super) fn scanned_place(route: &Route, cursor: u64) -> Option<usize> {
     let is_hashed = route.keyspace.options.placement == Placement::Hashed;
-    let any_away = (0..route.views.len()).any(|place| hub.is_away(route, place));
     let stands = whole::place_of_cursor(cursor);
     let place = || match whole::cursor_of(stands) == cursor {
         true => route.keyspace.index_of_slot(stands.slot),
         false => usize::MAX,
     };
-    (is_hashed && any_away).then(place)
+    is_hashed.then(place)
 }
 
 /// What a question wants of one of the shards that are away.

@@ -252,7 +252,7 @@ impl EventLoop {
     }
 
     /// Has a blocked read of keys wait for its shard, or for what is fetched for it of shards that
-    /// are on other nodes.
+    /// are on other nodes, or lag here.
     pub(super) fn wait_or_fetch(
         &mut self,
         at: usize,
@@ -262,13 +262,13 @@ impl EventLoop {
         now: Now,
         keys: &[&[u8]],
     ) {
-        if !self.hub.is_away(route, blocked.place) {
+        if !self.hub.must_fetch(route, blocked.place) {
             self.wait_for(connection, route, blocked, now, go_waiter(at));
             return self.prepare(route, blocked, now, keys.iter().copied());
         }
         let wants = route.wants(self.hub.node_id, keys.iter().copied());
         if wants.is_empty() {
-            // It has come here between two looks.
+            // It has come here, or has caught up, between two looks.
             return self.wait_for(connection, route, blocked, now, go_waiter(at));
         }
         self.fetch(at, connection, wants, now);
@@ -329,8 +329,8 @@ impl EventLoop {
         places.sort_unstable();
         places.dedup();
         let serves = |place: usize| route.views[place].read().serving.at(now.boot);
-        let is_away = |place: usize| self.hub.is_away(route, place);
-        places.retain(|p| *p != blocked.place && !serves(*p) && !is_away(*p));
+        let must_fetch = |place: usize| self.hub.must_fetch(route, place);
+        places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
             let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
             self.inputs.push((shard, Input::Await { shard, at, origin, waiter }));

@@ -235,8 +235,8 @@ impl EventLoop {
             Answer::NotDone { waiters, why, .. } => {
                 for waiter in waiters {
                     if waiter.0 as u32 == GO {
-                        // A keyspace that is gone is looked up again.
-                        let refused = why != NotDone::NoSuchShard;
+                        // A keyspace that is gone is looked up again, and so is where to read.
+                        let refused = !matches!(why, NotDone::NoSuchShard | NotDone::Lags);
                         self.go_on(waiter, refused.then(|| not_done_text(why).into()));
                     } else {
                         self.fill(waiter, Err(not_done_text(why).into()));
@@ -342,7 +342,12 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
              been done, or may still be. Read what it would have changed before you send it again"
         }
         NotDone::NotLeader | NotDone::Replaced => {
-            "TRYAGAIN no node is known to lead this key's shard; nothing was done. Send it again"
+            "TRYAGAIN no node has answered as the leader of this key's shard; nothing was done. \
+             Send it again"
+        }
+        NotDone::Lags => {
+            "TRYAGAIN the replica of the key's shard here lacks too much; nothing was done. Send \
+             it again"
         }
         NotDone::Away => {
             "TRYAGAIN this node has no replica of the key's shard yet; nothing was done. Send it \

@@ -1,9 +1,9 @@
 //! Commands on a keyspace as a whole: counted, flushed, listed, scanned.
 //!
-//! What shards on other nodes hold of it is fetched before ([`super::far`]). The rest
-//! is answered shard by shard, never holding two guards at once. What expires meanwhile is
-//! judged by one time, which the shards have logged a horizon for if it matters (see
-//! [`node::whole`]).
+//! What shards on other nodes hold of it, or such that lag here, is fetched before
+//! ([`super::far`]). The rest is answered shard by shard, never holding two guards at once. What
+//! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
+//! matters (see [`node::whole`]).
 
 use keyspace::Placement;
 use node::command::{Sink as _, Write};
@@ -59,17 +59,22 @@ impl EventLoop {
             return self.refuse(connection, session, text, muted);
         }
         let mine = self.mine(&route);
+        // Looked at once: a replica here may catch up meanwhile.
+        let all_away: Vec<bool> =
+            (0..route.views.len()).map(|place| self.hub.must_fetch(&route, place)).collect();
         let of_slot = match request {
             KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
                 Some(route.keyspace.index_of_slot(*slot))
             }
             // Where some shards are away, a page is of one shard.
-            KeyspaceRequest::Scan { cursor, .. } => scanned_place(&self.hub, &route, *cursor),
+            KeyspaceRequest::Scan { cursor, .. } if all_away.contains(&true) => {
+                scanned_place(&route, *cursor)
+            }
             _ => None,
         };
         let wanted = |place: usize| of_slot.map_or(mine[place], |of_slot| of_slot == place);
         let mut away: Vec<usize> = (0..route.views.len()).filter(|place| wanted(*place)).collect();
-        away.retain(|place| self.hub.is_away(&route, *place));
+        away.retain(|place| all_away[*place]);
         let places = |place: usize| wanted(place) && !away.contains(&place);
         let asked = match whole::admit(&route, &places, now) {
             Ok(asked) => asked,

@@ -236,9 +236,14 @@ impl Hub {
         found
     }
 
-    /// Whether a shard is on other nodes only: what is read of it must be fetched.
+    /// Whether a shard is on other nodes only.
     pub fn is_away(&self, route: &Route, place: usize) -> bool {
         self.peers.is_some() && route.is_away(place, self.node_id)
+    }
+
+    /// Whether what is read of a shard must be fetched: it is on other nodes only, or lags here.
+    pub fn must_fetch(&self, route: &Route, place: usize) -> bool {
+        self.peers.is_some() && route.must_fetch(place, self.node_id)
     }
 
     /// The lane of a shard.

@@ -460,7 +460,7 @@ impl World {
                 op.low_ms = judged_at.millis();
                 self.done(number, sink.0, last.millis());
             }
-            Err(blocked) if route.is_away(blocked.place, machine.node()) => {
+            Err(blocked) if route.must_fetch(blocked.place, machine.node()) => {
                 let (want, bytes_max) = (Box::new(Want::keys(names)), usize::MAX);
                 let (origin, waiter) = (CLIENTS, Waiter(number));
                 machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
@@ -499,6 +499,13 @@ impl World {
         let (mut fetched, mut sink) = (Fetched::default(), Collect::default());
         fetched.add(shard, at, want, found);
         let answered = read::read_with(&route, &request, now, &fetched, &mut sink);
+        // A replica here that has caught up meanwhile may have answered.
+        let (low, high) = {
+            let state = route.views[route.place(&route.key(names[0]))].read();
+            let here = state.serving.at(now.boot);
+            let judged_at = state.serving.judged_at(now.time);
+            if here { (at.min(judged_at), at.max(judged_at)) } else { (at, at) }
+        };
         let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
         let op = op.expect("it is under way");
         if answered.is_err() {
@@ -508,8 +515,8 @@ impl World {
         }
         self.counts.fetched += 1;
         // Its leader's clock judged it.
-        op.low_ms = at.millis();
-        let high_ms = at.millis().max(self.agreement.last_ms(shard));
+        op.low_ms = low.millis();
+        let high_ms = high.millis().max(self.agreement.last_ms(shard));
         self.done(number, sink.0, high_ms);
     }
 
@@ -560,18 +567,16 @@ impl World {
                     self.done(waiter.0, vec![reply], high_ms);
                 }
             }
+            Answer::NotDone { waiters, why: NotDone::Lags, .. } => {
+                self.counts.lags += waiters.len() as u64;
+                waiters.into_iter().for_each(|waiter| self.go_on(waiter));
+            }
             Answer::NotDone { waiters, why, .. } => {
                 for waiter in waiters {
                     self.not_done(waiter.0, why);
                 }
             }
-            Answer::Go { waiter, .. } => {
-                match self.clients.ops.get_mut(&waiter.0).map(|op| &mut op.what) {
-                    Some(What::Keys(of_keys)) => of_keys.ready = true,
-                    Some(What::Whole(of_whole)) => of_whole.go(None),
-                    Some(What::Catalogue) | None => {}
-                }
-            }
+            Answer::Go { waiter, .. } => self.go_on(waiter),
             Answer::Fetched { waiter, at, want, found, shard, .. } => {
                 match self.clients.whole_mut(waiter.0) {
                     Some(of_whole) => of_whole.go(Some((shard, at, *found))),
@@ -585,6 +590,15 @@ impl World {
                 self.counts.changes += u64::from(result.is_ok());
                 self.rest(&op);
             }
+        }
+    }
+
+    /// A read that waited may be tried again.
+    fn go_on(&mut self, waiter: Waiter) {
+        match self.clients.ops.get_mut(&waiter.0).map(|op| &mut op.what) {
+            Some(What::Keys(of_keys)) => of_keys.ready = true,
+            Some(What::Whole(of_whole)) => of_whole.go(None),
+            Some(What::Catalogue) | None => {}
         }
     }
 

@@ -129,8 +129,10 @@ pub struct Counts {
     pub quarantines: u64,
     /// Writes that were forwarded to a leader, and applied.
     pub forwarded: u64,
-    /// Reads of shards that are on other nodes only, answered.
+    /// Reads of shards that are on other nodes only, or lag where they were asked, answered.
     pub fetched: u64,
+    /// Readers that were told that a replica lags.
+    pub lags: u64,
     /// Questions about all keys, and pages of them, answered.
     pub whole: u64,
     /// Times that old versions were collected somewhere.

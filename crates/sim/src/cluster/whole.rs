@@ -89,7 +89,7 @@ struct Told {
 }
 
 impl OfWhole {
-    /// A fetch has its answer; or a replica has come here, or what blocked is gone.
+    /// A fetch has its answer; or a replica has come here, or lags, or what blocked is gone.
     pub(super) fn go(&mut self, found: Option<(ShardId, Timestamp, Found)>) {
         match found {
             Some((shard, at, found)) => {
@@ -211,7 +211,7 @@ impl World {
         of.route = same.unwrap_or(&of.route).clone();
         let route = of.route.clone();
         let places = 0..route.views.len();
-        let away: Vec<bool> = places.clone().map(|place| route.is_away(place, node)).collect();
+        let away: Vec<bool> = places.clone().map(|place| route.must_fetch(place, node)).collect();
         let only = of.only(&away);
         let wanted = |place: usize| only.is_none_or(|only| only == place);
         let near = |place: usize| wanted(place) && !away[place];

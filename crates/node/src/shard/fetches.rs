@@ -1,4 +1,5 @@
-//! Questions about a shard that is on other nodes, until they are answered.
+//! What is wanted of a shard's leader elsewhere, until it has told: for readers on a node without
+//! a replica, and on one whose replica lags.
 //!
 //! ```text
 //!   waiting ──(at most SENT_MAX are under way)──► sent ──► Fetched ──► answered
@@ -18,12 +19,11 @@
 
 use std::collections::VecDeque;
 
-use keyspace::{NodeId, ShardId};
+use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
 
-use super::Finding;
 use crate::entry::Waiter;
-use crate::fetch::{ANSWER_BYTES_MAX, KEYS_MAX, Want};
+use crate::fetch::{ANSWER_BYTES_MAX, Found, KEYS_MAX, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::letter::Letter;
 
@@ -37,13 +37,16 @@ const RESEND_NANOS: u64 = 500_000_000;
 
 /// See the front page.
 #[derive(Default)]
-pub(super) struct Fetches {
+pub(crate) struct Fetches {
     all: VecDeque<Fetch>,
     next_number: u64,
     held_bytes: usize,
     /// Nothing is sent before.
     pause_until: BootNanos,
 }
+
+/// When something was found, and what.
+type Finding = (Timestamp, Found);
 
 struct Fetch {
     number: u64,
