@@ -5,9 +5,9 @@
 //! what it is told, and how much may be under way at once.
 //!
 //! ```text
-//!   members: who is there, since when, what they carry ──┐
-//!   catalogue: who is cordoned, draining, removed ───────┼──► balancer::Nodes ──► decide ──► Exchange
-//!   the shard's own descriptor and members ──────────────┘                   └──► heir ───► Transfer
+//!   members: who is there, what they carry ─┐
+//!   catalogue: who is cordoned, draining … ─┼─► Nodes ─► decide ─► Exchange
+//!   the shard's descriptor and members ─────┘        └─► heir ───► Transfer
 //! ```
 //!
 //! With `balance` off only what must be done is: replicas leave nodes that have been down for
