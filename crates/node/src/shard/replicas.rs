@@ -269,6 +269,13 @@ impl Shard {
             if !self.leads() || !is_known || !is_idle || (add.is_empty() && !stay) {
                 return;
             }
+            // Called off are all that do not vote yet, so that it never rests at an even number.
+            let mut remove = remove;
+            if add.is_empty() && !remove.is_empty() {
+                remove.extend_from_slice(&members.learners);
+                remove.sort_unstable();
+                remove.dedup();
+            }
             let new: Vec<_> = (roster.newest.0 + 1..).map(ReplicaId).zip(add).collect();
             match (new.is_empty(), remove.is_empty()) {
                 (true, true) => return,
@@ -388,8 +395,11 @@ impl Shard {
         let mut promote = members.learners.clone();
         promote.retain(|replica| !remove.contains(replica));
         let end = self.group.last_index().saturating_sub(NEAR);
+        // … and is there.
+        let silent = now.saturating_sub(SILENT_NANOS);
         let near = |(replica, index): &(ReplicaId, u64)| {
-            !promote.contains(replica) || (*index > 0 && *index >= end)
+            let is_there = || *index >= end && !self.group.is_fresh(*replica, silent);
+            !promote.contains(replica) || is_there()
         };
         // All together, so that the group never rests at an even number (SAFETY G20).
         if self.group.progress().iter().all(near) {

@@ -73,8 +73,12 @@ impl Hub {
     /// of these nodes.
     pub(super) fn ask_elsewhere(&self, shard: ShardId, nodes: Vec<NodeId>) {
         self.submit(shard, Input::Away { shard, nodes });
-        let known = self.peers.as_ref().and_then(|peers| peers.lookup.shard(shard));
-        if let Some(known) = known {
+        self.tell_known(shard);
+    }
+
+    /// Tells a shard's lane what the table knows of it.
+    pub(super) fn tell_known(&self, shard: ShardId) {
+        if let Some(known) = self.peers.as_ref().and_then(|peers| peers.lookup.shard(shard)) {
             self.submit(shard, Input::Known { known });
         }
     }
@@ -145,9 +149,14 @@ impl Hub {
         let system = views.get(&ShardId(0));
         let is_gone = |known: &Arc<Known>| is_dropped(system, known.arc().keyspace());
         let (gone, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_gone);
-        let names = |known: &Known| known.descriptor().replica_on(self.node_id).is_some();
-        let is_away = |known: &Arc<Known>| !views.contains_key(&known.shard()) || !names(known);
-        let away = changed.into_iter().filter(is_away);
+        // Whether the replica here is the one that the shard has here.
+        let is_here = |known: &Arc<Known>| {
+            views.get(&known.shard()).is_some_and(|view| {
+                let here = view.read().descriptor.replica_on(self.node_id);
+                here == known.descriptor().replica_on(self.node_id)
+            })
+        };
+        let away = changed.into_iter().filter(|known| !is_here(known));
         self.post_news(away.map(News::Known));
         drop(views);
         // Of a keyspace that is gone: told by who has not heard of that yet.

@@ -207,7 +207,8 @@ impl Hub {
         )
     }
 
-    /// Shards of which this node is to have replicas, and has none yet.
+    /// Shards of which this node is to have replicas, and has none yet: those that name it, and
+    /// while a cluster grows those that have too few.
     pub fn missing(&self) -> Vec<ShardId> {
         let system = self.views.lock().get(&ShardId(0)).cloned();
         let nodes: Vec<NodeId> = system.map_or_else(Vec::new, |system| {
@@ -219,9 +220,24 @@ impl Hub {
         };
         let routes = self.routes();
         let wanted = routes.iter().filter(|r| usize::from(r.keyspace.options.replicas) > place);
-        let views = self.views.lock();
-        let shards = wanted.flat_map(|route| &route.keyspace.shards);
-        shards.filter(|shard| !views.contains_key(shard)).copied().collect()
+        let shards = wanted.flat_map(|route| {
+            let replicas = usize::from(route.keyspace.options.replicas);
+            route.keyspace.shards.iter().map(move |shard| (*shard, replicas))
+        });
+        let comes = |shard: ShardId, replicas: usize| {
+            let known = self.peers.as_ref().and_then(|peers| peers.lookup.shard(shard));
+            known.is_none_or(|known| {
+                let descriptor = known.descriptor();
+                let names = descriptor.replica_on(self.node_id).is_some();
+                names || descriptor.replicas.len() < replicas
+            })
+        };
+        let mut missing: Vec<(ShardId, usize)> = {
+            let views = self.views.lock();
+            shards.filter(|(shard, _)| !views.contains_key(shard)).collect()
+        };
+        missing.retain(|(shard, replicas)| comes(*shard, *replicas));
+        missing.into_iter().map(|(shard, _)| shard).collect()
     }
 
     /// Shards here without a known leader.

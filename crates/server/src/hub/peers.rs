@@ -183,7 +183,8 @@ impl Hub {
     /// A message for a replica that may not be here.
     fn begin_replica(&self, id: ShardId, record: &[u8], message: &Message) {
         if self.views.lock().contains_key(&id) {
-            return;
+            // Or another replica of the shard is, which its group has gone on without.
+            return self.tell_known(id);
         }
         let start = match birth::by_message(record, message.to(), self.node_id, self.hasher) {
             Ok(start) => start,
@@ -207,9 +208,7 @@ impl Hub {
         self.post_news([News::Shown(id, view)]);
         self.submit(id, Input::Create(start));
         // The message may be of the past, and the replica's group have gone on without it.
-        if let Some(known) = self.peers.as_ref().and_then(|peers| peers.lookup.shard(id)) {
-            self.submit(id, Input::Known { known });
-        }
+        self.tell_known(id);
         let mut views = self.views.lock();
         if is_dropped(views.get(&ShardId(0)), keyspace) {
             // Meanwhile: its end may have come before its beginning.
@@ -267,11 +266,10 @@ impl Hub {
         let members = peers.cluster.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
         let standings = self.standings();
-        let up = up.filter(|node| standings.of(*node).takes_replicas());
-        self.grow(ShardId(0), &system, wanted, &up.collect::<Vec<_>>());
-        let system_nodes = system_nodes.into_iter();
+        let up: Vec<_> = up.filter(|node| standings.of(*node).takes_replicas()).collect();
+        self.grow(ShardId(0), &system, wanted, &up);
         let system_nodes: Vec<NodeId> =
-            system_nodes.filter(|node| standings.of(*node).takes_replicas()).collect();
+            system_nodes.into_iter().filter(|node| up.contains(node)).collect();
         for route in self.routes().iter() {
             let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
             for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {

@@ -173,10 +173,14 @@ impl Hub {
             let state: &ShardState = &view.read();
             let Some(replica) = leaders.get(&state.descriptor.shard) else { return };
             let usage = state.keys().map(|engine| engine.usage());
-            let voters = state.members.voters.len();
+            // Never to rest at an even number (SAFETY G20).
+            let voters = state.members.voters.len() | 1;
+            // Whose place another was to take, and did not, goes with the next change.
+            let mut members = state.members.clone();
+            members.voters.retain(|voter| state.descriptor.node_of(*voter).is_some());
             led.push(Led {
                 descriptor: state.descriptor.clone(),
-                members: state.members.clone(),
+                members,
                 is_settled: state.roster.is_settled,
                 replica: *replica,
                 bytes: usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes),

@@ -174,6 +174,8 @@ impl Hub {
                     views.insert(shard, view.clone());
                 }
                 self.submit(shard, Input::Create(start));
+                // Its group may have gone on without it meanwhile.
+                self.tell_known(shard);
                 view
             }
             None => {

@@ -85,9 +85,18 @@ impl Machine {
             let keyspace = known.arc().keyspace();
             match catalogue.as_ref().is_some_and(|catalogue| catalogue.has_dropped(keyspace)) {
                 true => self.forget_keyspace(keyspace),
+                false if self.is_here(&known) => {}
                 false => self.submit(known.shard(), Input::Known { known }),
             }
         }
+    }
+
+    /// Whether the replica here is the one that the shard has here.
+    fn is_here(&self, known: &Known) -> bool {
+        self.view(known.shard()).is_some_and(|view| {
+            let here = view.read().descriptor.replica_on(self.node());
+            here == known.descriptor().replica_on(self.node())
+        })
     }
 
     fn send_words(&mut self, out: Outbox) {

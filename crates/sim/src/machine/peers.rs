@@ -142,7 +142,8 @@ impl Machine {
             _ => false,
         };
         if self.lanes[lane].lane.shard(id).is_some() || self.lanes[lane].inbox.iter().any(creates) {
-            return;
+            // Or another replica of the shard is, which its group has gone on without.
+            return self.tell_known(id);
         }
         let settings = self.limits.settings(self.hasher);
         let node = self.manifest.node;
@@ -158,6 +159,10 @@ impl Machine {
         self.show(id, &start.view);
         self.submit(id, Input::Create(start));
         // The message may be of the past, and the replica's group have gone on without it.
+        self.tell_known(id);
+    }
+
+    fn tell_known(&mut self, id: ShardId) {
         if let Some(known) = self.table().shard(id).cloned() {
             self.submit(id, Input::Known { known });
         }
