@@ -6,14 +6,19 @@
 //! between is some seconds, and nothing but the rate decides on it.
 //!
 //! More than the rate is a bug on any machine. Less may be the machine's: with two cores and other
-//! tests beside it, a third is forgiven; on one at rest it is within a few hundredths.
+//! work beside it, a half is forgiven; on one at rest it is within a few hundredths. The tests here
+//! take turns.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+/// Whose turn it is.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -158,6 +163,7 @@ fn when(address: SocketAddr, what: &str, is_so: impl Fn(&Sample) -> bool) -> Sam
 
 #[test]
 fn states_leave_a_node_at_the_rate_that_it_was_told() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut nodes = Nodes::new("rate");
     let (peer, resp, http) = (nodes.founder.to_string(), unused(), unused());
     let addresses = ["--peer", &peer, "--resp", &resp.to_string(), "--http", &http.to_string()];
@@ -181,7 +187,7 @@ fn states_leave_a_node_at_the_rate_that_it_was_told() {
     eprintln!("{bytes} bytes in {shortest:.3} to {longest:.3} s: {rate:.3} of the rate");
     let most = RATE as f64 * longest + AHEAD as f64;
     assert!(bytes as f64 <= most, "{bytes} bytes in {longest} s");
-    assert!(bytes as f64 >= RATE as f64 * shortest * 0.67, "{bytes} bytes in {shortest} s");
+    assert!(bytes as f64 >= RATE as f64 * shortest * 0.5, "{bytes} bytes in {shortest} s");
 
     let end = when(http, "nothing is under way", |sample| sample.number(UNDER_WAY) == 0);
     assert_eq!(end.number(LEFT), 0);
@@ -213,6 +219,7 @@ fn until(address: SocketAddr, what: &str, is_so: impl Fn(&str) -> bool) -> Strin
 /// stopped all the same, what it lacks does not wait for the rate.
 #[test]
 fn a_state_that_a_shard_waits_for_does_not_wait_for_the_rate() {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut nodes = Nodes::new("urgent");
     let (peers, resps, https) = (
         [nodes.founder, unused(), unused()],
