@@ -479,6 +479,11 @@ impl Lane {
     fn message(&mut self, from: NodeId, id: ShardId, message: Message) {
         let now = self.now;
         let Some(shard) = self.shards.get_mut(&id) else { return };
+        // It may be for one that comes after the replica here, which its group has gone on without
+        // and which has not heard of that yet; or for one before.
+        if message.to() != shard.replica() {
+            return;
+        }
         shard.hears(message.from(), from);
         if shard.rest(&message, now, &mut self.pending) {
             return;
