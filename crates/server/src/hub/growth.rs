@@ -45,6 +45,11 @@ impl Growth {
         self.done.load(Ordering::Acquire)
     }
 
+    /// What the last measuring has found.
+    pub fn last_measured(&self) -> u64 {
+        self.measured.load(Ordering::Acquire)
+    }
+
     /// Memory was measured.
     pub fn measured(&self, found: u64) {
         self.measured.store(found, Ordering::Release);

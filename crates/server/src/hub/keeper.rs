@@ -20,6 +20,9 @@ use super::{Hub, View};
 const PERIOD: Duration = Duration::from_millis(100);
 /// Every so many periods it tells the other nodes what this one carries.
 const AROUND_PERIODS: u32 = 10;
+/// Every so many periods it looks at the shards, while they rest and half of `memory_max` is free:
+/// with a thousand of them, a look each period is what they cost most.
+const REST_PERIODS: u32 = 5;
 /// Old versions may take this share of `memory_max`; beyond it they go before their retention.
 const OLD_SHARE: u64 = 10;
 /// Versions collected under one hold of a shard's write guard.
@@ -55,15 +58,23 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
     let mut looks = BTreeMap::new();
     let mut pressed = false;
     let mut around_in = 0u32;
+    let mut usage = Usage::default();
+    let mut look_in = 0u32;
     while !stop.wait() {
         hub.clock.observe_millis(hub.millis());
         let grown = hub.growth.begin_to_measure();
-        let mut usage = Usage::default();
-        for route in hub.routes().iter() {
-            keep_versions(hub, route, pressed, &mut looks, &mut usage);
+        if look_in == 0 || grown != hub.growth.last_measured() {
+            let mut is_busy = false;
+            usage = Usage::default();
+            for route in hub.routes().iter() {
+                is_busy |= keep_versions(hub, route, pressed, &mut looks, &mut usage);
+            }
+            hub.growth.measured(grown);
+            pressed = limit_memory(hub, &usage);
+            is_busy |= pressed || used_bytes(&usage) > hub.memory_bytes_max / 2;
+            look_in = if is_busy { 1 } else { REST_PERIODS };
         }
-        hub.growth.measured(grown);
-        pressed = limit_memory(hub, &usage);
+        look_in -= 1;
         if around_in == 0 {
             hub.look_around();
             hub.limit_kept();
@@ -91,24 +102,30 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
 /// Refuses or admits writes, by what all shards take. Whether old versions take more than their
 /// share.
 fn limit_memory(hub: &Hub, usage: &Usage) -> bool {
-    let used = usage.live_bytes + usage.old_bytes + usage.index_bytes;
+    let used = used_bytes(usage);
     hub.memory_used_bytes.store(used, Ordering::Relaxed);
     hub.memory_old_bytes.store(usage.old_bytes, Ordering::Relaxed);
     hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);
     usage.old_bytes > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max
 }
 
+fn used_bytes(usage: &Usage) -> u64 {
+    usage.live_bytes + usage.old_bytes + usage.index_bytes
+}
+
 /// Has the keyspace's safe point raised when that would free something here, and collects.
 ///
 /// A shard that is written to collects by itself as it applies, on the thread that needs the memory
-/// again. `looks` tells which is not. `sum` grows by what its shards take.
+/// again. `looks` tells which is not. `sum` grows by what its shards take. Whether any was written
+/// to since the last look, or has more to collect.
 fn keep_versions(
     hub: &Hub,
     route: &Route,
     pressed: bool,
     looks: &mut BTreeMap<ShardId, Look>,
     sum: &mut Usage,
-) {
+) -> bool {
+    let mut is_busy = false;
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
     for (place, (view, shard)) in route.views.iter().zip(&route.keyspace.shards).enumerate() {
@@ -119,11 +136,13 @@ fn keep_versions(
         }
         let look = looks.entry(*shard).or_default();
         let more = if look.index != index {
+            is_busy = true;
             *look = Look { index, is_done: false };
             view.write().keys_mut().is_some_and(|engine| engine.collect(0))
         } else {
             !look.is_done && collect(view, look)
         };
+        is_busy |= more;
         let state = view.read();
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
@@ -146,6 +165,7 @@ fn keep_versions(
         let raise = Raise { keyspace: route.keyspace.id, to: target, is_pressed };
         hub.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
+    is_busy
 }
 
 /// How a shard was when it was last looked at.

@@ -117,11 +117,22 @@ impl Decoder {
         let wanted = self.wanted_bytes();
         let short = self.buffer.len() < wanted;
         if short || self.buffer.len() - self.filled < SPACE_BYTES_MIN.min(wanted - self.filled) {
-            let mut next = BytesMut::zeroed(wanted.max(CHUNK_BYTES));
-            next[..self.filled].copy_from_slice(&self.buffer[..self.filled]);
-            self.buffer = next;
+            self.begin_buffer(wanted.max(CHUNK_BYTES));
         }
         &mut self.buffer[self.filled..]
+    }
+
+    /// Moves what has come to the beginning of a buffer of at least `bytes`: the one before, if
+    /// nobody keeps a body of it, or else a new one.
+    fn begin_buffer(&mut self, bytes: usize) {
+        self.buffer.truncate(self.filled);
+        if self.buffer.try_reclaim(bytes - self.filled) {
+            self.buffer.resize(bytes, 0);
+        } else {
+            let mut next = BytesMut::zeroed(bytes);
+            next[..self.filled].copy_from_slice(&self.buffer);
+            self.buffer = next;
+        }
     }
 
     /// How many bytes are wanted at least to go on, those that have come among them.
