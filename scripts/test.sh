@@ -68,8 +68,10 @@ step "differential: redis with itself" "$python" tests/differential/run.py \
 step "differential: redis with carillon" "$python" tests/differential/run.py --seed 1
 step "clients" "$python" tests/clients/with_node.py
 step "cluster clients" "$python" tests/clients/with_cluster.py
+# The promise, 1.5 s, is held by the tests of `carillon --test faults`, which know when the
+# machine itself stood still. This one does not, and so is patient.
 step "service when a node breaks" cargo run --release --locked --quiet --package bench -- \
-  failover --rounds 3 --watch-ms 1800 --gap-ms-max 1500 --out target/bench/test
+  failover --rounds 2 --watch-ms 2600 --gap-ms-max 2500 --out target/bench/test
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "format: the document as a reader" "$python" tests/format/run.py

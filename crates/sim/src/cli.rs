@@ -1,11 +1,15 @@
 //! What `carillon sim` prints: of lives of one node, and of clusters.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread;
 
 use crate::check::Violation;
 
 /// A kind of run that can be repeated: a pure function of what it is told.
-pub trait Life: Clone {
+pub trait Life: Clone + Send + Sync {
     /// Its seed.
     fn seed(&self) -> u64;
     /// The same with another seed.
@@ -43,8 +47,8 @@ const ROW: u64 = 50;
 /// What the characters of a row mean.
 const LEGEND: &str = "  .  held     !  a rule is broken     ≠  the same seed, another run";
 
-/// Runs `seeds` seeds, each twice if they are to be compared (R13), and prints how they went.
-/// Whether all was well.
+/// Runs `seeds` seeds, each twice if they are to be compared (R13), on all processors, and prints
+/// how they went, in their order. Whether all was well.
 ///
 /// # Errors
 /// What `out` says.
@@ -60,10 +64,13 @@ pub fn main_with<L: Life>(
     let [heading, more] = life.heading();
     writeln!(out, "seeds {first} to {last}{twice}: {heading}\n{more}\n{LEGEND}")?;
     let mut failed = Vec::new();
-    for seed in first..=last {
+    let run = |seed| {
         let told = life.with_seed(seed).run();
         let again = doublecheck.then(|| told.life.run());
         let differs = again.is_some_and(|again| again.trace_hash != told.trace_hash);
+        (told, differs)
+    };
+    in_order(first..=last, &run, |seed, (told, differs)| {
         if life.verbose() {
             write!(out, "{}", told.trace.as_deref().unwrap_or_default())?;
         }
@@ -82,7 +89,8 @@ pub fn main_with<L: Life>(
         if differs || told.verdict.is_err() {
             failed.push((told, differs));
         }
-    }
+        Ok(())
+    })?;
     writeln!(out)?;
     let well = failed.is_empty();
     match well {
@@ -93,6 +101,45 @@ pub fn main_with<L: Life>(
         explain(told, differs, out)?;
     }
     Ok(well)
+}
+
+/// Does `run` for each seed, on all processors at once, and gives what came of it to `tell`, in the
+/// order of seeds.
+fn in_order<T: Send>(
+    seeds: std::ops::RangeInclusive<u64>,
+    run: &(impl Fn(u64) -> T + Sync),
+    mut tell: impl FnMut(u64, T) -> io::Result<()>,
+) -> io::Result<()> {
+    let (first, last) = seeds.into_inner();
+    let count = last.saturating_sub(first).saturating_add(1);
+    let threads = thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
+    let unbegun = AtomicU64::new(0);
+    thread::scope(|scope| {
+        let (done, came) = mpsc::channel();
+        for _ in 0..threads.min(count) {
+            let (done, unbegun) = (done.clone(), &unbegun);
+            scope.spawn(move || {
+                loop {
+                    let turn = unbegun.fetch_add(1, Ordering::Relaxed);
+                    // Nobody listens any more once `tell` has failed.
+                    if turn >= count || done.send((turn, run(first + turn))).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(done);
+        let mut early = BTreeMap::new();
+        let mut told = 0;
+        while let Ok((turn, what)) = came.recv() {
+            early.insert(turn, what);
+            while let Some(what) = early.remove(&told) {
+                tell(first + told, what)?;
+                told += 1;
+            }
+        }
+        Ok(())
+    })
 }
 
 fn explain<L: Life>(told: Told<L>, differs: bool, out: &mut dyn Write) -> io::Result<()> {

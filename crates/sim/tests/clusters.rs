@@ -59,10 +59,15 @@ fn the_power_may_go_at_every_write_of_the_log() {
     assert!(deaths > 60, "nearly every run reaches its write");
 }
 
+/// Seeds that have found planted faults: they are tried first, then all from the first on. A change
+/// of the simulator may give them other runs.
+const HAVE_FOUND: [u64; 8] = [0, 3, 5, 7, 9, 13, 15, 56];
+
 #[test]
 fn planted_faults_are_found() {
     for plant in Plant::ALL {
-        let found = (0..300).find(|seed| {
+        let mut seeds = HAVE_FOUND.into_iter().chain(0..300);
+        let found = seeds.find(|seed| {
             let options = Options { plant: Some(plant), ..Options::of(*seed) };
             run(&options).is_err()
         });

@@ -247,16 +247,20 @@ impl State {
     }
 
     fn forget_unreachable(&mut self) {
-        let Self { files, names, durable_names, name_changes, handles, .. } = self;
-        files.retain(|file, _| {
-            handles.contains_key(file)
-                || names.values().chain(durable_names.values()).any(|named| named == file)
-                || name_changes.iter().any(|change| match change {
-                    NameChange::Link { file: named, .. }
-                    | NameChange::Rename { file: named, .. } => named == file,
-                    NameChange::Unlink { .. } => false,
-                })
-        });
+        let mut files = std::mem::take(&mut self.files);
+        files.retain(|file, _| self.is_reachable(*file));
+        self.files = files;
+    }
+
+    fn is_reachable(&self, file: u64) -> bool {
+        self.handles.contains_key(&file)
+            || self.names.values().chain(self.durable_names.values()).any(|named| *named == file)
+            || self.name_changes.iter().any(|change| match change {
+                NameChange::Link { file: named, .. } | NameChange::Rename { file: named, .. } => {
+                    *named == file
+                }
+                NameChange::Unlink { .. } => false,
+            })
     }
 
     /// Counts one change, which may be the one that meets the power loss.
@@ -466,7 +470,9 @@ impl Drop for FaultyFile {
             *count -= 1;
             if *count == 0 {
                 state.handles.remove(&self.file);
-                state.forget_unreachable();
+                if !state.is_reachable(self.file) {
+                    state.files.remove(&self.file);
+                }
             }
         }
     }

@@ -121,7 +121,7 @@ fn the_checker_agrees_with_a_node_that_loses_nothing() {
     let stopped = load.now();
     assert!(cluster.node(1).stop().success());
     cluster.restart(1);
-    let history = load.finish();
+    let (history, _) = load.finish();
     let (answered, _, unknown) = history.counts();
     assert!(answered > 100, "{answered} answered: {:?}", history.errors());
     assert!(unknown > 0, "nobody waited for an answer when it was killed");
@@ -146,7 +146,7 @@ fn the_checker_sees_a_node_that_forgets() {
     std::fs::remove_dir_all(&dir).unwrap();
     cluster.restart(1);
     thread::sleep(Duration::from_millis(400));
-    let told = load.finish().check().expect_err("a whole disk is gone");
+    let told = load.finish().0.check().expect_err("a whole disk is gone");
     assert!(told.contains("no order explains") || told.contains("went back"), "{told}");
 }
 

@@ -110,6 +110,11 @@ impl Cluster {
         &self.proxies
     }
 
+    /// Where everything is that it writes.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
         self.nodes.len()

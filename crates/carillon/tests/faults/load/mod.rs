@@ -8,6 +8,7 @@
 
 pub mod history;
 pub mod resp;
+mod stalls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::harness::Cluster;
 use crate::harness::net::Site;
 use history::{Asked, History, Key, Outcome, Record};
 use resp::{Connection, Reply};
+use stalls::{Stalls, Witness};
 
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -39,6 +41,7 @@ const COUNTERS: usize = 8;
 pub struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Vec<Record>>>,
+    witness: Option<Witness>,
 }
 
 struct Shared {
@@ -64,7 +67,8 @@ impl Load {
             let shared = shared.clone();
             thread::spawn(move || Client::new(number, shared).run())
         });
-        Self { threads: threads.collect(), shared }
+        let witness = Some(Witness::start(cluster.dir(), shared.begun));
+        Self { threads: threads.collect(), witness, shared }
     }
 
     /// Time since it began, as histories count it.
@@ -72,8 +76,9 @@ impl Load {
         self.shared.begun.elapsed()
     }
 
-    /// Ends it, reads every key once through every node, and hands over what was seen.
-    pub fn finish(mut self) -> History {
+    /// Ends it, reads every key once through every node, and hands over what was seen, and when the
+    /// machine stood still.
+    pub fn finish(mut self) -> (History, Stalls) {
         self.shared.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut self.threads);
         let mut records: Vec<Record> =
@@ -81,7 +86,8 @@ impl Load {
         let shared = self.shared.clone();
         let last = thread::spawn(move || Client::new(u16::MAX, shared).read_all());
         records.extend(last.join().expect("the last client"));
-        History::new(records)
+        let stalls = self.witness.take().expect("it is ended once").finish();
+        (History::new(records), stalls)
     }
 }
 

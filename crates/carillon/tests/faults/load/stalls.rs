@@ -1,0 +1,76 @@
+//! When did the machine itself stand still?
+//!
+//! Nodes of a test share a few processors and one disk with whatever else runs there. A disk that
+//! takes half a second for an fsync, or a processor that is not to be had, keeps service away
+//! without any fault of Carillon's. A witness does what a node does all the time, a small write and
+//! an fsync, on the same disk, and notes when it took long. What it could not do in time is no
+//! node's silence.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// What the witness waits between two writes.
+const PAUSE: Duration = Duration::from_millis(20);
+/// So long a pause and a write may take together without being a stall.
+const STALL_MIN: Duration = Duration::from_millis(60);
+/// A thread that writes.
+pub struct Witness {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<(Duration, Duration)>>,
+}
+
+/// When the machine stood still, from when until when.
+pub struct Stalls(Vec<(Duration, Duration)>);
+
+impl Witness {
+    /// Begins to write to a file in `dir`; times count from `begun`.
+    pub fn start(dir: &Path, begun: Instant) -> Self {
+        let file = File::create(dir.join("witness")).expect("a file can be made");
+        let stop = Arc::new(AtomicBool::new(false));
+        let told = stop.clone();
+        let thread = thread::spawn(move || {
+            let mut stalls = Vec::new();
+            while !told.load(Ordering::Relaxed) {
+                let from = begun.elapsed();
+                thread::sleep(PAUSE);
+                // What nodes write is checked elsewhere; a disk that fails here fails them too.
+                let _written = file.write_all_at(&[0; 512], 0).and_then(|()| file.sync_data());
+                let until = begun.elapsed();
+                if until - from > STALL_MIN {
+                    stalls.push((from, until));
+                }
+            }
+            stalls
+        });
+        Self { stop, thread }
+    }
+
+    /// Ends it.
+    pub fn finish(self) -> Stalls {
+        self.stop.store(true, Ordering::Relaxed);
+        Stalls(self.thread.join().expect("the witness"))
+    }
+}
+
+impl Stalls {
+    /// By how much a service between these two moments may be late on the machine's account.
+    pub fn allowance(&self, from: Duration, until: Duration) -> Duration {
+        let parts = self.0.iter().map(|stall| stall.1.min(until).saturating_sub(stall.0.max(from)));
+        let long = parts.filter(|part| *part > STALL_MIN);
+        long.sum::<Duration>()
+    }
+}
+
+#[test]
+fn stalls_count_where_they_meet() {
+    let ms = Duration::from_millis;
+    let stalls = Stalls(vec![(ms(100), ms(300)), (ms(900), ms(1_000))]);
+    assert_eq!(stalls.allowance(ms(0), ms(50)), ms(0));
+    assert_eq!(stalls.allowance(ms(200), ms(800)), ms(100));
+    assert_eq!(stalls.allowance(ms(0), ms(1_000)), ms(300));
+}
