@@ -5,8 +5,6 @@
 //! of them at least two fewer. Like replicas, leaders move by chance: of `n` on a node with `e` too
 //! many each is handed over with probability `e / n` times the pace.
 
-use std::fmt;
-
 use keyspace::{NodeId, ReplicaId};
 
 use crate::chance::{Chance, PACE};
@@ -44,14 +42,16 @@ pub enum WhyLeader {
     },
 }
 
-impl fmt::Display for WhyLeader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl WhyLeader {
+    /// In words, with nodes called as `name` says.
+    pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
         match self {
-            WhyLeader::Gone { node, gone } => write!(f, "node {node} {gone}"),
-            WhyLeader::Slow { node } => write!(f, "node {node} is slow"),
-            WhyLeader::Uneven { node, leaders, to, to_leaders, mean } => write!(
-                f,
-                "node {node} leads {leaders} shards, node {to} {to_leaders}; the mean is {mean:.1}"
+            WhyLeader::Gone { node, gone } => format!("{} {gone}", name(*node)),
+            WhyLeader::Slow { node } => format!("{} is slow", name(*node)),
+            WhyLeader::Uneven { node, leaders, to, to_leaders, mean } => format!(
+                "{} leads {leaders} shards, {} {to_leaders}; the mean is {mean:.1}",
+                name(*node),
+                name(*to)
             ),
         }
     }

@@ -60,7 +60,7 @@
 //!
 //! # Where to start
 //! [`decide`](decide()), then `strength`, `part`, `even`; [`heir`](heir()) for leaders; [`Policy`]
-//! for where to.
+//! for where to. [`prove`] says what the placement that came of it survives.
 
 mod chance;
 mod decide;
@@ -70,6 +70,7 @@ mod measure;
 mod nodes;
 mod part;
 pub mod policy;
+pub mod prove;
 mod shard;
 mod strength;
 mod view;

@@ -7,7 +7,7 @@ use std::fmt;
 
 use keyspace::NodeId;
 
-use crate::measure::{BYTES_MEAN_FULL, Measure};
+use crate::measure::{BYTES_MEAN_FULL, Measure, deviation};
 
 /// Why the replicas of a node must leave it; in the order of how much is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +128,12 @@ impl Nodes {
     /// What those that take replicas carry on average.
     pub fn mean(&self) -> Mean {
         self.mean
+    }
+
+    /// How uneven those are that take replicas, as [`Effect`](crate::Effect) measures it.
+    pub fn deviation(&self) -> f64 {
+        let takers = self.sites.iter().filter(|site| site.takes());
+        deviation(&takers.map(|site| site.load).collect::<Vec<_>>())
     }
 
     /// A node, if it is known.

@@ -1,7 +1,5 @@
 //! Why was it decided so? In words for people, who read them in logs and in `shards --why`.
 
-use std::fmt;
-
 use keyspace::NodeId;
 
 use crate::measure::BYTES_MEAN_FULL;
@@ -91,50 +89,49 @@ pub enum Why {
     },
 }
 
-impl fmt::Display for Why {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Why {
+    /// In words, with nodes called as `name` says.
+    pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
         match self {
             Why::CallOff { node, gone } => {
-                write!(f, "node {node} {gone}: the new replica there will never catch up")
+                format!("{} {gone}: the new replica there will never catch up", name(*node))
             }
             Why::Replace { gone, by } => {
-                for (index, (node, gone)) in gone.iter().enumerate() {
-                    let comma = if index > 0 { ", " } else { "" };
-                    write!(f, "{comma}node {node} {gone}")?;
-                }
-                if by.is_empty() { f.write_str("; no node can take its place") } else { Ok(()) }
+                let gone = gone.iter().map(|(node, gone)| format!("{} {gone}", name(*node)));
+                let gone = gone.collect::<Vec<_>>().join(", ");
+                if by.is_empty() { gone + "; no node can take its place" } else { gone }
             }
             Why::Grow { from, to, wanted } => {
-                write!(f, "{wanted} replicas are wanted: from {from} to {to}")
+                format!("{wanted} replicas are wanted: from {from} to {to}")
             }
             Why::Shrink { from, to, wanted } => {
-                write!(f, "only {wanted} replicas are wanted: from {from} to {to}")
+                format!("only {wanted} replicas are wanted: from {from} to {to}")
             }
-            Why::Part { node, beside, domain, to } => write!(
-                f,
-                "nodes {node} and {beside} share the failure domain {domain:?}; node {to} is apart"
-            ),
-            Why::Even { from, to, mean } => even(f, from, to, mean),
+            Why::Part { node, beside, domain, to } => {
+                let [node, beside, to] = [node, beside, to].map(|id| name(*id));
+                format!("{node} and {beside} share the failure domain {domain:?}; {to} is apart")
+            }
+            Why::Even { from, to, mean } => even(from, to, mean, name),
             Why::Place { policy, from, to } => {
-                write!(f, "the policy {policy} puts it on node {to} rather than on node {from}")
+                let [from, to] = [from, to].map(|id| name(*id));
+                format!("the policy {policy} puts it on {to} rather than on {from}")
             }
         }
     }
 }
 
-fn even(f: &mut fmt::Formatter<'_>, from: &Load, to: &Load, mean: &Mean) -> fmt::Result {
+fn even(from: &Load, to: &Load, mean: &Mean, name: &dyn Fn(NodeId) -> String) -> String {
     let bytes_count = mean.bytes >= BYTES_MEAN_FULL;
     let bytes = |bytes: f64| match bytes_count {
         true => format!(" ({:.1} MiB)", bytes / f64::from(1 << 20)),
         false => String::new(),
     };
-    write!(
-        f,
-        "node {} holds {} replicas{}, node {} {}{}; the mean is {:.1}{}",
-        from.node,
+    format!(
+        "{} holds {} replicas{}, {} {}{}; the mean is {:.1}{}",
+        name(from.node),
         from.replicas,
         bytes(from.bytes as f64),
-        to.node,
+        name(to.node),
         to.replicas,
         bytes(to.bytes as f64),
         mean.replicas,
@@ -168,7 +165,7 @@ mod tests {
             ),
             (
                 Why::Part { node: five, beside: seven, domain: "rack 1".into(), to: nine },
-                "nodes 5 and 7 share the failure domain \"rack 1\"; node 9 is apart",
+                "node 5 and node 7 share the failure domain \"rack 1\"; node 9 is apart",
             ),
             (Why::Grow { from: 1, to: 3, wanted: 3 }, "3 replicas are wanted: from 1 to 3"),
             (
@@ -177,7 +174,7 @@ mod tests {
             ),
         ];
         for (why, words) in whys {
-            assert_eq!(why.to_string(), words);
+            assert_eq!(why.words(&|id| format!("node {id}")), words);
         }
     }
 }

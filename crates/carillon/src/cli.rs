@@ -19,6 +19,7 @@ Examples:
   carillon nodes                             which nodes there are
   carillon drain b                           everything moves away from node b
   carillon shards                            who leads what, and how far the others are
+  carillon prove --survive domain            what the cluster can lose
   carillon dev                               three nodes on this machine
 
 Exit codes:
@@ -62,6 +63,8 @@ pub enum Command {
     Drain(DrainArgs),
     /// List the shards: who leads them, and how far their replicas are.
     Shards(ShardsArgs),
+    /// Prove what the cluster can lose, as its shards are placed now.
+    Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
     Check(CheckArgs),
     /// Run a simulated node through faults, and check that no rule breaks.
@@ -133,6 +136,7 @@ STATE is what that node sees:
   suspected  it did not answer lately, and may still
   down       it is dead, paused or cut off; it comes back by itself when it can
   left       it has left for good
+  slow disk  besides: an fsync has stalled there lately, so that it hands its shards over
 SINCE is for how long. LINK: whether there is a connection between the two.
 STANDING is what people have asked for; nodes of which nothing was asked show none:
   cordoned   it keeps its replicas, and gets no more
@@ -230,6 +234,7 @@ pub struct DrainArgs {
 
 /// `carillon shards`
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("decisions").args(["why", "dry_run"]))]
 #[command(after_help = "\
 One line for each shard; - is the one that holds the catalogue of keyspaces.
 
@@ -244,15 +249,78 @@ Exit code 1 if health is failing: see `carillon status --help`.
 Examples:
   carillon shards
   carillon shards --keyspace orders
-  carillon shards --json                       with terms, leases, sessions, generations")]
+  carillon shards --json                       with terms, leases, sessions, generations
+  carillon shards --why                        what leaders have moved lately, why, what came of it
+  carillon shards --why --shard 5              ... of one shard
+  carillon shards --dry-run                    what they would move to make the nodes even
+
+Each shard's leader decides for its own shard, so --why and --dry-run ask all nodes; each remembers
+its last 256 decisions. Deviation is how uneven the nodes are: the root of the mean square by which
+they miss the mean of bytes and replicas, in parts of it; 0 is even.")]
 pub struct ShardsArgs {
     /// Only the shards of this keyspace.
     #[arg(long, value_name = "NAME")]
     pub keyspace: Option<String>,
+    /// Show what was decided about replicas and leaders, why, and what came of it.
+    #[arg(long, conflicts_with_all = ["dry_run", "watch"])]
+    pub why: bool,
+    /// Show what would be decided if balance were on, and do nothing.
+    #[arg(long, conflicts_with = "watch")]
+    pub dry_run: bool,
+    /// With --why or --dry-run: only this shard.
+    #[arg(long, value_name = "ID", requires = "decisions")]
+    pub shard: Option<u64>,
     #[command(flatten)]
     pub node: NodeArgs,
     #[command(flatten)]
     pub watch: WatchArgs,
+}
+
+/// `carillon prove`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A shard serves, and keeps what it has acknowledged, as long as a majority of its voters is there.
+This asks every node for the shards that it leads, and finds the fewest nodes, or failure domains,
+whose loss would take a majority away from one of them: the smallest failing set. Nodes that are
+down count as lost. Nodes without a failure domain share their fate with nobody.
+
+Exit code 1 if a shard would not survive it, or it is not known of all shards: a leader did not
+answer by HTTP, or its replicas are just changing.
+
+Examples:
+  carillon prove                               may any one node go?
+  carillon prove --survive domain              ... any one failure domain?
+  carillon prove --survive 2-nodes && ...      in a script, before a risky step
+  carillon prove --json                        with each shard that would fail")]
+pub struct ProveArgs {
+    /// What is to be survived.
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "node")]
+    pub survive: Survive,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// What a cluster may be asked to survive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Survive {
+    /// The loss of any one node.
+    Node,
+    /// The loss of any one failure domain.
+    Domain,
+    /// The loss of any two nodes together.
+    #[value(name = "2-nodes")]
+    TwoNodes,
+}
+
+impl Survive {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Survive::Node => "node",
+            Survive::Domain => "domain",
+            Survive::TwoNodes => "2-nodes",
+        }
+    }
 }
 
 /// Which keyspace of which node.

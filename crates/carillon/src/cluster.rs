@@ -106,6 +106,8 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
         let address = |name: &str| node["addresses"][name].as_str().unwrap_or("-").to_owned();
         let mark = if node["this"] == true { "*" } else { "" };
         let state = text("state");
+        // What a dead node said last is not so any more.
+        let is_there = matches!(state.as_str(), "up" | "suspected");
         let tone = match state.as_str() {
             "up" => Tone::Good,
             "suspected" => Tone::Uneasy,
@@ -114,12 +116,13 @@ fn nodes_table(answer: &Value, now: u64, paint: Paint) -> String {
         };
         let link = if node["linked"] == true { "yes" } else { "no" };
         let version = text("version");
-        // What a dead node said last is not so any more.
-        let is_there = matches!(state.as_str(), "up" | "suspected");
         let told = |number: String| if is_there { number } else { "-".to_owned() };
         vec![
             format!("{}{mark}", text("name")),
-            paint.paint(tone, &state),
+            match is_there && node["slow_disk"] == true {
+                true => paint.paint(Tone::Uneasy, &format!("{state}, slow disk")),
+                false => paint.paint(tone, &state),
+            },
             match text("standing") {
                 standing if standing == "member" => String::new(),
                 standing if standing.is_empty() => standing,

@@ -9,12 +9,15 @@ mod allocator;
 mod cli;
 mod cluster;
 mod colour;
+mod decisions;
 mod dev;
 mod drain;
+mod everybody;
 mod exit;
 mod keys;
 mod keyspaces;
 mod output;
+mod prove;
 mod sim;
 mod start;
 mod status;
@@ -53,7 +56,9 @@ fn run(command: Command) -> Exit {
         Command::Nodes(NodesArgs { command: Some(command), .. }) => drain::act(&command),
         Command::Nodes(args) => cluster::nodes(&args),
         Command::Drain(args) => drain::drain(&args),
+        Command::Shards(args) if args.why || args.dry_run => decisions::decisions(&args),
         Command::Shards(args) => cluster::shards(&args),
+        Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {

@@ -1,6 +1,7 @@
 //! Replicas leave a node that is drained and one that has died, and spread if they may: real
 //! processes, whose keys are read through all of them meanwhile.
 
+use std::process::{Child, Command};
 use std::time::Duration;
 
 mod four;
@@ -45,10 +46,23 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
     write(&cluster, 0);
     read(&cluster, EMPTY);
 
+    // What it survives, and what would make it even.
+    cluster.done(0, "prove", "yes: each of 9 shards keeps a majority without any one node");
+    cluster.done(EMPTY, "prove --survive domain --json", "\"holds\":true");
+    let (code, said) = cluster.run(1, "prove --survive 2-nodes");
+    assert_eq!((code, said.contains("no: 9 of 9 shards")), (1, true), "{said}");
+    cluster.done(1, "shards --dry-run", "to n3");
+    cluster.done(1, "shards --dry-run", "balance is off");
+
     // All that the second has goes to the fourth, which is the only one without.
     cluster.done(2, "drain n1 --timeout 50s", "n1 is empty");
     assert_eq!((replicas(&cluster, 0, 1), replicas(&cluster, 0, EMPTY)), (0, SHARDS));
     (0..=EMPTY).for_each(|asked| read(&cluster, asked));
+    until("what came of it is known", || {
+        let (_, said) = cluster.run(EMPTY, "shards --why --keyspace 0");
+        (said.contains("to n3, because n1 is draining") && said.contains("; done after"))
+            .then_some(())
+    });
     // It stays empty when it was started anew, and can take its part again.
     cluster.kill(1);
     cluster.start(1);
@@ -59,6 +73,10 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
 
     // The first dies for good: the second takes its place.
     cluster.kill(0);
+    until("nothing more may be lost", || {
+        let (code, said) = cluster.run(1, "prove");
+        (code == 1 && said.contains("counted as lost already: n0")).then_some(())
+    });
     until("the dead one is replaced", || {
         (replicas(&cluster, 2, 1) == SHARDS && replicas(&cluster, 2, 0) == 0).then_some(())
     });
@@ -73,6 +91,59 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
     });
     well(&cluster, 1);
     (0..=EMPTY).for_each(|asked| read(&cluster, asked));
+}
+
+/// A process whose fsyncs stall, until it is dropped: strace holds each of them back.
+struct Stalled(Child);
+
+impl Stalled {
+    /// `None`, and a line that says so, where nobody may be traced.
+    fn new(pid: u32) -> Option<Self> {
+        let stall = "inject=fdatasync:delay_enter=1500000";
+        let child = Command::new("strace")
+            .args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", stall])
+            .args(["-p", &pid.to_string()])
+            .spawn();
+        let mut child = child.ok()?;
+        std::thread::sleep(Duration::from_millis(300));
+        if child.try_wait().unwrap().is_some() {
+            eprintln!("strace cannot trace here: nothing is tested");
+            return None;
+        }
+        Some(Self(child))
+    }
+}
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        // It lets the process go on, and ends.
+        let pid = self.0.id().to_string();
+        let _gone = Command::new("kill").args(["-TERM", &pid]).status();
+        let _ended = self.0.wait();
+    }
+}
+
+#[test]
+fn leaders_leave_a_node_whose_disk_stalls() {
+    let mut cluster = Cluster::new("stalls", &[]);
+    cluster.begin(0..=EMPTY - 1);
+    cluster.all_well(0..=EMPTY - 1);
+    write(&cluster, 0);
+    until("it leads", || (cluster.node(0, 1)?["leads"].as_u64()? > 0).then_some(()));
+    let Some(stalled) = Stalled::new(cluster.pid_of(1)) else { return };
+    until("it leads nothing", || {
+        // Whether this is done in time is not the question.
+        cluster.run(0, "put k0 v0");
+        let node = cluster.node(0, 1)?;
+        (node["slow_disk"] == true && node["leads"] == 0).then_some(())
+    });
+    let (_, said) = cluster.run(0, "nodes");
+    assert!(said.contains("up, slow disk"), "{said}");
+    assert!(cluster.log_of(1).contains("the disk is slow"), "{}", cluster.log_of(1));
+    assert!(cluster.log_of(1).contains("because n1 is slow"), "{}", cluster.log_of(1));
+    write(&cluster, 2);
+    drop(stalled);
+    (0..EMPTY).for_each(|asked| read(&cluster, asked));
 }
 
 #[test]

@@ -12,7 +12,7 @@
 //! | ports | `varint` × 3: RESP, native, HTTP; 0 = off |
 //! | protocol versions | `varint` lowest, `varint` highest |
 //! | joined at | `varint` ms |
-//! | load | `varint` shards, leaders, data bytes |
+//! | load | `varint` shards, leaders (bit 31 beside them: the disk is slow), data bytes |
 //! | clock offset | `varint`, zigzag: 0, −1, 1, −2 … as 0, 1, 2, 3 … |
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
@@ -40,15 +40,21 @@ pub const RECORD_BYTES_MAX: usize = NAME_BYTES_MAX
 /// No incarnation is higher: there is always room to outbid one.
 pub const INCARNATION_MAX: u64 = u64::MAX >> 1;
 
+/// Stands beside the leaders that a node counts if its disk is slow. Who does not know of that
+/// takes it for one with more leaders than any other, and gives it none.
+const SLOW: u32 = 1 << 31;
+
 /// How much a node carries; leaders of shards place replicas by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Replicas the node holds.
     pub shards: u32,
-    /// Of these, the ones that lead their shard.
+    /// Of these, the ones that lead their shard: below 2³¹.
     pub leaders: u32,
     /// Keys and values, in bytes.
     pub data_bytes: u64,
+    /// Whether its disk is slow, so that it should lead nothing.
+    pub is_slow: bool,
 }
 
 /// What a node tells about itself. Only its owner changes it.
@@ -131,14 +137,15 @@ impl Facts {
         put_varint(u64::from(self.protocol_highest), out);
         put_varint(self.joined_at, out);
         put_varint(u64::from(self.load.shards), out);
-        put_varint(u64::from(self.load.leaders), out);
+        let slow = if self.load.is_slow { SLOW } else { 0 };
+        put_varint(u64::from(self.load.leaders & !SLOW | slow), out);
         put_varint(self.load.data_bytes, out);
         let offset = self.clock_offset_ms;
         put_varint(((offset << 1) ^ (offset >> 63)) as u64, out);
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let facts = Self {
+        let mut facts = Self {
             name: text(reader, "name of a node")?,
             peer: text(reader, "peer address")?,
             advertised: text(reader, "advertised host")?,
@@ -154,12 +161,15 @@ impl Facts {
                 shards: reader.varint_max(u32::MAX.into(), "shards")? as u32,
                 leaders: reader.varint_max(u32::MAX.into(), "leaders")? as u32,
                 data_bytes: reader.varint()?,
+                is_slow: false,
             },
             clock_offset_ms: {
                 let zigzag = reader.varint()?;
                 (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
             },
         };
+        facts.load.is_slow = facts.load.leaders & SLOW != 0;
+        facts.load.leaders &= !SLOW;
         facts.check()?;
         Ok(facts)
     }
@@ -274,7 +284,7 @@ mod tests {
             protocol_lowest: 1,
             protocol_highest: u16::MAX,
             joined_at: u64::MAX,
-            load: Load { shards: u32::MAX, leaders: u32::MAX, data_bytes: u64::MAX },
+            load: Load { shards: u32::MAX, leaders: SLOW - 1, data_bytes: u64::MAX, is_slow: true },
             clock_offset_ms: i64::MIN,
         };
         let stamp = Stamp { incarnation: INCARNATION_MAX, version: u64::MAX - 1 };

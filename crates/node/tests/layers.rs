@@ -40,7 +40,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "sim",
         &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"],
     ),
-    ("carillon", &["keyspace", "membership", "storage", "node", "server", "sim", "client"]),
+    (
+        "carillon",
+        &["keyspace", "balancer", "membership", "storage", "node", "server", "sim", "client"],
+    ),
     (
         "bench",
         &[

@@ -17,6 +17,7 @@
 //! It does not know HTTP, JSON's layout or who asks.
 
 mod cluster;
+mod decisions;
 mod error;
 mod metrics;
 
@@ -29,6 +30,7 @@ pub use cluster::{
     ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
     Standing, Verdict,
 };
+pub use decisions::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation};
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 
@@ -61,6 +63,9 @@ pub trait Api: Send + Sync + 'static {
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
+    /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
+    /// now if it moved things to be even.
+    fn decisions(&self, dry: bool) -> Decisions;
     /// What the node counts.
     fn metrics(&self) -> Metrics;
 }

@@ -8,9 +8,11 @@
 //! |---|---|
 //! | this file | commands and keyspaces |
 //! | `status`, `shards` | how the node, its cluster and its shards are |
+//! | `decisions` | what was decided about shards, and why |
 //! | `standings` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 
+mod decisions;
 mod metrics;
 mod shards;
 mod standings;
@@ -33,9 +35,9 @@ use node::whole;
 use storage::engine::At;
 
 use crate::api::{
-    Answer, Api, ApiError, Command, Done, Durability, KeyspaceChange, KeyspaceInfo, KeyspaceSpec,
-    ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked,
-    Standing, Status,
+    Answer, Api, ApiError, Command, Decisions, Done, Durability, KeyspaceChange, KeyspaceInfo,
+    KeyspaceSpec, ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf, RequestId,
+    Shards, ShardsAsked, Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -228,6 +230,10 @@ impl Api for NodeApi {
 
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {
         self.show_shards(asked)
+    }
+
+    fn decisions(&self, dry: bool) -> Decisions {
+        self.show_decisions(dry)
     }
 
     fn metrics(&self) -> Metrics {

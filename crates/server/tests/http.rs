@@ -269,6 +269,18 @@ fn nodes_and_shards_are_told_with_the_verdict() {
     }
     let none = ask(&server, "GET", "/v1/shards?keyspace=nothing", b"");
     assert_eq!((none.status, none.problem().as_str()), (404, "no-keyspace"));
+    let decided = json("/v1/decisions");
+    assert_eq!(
+        (&decided["balances"], &decided["decisions"][0]["add"][0]["name"]),
+        (&false.into(), &"n4".into())
+    );
+    assert_eq!(decided["decisions"][0]["came"], "handed-on");
+    assert_eq!(json("/v1/decisions?dry=false"), decided);
+    assert_eq!(json("/v1/decisions?dry=true")["decisions"][0]["came"], "dry");
+    for bad in ["dry=maybe", "dry", "wet=true"] {
+        let bad = ask(&server, "GET", &format!("/v1/decisions?{bad}"), b"");
+        assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
+    }
     let bad = ask(&server, "GET", "/v1/nodes?all", b"");
     assert_eq!((bad.status, bad.problem().as_str()), (400, "bad-request"));
 }

@@ -58,7 +58,7 @@ fn heirs_are_fit_to_lead() {
     };
     let why = WhyLeader::Gone { node: NodeId(1), gone: Gone::Draining };
     assert_eq!(ask(&cluster), Some((ReplicaId(5), why)));
-    assert_eq!(why.to_string(), "node 1 is draining");
+    assert_eq!(why.words(&|id| format!("node {id}")), "node 1 is draining");
     cluster.node(5).is_alive = false;
     assert_eq!(ask(&cluster), None);
 }

@@ -108,5 +108,10 @@ fn reasons_name_the_policy() {
         |group: &Group| group.with(|shard| balancer::decide(&nodes, shard, &cluster.settings));
     let decision = cluster.groups.iter().find_map(decide).expect("a new successor for one of 20");
     assert!(matches!(decision.why, Why::Place { to: NodeId(4), .. }));
-    assert!(decision.why.to_string().starts_with("the policy successors puts it on node 4"));
+    assert!(
+        decision
+            .why
+            .words(&|id| format!("node {id}"))
+            .starts_with("the policy successors puts it on node 4")
+    );
 }

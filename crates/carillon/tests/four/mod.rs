@@ -83,6 +83,11 @@ impl Cluster {
         self.children[number] = Some(command.spawn().unwrap());
     }
 
+    /// Its process.
+    pub fn pid_of(&self, number: usize) -> u32 {
+        self.children[number].as_ref().unwrap().id()
+    }
+
     /// Kills a node with -9.
     pub fn kill(&mut self, number: usize) {
         let mut child = self.children[number].take().unwrap();

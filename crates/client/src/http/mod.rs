@@ -205,6 +205,15 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
+    /// What the node has decided about the shards that it leads, and why; or, `dry`, what it would
+    /// decide now if it moved things to be even: later versions may say more.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn decisions(&self, dry: bool) -> Result<serde_json::Value, ClientError> {
+        self.json(&self.ask(Request::get(&format!("/v1/decisions?dry={dry}")))?)
+    }
+
     /// All shards as the node knows them, or those of one keyspace, and whether all is well: later
     /// versions may say more.
     ///

@@ -222,6 +222,9 @@ pub struct NodeStatus {
     pub leaders: u64,
     /// Its keys and values, in bytes, as it last told.
     pub data_bytes: u64,
+    /// Whether its disk is slow, so that it hands its shards over; as it last told.
+    #[serde(default)]
+    pub slow_disk: bool,
     /// When it joined, in milliseconds since 1970: nodes are in this order.
     pub joined_at_ms: u64,
 }

@@ -6,6 +6,8 @@
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
+use balancer::Policy;
+
 use super::kind::{
     Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Rate, Size, Switch,
     Text, Toml,
@@ -146,6 +148,10 @@ settings! {
     /// Whether the shards that this node leads move so that all nodes carry about the same, and
     /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
     balance: bool = "false", Switch, Switch;
+    /// Where replicas go: balanced (where most room is), successors (on the nodes that follow the
+    /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
+    /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
+    placement: Policy = "balanced", OneOf(PLACEMENTS), OneOf<Policy>;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.
     clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;
@@ -183,6 +189,12 @@ const DURABILITIES: &[(&str, Durability)] = &[
 ];
 
 const RESP_MODES: &[(&str, Mode)] = &[("any", Mode::Any), ("cluster", Mode::Cluster)];
+
+const PLACEMENTS: &[(&str, Policy)] = &[
+    ("balanced", Policy::Balanced),
+    ("successors", Policy::Successors),
+    ("symmetric", Policy::Symmetric),
+];
 
 const LEVELS: &[(&str, Level)] = &[
     ("error", Level::Error),

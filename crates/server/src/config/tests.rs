@@ -75,6 +75,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",
         "resp_mode" => "cluster",
+        "placement" => "symmetric",
         "durability" => "memory",
         "log_level" => "warn",
         "log_format" => "json",

@@ -1,4 +1,4 @@
-//! The cluster as this node knows it: `/v1/nodes`, `/v1/shards`.
+//! The cluster as this node knows it: `/v1/nodes`, `/v1/shards`, `/v1/decisions`.
 
 use axum::Json;
 use axum::extract::State;
@@ -7,7 +7,7 @@ use axum::http::Uri;
 use super::context::Shared;
 use super::problem::Problem;
 use super::uri::{number, parameters};
-use crate::api::{Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
+use crate::api::{Decisions, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
@@ -27,4 +27,22 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
     }
     let asked = ShardsAsked { keyspace: keyspace.as_deref(), after, limit: limit as usize };
     Ok(Json(context.api.shards(&asked)?))
+}
+
+/// What this node has decided about the shards that it leads; or, with `dry=true`, what it would
+/// decide now if it moved things to be even.
+pub async fn decisions(
+    State(context): State<Shared>,
+    uri: Uri,
+) -> Result<Json<Decisions>, Problem> {
+    let [dry] = parameters(uri.query(), ["dry"])?;
+    let dry = match dry.as_deref() {
+        None | Some("false") => false,
+        Some("true") => true,
+        Some(other) => {
+            let why = format!("dry is '{other}': it has to be true or false");
+            return Err(Problem::bad_request(why));
+        }
+    };
+    Ok(Json(context.api.decisions(dry)))
 }

@@ -15,6 +15,8 @@
 //!   POST   /v1/nodes/{node}/remove               it is gone for good; it has no replicas
 //!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
 //!              &limit=N                          page by page
+//!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
+//!                                                leads, and why; or would decide
 //!   GET    /v1/keyspaces                         all keyspaces
 //!   POST   /v1/keyspaces                         {name, placement, durability, retention_ms,
 //!                                                 replicas}

@@ -55,6 +55,10 @@ struct Inner {
     claimed: bool,
     /// Whether the log thread syncs now.
     syncing: bool,
+    /// When the syncs that run now have begun: one of the log thread, one of an event loop.
+    begun: Vec<Instant>,
+    /// The longest that one has taken since that was last asked.
+    slowest: Duration,
     stopping: bool,
 }
 
@@ -104,6 +108,8 @@ impl LogRoom {
             asleep: false,
             claimed: false,
             syncing: false,
+            begun: Vec::new(),
+            slowest: Duration::ZERO,
             stopping: false,
         };
         Self {
@@ -233,9 +239,23 @@ impl LogRoom {
     /// Makes a sync, and counts how long it took.
     fn sync(&self, job: &SyncJob) -> Result<(), Error> {
         let begun = Instant::now();
+        self.inner.lock().begun.push(begun);
         let result = job.run();
-        self.sync_times.add(begun.elapsed());
+        let took = begun.elapsed();
+        self.sync_times.add(took);
+        {
+            let mut inner = self.inner.lock();
+            inner.begun.retain(|other| *other != begun);
+            inner.slowest = inner.slowest.max(took);
+        }
         self.finish(job, result)
+    }
+
+    /// The longest that an fsync has taken since this was last asked, or one that runs has by now.
+    pub fn slowest_sync(&self) -> Duration {
+        let mut inner = self.inner.lock();
+        let running = inner.begun.iter().map(Instant::elapsed).max().unwrap_or_default();
+        std::mem::take(&mut inner.slowest).max(running)
     }
 
     /// How long fsyncs took that somebody waited for.

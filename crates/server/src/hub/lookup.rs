@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 
 use super::peers::{Peers, is_dropped};
 use super::tallies::Tally;
-use super::{Hub, News};
+use super::{Hub, News, View};
 
 /// The kind of frames that carry what one table says to another.
 pub const KIND_LOOKUP: u8 = 4;
@@ -43,6 +43,11 @@ impl Lookup {
     /// A shard, as it is known here.
     pub fn shard(&self, shard: ShardId) -> Option<Arc<Known>> {
         self.full.lock().table().shard(shard).cloned()
+    }
+
+    /// Whether a keyspace is gone for ever, as far as the table has heard.
+    pub fn has_dropped(&self, keyspace: KeyspaceId) -> bool {
+        self.full.lock().table().dropped().contains(keyspace)
     }
 
     /// How many shards are known.
@@ -131,6 +136,7 @@ impl Hub {
         let mut tally = Tally::default();
         tally.lookup(&message);
         peers.tallies.received.add(&tally);
+        let tells_drops = matches!(message, Message::Dropped(_));
         let mut out = Outbox::new();
         let changed = {
             let mut full = peers.lookup.full.lock();
@@ -139,7 +145,21 @@ impl Hub {
         };
         self.spread_known(changed);
         self.send_lookup(peers, out);
+        if tells_drops {
+            self.drop_forgotten(peers);
+        }
         self.spread_news();
+    }
+
+    /// Drops replicas whose keyspace is gone: a late message may have begun one here after that.
+    fn drop_forgotten(&self, peers: &Peers) {
+        let of = |(shard, view): (&ShardId, &View)| (*shard, view.read().descriptor.keyspace());
+        let mut gone: Vec<_> = self.views.lock().iter().map(of).collect();
+        gone.retain(|(_, keyspace)| peers.lookup.has_dropped(*keyspace));
+        for (shard, _) in gone {
+            self.views.lock().remove(&shard);
+            self.submit(shard, Input::Drop { shard });
+        }
     }
 
     /// Tells lanes what is new of shards that are not here, or not any more. Not under the table's

@@ -17,7 +17,9 @@
 
 pub mod checkpoints;
 pub mod clocks;
+pub mod decisions;
 pub mod digests;
+pub mod disk_pace;
 pub mod durations;
 pub mod growth;
 mod image;
@@ -58,6 +60,7 @@ use txn::{Clock, Physical};
 use crate::api::Overview;
 use crate::counters::Counters;
 use clocks::Clocks;
+use disk_pace::DiskPace;
 use growth::Growth;
 use lanes::LaneCell;
 use log::LogRoom;
@@ -123,6 +126,8 @@ pub struct Hub {
     time: ArcSwap<Physical>,
     /// How its clock compares with those of its peers.
     pub clocks: Clocks,
+    /// Whether its disk is slow.
+    pub disk_pace: DiskPace,
 }
 
 /// What readers see of a shard.

@@ -23,6 +23,7 @@ use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
 use super::clocks::Clocks;
+use super::disk_pace::DiskPace;
 use super::growth::Growth;
 use super::kept::Kept;
 use super::lanes::LaneCell;
@@ -315,7 +316,7 @@ fn build(
         stopping: AtomicBool::new(false),
         peers: cluster.map(|cluster| {
             let dead_after = Duration::from_millis(config.dead_after_ms);
-            let placement = Placement::new(dead_after, config.balance, seed);
+            let placement = Placement::new(dead_after, config.balance, config.placement, seed);
             Peers::new(cluster, lanes_count, placement, seed)
         }),
         overview: ArcSwap::default(),
@@ -328,6 +329,7 @@ fn build(
         spreading: Mutex::new(()),
         started: Instant::now(),
         time: ArcSwap::from_pointee(time),
+        disk_pace: DiskPace::default(),
         clocks: Clocks::new(config.clock_offset_max_ms),
     });
     hub.clock.observe_millis(hub.millis());

@@ -185,6 +185,7 @@ impl Hub {
             shards: overview.shards as u32,
             leaders: overview.shards_led as u32,
             data_bytes: overview.data_bytes,
+            is_slow: self.disk_pace.is_slow(),
         };
         let own = peers.cluster.members();
         let own = own.iter().find(|member| member.node == self.node_id);
@@ -460,6 +461,15 @@ pub fn name_of(node: NodeId, members: &[MemberInfo]) -> String {
     match members.iter().find(|member| member.node == node) {
         Some(member) => member.name.clone(),
         None => format!("{:016x}", node.0),
+    }
+}
+
+/// A node as people call it in a sentence: by its name, with its id if another has the same name.
+pub fn called(node: NodeId, members: &[MemberInfo]) -> String {
+    let name = name_of(node, members);
+    match members.iter().filter(|member| member.name == name).count() {
+        0 | 1 => name,
+        _ => format!("{name} ({:016x})", node.0),
     }
 }
 

@@ -40,7 +40,9 @@ pub const KIND_SNAPSHOT: u8 = 3;
 
 /// How often lanes are told that time passes. [`replication::Limits`] counts in these.
 const TICK: Duration = Duration::from_millis(50);
-/// Every so many ticks leaders look whether their shards want more replicas …
+/// Every so many ticks a node looks whether its disk is slow …
+const DISK_TICKS: u64 = 4;
+/// … leaders whether their shards want more replicas …
 const PLACE_TICKS: u64 = 5;
 /// … a node without the catalogue whether that has changed …
 const IMAGE_TICKS: u64 = 4;
@@ -197,6 +199,9 @@ impl Hub {
             return;
         }
         let (view, keyspace) = (start.view.clone(), start.view.read().descriptor.keyspace());
+        if self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace)) {
+            return;
+        }
         {
             let mut views = self.views.lock();
             if is_dropped(views.get(&ShardId(0)), keyspace) || views.contains_key(&id) {
@@ -240,7 +245,8 @@ impl Hub {
             if ticks.is_multiple_of(REMIND_TICKS) {
                 self.remind();
             }
-            if ticks.is_multiple_of(DECIDE_TICKS) {
+            let has_stalled = ticks.is_multiple_of(DISK_TICKS) && self.watch_disk();
+            if has_stalled || ticks.is_multiple_of(DECIDE_TICKS) {
                 self.place(peers);
             }
             if ticks.is_multiple_of(SPREAD_TICKS) && !peers.placement.balances() {
@@ -321,7 +327,9 @@ impl Hub {
             member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
         };
         let wrong = self.nodes_with_wrong_clocks();
-        let may_lead = |node: NodeId| !wrong.contains(&node) && !self.is_leaving(node);
+        let slow = self.nodes_with_slow_disks(&members);
+        let is_unfit = |node: NodeId| wrong.contains(&node) || slow.contains(&node);
+        let may_lead = |node: NodeId| !is_unfit(node) && !self.is_leaving(node);
         let settled = |node: NodeId| settled(node) && may_lead(node);
         for (shard, heirs) in self.heirs(peers) {
             let Some(view) = self.views.lock().get(&shard).cloned() else { continue };

@@ -16,18 +16,25 @@
 //! Invariants: at most [`AT_ONCE`] of the shards led here are being changed; a shard that was moved
 //! to be even is left alone for [`COOL_DOWN`]; nothing is decided before gossip has had
 //! [`UNTOLD`] to tell of the nodes.
+//!
+//! Every decision is logged and remembered ([`Decisions`]); [`Hub::would_place`] says what would be
+//! decided with `balance` on, and does nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use balancer::{Decision, Gone, Node, Nodes, Settings, Shard, Why, decide, heir, place_of};
+use balancer::{
+    Decision, Gone, Node, Nodes, Policy, Settings, Shard, Why, WhyLeader, decide, heir, place_of,
+};
 use keyspace::{Descriptor, NodeId, Placement as KeyPlacement, ReplicaId, ShardId, Standing};
 use node::lane::Input;
 use node::state::ShardState;
 use parking_lot::Mutex;
 use replication::Members;
 
+use super::decisions::{Came, Decided, Decisions, What};
+use super::overview::called;
 use super::peers::Peers;
 use super::{Hub, View};
 
@@ -43,16 +50,19 @@ pub struct Placement {
     /// A node that was down for so long has lost its replicas' places.
     dead_after: Duration,
     balance: bool,
+    policy: Policy,
     salt: AtomicU64,
     /// Shards that were moved lately, and when.
     moved: Mutex<BTreeMap<ShardId, Instant>>,
+    /// What it has decided.
+    pub decisions: Decisions,
 }
 
 impl Placement {
     /// As configured. `seed` was drawn at random.
-    pub fn new(dead_after: Duration, balance: bool, seed: u64) -> Self {
+    pub fn new(dead_after: Duration, balance: bool, policy: Policy, seed: u64) -> Self {
         let (salt, moved) = (AtomicU64::new(seed), Mutex::default());
-        Self { dead_after, balance, salt, moved }
+        Self { dead_after, balance, policy, salt, moved, decisions: Decisions::default() }
     }
 
     /// Whether replicas and leaders move to be even.
@@ -62,31 +72,40 @@ impl Placement {
 
     fn settings(&self) -> Settings {
         let salt = self.salt.fetch_add(1, Ordering::Relaxed);
-        Settings { balance: self.balance, salt, ..Settings::default() }
+        let Self { policy, balance, .. } = *self;
+        Settings { policy, balance, salt, ..Settings::default() }
     }
 
-    /// Whether the shard was moved lately, so that it rests.
-    fn rests(&self, shard: ShardId) -> bool {
+    /// For how long the shard rests yet, because it was moved lately.
+    fn rests(&self, shard: ShardId) -> Option<Duration> {
         let mut moved = self.moved.lock();
         moved.retain(|_, at| at.elapsed() < COOL_DOWN);
-        moved.contains_key(&shard)
+        moved.get(&shard).map(|at| COOL_DOWN.saturating_sub(at.elapsed()))
     }
 }
 
 /// A shard that is led here.
-struct Led {
-    descriptor: Descriptor,
-    members: Members,
-    is_settled: bool,
-    replica: ReplicaId,
-    bytes: u64,
+pub(super) struct Led {
+    pub(super) descriptor: Descriptor,
+    pub(super) members: Members,
+    pub(super) is_settled: bool,
+    pub(super) replica: ReplicaId,
+    pub(super) bytes: u64,
     /// How many replicas it should have.
-    wanted: usize,
-    placement: KeyPlacement,
+    pub(super) wanted: usize,
+    pub(super) placement: KeyPlacement,
+}
+
+/// What would be decided about a shard.
+pub struct Would {
+    /// The decision.
+    pub decided: Decided,
+    /// Why it would wait all the same.
+    pub waits: Option<String>,
 }
 
 impl Led {
-    fn is_changing(&self) -> bool {
+    pub(super) fn is_changing(&self) -> bool {
         self.members.is_joint() || !self.members.learners.is_empty() || !self.is_settled
     }
 
@@ -115,29 +134,126 @@ impl Hub {
         let placement = &peers.placement;
         let led = self.led(placement.balance);
         let nodes = self.nodes_to_place(peers, &led);
+        placement.decisions.review(&led, &nodes);
         let mut changing = led.iter().filter(|led| led.is_changing()).count();
         for led in &led {
             let shard = led.shard();
-            let Some(decision) = decide(&nodes, &shard, &placement.settings()) else { continue };
-            let Decision { add, remove, why, effect } = decision;
-            let is_call_off = matches!(why, Why::CallOff { .. });
-            let is_choice = matches!(why, Why::Even { .. } | Why::Place { .. } | Why::Part { .. });
-            if !is_call_off && (changing >= AT_ONCE || is_choice && placement.rests(shard.shard)) {
+            let settings = placement.settings();
+            let Some(decision) = decide(&nodes, &shard, &settings) else { continue };
+            let is_call_off = matches!(decision.why, Why::CallOff { .. });
+            let is_choice = is_choice(&decision.why);
+            let rests = || is_choice && placement.rests(shard.shard).is_some();
+            if !is_call_off && (changing >= AT_ONCE || rests()) {
                 continue;
             }
             changing += usize::from(!is_call_off);
             if is_choice {
                 placement.moved.lock().insert(shard.shard, Instant::now());
             }
-            let on: Vec<String> = add.iter().map(|id| format!("node {id}")).collect();
-            let go: Vec<String> = remove.iter().map(ReplicaId::to_string).collect();
-            let (on, go) = (on.join(", "), go.join(", "));
-            let text = format!("replicas come [{on}], go [{go}], because {why}; {effect}");
-            tracing::info!("shard {}: {}", shard.shard, self.with_names(peers, text));
+            let decided = self.decided(peers, led, &decision);
+            tracing::info!("shard {}: {}", shard.shard, self.told(peers, &decided));
+            placement.decisions.add(decided);
+            let Decision { add, remove, .. } = decision;
             let (shard, generation) = (shard.shard, led.descriptor.generation);
             self.submit(shard, Input::Exchange { shard, generation, add, remove });
         }
         self.place_leaders(peers, &nodes, &led);
+    }
+
+    /// What would be decided now if `balance` were on, about each shard led here as if it alone
+    /// were decided about.
+    pub fn would_place(&self) -> Vec<Would> {
+        let Some(peers) = &self.peers else { return Vec::new() };
+        let placement = &peers.placement;
+        let led = self.led(true);
+        let nodes = self.nodes_to_place(peers, &led);
+        let changing = led.iter().filter(|led| led.is_changing()).count();
+        let settings = Settings { balance: true, damp: false, ..placement.settings() };
+        let mut all = Vec::new();
+        for led in &led {
+            let shard = led.shard();
+            if let Some(decision) = decide(&nodes, &shard, &settings) {
+                let rests = placement.rests(shard.shard).filter(|_| is_choice(&decision.why));
+                let waits = match rests {
+                    Some(left) => Some(format!("it was moved lately: {} s yet", left.as_secs())),
+                    None if changing >= AT_ONCE => {
+                        Some(format!("{changing} shards that this node leads are changing"))
+                    }
+                    None => None,
+                };
+                all.push(Would { decided: self.decided(peers, led, &decision), waits });
+            }
+            let candidates: Vec<_> = shard
+                .replicas
+                .iter()
+                .copied()
+                .filter(|(replica, _)| *replica != led.replica && shard.voters.contains(replica))
+                .collect();
+            if let Some((to, why)) = heir(&nodes, &shard, &candidates, &settings) {
+                all.extend(
+                    self.led_by(peers, led, to, &why).map(|decided| Would { decided, waits: None }),
+                );
+            }
+        }
+        all
+    }
+
+    /// What this node has decided lately, the oldest first.
+    pub fn decisions(&self) -> Vec<Decided> {
+        self.peers.as_ref().map(|peers| peers.placement.decisions.all()).unwrap_or_default()
+    }
+
+    /// Whether it moves replicas and leaders to be even.
+    pub fn balances(&self) -> bool {
+        self.peers.as_ref().is_some_and(|peers| peers.placement.balance)
+    }
+
+    /// The name of the keyspace that a shard is of.
+    pub fn keyspace_of(&self, shard: ShardId) -> Option<Box<str>> {
+        let routes = self.routes();
+        let of =
+            |route: &&std::sync::Arc<node::route::Route>| route.keyspace.shards.contains(&shard);
+        routes.iter().find(of).map(|route| route.keyspace.name.clone())
+    }
+
+    fn decided(&self, peers: &Peers, led: &Led, decision: &Decision) -> Decided {
+        let Decision { add, remove, why, effect } = decision;
+        let what = What::Replicas {
+            add: add.clone(),
+            remove: remove.clone(),
+            predicted: *effect,
+            generation: led.descriptor.generation,
+        };
+        self.noted(led, what, why.words(&|node| called(node, &peers.cluster.members())))
+    }
+
+    fn led_by(&self, peers: &Peers, led: &Led, to: ReplicaId, why: &WhyLeader) -> Option<Decided> {
+        let what = What::Leader { to, node: led.descriptor.node_of(to)? };
+        let why = why.words(&|node| called(node, &peers.cluster.members()));
+        Some(self.noted(led, what, why))
+    }
+
+    fn noted(&self, led: &Led, what: What, why: String) -> Decided {
+        let (at_ms, since, shard) = (self.millis(), Instant::now(), led.descriptor.shard);
+        Decided { at_ms, since, shard, what, why, came: Came::UnderWay }
+    }
+
+    /// A decision in words, but for its shard.
+    fn told(&self, peers: &Peers, decided: &Decided) -> String {
+        let members = peers.cluster.members();
+        let why = &decided.why;
+        match &decided.what {
+            What::Replicas { add, remove, predicted, .. } => {
+                let on: Vec<String> = add.iter().map(|id| called(*id, &members)).collect();
+                let go: Vec<String> = remove.iter().map(ReplicaId::to_string).collect();
+                let (on, go) = (on.join(", "), go.join(", "));
+                format!("replicas come [{on}], go [{go}], because {why}; {predicted}")
+            }
+            What::Leader { to, node } => {
+                let node = called(*node, &members);
+                format!("replica {to} on {node} is to lead, because {why}")
+            }
+        }
     }
 
     /// Hands leaderships over that should be elsewhere.
@@ -151,8 +267,10 @@ impl Hub {
             let settings = peers.placement.settings();
             if let Some((to, why)) = heir(nodes, &shard, &candidates, &settings) {
                 let shard = shard.shard;
-                let text = format!("replica {to} is to lead; because {why}");
-                tracing::info!("shard {shard}: {}", self.with_names(peers, text));
+                if let Some(decided) = self.led_by(peers, led, to, &why) {
+                    tracing::info!("shard {shard}: {}", self.told(peers, &decided));
+                    peers.placement.decisions.add(decided);
+                }
                 self.submit(shard, Input::Transfer { shard, to });
             }
         }
@@ -206,6 +324,7 @@ impl Hub {
         let dead_after = peers.placement.dead_after;
         let (members, standings) = (peers.cluster.members(), self.standings());
         let wrong = self.nodes_with_wrong_clocks();
+        let slow = self.nodes_with_slow_disks(&members);
         let mut nodes: Vec<Node> = members
             .iter()
             .map(|member| {
@@ -224,7 +343,9 @@ impl Hub {
                     takes: is_alive && !member.suspected && standing.takes_replicas(),
                     gone,
                     is_alive,
-                    is_slow: wrong.contains(&member.node) || is_here && self.clocks.is_far(),
+                    is_slow: wrong.contains(&member.node)
+                        || slow.contains(&member.node)
+                        || is_here && self.clocks.is_far(),
                     replicas: member.load.shards,
                     leaders: member.load.leaders,
                     bytes: member.load.data_bytes,
@@ -247,17 +368,13 @@ impl Hub {
         Nodes::new(nodes)
     }
 
-    /// Says "n3 (01a6aff8f1c623d7)" where a node's id stands.
-    fn with_names(&self, peers: &Peers, mut text: String) -> String {
-        for member in peers.cluster.members().iter() {
-            let name = format!("{} ({:016x})", member.name, member.node.0);
-            text = text.replace(&format!("node {}", member.node), &name);
-        }
-        text
-    }
-
     /// Whether a node should be given no lead.
     pub(super) fn is_leaving(&self, node: NodeId) -> bool {
         !self.standing(node).keeps_replicas()
     }
+}
+
+/// Whether it could as well stay as it is.
+fn is_choice(why: &Why) -> bool {
+    matches!(why, Why::Even { .. } | Why::Place { .. } | Why::Part { .. })
 }

@@ -38,6 +38,7 @@ impl NodeApi {
             snapshots(&mut out, peers);
             digests(&mut out, peers);
             clocks(&mut out, &self.hub.clocks);
+            disk(&mut out, self.hub.disk_pace.is_slow());
             members(&mut out, peers);
             links(&mut out, peers, &survey);
         }
@@ -230,6 +231,11 @@ fn snapshots(out: &mut Metrics, peers: &Peers) {
     out.gauge("carillon_snapshots_waiting", help, peers.snapshots.waiting() as f64);
     let help = "Times that a state on its way went on after a lost link, or lost blocks.";
     out.counter("carillon_snapshot_resumes_total", help, tallies.snapshot_resumes.get());
+}
+
+fn disk(out: &mut Metrics, is_slow: bool) {
+    let help = "1 if an fsync has stalled lately, so that this node hands its shards over; else 0.";
+    out.gauge("carillon_disk_slow", help, f64::from(u8::from(is_slow)));
 }
 
 fn clocks(out: &mut Metrics, clocks: &Clocks) {

@@ -117,6 +117,7 @@ impl NodeApi {
             shards,
             leaders,
             data_bytes,
+            slow_disk: if this { self.hub.disk_pace.is_slow() } else { load.is_slow },
             joined_at_ms: member.joined_at,
         }
     }
@@ -145,6 +146,7 @@ impl NodeApi {
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,
+            slow_disk: self.hub.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
         }
     }

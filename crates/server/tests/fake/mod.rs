@@ -267,6 +267,7 @@ impl Api for Fake {
             shards: left(id),
             leaders: id,
             data_bytes: 2048,
+            slow_disk: false,
             joined_at_ms: START_MILLIS + id,
         };
         let states = [NodeState::Up, NodeState::Suspected, NodeState::Down];
@@ -313,6 +314,25 @@ impl Api for Fake {
             leads: number.min(left),
             data_bytes: 2048,
         }));
+    }
+
+    fn decisions(&self, dry: bool) -> Decisions {
+        let node = DecisionNode { id: format!("{:016x}", 4), name: "n4".into() };
+        let deviation = Deviation { before: 0.5, predicted: 0.25, achieved: None };
+        let decided = DecisionStatus {
+            at_ms: START_MILLIS,
+            shard: 1,
+            keyspace: Some("0".into()),
+            add: vec![node],
+            remove: vec![2],
+            leader: None,
+            why: "n2 is draining".into(),
+            deviation: Some(deviation),
+            came: if dry { DecisionCame::Dry } else { DecisionCame::HandedOn },
+            took_ms: None,
+            waits: None,
+        };
+        Decisions { balances: false, decisions: vec![decided] }
     }
 
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {

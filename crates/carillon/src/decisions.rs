@@ -1,0 +1,164 @@
+//! `carillon shards --why` and `--dry-run`: what leaders have decided about shards, and would.
+//!
+//! Each shard's leader decides for its own shard, so every node is asked.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+
+use crate::cli::ShardsArgs;
+use crate::colour::{Paint, Tone};
+use crate::everybody::Everybody;
+use crate::exit::Exit;
+use crate::output::{self, time, with_node};
+
+/// Shows what was decided or, with `dry_run`, would be.
+pub fn decisions(args: &ShardsArgs) -> Exit {
+    with_node(&args.node, |client| {
+        let told = Everybody::ask(client, |client| client.decisions(args.dry_run))?;
+        let all = decided(&told, args);
+        Ok(match args.node.json {
+            true => output::json(&json!({ "decisions": all, "silent": told.silent })),
+            false => {
+                let text = as_text(&all, &told, args.dry_run, now_millis(), Paint::of_stdout());
+                output::raw(text.as_bytes())
+            }
+        })
+    })
+}
+
+/// Decisions of all nodes in the order of time, each with `by`, the node that has decided.
+fn decided(told: &Everybody, args: &ShardsArgs) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (node, answer) in &told.answers {
+        for one in answer["decisions"].as_array().into_iter().flatten() {
+            let keyspace = args.keyspace.as_deref();
+            let is_asked = keyspace.is_none_or(|name| one["keyspace"] == name)
+                && args.shard.is_none_or(|shard| one["shard"] == shard);
+            if is_asked {
+                let mut one = one.clone();
+                one["by"] = json!({ "id": node["id"], "name": node["name"] });
+                all.push(one);
+            }
+        }
+    }
+    all.sort_by_key(|one| (one["at_ms"].as_u64(), one["shard"].as_u64()));
+    all
+}
+
+fn as_text(all: &[Value], told: &Everybody, dry: bool, now: u64, paint: Paint) -> String {
+    let mut out: String = all.iter().map(|one| shown(one, now, paint)).collect();
+    if all.is_empty() {
+        out += match dry {
+            true => "nothing would be moved: all is where it should be, within the band\n",
+            false => "nothing was decided lately\n",
+        };
+    }
+    let is_off = told.answers.iter().any(|(_, answer)| answer["balances"] == false);
+    if dry && is_off && !all.is_empty() {
+        out += "balance is off: none of this is done by itself, but what replaces dead nodes, \
+                drains and removes\n";
+    }
+    if !told.silent.is_empty() {
+        out += &format!("did not answer by HTTP: {}\n", told.silent.join(", "));
+    }
+    out
+}
+
+/// Two lines: what and why, and what came of it.
+fn shown(one: &Value, now: u64, paint: Paint) -> String {
+    let names = |list: &str| {
+        let all = one[list].as_array().into_iter().flatten();
+        all.map(|node| text(&node["name"])).collect::<Vec<_>>().join(", ")
+    };
+    let replicas: Vec<String> =
+        one["remove"].as_array().into_iter().flatten().map(Value::to_string).collect();
+    let (add, remove) = (names("add"), replicas.join(", "));
+    let plural = if replicas.len() == 1 { "" } else { "s" };
+    let what = match (one["leader"]["name"].as_str(), add.is_empty(), remove.is_empty()) {
+        (Some(leader), _, _) => format!("{leader} is to lead"),
+        (None, false, false) => format!("replica{plural} {remove} to {add}"),
+        (None, false, true) => format!("a replica on {add}"),
+        (None, true, _) => format!("without replica{plural} {remove}"),
+    };
+    let shard = one["shard"].as_u64().unwrap_or(0);
+    let of = one["keyspace"].as_str().map(|name| format!(" of {name}")).unwrap_or_default();
+    let ago = match one["came"] == "dry" {
+        true => String::new(),
+        false => {
+            let ago = now.saturating_sub(one["at_ms"].as_u64().unwrap_or(now));
+            format!("{} ago, ", time(ago - ago % 1000))
+        }
+    };
+    let by = text(&one["by"]["name"]);
+    let why = text(&one["why"]);
+    let mut line = format!("{ago}{by}: shard {shard}{of}: {what}, because {why}\n  ");
+    let number = |value: &Value| value.as_f64().map(|number| format!("{number:.3}"));
+    let deviation = &one["deviation"];
+    if let (Some(before), Some(after)) =
+        (number(&deviation["before"]), number(&deviation["predicted"]))
+    {
+        line += &format!("deviation {before}, predicted {after}; ");
+    }
+    let took = one["took_ms"].as_u64().map(time);
+    line += &match one["came"].as_str().unwrap_or_default() {
+        "done" => {
+            let took = took.map(|took| format!(" after {took}")).unwrap_or_default();
+            let achieved = number(&deviation["achieved"]).map(|d| format!(", deviation {d}"));
+            paint.paint(Tone::Good, "done") + &took + &achieved.unwrap_or_default()
+        }
+        "under-way" => "under way".to_owned(),
+        "not-done" => paint.paint(Tone::Uneasy, "not done"),
+        "handed-on" => "handed on to the shard's next leader".to_owned(),
+        "dry" => match one["waits"].as_str() {
+            Some(waits) => format!("would wait: {waits}"),
+            None => "would be done".to_owned(),
+        },
+        other => other.to_owned(),
+    };
+    line + "\n"
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn now_millis() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decisions_are_sentences() {
+        let mut one = json!({
+            "at_ms": 1_000, "shard": 5, "keyspace": "orders", "by": { "name": "n1" },
+            "add": [{ "id": "0a", "name": "n4" }], "remove": [3], "leader": null,
+            "why": "n1 holds 9 replicas, n4 0; the mean is 4.5",
+            "deviation": { "before": 0.5, "predicted": 0.471, "achieved": 0.472 },
+            "came": "done", "took_ms": 1_200, "waits": null,
+        });
+        assert_eq!(
+            shown(&one, 13_500, Paint::PLAIN),
+            "12s ago, n1: shard 5 of orders: replica 3 to n4, because n1 holds 9 replicas, n4 0; \
+             the mean is 4.5\n  deviation 0.500, predicted 0.471; done after 1s 200ms, deviation \
+             0.472\n"
+        );
+        one["came"] = "dry".into();
+        one["waits"] = "it was moved lately: 20 s yet".into();
+        let words = shown(&one, 13_500, Paint::PLAIN);
+        assert!(words.starts_with("n1: shard 5"), "{words}");
+        assert!(words.ends_with("would wait: it was moved lately: 20 s yet\n"), "{words}");
+        let lead = json!({
+            "at_ms": 1_000, "shard": 0, "keyspace": null, "by": { "name": "n1" }, "add": [],
+            "remove": [], "leader": { "name": "n2" }, "why": "n1 is draining",
+            "deviation": null, "came": "under-way",
+        });
+        assert_eq!(
+            shown(&lead, 1_200, Paint::PLAIN),
+            "0ms ago, n1: shard 0: n2 is to lead, because n1 is draining\n  under way\n"
+        );
+    }
+}

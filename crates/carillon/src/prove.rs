@@ -1,0 +1,371 @@
+//! `carillon prove`: what can the cluster lose, as its shards are placed now?
+//!
+//! Only a shard's leader knows its voters. So every node is asked of the shards that it leads:
+//!
+//! ```text
+//!   node asked ──► who is there ──► each of them ──► the shards it leads ─┐
+//!                  failure domains ───────────────────────────────────────┴─► balancer::prove
+//! ```
+//!
+//! A shard whose leader did not answer, or whose replicas are just changing, is not proven; then
+//! nothing is.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use balancer::prove::{Failing, Voters, smallest};
+use client::http::{Client, ClientError};
+use keyspace::{NodeId, ShardId};
+use serde_json::{Value, json};
+
+use crate::cli::{ProveArgs, Survive};
+use crate::colour::{Paint, Tone};
+use crate::everybody::{Everybody, is_up};
+use crate::exit::Exit;
+use crate::output::{self, with_node};
+
+/// Shards that are named at most.
+const NAMED_MAX: usize = 8;
+
+/// Proves it, or says what is in the way.
+pub fn prove(args: &ProveArgs) -> Exit {
+    with_node(&args.node, |client| {
+        let seen = Cluster::ask(client)?;
+        let proof = seen.prove(args.survive);
+        let written = match args.node.json {
+            true => output::json(&seen.as_json(&proof)),
+            false => output::raw(seen.as_text(&proof, Paint::of_stdout()).as_bytes()),
+        };
+        let is_done = written == Exit::Done;
+        Ok(if is_done && !proof.holds() { Exit::Refused } else { written })
+    })
+}
+
+/// A member.
+#[derive(Clone, Debug, Default)]
+struct Member {
+    name: String,
+    domain: String,
+    is_up: bool,
+}
+
+/// What is known of a shard.
+#[derive(Clone, Debug, Default)]
+struct Shard {
+    keyspace: Option<String>,
+    /// Where its voters are, if its leader has said so.
+    voters: Option<Vec<NodeId>>,
+    is_changing: bool,
+    generation: u64,
+}
+
+/// What the nodes have said.
+#[derive(Debug, Default)]
+struct Cluster {
+    members: BTreeMap<NodeId, Member>,
+    shards: BTreeMap<ShardId, Shard>,
+    /// Nodes that are up and did not answer.
+    silent: Vec<String>,
+}
+
+/// What comes of it.
+#[derive(Debug)]
+struct Proof {
+    survive: Survive,
+    /// Each shard's smallest set, the smallest first.
+    sets: Vec<Failing<String>>,
+    /// Shards of which it is not known.
+    unproven: Vec<ShardId>,
+}
+
+impl Survive {
+    /// How many units may go.
+    fn units(self) -> usize {
+        match self {
+            Survive::Node | Survive::Domain => 1,
+            Survive::TwoNodes => 2,
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            Survive::Node => "any one node",
+            Survive::Domain => "any one failure domain",
+            Survive::TwoNodes => "any two nodes",
+        }
+    }
+}
+
+impl Proof {
+    /// Sets that are not to be lost, and may.
+    fn failing(&self) -> impl Iterator<Item = &Failing<String>> {
+        self.sets.iter().take_while(|set| set.units.len() <= self.survive.units())
+    }
+
+    fn holds(&self) -> bool {
+        self.failing().next().is_none() && self.unproven.is_empty()
+    }
+}
+
+impl Cluster {
+    /// Asks this node who is there, and then all of them.
+    fn ask(client: &Client) -> Result<Self, ClientError> {
+        let all = Everybody::ask(client, |client| client.shards(None))?;
+        let mut cluster = Self { silent: all.silent, ..Self::default() };
+        for node in all.nodes["nodes"].as_array().into_iter().flatten() {
+            let Some(id) = id_of(&node["id"]) else { continue };
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let (name, domain) = (text(&node["name"]), text(&node["domain"]));
+            cluster.members.insert(id, Member { name, domain, is_up: is_up(node) });
+        }
+        for (node, answer) in &all.answers {
+            if let Some(id) = id_of(&node["id"]) {
+                cluster.told(id, answer);
+            }
+        }
+        Ok(cluster)
+    }
+
+    /// Takes what a node says of its shards.
+    fn told(&mut self, node: NodeId, answer: &Value) {
+        for told in answer["shards"].as_array().into_iter().flatten() {
+            let Some(id) = told["id"].as_u64().map(ShardId) else { continue };
+            let shard = self.shards.entry(id).or_default();
+            shard.keyspace = told["keyspace"].as_str().map(str::to_owned);
+            let replicas = || told["replicas"].as_array().into_iter().flatten();
+            let on = |replica: &Value| id_of(&replica["node"]);
+            let leads = replicas().any(|one| one["leader"] == true && on(one) == Some(node));
+            let generation = told["generation"].as_u64().unwrap_or(0);
+            let is_news = shard.voters.is_none() || shard.generation < generation;
+            if told["here"] == true && leads && is_news {
+                let voters = replicas().filter(|one| one["role"] == "voter");
+                shard.voters = Some(voters.filter_map(on).collect());
+                shard.is_changing = replicas().any(|one| one["role"] != "voter");
+                shard.generation = generation;
+            }
+        }
+    }
+
+    fn prove(&self, survive: Survive) -> Proof {
+        let mut shards = Vec::new();
+        let mut unproven = Vec::new();
+        for (id, shard) in &self.shards {
+            match &shard.voters {
+                Some(nodes) if !shard.is_changing => {
+                    shards.push(Voters { shard: *id, nodes: nodes.clone() });
+                }
+                _ => unproven.push(*id),
+            }
+        }
+        let unit_of = |node: NodeId| {
+            let member = self.members.get(&node).filter(|member| member.is_up)?;
+            Some(match survive {
+                Survive::Domain if !member.domain.is_empty() => format!("={}", member.domain),
+                // A node of which no domain is known shares its fate with nobody.
+                _ => format!("{:016x}", node.0),
+            })
+        };
+        Proof { survive, sets: smallest(&shards, unit_of), unproven }
+    }
+
+    /// A unit as people call it.
+    fn unit(&self, unit: &str) -> String {
+        match (unit.strip_prefix('='), u64::from_str_radix(unit, 16)) {
+            (Some(domain), _) => format!("domain {domain}"),
+            (None, Ok(id)) => {
+                let name = self.members.get(&NodeId(id)).map(|member| member.name.clone());
+                name.filter(|name| !name.is_empty()).unwrap_or_else(|| unit.to_owned())
+            }
+            (None, Err(_)) => unit.to_owned(),
+        }
+    }
+
+    fn units(&self, set: &Failing<String>) -> String {
+        set.units.iter().map(|unit| self.unit(unit)).collect::<Vec<_>>().join(" and ")
+    }
+
+    fn shard(&self, id: ShardId) -> String {
+        match self.shards.get(&id).and_then(|shard| shard.keyspace.as_deref()) {
+            Some(keyspace) => format!("shard {id} of keyspace {keyspace}"),
+            None => format!("shard {id}, the catalogue,"),
+        }
+    }
+
+    fn down(&self) -> Vec<&str> {
+        let down = self.members.values().filter(|member| !member.is_up);
+        down.map(|member| &*member.name).collect()
+    }
+
+    fn as_text(&self, proof: &Proof, paint: Paint) -> String {
+        let all = self.shards.len();
+        let failing: Vec<_> = proof.failing().collect();
+        let mut out = match (proof.holds(), failing.first()) {
+            (true, _) => {
+                let yes = paint.paint(Tone::Good, "yes");
+                let words = proof.survive.words();
+                format!("{yes}: each of {all} shards keeps a majority without {words}\n")
+            }
+            (false, None) => {
+                let not = paint.paint(Tone::Uneasy, "not proven");
+                format!("{not}: of {} of {all} shards it is not known\n", proof.unproven.len())
+            }
+            (false, Some(worst)) if worst.units.is_empty() => {
+                let no = paint.paint(Tone::Bad, "no");
+                format!("{no}: {} has no majority now\n", self.shard(worst.shard))
+            }
+            (false, Some(worst)) => {
+                let no = paint.paint(Tone::Bad, "no");
+                let (count, units) = (failing.len(), self.units(worst));
+                let first = format!("the first without {units}");
+                format!("{no}: {count} of {all} shards may have no majority; {first}\n")
+            }
+        };
+        for set in failing.iter().take(NAMED_MAX) {
+            let without = match set.units.is_empty() {
+                true => "now".to_owned(),
+                false => format!("without {}", self.units(set)),
+            };
+            let (shard, left, voters) = (self.shard(set.shard), set.left, set.voters);
+            let needed = set.needed();
+            out +=
+                &format!("  {shard} has {left} of {voters} voters {without}, and needs {needed}\n");
+        }
+        if failing.len() > NAMED_MAX {
+            out += &format!("  and {} more\n", failing.len() - NAMED_MAX);
+        }
+        if let Some(set) = proof.sets.first().filter(|_| failing.is_empty()) {
+            let (units, shard, left, voters) =
+                (self.units(set), self.shard(set.shard), set.left, set.voters);
+            out += &format!(
+                "smallest failing set: {units}; {shard} would have {left} of {voters} voters\n"
+            );
+        }
+        for id in proof.unproven.iter().take(NAMED_MAX) {
+            let is_changing = self.shards.get(id).is_some_and(|shard| shard.is_changing);
+            let why = match is_changing {
+                true => "its replicas are just changing: ask again",
+                false => "nobody who answered leads it",
+            };
+            out += &format!("  {}: {why}\n", self.shard(*id));
+        }
+        if !self.silent.is_empty() {
+            out += &format!("did not answer by HTTP: {}\n", self.silent.join(", "));
+        }
+        if !self.down().is_empty() {
+            out += &format!("counted as lost already: {}\n", self.down().join(", "));
+        }
+        out
+    }
+
+    fn as_json(&self, proof: &Proof) -> Value {
+        let set = |set: &Failing<String>| {
+            let units: Vec<String> = set.units.iter().map(|unit| self.unit(unit)).collect();
+            let keyspace = self.shards.get(&set.shard).and_then(|shard| shard.keyspace.clone());
+            json!({
+                "shard": set.shard.0, "keyspace": keyspace, "lost": units, "left": set.left,
+                "voters": set.voters, "needed": set.needed(),
+            })
+        };
+        json!({
+            "survive": proof.survive.name(),
+            "holds": proof.holds(),
+            "shards": self.shards.len(),
+            "failing": proof.failing().map(set).collect::<Vec<_>>(),
+            "smallest": proof.sets.first().map(set),
+            "unproven": proof.unproven.iter().map(|shard| shard.0).collect::<BTreeSet<_>>(),
+            "silent": self.silent,
+            "down": self.down(),
+        })
+    }
+}
+
+fn id_of(value: &Value) -> Option<NodeId> {
+    u64::from_str_radix(value.as_str()?, 16).ok().map(NodeId)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn member(name: &str, domain: &str, is_up: bool) -> Member {
+        Member { name: name.into(), domain: domain.into(), is_up }
+    }
+
+    fn cluster() -> Cluster {
+        let mut cluster = Cluster::default();
+        let members = [
+            (0xa, member("a", "r1", true)),
+            (0xb, member("b", "r1", true)),
+            (0xc, member("c", "", true)),
+        ];
+        cluster.members.extend(members.map(|(id, member)| (NodeId(id), member)));
+        let shards = |generation: u64, roles: [&str; 3], leader: usize| {
+            let replicas: Vec<Value> = ["a", "b", "c"]
+                .iter()
+                .enumerate()
+                .map(|(at, node)| {
+                    let (node, is_leader) = (format!("{node:0>16}"), at == leader);
+                    json!({ "node": node, "role": roles[at], "leader": is_leader })
+                })
+                .collect();
+            json!({ "shards": [{
+                "id": 3, "keyspace": "orders", "here": true, "generation": generation,
+                "replicas": replicas,
+            }] })
+        };
+        // Who does not lead is not believed.
+        cluster.told(NodeId(0xb), &shards(9, ["learner"; 3], 0));
+        cluster.told(NodeId(0xa), &shards(4, ["voter"; 3], 0));
+        cluster
+    }
+
+    #[test]
+    fn what_may_be_lost_is_said() {
+        let cluster = cluster();
+        let text = |survive| {
+            let proof = cluster.prove(survive);
+            (proof.holds(), cluster.as_text(&proof, Paint::PLAIN))
+        };
+        let (holds, words) = text(Survive::Node);
+        assert!(holds);
+        assert_eq!(
+            words,
+            "yes: each of 1 shards keeps a majority without any one node\n\
+             smallest failing set: a and b; shard 3 of keyspace orders would have 1 of 3 voters\n"
+        );
+        let (holds, words) = text(Survive::Domain);
+        assert!(!holds);
+        assert_eq!(
+            words,
+            "no: 1 of 1 shards may have no majority; the first without domain r1\n  \
+             shard 3 of keyspace orders has 1 of 3 voters without domain r1, and needs 2\n"
+        );
+        assert!(!text(Survive::TwoNodes).0);
+    }
+
+    #[test]
+    fn who_is_down_is_lost_already() {
+        let mut cluster = cluster();
+        cluster.members.insert(NodeId(0xc), member("c", "", false));
+        let proof = cluster.prove(Survive::Node);
+        let text = cluster.as_text(&proof, Paint::PLAIN);
+        assert!(text.starts_with("no: 1 of 1 shards may have no majority; the first without a\n"));
+        assert!(text.ends_with("counted as lost already: c\n"), "{text}");
+        cluster.members.insert(NodeId(0xb), member("b", "r1", false));
+        let proof = cluster.prove(Survive::Node);
+        let text = cluster.as_text(&proof, Paint::PLAIN);
+        assert!(text.starts_with("no: shard 3 of keyspace orders has no majority now\n"), "{text}");
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_proven() {
+        let mut cluster = cluster();
+        cluster.shards.insert(ShardId(4), Shard::default());
+        let proof = cluster.prove(Survive::Node);
+        assert!(!proof.holds());
+        let text = cluster.as_text(&proof, Paint::PLAIN);
+        assert!(text.starts_with("not proven: of 1 of 2 shards it is not known\n"), "{text}");
+        assert_eq!(cluster.as_json(&proof)["unproven"], json!([4]));
+        cluster.shards.get_mut(&ShardId(3)).unwrap().is_changing = true;
+        assert_eq!(cluster.prove(Survive::Node).unproven, [ShardId(3), ShardId(4)]);
+    }
+}

@@ -1,0 +1,76 @@
+//! What a node has decided about the shards that it leads: `/v1/decisions`.
+
+use serde::{Deserialize, Serialize};
+
+/// What came of a decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DecisionCame {
+    /// It was not made: it is what would be decided.
+    Dry,
+    /// It is being carried out.
+    UnderWay,
+    /// It was carried out.
+    Done,
+    /// It was called off, or overtaken by another change.
+    NotDone,
+    /// Another node leads the shard now, and goes on with it.
+    HandedOn,
+}
+
+/// A node that something is decided about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DecisionNode {
+    /// Its id, in hexadecimal.
+    pub id: String,
+    /// Its name; its id if it has none.
+    pub name: String,
+}
+
+/// How even the nodes are: the root of the mean square by which they miss the mean of bytes and
+/// replicas, in parts of it. 0: all are equal.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Deviation {
+    /// When it was decided.
+    pub before: f64,
+    /// As it was to be.
+    pub predicted: f64,
+    /// As it was when the decision had been carried out.
+    pub achieved: Option<f64>,
+}
+
+/// A decision about the replicas or the leader of one shard.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DecisionStatus {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// About which shard.
+    pub shard: u64,
+    /// Its keyspace's name; `null` for the shard that holds the catalogue.
+    pub keyspace: Option<String>,
+    /// Nodes that get a new replica each.
+    pub add: Vec<DecisionNode>,
+    /// Replicas that go.
+    pub remove: Vec<u64>,
+    /// The node that is to lead, if it is about that.
+    pub leader: Option<DecisionNode>,
+    /// Why, in words.
+    pub why: String,
+    /// What it does for evenness; `null` if it is about the leader.
+    pub deviation: Option<Deviation>,
+    /// What came of it.
+    pub came: DecisionCame,
+    /// How long it took, if it is done.
+    pub took_ms: Option<u64>,
+    /// Why it would wait, if it is only what would be decided.
+    pub waits: Option<String>,
+}
+
+/// What `GET /v1/decisions` answers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decisions {
+    /// Whether the node moves replicas and leaders to be even: `balance` in its configuration.
+    pub balances: bool,
+    /// The last 256 decisions of this node, the oldest first; or what it would decide now.
+    pub decisions: Vec<DecisionStatus>,
+}

@@ -1,0 +1,204 @@
+//! What has this node decided about its shards lately, why, and what came of it?
+//!
+//! Each decision is a line of the log, and is kept here for people who ask (`carillon shards
+//! --why`): the last [`DECISIONS_MAX`] of them. What came of one is looked at each time the node
+//! decides, until it is known:
+//!
+//! ```text
+//!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
+//!   another is to lead ────► it is not led from here any more ─────────────────► done
+//!                            nothing of the kind within OPEN_MAX ──────────────► not done
+//! ```
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use balancer::{Effect, Nodes};
+use keyspace::{Generation, NodeId, ReplicaId, ShardId};
+use parking_lot::Mutex;
+
+use super::placement::Led;
+
+/// Decisions that are remembered.
+pub const DECISIONS_MAX: usize = 256;
+/// A decision of which nothing has come after so long was not carried out: somebody else's was, or
+/// the shard's group did not take it.
+const OPEN_MAX: Duration = Duration::from_secs(10);
+
+/// What was decided.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    /// The shard gets replicas on these nodes, and these go.
+    Replicas {
+        /// Nodes.
+        add: Vec<NodeId>,
+        /// Replicas.
+        remove: Vec<ReplicaId>,
+        /// How even the nodes are, and were to be.
+        predicted: Effect,
+        /// The shard's generation when it was decided.
+        generation: Generation,
+    },
+    /// This replica is to lead.
+    Leader {
+        /// Which.
+        to: ReplicaId,
+        /// Where it is.
+        node: NodeId,
+    },
+}
+
+/// What came of a decision.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Came {
+    /// It is not known yet.
+    UnderWay,
+    /// It was carried out.
+    Done {
+        /// After so long.
+        took: Duration,
+        /// How even the nodes were then.
+        deviation: f64,
+    },
+    /// It was not carried out.
+    NotDone,
+    /// Another node leads the shard now, and goes on with it.
+    HandedOn,
+}
+
+/// A decision.
+#[derive(Clone, Debug)]
+pub struct Decided {
+    /// When, in milliseconds since 1970.
+    pub at_ms: u64,
+    /// The same, to count from.
+    pub since: Instant,
+    /// About which shard.
+    pub shard: ShardId,
+    /// What.
+    pub what: What,
+    /// Why.
+    pub why: String,
+    /// What came of it.
+    pub came: Came,
+}
+
+/// The last decisions of this node, the oldest first.
+#[derive(Debug, Default)]
+pub struct Decisions(Mutex<VecDeque<Decided>>);
+
+impl Decisions {
+    /// Remembers one.
+    pub fn add(&self, decided: Decided) {
+        let mut all = self.0.lock();
+        if all.len() == DECISIONS_MAX {
+            all.pop_front();
+        }
+        all.push_back(decided);
+    }
+
+    /// All of them.
+    pub fn all(&self) -> Vec<Decided> {
+        self.0.lock().iter().cloned().collect()
+    }
+
+    /// Looks at what came of those of which that is not known yet.
+    pub(super) fn review(&self, led: &[Led], nodes: &Nodes) {
+        for decided in self.0.lock().iter_mut().filter(|one| one.came == Came::UnderWay) {
+            let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
+            decided.came = came(decided, led, nodes);
+        }
+    }
+}
+
+fn came(decided: &Decided, led: Option<&Led>, nodes: &Nodes) -> Came {
+    let took = decided.since.elapsed();
+    let is_late = took >= OPEN_MAX;
+    let done = || Came::Done { took, deviation: nodes.deviation() };
+    match (&decided.what, led) {
+        (What::Leader { .. }, None) => done(),
+        (What::Leader { .. }, Some(_)) if is_late => Came::NotDone,
+        (What::Leader { .. }, Some(_)) => Came::UnderWay,
+        (What::Replicas { .. }, None) => Came::HandedOn,
+        (What::Replicas { .. }, Some(led)) if led.is_changing() => Came::UnderWay,
+        (What::Replicas { add, remove, generation, .. }, Some(led)) => {
+            let has_changed = led.descriptor.generation > *generation;
+            let votes = |node: &NodeId| {
+                let replica = led.descriptor.replica_on(*node);
+                replica.is_some_and(|replica| led.members.voters.contains(&replica))
+            };
+            let is_gone = |replica: &ReplicaId| led.descriptor.node_of(*replica).is_none();
+            match has_changed && add.iter().all(votes) && remove.iter().all(is_gone) {
+                true => done(),
+                false if has_changed || is_late => Came::NotDone,
+                false => Came::UnderWay,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{Arc, Descriptor, KeyspaceId, Placement};
+    use replication::Members;
+
+    use super::*;
+
+    fn led(replicas: &[(u64, u64)], generation: u64, is_settled: bool) -> Led {
+        let replicas: Vec<_> =
+            replicas.iter().map(|(id, node)| (ReplicaId(*id), NodeId(*node))).collect();
+        let voters: Vec<_> = replicas.iter().map(|(id, _)| *id).collect();
+        Led {
+            members: Members::of_voters(&voters),
+            replica: voters[0],
+            descriptor: Descriptor {
+                shard: ShardId(5),
+                arc: Arc::whole(KeyspaceId(1)),
+                replicas,
+                generation: Generation(generation),
+                leader: None,
+            },
+            is_settled,
+            bytes: 0,
+            wanted: 3,
+            placement: Placement::Ordered,
+        }
+    }
+
+    fn decided(what: What) -> Decided {
+        let (why, came) = (String::new(), Came::UnderWay);
+        Decided { at_ms: 0, since: Instant::now(), shard: ShardId(5), what, why, came }
+    }
+
+    fn exchange() -> Decided {
+        decided(What::Replicas {
+            add: vec![NodeId(9)],
+            remove: vec![ReplicaId(2)],
+            predicted: Effect::default(),
+            generation: Generation(4),
+        })
+    }
+
+    #[test]
+    fn what_came_of_an_exchange_is_seen_in_the_shard() {
+        let nodes = Nodes::default();
+        let after = |led: Option<Led>| came(&exchange(), led.as_ref(), &nodes);
+        let (before, then) = ([(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 3), (4, 9)]);
+        assert_eq!(after(Some(led(&before, 4, true))), Came::UnderWay);
+        assert_eq!(after(Some(led(&then, 6, false))), Came::UnderWay, "not settled");
+        assert!(matches!(after(Some(led(&then, 7, true))), Came::Done { .. }));
+        assert_eq!(after(Some(led(&before, 7, true))), Came::NotDone, "it was called off");
+        assert_eq!(after(None), Came::HandedOn);
+    }
+
+    #[test]
+    fn the_last_are_remembered() {
+        let decisions = Decisions::default();
+        for _ in 0..DECISIONS_MAX + 3 {
+            decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
+        }
+        assert_eq!(decisions.all().len(), DECISIONS_MAX);
+        decisions.review(&[], &Nodes::default());
+        assert!(decisions.all().iter().all(|one| matches!(one.came, Came::Done { .. })));
+    }
+}

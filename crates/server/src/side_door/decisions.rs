@@ -1,0 +1,76 @@
+//! What has this node decided, and what would it decide? For `/v1/decisions`.
+
+use keyspace::NodeId;
+
+use super::NodeApi;
+use crate::api::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation};
+use crate::cluster::MemberInfo;
+use crate::hub::decisions::{Came, Decided, What};
+use crate::hub::overview::name_of;
+
+impl NodeApi {
+    /// What was decided lately; or, `dry`, what would be with `balance` on.
+    pub(super) fn show_decisions(&self, dry: bool) -> Decisions {
+        let members = self.hub.members();
+        let decisions = match dry {
+            true => {
+                let would = self.hub.would_place().into_iter();
+                would
+                    .map(|would| DecisionStatus {
+                        came: DecisionCame::Dry,
+                        waits: would.waits,
+                        ..self.decision(&would.decided, &members)
+                    })
+                    .collect()
+            }
+            false => {
+                let all = self.hub.decisions();
+                all.iter().map(|decided| self.decision(decided, &members)).collect()
+            }
+        };
+        Decisions { balances: self.hub.balances(), decisions }
+    }
+
+    fn decision(&self, decided: &Decided, members: &[MemberInfo]) -> DecisionStatus {
+        let Decided { at_ms, shard, what, why, came, .. } = decided;
+        let node = |node: NodeId| DecisionNode {
+            id: format!("{:016x}", node.0),
+            name: name_of(node, members),
+        };
+        let (took, achieved) = match came {
+            Came::Done { took, deviation } => (Some(took.as_millis() as u64), Some(*deviation)),
+            Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
+        };
+        let status = DecisionStatus {
+            at_ms: *at_ms,
+            shard: shard.0,
+            keyspace: self.hub.keyspace_of(*shard).map(|name| name.into()),
+            add: Vec::new(),
+            remove: Vec::new(),
+            leader: None,
+            why: why.clone(),
+            deviation: None,
+            came: match came {
+                Came::UnderWay => DecisionCame::UnderWay,
+                Came::Done { .. } => DecisionCame::Done,
+                Came::NotDone => DecisionCame::NotDone,
+                Came::HandedOn => DecisionCame::HandedOn,
+            },
+            took_ms: took,
+            waits: None,
+        };
+        match what {
+            What::Replicas { add, remove, predicted, .. } => DecisionStatus {
+                add: add.iter().copied().map(node).collect(),
+                remove: remove.iter().map(|replica| replica.0).collect(),
+                deviation: Some(Deviation {
+                    before: predicted.before,
+                    predicted: predicted.after,
+                    achieved,
+                }),
+                ..status
+            },
+            What::Leader { node: to, .. } => DecisionStatus { leader: Some(node(*to)), ..status },
+        }
+    }
+}
