@@ -55,9 +55,12 @@ fn as_text(all: &[Value], told: &Everybody, dry: bool, now: u64, paint: Paint) -
         };
     }
     let is_off = told.answers.iter().any(|(_, answer)| answer["balances"] == false);
+    if dry && !all.is_empty() {
+        out += "each as if it alone were decided: what is done first changes what follows\n";
+    }
     if dry && is_off && !all.is_empty() {
-        out += "balance is off: none of this is done by itself, but what replaces dead nodes, \
-                drains and removes\n";
+        out += "balance is off: nothing is moved to be even, only away from nodes that are dead, \
+                draining or removed\n";
     }
     if !told.silent.is_empty() {
         out += &format!("did not answer by HTTP: {}\n", told.silent.join(", "));
@@ -82,7 +85,8 @@ fn shown(one: &Value, now: u64, paint: Paint) -> String {
         (None, true, _) => format!("without replica{plural} {remove}"),
     };
     let shard = one["shard"].as_u64().unwrap_or(0);
-    let of = one["keyspace"].as_str().map(|name| format!(" of {name}")).unwrap_or_default();
+    let of =
+        one["keyspace"].as_str().map(|name| format!(" of keyspace {name}")).unwrap_or_default();
     let ago = match one["came"] == "dry" {
         true => String::new(),
         false => {
@@ -142,7 +146,7 @@ mod tests {
         });
         assert_eq!(
             shown(&one, 13_500, Paint::PLAIN),
-            "12s ago, n1: shard 5 of orders: replica 3 to n4, because n1 holds 9 replicas, n4 0; \
+            "12s ago, n1: shard 5 of keyspace orders: replica 3 to n4, because n1 holds 9 replicas, n4 0; \
              the mean is 4.5\n  deviation 0.500, predicted 0.471; done after 1s 200ms, deviation \
              0.472\n"
         );
