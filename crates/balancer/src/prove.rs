@@ -22,7 +22,9 @@ use keyspace::{NodeId, ShardId};
 pub struct Voters {
     /// Which shard.
     pub shard: ShardId,
-    /// Where they are.
+    /// How many it has, also those that cannot be counted on.
+    pub count: usize,
+    /// Where those are that can.
     pub nodes: Vec<NodeId>,
 }
 
@@ -52,7 +54,7 @@ pub fn smallest_of<U: Ord + Clone>(
     shard: &Voters,
     unit_of: impl Fn(NodeId) -> Option<U>,
 ) -> Failing<U> {
-    let voters = shard.nodes.len();
+    let voters = shard.count;
     let mut of_units: BTreeMap<U, usize> = BTreeMap::new();
     for unit in shard.nodes.iter().filter_map(|node| unit_of(*node)) {
         *of_units.entry(unit).or_default() += 1;
@@ -90,7 +92,8 @@ mod tests {
     use super::*;
 
     fn shard(nodes: &[u64]) -> Voters {
-        Voters { shard: ShardId(3), nodes: nodes.iter().copied().map(NodeId).collect() }
+        let nodes: Vec<_> = nodes.iter().copied().map(NodeId).collect();
+        Voters { shard: ShardId(3), count: nodes.len(), nodes }
     }
 
     #[test]
@@ -105,6 +108,10 @@ mod tests {
         assert_eq!((down.units, down.left), (vec![NodeId(1)], 1));
         let lost = smallest_of(&three, |node| (node.0 == 2).then_some(node));
         assert_eq!((lost.units.len(), lost.left), (0, 1));
+        // One of five lags: any two others are too many.
+        let lagging = Voters { count: 5, ..shard(&[1, 2, 3, 4]) };
+        assert_eq!(smallest_of(&lagging, Some).units.len(), 2);
+        assert_eq!(smallest_of(&Voters { count: 5, ..three.clone() }, Some).units.len(), 1);
         let sole = smallest_of(&shard(&[7]), Some);
         assert_eq!((sole.left, sole.needed()), (0, 1));
         assert_eq!(sole.units, [NodeId(7)]);
@@ -112,7 +119,7 @@ mod tests {
 
     #[test]
     fn the_weakest_shard_comes_first() {
-        let weak = Voters { shard: ShardId(9), nodes: vec![NodeId(1)] };
+        let weak = Voters { shard: ShardId(9), count: 1, nodes: vec![NodeId(1)] };
         let all = smallest(&[shard(&[1, 2, 3]), weak], Some);
         assert_eq!(all.iter().map(|failing| failing.shard.0).collect::<Vec<_>>(), [9, 3]);
     }

@@ -282,10 +282,10 @@ pub struct ShardsArgs {
 A shard serves, and keeps what it has acknowledged, as long as a majority of its voters is there.
 This asks every node for the shards that it leads, and finds the fewest nodes, or failure domains,
 whose loss would take a majority away from one of them: the smallest failing set. Nodes that are
-down count as lost. Nodes without a failure domain share their fate with nobody.
+down or suspected count as lost, and so does a voter that its leader cannot count on.
 
-Exit code 1 if a shard would not survive it, or it is not known of all shards: a leader did not
-answer by HTTP, or its replicas are just changing.
+Exit code 1 if a shard would not survive it, or it is not known of all shards: a node did not
+answer by HTTP within 3 seconds, replicas are just changing, or (for domain) a node has none.
 
 Examples:
   carillon prove                               may any one node go?

@@ -15,6 +15,10 @@ use crate::output::{self, time, with_node};
 /// Shows what was decided or, with `dry_run`, would be.
 pub fn decisions(args: &ShardsArgs) -> Exit {
     with_node(&args.node, |client| {
+        if args.keyspace.is_some() {
+            // Says so if there is no such keyspace.
+            client.shards(args.keyspace.as_deref())?;
+        }
         let told = Everybody::ask(client, |client| client.decisions(args.dry_run))?;
         let all = decided(&told, args);
         Ok(match args.node.json {
@@ -146,8 +150,8 @@ mod tests {
         });
         assert_eq!(
             shown(&one, 13_500, Paint::PLAIN),
-            "12s ago, n1: shard 5 of keyspace orders: replica 3 to n4, because n1 holds 9 replicas, n4 0; \
-             the mean is 4.5\n  deviation 0.500, predicted 0.471; done after 1s 200ms, deviation \
+            "12s ago, n1: shard 5 of keyspace orders: replica 3 to n4, because n1 holds 9 replicas, \
+             n4 0; the mean is 4.5\n  deviation 0.500, predicted 0.471; done after 1s 200ms, deviation \
              0.472\n"
         );
         one["came"] = "dry".into();

@@ -1,7 +1,13 @@
 //! What only a shard's leader knows, every node has to be asked for.
 
+use std::thread;
+use std::time::Duration;
+
 use client::http::{Client, ClientError};
 use serde_json::Value;
+
+/// Who does not answer within this is silent.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What the nodes that are up have answered.
 pub struct Everybody {
@@ -20,23 +26,38 @@ impl Everybody {
     /// If the first node does not answer.
     pub fn ask(
         client: &Client,
-        ask: impl Fn(&Client) -> Result<Value, ClientError>,
+        ask: impl Fn(&Client) -> Result<Value, ClientError> + Sync,
     ) -> Result<Self, ClientError> {
         let nodes = client.nodes()?;
+        let up: Vec<&Value> = members(&nodes).filter(|node| is_up(node)).collect();
+        let other = |node: &Value| {
+            let at = node["addresses"]["http"].as_str()?;
+            Client::new(at).and_then(|client| ask(&client.with_timeout(PATIENCE))).ok()
+        };
+        let others: Vec<Option<Value>> = thread::scope(|scope| {
+            let asked = up.iter().map(|node| {
+                let is_other = node["this"] != true;
+                scope.spawn(move || is_other.then(|| other(node)).flatten())
+            });
+            let asked: Vec<_> = asked.collect();
+            asked.into_iter().map(|asked| asked.join().expect("it only asks")).collect()
+        });
         let (mut answers, mut silent) = (Vec::new(), Vec::new());
-        for node in nodes["nodes"].as_array().into_iter().flatten().filter(|node| is_up(node)) {
-            let answer = match (node["this"] == true, node["addresses"]["http"].as_str()) {
-                (true, _) => Some(ask(client)?),
-                (false, Some(at)) => Client::new(at).and_then(|client| ask(&client)).ok(),
-                (false, None) => None,
-            };
+        for (node, answer) in up.into_iter().zip(others) {
+            let answer = if node["this"] == true { Some(ask(client)?) } else { answer };
             match answer {
                 Some(answer) => answers.push((node.clone(), answer)),
                 None => silent.push(node["name"].as_str().unwrap_or_default().to_owned()),
             }
         }
-        Ok(Self { nodes, answers, silent })
+        // Who has gone meanwhile is gone.
+        Ok(Self { nodes: client.nodes()?, answers, silent })
     }
+}
+
+/// The members that an answer of `GET /v1/nodes` lists.
+pub fn members(nodes: &Value) -> impl Iterator<Item = &Value> {
+    nodes["nodes"].as_array().into_iter().flatten()
 }
 
 /// Whether a member is there, or may be.

@@ -7,8 +7,9 @@
 //!                  failure domains ───────────────────────────────────────┴─► balancer::prove
 //! ```
 //!
-//! A shard whose leader did not answer, or whose replicas are just changing, is not proven; then
-//! nothing is.
+//! A voter that its leader cannot count on is lost already, and so is a node that is not surely up.
+//! A shard whose leader did not answer, or whose replicas are just changing, is not proven; nor is
+//! anything while a node that is up does not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use serde_json::{Value, json};
 
 use crate::cli::{ProveArgs, Survive};
 use crate::colour::{Paint, Tone};
-use crate::everybody::{Everybody, is_up};
+use crate::everybody::{Everybody, members};
 use crate::exit::Exit;
 use crate::output::{self, with_node};
 
@@ -52,10 +53,11 @@ struct Member {
 #[derive(Clone, Debug, Default)]
 struct Shard {
     keyspace: Option<String>,
-    /// Where its voters are, if its leader has said so.
-    voters: Option<Vec<NodeId>>,
+    /// How many voters it has, and where those are that can be counted on, if its leader has said.
+    voters: Option<(usize, Vec<NodeId>)>,
     is_changing: bool,
-    generation: u64,
+    /// Of whom says so.
+    term: u64,
 }
 
 /// What the nodes have said.
@@ -75,6 +77,8 @@ struct Proof {
     sets: Vec<Failing<String>>,
     /// Shards of which it is not known.
     unproven: Vec<ShardId>,
+    /// Why it is not known, in words.
+    obstacles: Vec<String>,
 }
 
 impl Survive {
@@ -102,7 +106,7 @@ impl Proof {
     }
 
     fn holds(&self) -> bool {
-        self.failing().next().is_none() && self.unproven.is_empty()
+        self.failing().next().is_none() && self.obstacles.is_empty()
     }
 }
 
@@ -111,15 +115,18 @@ impl Cluster {
     fn ask(client: &Client) -> Result<Self, ClientError> {
         let all = Everybody::ask(client, |client| client.shards(None))?;
         let mut cluster = Self { silent: all.silent, ..Self::default() };
-        for node in all.nodes["nodes"].as_array().into_iter().flatten() {
+        for node in members(&all.nodes) {
             let Some(id) = id_of(&node["id"]) else { continue };
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
             let (name, domain) = (text(&node["name"]), text(&node["domain"]));
-            cluster.members.insert(id, Member { name, domain, is_up: is_up(node) });
+            let is_up = node["state"] == "up";
+            cluster.members.insert(id, Member { name, domain, is_up });
         }
         for (node, answer) in &all.answers {
-            if let Some(id) = id_of(&node["id"]) {
-                cluster.told(id, answer);
+            match id_of(&node["id"]).filter(|_| answer["node"] == node["id"]) {
+                Some(id) => cluster.told(id, answer),
+                // Its address leads to somebody else.
+                None => cluster.silent.push(node["name"].as_str().unwrap_or_default().to_owned()),
             }
         }
         Ok(cluster)
@@ -134,13 +141,18 @@ impl Cluster {
             let replicas = || told["replicas"].as_array().into_iter().flatten();
             let on = |replica: &Value| id_of(&replica["node"]);
             let leads = replicas().any(|one| one["leader"] == true && on(one) == Some(node));
-            let generation = told["generation"].as_u64().unwrap_or(0);
-            let is_news = shard.voters.is_none() || shard.generation < generation;
-            if told["here"] == true && leads && is_news {
-                let voters = replicas().filter(|one| one["role"] == "voter");
-                shard.voters = Some(voters.filter_map(on).collect());
-                shard.is_changing = replicas().any(|one| one["role"] != "voter");
-                shard.generation = generation;
+            let term = told["term"].as_u64().unwrap_or(0);
+            let is_news = shard.voters.is_none() || shard.term < term;
+            let serves = told["here"] == true && leads && told["without_leader_ms"] == 0;
+            if serves && is_news {
+                let list = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+                let bad = [list("lagging"), list("quarantined")].concat();
+                let is_good =
+                    |one: &&Value| one["role"] == "voter" && !bad.contains(&one["replica"]);
+                let count = told["voters"].as_u64().unwrap_or(0) as usize;
+                shard.voters = Some((count, replicas().filter(is_good).filter_map(on).collect()));
+                shard.is_changing = told["changing"] != false || count == 0;
+                shard.term = term;
             }
         }
     }
@@ -150,8 +162,8 @@ impl Cluster {
         let mut unproven = Vec::new();
         for (id, shard) in &self.shards {
             match &shard.voters {
-                Some(nodes) if !shard.is_changing => {
-                    shards.push(Voters { shard: *id, nodes: nodes.clone() });
+                Some((count, nodes)) if !shard.is_changing => {
+                    shards.push(Voters { shard: *id, count: *count, nodes: nodes.clone() });
                 }
                 _ => unproven.push(*id),
             }
@@ -160,11 +172,32 @@ impl Cluster {
             let member = self.members.get(&node).filter(|member| member.is_up)?;
             Some(match survive {
                 Survive::Domain if !member.domain.is_empty() => format!("={}", member.domain),
-                // A node of which no domain is known shares its fate with nobody.
+                // Of a node without a domain it is said below that nothing is known.
                 _ => format!("{:016x}", node.0),
             })
         };
-        Proof { survive, sets: smallest(&shards, unit_of), unproven }
+        let mut obstacles = Vec::new();
+        for id in unproven.iter().take(NAMED_MAX) {
+            let is_changing = self.shards.get(id).is_some_and(|shard| shard.is_changing);
+            let why = match is_changing {
+                true => "its replicas are just changing: ask again",
+                false => "nobody who answered leads it",
+            };
+            obstacles.push(format!("{}: {why}", self.shard(*id)));
+        }
+        if unproven.len() > NAMED_MAX {
+            obstacles.push(format!("and {} more shards", unproven.len() - NAMED_MAX));
+        }
+        if !self.silent.is_empty() {
+            obstacles.push(format!("did not answer by HTTP: {}", self.silent.join(", ")));
+        }
+        let lacks = self.members.values().filter(|member| member.is_up && member.domain.is_empty());
+        let lacks: Vec<&str> = lacks.map(|member| &*member.name).collect();
+        if survive == Survive::Domain && !lacks.is_empty() {
+            let why = "no failure domain is known (set domain) of";
+            obstacles.push(format!("{why} {}", lacks.join(", ")));
+        }
+        Proof { survive, sets: smallest(&shards, unit_of), unproven, obstacles }
     }
 
     /// A unit as people call it.
@@ -186,7 +219,7 @@ impl Cluster {
     fn shard(&self, id: ShardId) -> String {
         match self.shards.get(&id).and_then(|shard| shard.keyspace.as_deref()) {
             Some(keyspace) => format!("shard {id} of keyspace {keyspace}"),
-            None => format!("shard {id}, the catalogue,"),
+            None => format!("shard {id} (the catalogue)"),
         }
     }
 
@@ -206,7 +239,7 @@ impl Cluster {
             }
             (false, None) => {
                 let not = paint.paint(Tone::Uneasy, "not proven");
-                format!("{not}: of {} of {all} shards it is not known\n", proof.unproven.len())
+                format!("{not}: something stands in the way\n")
             }
             (false, Some(worst)) if worst.units.is_empty() => {
                 let no = paint.paint(Tone::Bad, "no");
@@ -239,17 +272,7 @@ impl Cluster {
                 "smallest failing set: {units}; {shard} would have {left} of {voters} voters\n"
             );
         }
-        for id in proof.unproven.iter().take(NAMED_MAX) {
-            let is_changing = self.shards.get(id).is_some_and(|shard| shard.is_changing);
-            let why = match is_changing {
-                true => "its replicas are just changing: ask again",
-                false => "nobody who answered leads it",
-            };
-            out += &format!("  {}: {why}\n", self.shard(*id));
-        }
-        if !self.silent.is_empty() {
-            out += &format!("did not answer by HTTP: {}\n", self.silent.join(", "));
-        }
+        out.extend(proof.obstacles.iter().map(|why| format!("  {why}\n")));
         if !self.down().is_empty() {
             out += &format!("counted as lost already: {}\n", self.down().join(", "));
         }
@@ -272,6 +295,7 @@ impl Cluster {
             "failing": proof.failing().map(set).collect::<Vec<_>>(),
             "smallest": proof.sets.first().map(set),
             "unproven": proof.unproven.iter().map(|shard| shard.0).collect::<BTreeSet<_>>(),
+            "obstacles": proof.obstacles,
             "silent": self.silent,
             "down": self.down(),
         })
@@ -290,37 +314,41 @@ mod tests {
         Member { name: name.into(), domain: domain.into(), is_up }
     }
 
-    fn cluster() -> Cluster {
+    fn cluster(lagging: &[u64]) -> Cluster {
         let mut cluster = Cluster::default();
         let members = [
             (0xa, member("a", "r1", true)),
             (0xb, member("b", "r1", true)),
-            (0xc, member("c", "", true)),
+            (0xc, member("c", "r2", true)),
         ];
         cluster.members.extend(members.map(|(id, member)| (NodeId(id), member)));
-        let shards = |generation: u64, roles: [&str; 3], leader: usize| {
+        let shards = |term: u64, lagging: &[u64], leader: usize| {
             let replicas: Vec<Value> = ["a", "b", "c"]
                 .iter()
                 .enumerate()
                 .map(|(at, node)| {
                     let (node, is_leader) = (format!("{node:0>16}"), at == leader);
-                    json!({ "node": node, "role": roles[at], "leader": is_leader })
+                    json!({ "node": node, "role": "voter", "leader": is_leader,
+                            "replica": at + 1 })
                 })
                 .collect();
             json!({ "shards": [{
-                "id": 3, "keyspace": "orders", "here": true, "generation": generation,
-                "replicas": replicas,
+                "id": 3, "keyspace": "orders", "here": true, "term": term, "replicas": replicas,
+                "voters": 3, "changing": false, "without_leader_ms": 0, "quarantined": [],
+                "lagging": lagging,
             }] })
         };
         // Who does not lead is not believed.
-        cluster.told(NodeId(0xb), &shards(9, ["learner"; 3], 0));
-        cluster.told(NodeId(0xa), &shards(4, ["voter"; 3], 0));
+        cluster.told(NodeId(0xb), &shards(9, &[1, 2, 3], 0));
+        cluster.told(NodeId(0xa), &shards(4, lagging, 0));
+        // Nor who led in an older term.
+        cluster.told(NodeId(0xc), &shards(3, &[1, 2, 3], 2));
         cluster
     }
 
     #[test]
     fn what_may_be_lost_is_said() {
-        let cluster = cluster();
+        let cluster = cluster(&[]);
         let text = |survive| {
             let proof = cluster.prove(survive);
             (proof.holds(), cluster.as_text(&proof, Paint::PLAIN))
@@ -344,7 +372,7 @@ mod tests {
 
     #[test]
     fn who_is_down_is_lost_already() {
-        let mut cluster = cluster();
+        let mut cluster = cluster(&[]);
         cluster.members.insert(NodeId(0xc), member("c", "", false));
         let proof = cluster.prove(Survive::Node);
         let text = cluster.as_text(&proof, Paint::PLAIN);
@@ -358,14 +386,41 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_proven() {
-        let mut cluster = cluster();
+        let mut cluster = cluster(&[]);
         cluster.shards.insert(ShardId(4), Shard::default());
         let proof = cluster.prove(Survive::Node);
         assert!(!proof.holds());
         let text = cluster.as_text(&proof, Paint::PLAIN);
-        assert!(text.starts_with("not proven: of 1 of 2 shards it is not known\n"), "{text}");
+        let words = "not proven: something stands in the way\n";
+        assert!(text.starts_with(words), "{text}");
+        assert!(
+            text.contains("  shard 4 (the catalogue): nobody who answered leads it\n"),
+            "{text}"
+        );
         assert_eq!(cluster.as_json(&proof)["unproven"], json!([4]));
         cluster.shards.get_mut(&ShardId(3)).unwrap().is_changing = true;
         assert_eq!(cluster.prove(Survive::Node).unproven, [ShardId(3), ShardId(4)]);
+        let mut cluster = self::cluster(&[]);
+        cluster.silent.push("b".into());
+        assert!(!cluster.prove(Survive::Node).holds(), "b may hold anything");
+    }
+
+    #[test]
+    fn who_lags_is_lost_already() {
+        let proof = cluster(&[2]).prove(Survive::Node);
+        assert_eq!((proof.sets[0].units.len(), proof.sets[0].left), (1, 1));
+        assert!(!proof.holds());
+    }
+
+    #[test]
+    fn without_domains_nothing_is_known_of_them() {
+        let mut cluster = cluster(&[]);
+        let domains = ["r1", "r2", ""];
+        for (id, domain) in [0xa, 0xb, 0xc].map(NodeId).into_iter().zip(domains) {
+            cluster.members.insert(id, member("x", domain, true));
+        }
+        let proof = cluster.prove(Survive::Domain);
+        assert!(!proof.holds() && proof.failing().next().is_none());
+        assert!(cluster.prove(Survive::Node).holds());
     }
 }

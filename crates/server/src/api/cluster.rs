@@ -309,6 +309,12 @@ pub struct ShardStatus {
     pub replicas_wanted: u64,
     /// How many of its voters are on nodes that are up.
     pub replicas_live: u64,
+    /// How many voters it has; some may have no node any more.
+    #[serde(default)]
+    pub voters: u64,
+    /// Whether a change of its replicas is under way.
+    #[serde(default)]
+    pub changing: bool,
     /// Its replicas.
     pub replicas: Vec<ReplicaStatus>,
     /// The id of the node that leads it.
@@ -335,6 +341,9 @@ pub struct ShardStatus {
     /// leads, all of them.
     #[serde(default)]
     pub quarantined: Vec<u64>,
+    /// Voters that it cannot count on, if this node leads it: they lag, or have not answered.
+    #[serde(default)]
+    pub lagging: Vec<u64>,
 }
 
 /// Shards that one answer of `GET /v1/shards` may hold, and holds unless fewer are asked for.
@@ -354,6 +363,9 @@ pub struct ShardsAsked<'a> {
 /// What `GET /v1/shards` answers.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shards {
+    /// The id of the node that says this.
+    #[serde(default)]
+    pub node: String,
     /// Whether all is well, as this node sees it: all shards, whichever were asked for.
     pub health: Health,
     /// Shards by id.
@@ -373,6 +385,6 @@ impl Shards {
         let page: Vec<ShardStatus> = shards.by_ref().take(asked.limit).collect();
         let is_more = shards.next().is_some();
         let next = page.last().map(|last| last.id).filter(|_| is_more);
-        Self { health, shards: page, next }
+        Self { node: String::new(), health, shards: page, next }
     }
 }

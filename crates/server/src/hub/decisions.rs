@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
-//!   another is to lead ────► it is not led from here any more ─────────────────► done
+//!   another is to lead ────► it leads ─────────────────────────────────────────► done
 //!                            nothing of the kind within OPEN_MAX ──────────────► not done
 //! ```
 
@@ -24,6 +24,8 @@ pub const DECISIONS_MAX: usize = 256;
 /// A decision of which nothing has come after so long was not carried out: somebody else's was, or
 /// the shard's group did not take it.
 const OPEN_MAX: Duration = Duration::from_secs(10);
+/// Nodes tell what they carry once a second, and it goes around by gossip.
+const TOLD: Duration = Duration::from_secs(4);
 
 /// What was decided.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,8 +59,8 @@ pub enum Came {
     Done {
         /// After so long.
         took: Duration,
-        /// How even the nodes were then.
-        deviation: f64,
+        /// How even the nodes were once gossip had told of it; not known sooner.
+        deviation: Option<f64>,
     },
     /// It was not carried out.
     NotDone,
@@ -102,21 +104,45 @@ impl Decisions {
         self.0.lock().iter().cloned().collect()
     }
 
-    /// Looks at what came of those of which that is not known yet.
-    pub(super) fn review(&self, led: &[Led], nodes: &Nodes) {
-        for decided in self.0.lock().iter_mut().filter(|one| one.came == Came::UnderWay) {
-            let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
-            decided.came = came(decided, led, nodes);
+    /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
+    /// shard that is not led here.
+    pub(super) fn review(
+        &self,
+        led: &[Led],
+        nodes: &Nodes,
+        leader_of: impl Fn(ShardId) -> Option<NodeId>,
+    ) {
+        for decided in self.0.lock().iter_mut() {
+            match &mut decided.came {
+                Came::UnderWay => {
+                    let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
+                    decided.came = came(decided, led, &leader_of);
+                }
+                Came::Done { took, deviation: unknown @ None }
+                    if decided.since.elapsed() >= *took + TOLD =>
+                {
+                    *unknown = Some(nodes.deviation());
+                }
+                Came::Done { .. } | Came::NotDone | Came::HandedOn => {}
+            }
         }
     }
 }
 
-fn came(decided: &Decided, led: Option<&Led>, nodes: &Nodes) -> Came {
+fn came(
+    decided: &Decided,
+    led: Option<&Led>,
+    leader_of: &impl Fn(ShardId) -> Option<NodeId>,
+) -> Came {
     let took = decided.since.elapsed();
     let is_late = took >= OPEN_MAX;
-    let done = || Came::Done { took, deviation: nodes.deviation() };
+    let done = || Came::Done { took, deviation: None };
     match (&decided.what, led) {
-        (What::Leader { .. }, None) => done(),
+        (What::Leader { node, .. }, None) => match leader_of(decided.shard) {
+            Some(leader) if leader == *node => done(),
+            None if !is_late => Came::UnderWay,
+            Some(_) | None => Came::HandedOn,
+        },
         (What::Leader { .. }, Some(_)) if is_late => Came::NotDone,
         (What::Leader { .. }, Some(_)) => Came::UnderWay,
         (What::Replicas { .. }, None) => Came::HandedOn,
@@ -181,8 +207,8 @@ mod tests {
 
     #[test]
     fn what_came_of_an_exchange_is_seen_in_the_shard() {
-        let nodes = Nodes::default();
-        let after = |led: Option<Led>| came(&exchange(), led.as_ref(), &nodes);
+        let nobody = |_| None;
+        let after = |led: Option<Led>| came(&exchange(), led.as_ref(), &nobody);
         let (before, then) = ([(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 3), (4, 9)]);
         assert_eq!(after(Some(led(&before, 4, true))), Came::UnderWay);
         assert_eq!(after(Some(led(&then, 6, false))), Came::UnderWay, "not settled");
@@ -198,7 +224,13 @@ mod tests {
             decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
         }
         assert_eq!(decisions.all().len(), DECISIONS_MAX);
-        decisions.review(&[], &Nodes::default());
-        assert!(decisions.all().iter().all(|one| matches!(one.came, Came::Done { .. })));
+        let came = |leader: Option<u64>| {
+            decisions.review(&[], &Nodes::default(), |_| leader.map(NodeId));
+            decisions.all().iter().map(|one| one.came).next_back()
+        };
+        assert_eq!(came(None), Some(Came::UnderWay));
+        assert!(matches!(came(Some(2)), Some(Came::Done { deviation: None, .. })));
+        decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
+        assert_eq!(came(Some(3)), Some(Came::HandedOn), "another was elected");
     }
 }

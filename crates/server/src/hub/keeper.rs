@@ -23,6 +23,8 @@ const AROUND_PERIODS: u32 = 10;
 /// Every so many periods it looks at the shards, while they rest and half of `memory_max` is free:
 /// with a thousand of them, a look each period is what they cost most.
 const REST_PERIODS: u32 = 5;
+/// They do not rest if the log has grown by more than this.
+const REST_BYTES: u64 = 64 << 10;
 /// Old versions may take this share of `memory_max`; beyond it they go before their retention.
 const OLD_SHARE: u64 = 10;
 /// Versions collected under one hold of a shard's write guard.
@@ -60,10 +62,15 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
     let mut around_in = 0u32;
     let mut usage = Usage::default();
     let mut look_in = 0u32;
+    let mut looked_at = 0u64;
     while !stop.wait() {
         hub.clock.observe_millis(hub.millis());
         let grown = hub.growth.begin_to_measure();
-        if look_in == 0 || grown != hub.growth.last_measured() {
+        // All that takes memory goes through the log.
+        let written = hub.log.facts().written_end.0;
+        let is_awake = written - looked_at > REST_BYTES || grown != hub.growth.last_measured();
+        if look_in == 0 || is_awake {
+            looked_at = written;
             let mut is_busy = false;
             usage = Usage::default();
             for route in hub.routes().iter() {

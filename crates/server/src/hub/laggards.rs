@@ -133,6 +133,7 @@ mod tests {
             bytes: 0,
             sessions: 0,
             quarantined: Vec::new(),
+            is_settled: true,
             behind,
         }
     }

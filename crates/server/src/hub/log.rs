@@ -243,12 +243,13 @@ impl LogRoom {
         let result = job.run();
         let took = begun.elapsed();
         self.sync_times.add(took);
-        {
-            let mut inner = self.inner.lock();
-            inner.begun.retain(|other| *other != begun);
-            inner.slowest = inner.slowest.max(took);
-        }
-        self.finish(job, result)
+        let mut inner = self.inner.lock();
+        inner.begun.retain(|other| *other != begun);
+        inner.slowest = inner.slowest.max(took);
+        inner.syncing = false;
+        inner.log.finish_sync(job, result)?;
+        inner.syncs += 1;
+        Ok(())
     }
 
     /// The longest that an fsync has taken since this was last asked, or one that runs has by now.
@@ -261,15 +262,6 @@ impl LogRoom {
     /// How long fsyncs took that somebody waited for.
     pub fn sync_times(&self) -> &Durations {
         &self.sync_times
-    }
-
-    /// Takes the result of a sync.
-    fn finish(&self, job: &SyncJob, result: std::io::Result<()>) -> Result<(), Error> {
-        let mut inner = self.inner.lock();
-        inner.syncing = false;
-        inner.log.finish_sync(job, result)?;
-        inner.syncs += 1;
-        Ok(())
     }
 
     /// The log's numbers.

@@ -153,9 +153,12 @@ impl Hub {
 
     /// Drops replicas whose keyspace is gone: a late message may have begun one here after that.
     fn drop_forgotten(&self, peers: &Peers) {
-        let of = |(shard, view): (&ShardId, &View)| (*shard, view.read().descriptor.keyspace());
-        let mut gone: Vec<_> = self.views.lock().iter().map(of).collect();
-        gone.retain(|(_, keyspace)| peers.lookup.has_dropped(*keyspace));
+        let own = |(shard, view): (&ShardId, &View)| (*shard, view.clone());
+        let mut gone: Vec<_> = self.views.lock().iter().map(own).collect();
+        gone.retain(|(_, view)| {
+            let keyspace = view.read().descriptor.keyspace();
+            peers.lookup.has_dropped(keyspace)
+        });
         for (shard, _) in gone {
             self.views.lock().remove(&shard);
             self.submit(shard, Input::Drop { shard });

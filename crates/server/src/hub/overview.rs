@@ -61,6 +61,8 @@ pub struct Seen {
     pub known: Option<Arc<Known>>,
     /// What the replica here says, if there is one.
     pub report: Option<ShardReport>,
+    /// Whether the newest change of its replicas is over, as applied here.
+    pub is_settled: bool,
     /// Its keys.
     pub keys: u64,
     /// What they take in memory.
@@ -85,6 +87,11 @@ impl Seen {
     pub fn leader(&self) -> Option<NodeId> {
         let reported = self.report.as_ref().and_then(|report| report.leader_node);
         reported.or(self.known.as_deref().and_then(Known::leader))
+    }
+
+    /// Whether its replicas are being changed.
+    pub fn is_changing(&self) -> bool {
+        !self.is_settled || self.members.is_joint() || !self.members.learners.is_empty()
     }
 
     /// Whether it is well.
@@ -275,6 +282,7 @@ impl Hub {
                 live,
                 members,
                 known,
+                is_settled: state.roster.is_settled,
                 wanted: usize::from(wanted),
                 report,
                 keys: state.keys().map_or(0, |engine| engine.len(now)),
@@ -544,6 +552,7 @@ mod tests {
             bytes: 500,
             sessions: 1,
             quarantined: Vec::new(),
+            is_settled: true,
             behind: Vec::new(),
         }
     }

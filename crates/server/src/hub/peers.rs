@@ -214,8 +214,10 @@ impl Hub {
         self.submit(id, Input::Create(start));
         // The message may be of the past, and the replica's group have gone on without it.
         self.tell_known(id);
+        let is_forgotten =
+            self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace));
         let mut views = self.views.lock();
-        if is_dropped(views.get(&ShardId(0)), keyspace) {
+        if is_forgotten || is_dropped(views.get(&ShardId(0)), keyspace) {
             // Meanwhile: its end may have come before its beginning.
             views.remove(&id);
             drop(views);
@@ -318,19 +320,22 @@ impl Hub {
         found
     }
 
+    /// Whether a node has been up for a while.
+    pub(super) fn is_settled(&self, node: NodeId) -> bool {
+        let members = self.members();
+        let member = members.iter().find(|member| member.node == node);
+        member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
+    }
+
     /// Hands shards over to those of their replicas whose turn it is, so that every node leads its
     /// part, when their nodes have been there for a while.
     fn spread_leaders(&self, peers: &Peers) {
         let members = peers.cluster.members();
-        let settled = |node: NodeId| {
-            let member = members.iter().find(|member| member.node == node);
-            member.is_some_and(|m| m.is_up() && m.since.elapsed() >= SETTLED)
-        };
         let wrong = self.nodes_with_wrong_clocks();
         let slow = self.nodes_with_slow_disks(&members);
         let is_unfit = |node: NodeId| wrong.contains(&node) || slow.contains(&node);
         let may_lead = |node: NodeId| !is_unfit(node) && !self.is_leaving(node);
-        let settled = |node: NodeId| settled(node) && may_lead(node);
+        let settled = |node: NodeId| self.is_settled(node) && may_lead(node);
         for (shard, heirs) in self.heirs(peers) {
             let Some(view) = self.views.lock().get(&shard).cloned() else { continue };
             let state = view.read();

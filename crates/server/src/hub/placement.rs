@@ -134,7 +134,11 @@ impl Hub {
         let placement = &peers.placement;
         let led = self.led(placement.balance);
         let nodes = self.nodes_to_place(peers, &led);
-        placement.decisions.review(&led, &nodes);
+        let leader_of = |shard| {
+            let known = peers.lookup.shard(shard)?;
+            known.leader()
+        };
+        placement.decisions.review(&led, &nodes, leader_of);
         let mut changing = led.iter().filter(|led| led.is_changing()).count();
         for led in &led {
             let shard = led.shard();
@@ -258,11 +262,14 @@ impl Hub {
 
     /// Hands leaderships over that should be elsewhere.
     fn place_leaders(&self, peers: &Peers, nodes: &Nodes, led: &[Led]) {
+        let is_leaving = self.is_leaving(self.node_id);
         let mut heirs: BTreeMap<_, _> = self.heirs(peers).into_iter().collect();
         for led in led {
             let Some(candidates) = heirs.remove(&led.descriptor.shard) else { continue };
             let placed = |id: ReplicaId| Some((id, led.descriptor.node_of(id)?));
-            let candidates: Vec<_> = candidates.into_iter().filter_map(placed).collect();
+            let mut candidates: Vec<_> = candidates.into_iter().filter_map(placed).collect();
+            // Who has just started is handed nothing, unless this node is to be left.
+            candidates.retain(|(_, node)| is_leaving || self.is_settled(*node));
             let shard = led.shard();
             let settings = peers.placement.settings();
             if let Some((to, why)) = heir(nodes, &shard, &candidates, &settings) {

@@ -99,6 +99,8 @@ pub fn put(out: &mut Vec<u8>, head: &[u8], parts: &[&[u8]], tail: &[u8]) {
 pub struct Decoder {
     /// All of it is initialized; the first `filled` bytes have come and are not given out yet.
     buffer: BytesMut,
+    /// The size with which it was made.
+    made_bytes: usize,
     filled: usize,
     body_bytes_max: usize,
 }
@@ -107,9 +109,10 @@ impl Decoder {
     /// A decoder of frames with bodies of at most `body_bytes_max`, whose stream begins with
     /// `first`.
     pub fn new(body_bytes_max: usize, first: &[u8]) -> Self {
-        let mut buffer = BytesMut::zeroed(CHUNK_BYTES.max(first.len()));
+        let made_bytes = CHUNK_BYTES.max(first.len());
+        let mut buffer = BytesMut::zeroed(made_bytes);
         buffer[..first.len()].copy_from_slice(first);
-        Self { buffer, filled: first.len(), body_bytes_max }
+        Self { buffer, made_bytes, filled: first.len(), body_bytes_max }
     }
 
     /// Where the next bytes of the stream are to be put; never empty.
@@ -122,16 +125,16 @@ impl Decoder {
         &mut self.buffer[self.filled..]
     }
 
-    /// Moves what has come to the beginning of a buffer of at least `bytes`: the one before, if
-    /// nobody keeps a body of it, or else a new one.
+    /// Moves what has come to the beginning of a buffer of `bytes`: the one before, if it is of
+    /// that size and nobody keeps a body of it, or else a new one. So a long frame's goes with it.
     fn begin_buffer(&mut self, bytes: usize) {
         self.buffer.truncate(self.filled);
-        if self.buffer.try_reclaim(bytes - self.filled) {
+        if self.made_bytes == bytes && self.buffer.try_reclaim(bytes - self.filled) {
             self.buffer.resize(bytes, 0);
         } else {
             let mut next = BytesMut::zeroed(bytes);
             next[..self.filled].copy_from_slice(&self.buffer);
-            self.buffer = next;
+            (self.buffer, self.made_bytes) = (next, bytes);
         }
     }
 

@@ -38,7 +38,7 @@ impl NodeApi {
             name: name_of(node, members),
         };
         let (took, achieved) = match came {
-            Came::Done { took, deviation } => (Some(took.as_millis() as u64), Some(*deviation)),
+            Came::Done { took, deviation } => (Some(took.as_millis() as u64), *deviation),
             Came::UnderWay | Came::NotDone | Came::HandedOn => (None, None),
         };
         let status = DecisionStatus {

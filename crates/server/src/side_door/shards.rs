@@ -24,7 +24,8 @@ impl NodeApi {
         let now = boot_nanos();
         let shards = survey.shards.iter().filter(is_asked);
         let shards = shards.map(|seen| self.shard(seen, &survey, now));
-        Ok(Shards::page(survey.health.clone(), shards, asked))
+        let page = Shards::page(survey.health.clone(), shards, asked);
+        Ok(Shards { node: shown(self.hub.node_id), ..page })
     }
 
     fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {
@@ -45,6 +46,8 @@ impl NodeApi {
             here: report.is_some(),
             replicas_wanted: seen.wanted as u64,
             replicas_live: seen.live as u64,
+            voters: seen.members.voters.len() as u64,
+            changing: seen.is_changing(),
             replicas: self.replicas(seen, survey, now),
             leader: leader.map(shown),
             without_leader_ms: report.map_or(0, |report| report.unled_nanos() / 1_000_000),
@@ -56,6 +59,7 @@ impl NodeApi {
             keys: seen.keys,
             bytes: seen.bytes,
             quarantined: seen.quarantined.iter().map(|replica| replica.0).collect(),
+            lagging: seen.behind.iter().map(|behind| behind.laggard.replica.0).collect(),
         }
     }
 

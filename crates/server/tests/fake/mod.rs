@@ -376,6 +376,9 @@ impl Api for Fake {
             keys: 12,
             bytes: 4096,
             quarantined: Vec::new(),
+            lagging: vec![2],
+            voters: 2,
+            changing: true,
         };
         let shards = (0..2).filter(|id| keyspace.is_none() || *id > 0).map(shard);
         Ok(Shards::page(self.health(), shards, asked))
