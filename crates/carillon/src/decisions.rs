@@ -150,9 +150,9 @@ mod tests {
         });
         assert_eq!(
             shown(&one, 13_500, Paint::PLAIN),
-            "12s ago, n1: shard 5 of keyspace orders: replica 3 to n4, because n1 holds 9 replicas, \
-             n4 0; the mean is 4.5\n  deviation 0.500, predicted 0.471; done after 1s 200ms, deviation \
-             0.472\n"
+            "12s ago, n1: shard 5 of keyspace orders: replica 3 to n4, because n1 holds 9 \
+             replicas, n4 0; the mean is 4.5\n  deviation 0.500, predicted 0.471; done after 1s \
+             200ms, deviation 0.472\n"
         );
         one["came"] = "dry".into();
         one["waits"] = "it was moved lately: 20 s yet".into();
