@@ -9,6 +9,9 @@ use serde_json::Value;
 /// Who does not answer within this is silent.
 const PATIENCE: Duration = Duration::from_secs(3);
 
+/// So many are asked at a time.
+const AT_ONCE: usize = 32;
+
 /// What the nodes that are up have answered.
 pub struct Everybody {
     /// The members, as the node that was asked first sees them.
@@ -34,14 +37,18 @@ impl Everybody {
             let at = node["addresses"]["http"].as_str()?;
             Client::new(at).and_then(|client| ask(&client.with_timeout(PATIENCE))).ok()
         };
-        let others: Vec<Option<Value>> = thread::scope(|scope| {
-            let asked = up.iter().map(|node| {
-                let is_other = node["this"] != true;
-                scope.spawn(move || is_other.then(|| other(node)).flatten())
-            });
-            let asked: Vec<_> = asked.collect();
-            asked.into_iter().map(|asked| asked.join().expect("it only asks")).collect()
-        });
+        let mut others: Vec<Option<Value>> = Vec::new();
+        for some in up.chunks(AT_ONCE) {
+            others.extend(thread::scope(|scope| {
+                let asked = some.iter().map(|node| {
+                    let is_other = node["this"] != true;
+                    scope.spawn(move || is_other.then(|| other(node)).flatten())
+                });
+                let asked: Vec<_> = asked.collect();
+                let told = asked.into_iter().map(|asked| asked.join().expect("it only asks"));
+                told.collect::<Vec<_>>()
+            }));
+        }
         let (mut answers, mut silent) = (Vec::new(), Vec::new());
         for (node, answer) in up.into_iter().zip(others) {
             let answer = if node["this"] == true { Some(ask(client)?) } else { answer };
