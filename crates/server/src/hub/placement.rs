@@ -134,10 +134,7 @@ impl Hub {
         let placement = &peers.placement;
         let led = self.led(placement.balance);
         let nodes = self.nodes_to_place(peers, &led);
-        let leader_of = |shard| {
-            let known = peers.lookup.shard(shard)?;
-            known.leader()
-        };
+        let leader_of = |shard| peers.lookup.shard(shard).and_then(|known| known.leader());
         placement.decisions.review(&led, &nodes, leader_of);
         let mut changing = led.iter().filter(|led| led.is_changing()).count();
         for led in &led {
@@ -210,14 +207,6 @@ impl Hub {
     /// Whether it moves replicas and leaders to be even.
     pub fn balances(&self) -> bool {
         self.peers.as_ref().is_some_and(|peers| peers.placement.balance)
-    }
-
-    /// The name of the keyspace that a shard is of.
-    pub fn keyspace_of(&self, shard: ShardId) -> Option<Box<str>> {
-        let routes = self.routes();
-        let of =
-            |route: &&std::sync::Arc<node::route::Route>| route.keyspace.shards.contains(&shard);
-        routes.iter().find(of).map(|route| route.keyspace.name.clone())
     }
 
     fn decided(&self, peers: &Peers, led: &Led, decision: &Decision) -> Decided {

@@ -35,6 +35,11 @@ impl Routes {
         self.by_name.values().find(|route| route.keyspace.id == id)
     }
 
+    /// The keyspace that a shard is of.
+    pub fn of_shard(&self, shard: ShardId) -> Option<&Arc<Route>> {
+        self.by_name.values().find(|route| route.keyspace.shards.contains(&shard))
+    }
+
     /// All of them, by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Route>> {
         self.by_name.values()
@@ -104,8 +109,7 @@ impl Hub {
     /// Lets routes lead to a replica that has begun.
     pub(super) fn show(&self, shard: ShardId, view: &View) {
         let routes = self.routes();
-        let leads = |route: &&Arc<Route>| route.keyspace.shards.contains(&shard);
-        let Some(old) = routes.iter().find(leads) else { return };
+        let Some(old) = routes.of_shard(shard) else { return };
         let place = old.keyspace.shards.iter().position(|id| *id == shard);
         let mut views = old.views.clone();
         views[place.expect("it was just found")] = view.clone();
@@ -116,8 +120,7 @@ impl Hub {
     /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
     pub(super) fn hide(&self, shard: ShardId) {
         let routes = self.routes();
-        let leads = |route: &&Arc<Route>| route.keyspace.shards.contains(&shard);
-        let Some(route) = routes.iter().find(leads) else { return };
+        let Some(route) = routes.of_shard(shard) else { return };
         if self.views.lock().contains_key(&shard) {
             return;
         }

@@ -44,7 +44,10 @@ impl NodeApi {
         let status = DecisionStatus {
             at_ms: *at_ms,
             shard: shard.0,
-            keyspace: self.hub.keyspace_of(*shard).map(|name| name.into()),
+            keyspace: {
+                let routes = self.hub.routes();
+                routes.of_shard(*shard).map(|route| route.keyspace.name.to_string())
+            },
             add: Vec::new(),
             remove: Vec::new(),
             leader: None,

@@ -94,6 +94,9 @@ impl Load {
 impl Drop for Load {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
+        if let Some(witness) = self.witness.take() {
+            let _stalls = witness.finish();
+        }
         for thread in self.threads.drain(..) {
             // Somebody has failed already, or nobody wants to know.
             let _records = thread.join();

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_millis(20);
 /// So long a pause and a write may take together without being a stall.
 const STALL_MIN: Duration = Duration::from_millis(60);
+
 /// A thread that writes.
 pub struct Witness {
     stop: Arc<AtomicBool>,
@@ -61,8 +62,7 @@ impl Stalls {
     /// By how much a service between these two moments may be late on the machine's account.
     pub fn allowance(&self, from: Duration, until: Duration) -> Duration {
         let parts = self.0.iter().map(|stall| stall.1.min(until).saturating_sub(stall.0.max(from)));
-        let long = parts.filter(|part| *part > STALL_MIN);
-        long.sum::<Duration>()
+        parts.filter(|part| *part > STALL_MIN).sum()
     }
 }
 
