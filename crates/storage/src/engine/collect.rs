@@ -37,9 +37,9 @@ const QUEUE_KEPT: usize = 1024;
 /// Superseding records and tombstones, in the order in which they may free something.
 #[derive(Default)]
 pub(super) struct Queue {
-    records: VecDeque<Record>,
+    pub(super) records: VecDeque<Record>,
     /// A restore has pushed times that fall.
-    unsorted: bool,
+    pub(super) unsorted: bool,
 }
 
 impl Queue {

@@ -57,6 +57,7 @@ mod model;
 mod record;
 mod scan;
 mod slots;
+mod split;
 mod tree;
 
 use std::collections::VecDeque;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use keyspace::{KeyHasher, SLOTS, Timestamp};
+use keyspace::{KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 use proptest::prelude::*;
 
 use super::era::Era;
@@ -75,10 +75,18 @@ impl Written {
     }
 }
 
-#[derive(Clone, Default)]
+#[derive(Clone)]
 struct Model {
+    /// Those of [`KEYS`] that it owns.
+    names: Vec<&'static [u8]>,
     keys: BTreeMap<Vec<u8>, Vec<Written>>,
     safe_point: Timestamp,
+}
+
+impl Default for Model {
+    fn default() -> Self {
+        Self { names: KEYS.to_vec(), keys: BTreeMap::new(), safe_point: Timestamp::ZERO }
+    }
 }
 
 #[derive(Debug, PartialEq)]
@@ -128,9 +136,18 @@ impl Model {
     }
 
     fn flush(&mut self, timestamp: Timestamp) {
-        for key in KEYS {
+        for key in self.names.clone() {
             self.delete(key, timestamp);
         }
+    }
+
+    /// Cuts off the keys of the slots from `at` on.
+    fn split_off(&mut self, at: Slot) -> Self {
+        let (names, right) = self.names.iter().partition(|name| slot_of(name) < at);
+        let (keys, of_right) =
+            std::mem::take(&mut self.keys).into_iter().partition(|(key, _)| slot_of(key) < at);
+        (self.names, self.keys) = (names, keys);
+        Self { names: right, keys: of_right, safe_point: self.safe_point }
     }
 
     fn counts_as_collected(&self, written: &Written) -> bool {
@@ -193,7 +210,7 @@ fn times(model: &Model, now: Timestamp) -> Vec<Timestamp> {
 }
 
 fn compare(engine: &Engine, model: &Model, now: Timestamp) {
-    for key in KEYS {
+    for key in model.names.iter().copied() {
         let hashed = HASHER.key(key);
         for at in times(model, now) {
             let (found, wanted) = (engine.at(&hashed, at), model.at(key, at));
@@ -204,7 +221,7 @@ fn compare(engine: &Engine, model: &Model, now: Timestamp) {
         assert_eq!(newest.map(|v| v.value), wanted.and_then(|w| w.value.as_deref()));
         assert_eq!(engine.newest_timestamp(&hashed), model.newest_timestamp(key), "{key:?}");
     }
-    let live = KEYS.iter().filter(|key| model.visible(key, now).is_some()).count();
+    let live = model.names.iter().filter(|key| model.visible(key, now).is_some()).count();
     assert_eq!(engine.len(now), live as u64);
     for at in times(model, now) {
         compare_scans(engine, model, at);
@@ -212,7 +229,8 @@ fn compare(engine: &Engine, model: &Model, now: Timestamp) {
 }
 
 fn compare_scans(engine: &Engine, model: &Model, at: Timestamp) {
-    let mut live: Vec<_> = KEYS.into_iter().filter(|k| model.visible(k, at).is_some()).collect();
+    let names = model.names.iter().copied();
+    let mut live: Vec<_> = names.filter(|key| model.visible(key, at).is_some()).collect();
     assert_eq!(engine.random_key(at.0, at).is_some(), !live.is_empty());
     assert!(engine.random_key(at.0 + 1, at).is_none_or(|key| live.contains(&key)));
     let mut found: Vec<Vec<u8>> = Vec::new();
@@ -302,6 +320,11 @@ struct Run {
 impl Run {
     fn step(&mut self, op: &Op) {
         let now = self.now;
+        if let Op::Put { key, .. } | Op::Delete { key } | Op::SetExpiry { key, .. } = op
+            && !self.model.names.contains(&KEYS[*key])
+        {
+            return;
+        }
         let expiry = |expires_in: &Option<u64>| expires_in.map_or(0, |ms| now.millis() + ms);
         match op {
             Op::Later { millis, logical } => {
@@ -372,10 +395,16 @@ impl Run {
     }
 }
 
-fn run(layout: Layout, ops: &[Op]) {
+fn begin(layout: Layout) -> Run {
     let now = Timestamp::from_millis(10);
-    let engine = Engine::new(layout, HASHER);
-    let mut run = Run { engine, model: Model::default(), now, dump: None };
+    Run { engine: Engine::new(layout, HASHER), model: Model::default(), now, dump: None }
+}
+
+fn run(layout: Layout, ops: &[Op]) {
+    go_on(begin(layout), ops);
+}
+
+fn go_on(mut run: Run, ops: &[Op]) {
     for op in ops {
         run.step(op);
         run.engine.check();
@@ -404,6 +433,22 @@ proptest! {
     #[test]
     fn ordered_reads_agree_with_the_model(ops in ops()) {
         run(Layout::Ordered, &ops);
+    }
+
+    /// Both halves go on as the whole would, each with its keys.
+    #[test]
+    fn halves_agree_with_the_model(before in ops(), at in 15_801..SLOTS, after in ops()) {
+        let mut left = begin(HASHED);
+        before.iter().for_each(|op| left.step(op));
+        let engine = left.engine.split_off(at).expect("hashed");
+        let model = left.model.split_off(at);
+        left.dump = None;
+        let right = Run { engine, model, now: left.now, dump: None };
+        for half in [left, right] {
+            half.engine.check();
+            compare(&half.engine, &half.model, half.now);
+            go_on(half, &after);
+        }
     }
 
     #[test]

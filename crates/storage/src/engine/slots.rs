@@ -264,6 +264,45 @@ impl SlotTables {
         count - left
     }
 
+    /// Cuts off the tables of the slots from `at` on, which lies among them.
+    pub(super) fn split_off(&mut self, at: Slot) -> Self {
+        let cut = self.number(at);
+        let mut left = std::mem::take(&mut self.tables).into_vec();
+        let right = left.split_off(cut);
+        let (number, place) = self.drained;
+        let drained = match number.checked_sub(cut) {
+            None => [(number, place), (0, 0)],
+            Some(number) => [(0, 0), (number, place)],
+        };
+        *self = Self::of(self.first_slot, left, drained[0]);
+        Self::of(at, right, drained[1])
+    }
+
+    /// Tables that were others' before, drained so far.
+    fn of(first_slot: Slot, tables: Vec<Table>, drained: (usize, usize)) -> Self {
+        let taken = |table: &Table| {
+            table.entries.iter().filter(|entry| entry.record.is_some()).count() as u64
+        };
+        let counts: Vec<u64> = tables.iter().map(taken).collect();
+        Self {
+            first_slot,
+            groups: counts.chunks(GROUP_SLOTS).map(|group| group.iter().sum()).collect(),
+            len: counts.iter().sum(),
+            table_bytes: tables.iter().map(Table::bytes).sum(),
+            tables: tables.into(),
+            drained,
+        }
+    }
+
+    /// All heads, each table's asked for before they are looked at.
+    pub(super) fn each_head(&self, mut each: impl FnMut(Record)) {
+        for table in &self.tables {
+            let heads = || table.entries.iter().filter_map(|entry| entry.record);
+            heads().for_each(|head| head.prefetch());
+            heads().for_each(&mut each);
+        }
+    }
+
     /// Asks for the newest version of a key, taking the first of equal hashes for it.
     #[inline]
     pub(super) fn prefetch_record(&self, key: &HashedKey<'_>) {
