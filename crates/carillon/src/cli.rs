@@ -63,6 +63,8 @@ pub enum Command {
     Drain(DrainArgs),
     /// List the shards: who leads them, and how far their replicas are.
     Shards(ShardsArgs),
+    /// Cut a shard in two.
+    Split(SplitArgs),
     /// Prove what the cluster can lose, as its shards are placed now.
     Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
@@ -274,6 +276,28 @@ pub struct ShardsArgs {
     pub node: NodeArgs,
     #[command(flatten)]
     pub watch: WatchArgs,
+}
+
+/// `carillon split`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes. This cuts one
+sooner, say to try it, or before much is written. Both halves keep their replicas where they are;
+with balance on they then move, each by itself. A cut cannot be undone yet.
+
+Examples:
+  carillon split 7                  where its keys part evenly
+  carillon split 7 --at 9000        slots from 9000 on become a shard of their own
+  carillon shards --shard 7 --why   what came of it")]
+pub struct SplitArgs {
+    /// The shard's number, as `carillon shards` lists it.
+    #[arg(value_name = "SHARD")]
+    pub shard: u64,
+    /// The first slot of the new shard, instead of where the keys part evenly.
+    #[arg(long, value_name = "SLOT", value_parser = clap::value_parser!(u16).range(1..16_384))]
+    pub at: Option<u16>,
+    #[command(flatten)]
+    pub node: NodeArgs,
 }
 
 /// `carillon prove`

@@ -82,11 +82,16 @@ fn shown(one: &Value, now: u64, paint: Paint) -> String {
         one["remove"].as_array().into_iter().flatten().map(Value::to_string).collect();
     let (add, remove) = (names("add"), replicas.join(", "));
     let plural = if replicas.len() == 1 { "" } else { "s" };
+    let split = &one["split"];
     let what = match (one["leader"]["name"].as_str(), add.is_empty(), remove.is_empty()) {
         (Some(leader), _, _) => format!("{leader} is to lead"),
         (None, false, false) => format!("replica{plural} {remove} to {add}"),
         (None, false, true) => format!("a replica on {add}"),
         (None, true, _) => format!("without replica{plural} {remove}"),
+    };
+    let what = match (split["right"].as_u64(), split["at"].as_u64()) {
+        (Some(right), Some(at)) => format!("it is cut at slot {at}, and shard {right} begins"),
+        _ => what,
     };
     let shard = one["shard"].as_u64().unwrap_or(0);
     let of =
@@ -159,6 +164,16 @@ mod tests {
         let words = shown(&one, 13_500, Paint::PLAIN);
         assert!(words.starts_with("n1: shard 5"), "{words}");
         assert!(words.ends_with("would wait: it was moved lately: 20 s yet\n"), "{words}");
+        let cut = json!({
+            "at_ms": 1_000, "shard": 5, "keyspace": "k", "by": { "name": "n1" }, "add": [],
+            "remove": [], "leader": null, "split": { "shard": 5, "right": 9, "at": 700 },
+            "why": "it was asked for", "deviation": null, "came": "done", "took_ms": 3,
+        });
+        assert_eq!(
+            shown(&cut, 1_200, Paint::PLAIN),
+            "0ms ago, n1: shard 5 of keyspace k: it is cut at slot 700, and shard 9 begins, \
+             because it was asked for\n  done after 3ms\n"
+        );
         let lead = json!({
             "at_ms": 1_000, "shard": 0, "keyspace": null, "by": { "name": "n1" }, "add": [],
             "remove": [], "leader": { "name": "n2" }, "why": "n1 is draining",

@@ -19,6 +19,7 @@ mod keyspaces;
 mod output;
 mod prove;
 mod sim;
+mod split;
 mod start;
 mod status;
 
@@ -58,6 +59,7 @@ fn run(command: Command) -> Exit {
         Command::Drain(args) => drain::drain(&args),
         Command::Shards(args) if args.why || args.dry_run => decisions::decisions(&args),
         Command::Shards(args) => cluster::shards(&args),
+        Command::Split(args) => split::split(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
         Command::Sim(args) => sim::sim(&args),

@@ -34,7 +34,7 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint` |
 //! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
@@ -305,6 +305,11 @@ pub enum CatalogueOp<'a> {
         /// Its name.
         name: &'a str,
     },
+    /// Gives out the id of a shard that is to be cut off from another one.
+    Shard {
+        /// Of which keyspace it is to be.
+        keyspace: KeyspaceId,
+    },
     /// Says how a node stands from now on.
     Node {
         /// Which.
@@ -324,6 +329,8 @@ pub enum Subject {
     Keyspace(Keyspace),
     /// A node, and how it stands.
     Node(NodeId, Standing),
+    /// A keyspace, and the id of a shard that it may have from now on.
+    Shard(KeyspaceId, ShardId),
 }
 
 /// All keyspaces, by name; and nodes that stand otherwise than most.
@@ -471,15 +478,33 @@ impl Catalogue {
         removed.ok_or_else(|| CatalogueError::NotFound { name: name.into() })
     }
 
+    /// Gives out an id for one more shard of a keyspace; whether there will be one is not known
+    /// here.
+    ///
+    /// # Errors
+    /// `NotFound`.
+    pub fn draw_shard(&mut self, keyspace: KeyspaceId) -> Result<ShardId, CatalogueError> {
+        if self.by_id(keyspace).is_none() {
+            return Err(CatalogueError::NotFound { name: format!("(id {keyspace})").into() });
+        }
+        let shard = self.next_shard;
+        self.next_shard = ShardId(shard.0 + 1);
+        Ok(shard)
+    }
+
     /// Applies a log entry and answers what it was about, as it is now, or was before a drop.
     ///
     /// # Errors
-    /// As [`Self::create`], [`Self::alter`], [`Self::drop`] and [`Self::set_standing`].
+    /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::draw_shard`] and
+    /// [`Self::set_standing`].
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
             CatalogueOp::Alter { name, change } => self.alter(name, *change).cloned(),
             CatalogueOp::Drop { name } => self.drop(name),
+            CatalogueOp::Shard { keyspace } => {
+                return Ok(Subject::Shard(*keyspace, self.draw_shard(*keyspace)?));
+            }
             CatalogueOp::Node { node, standing, among } => {
                 self.set_standing(*node, *standing, among)?;
                 return Ok(Subject::Node(*node, *standing));

@@ -12,6 +12,7 @@ use storage::engine::{Engine, Layout, Settings};
 
 use crate::catalogue::System;
 use crate::lane::FIRST_REPLICA;
+use crate::route::Slots;
 use crate::shard::ShardStart;
 use crate::state::{Content, ShardState};
 
@@ -26,26 +27,40 @@ pub fn first_state(keyspace: &Keyspace, place: usize, settings: impl Into<Settin
         }
     };
     let content = Content::Keys(Box::new(Engine::new(layout, settings)));
-    ShardState::new(first_descriptor(shard, arc, &keyspace.nodes), content)
+    ShardState::new(first_descriptor(shard, arc, first_replicas(keyspace)), content)
 }
 
-/// What routes lead to on a node without a replica of a shard: nothing, that others have. Also
-/// where the shard had begun on the node, and its replica there has ended.
+/// What routes lead to on a node without a replica of a shard: nothing, that others have, as far as
+/// is known these. Also where the shard had a replica on the node, which has ended.
 pub fn elsewhere(
     keyspace: &Keyspace,
-    place: usize,
+    (shard, (first_slot, end_slot)): (ShardId, Slots),
+    mut replicas: Vec<(ReplicaId, NodeId)>,
     node: NodeId,
     settings: impl Into<Settings>,
 ) -> ShardState {
-    let mut state = first_state(keyspace, place, settings);
-    state.descriptor.replicas.retain(|(_, at)| *at != node);
-    state
+    replicas.retain(|(_, at)| *at != node);
+    let (arc, layout) = match keyspace.options.placement {
+        Placement::Ordered => (keyspace::Arc::whole(keyspace.id), Layout::Ordered),
+        Placement::Hashed => (
+            keyspace::Arc::of_slots(keyspace.id, first_slot, end_slot),
+            Layout::Hashed { first_slot, end_slot },
+        ),
+    };
+    let generation = FIRST_GENERATION;
+    let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+    ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, settings))))
+}
+
+/// The replicas with which a keyspace's shards begin.
+pub fn first_replicas(keyspace: &Keyspace) -> Vec<(ReplicaId, NodeId)> {
+    (FIRST_REPLICA.0..).map(ReplicaId).zip(keyspace.nodes.iter().copied()).collect()
 }
 
 /// The first state of the system shard of a cluster that this node founds.
 pub fn first_system(node: NodeId) -> ShardState {
     let arc = keyspace::Arc::whole(KeyspaceId(0));
-    let descriptor = first_descriptor(ShardId(0), arc, &[node]);
+    let descriptor = first_descriptor(ShardId(0), arc, vec![(FIRST_REPLICA, node)]);
     ShardState::new(descriptor, Content::System(System::default()))
 }
 
@@ -80,15 +95,12 @@ pub fn by_message(
 
 const FIRST_GENERATION: Generation = Generation(1);
 
-fn first_descriptor(shard: ShardId, arc: keyspace::Arc, nodes: &[NodeId]) -> Descriptor {
-    let ids = (FIRST_REPLICA.0..).map(ReplicaId);
-    Descriptor {
-        shard,
-        arc,
-        replicas: ids.zip(nodes.iter().copied()).collect(),
-        generation: FIRST_GENERATION,
-        leader: Some(FIRST_REPLICA),
-    }
+fn first_descriptor(
+    shard: ShardId,
+    arc: keyspace::Arc,
+    replicas: Vec<(ReplicaId, NodeId)>,
+) -> Descriptor {
+    Descriptor { shard, arc, replicas, generation: FIRST_GENERATION, leader: Some(FIRST_REPLICA) }
 }
 
 #[cfg(test)]
@@ -109,7 +121,9 @@ mod tests {
         let Ok(Change::Created(keyspace)) = system.apply(&op, &nodes) else { panic!("not made") };
         let hasher = KeyHasher::new([1; 16]);
         assert!(first_state(&keyspace, 0, hasher).descriptor.replica_on(nodes[0]).is_some());
-        let state = elsewhere(&keyspace, 0, nodes[0], hasher);
+        let (replicas, tile) = (first_replicas(&keyspace), (keyspace.shards[0], (0, 2048)));
+        let state = elsewhere(&keyspace, tile, replicas, nodes[0], hasher);
+        assert_eq!(state.descriptor.arc, keyspace.arc(0));
         let replicas = nodes.map(|node| state.descriptor.replica_on(node));
         assert_eq!(replicas, [None, Some(ReplicaId(2)), Some(ReplicaId(3))]);
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{
-    Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, NodeId, Standing, Subject,
-    Timestamp,
+    Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, NodeId, ShardId, Standing,
+    Subject, Timestamp,
 };
 
 /// What the system shard holds.
@@ -26,6 +26,13 @@ pub enum Change {
     Altered(Keyspace),
     /// A keyspace is gone: its shards are to be dropped.
     Dropped(Keyspace),
+    /// The id of a shard was given out, for one that is to be cut off.
+    Drawn {
+        /// Of which keyspace it is to be.
+        keyspace: KeyspaceId,
+        /// The id.
+        shard: ShardId,
+    },
     /// A node stands so from now on, or was asked to and did before.
     Node {
         /// Which.
@@ -42,6 +49,7 @@ impl Change {
             Change::Created(keyspace) | Change::Altered(keyspace) | Change::Dropped(keyspace) => {
                 Subject::Keyspace(keyspace.clone())
             }
+            Change::Drawn { keyspace, shard } => Subject::Shard(*keyspace, *shard),
             Change::Node { node, standing } => Subject::Node(*node, *standing),
         }
     }
@@ -63,6 +71,7 @@ impl System {
         let keyspace = match self.catalogue.apply(&op)? {
             Subject::Keyspace(keyspace) => keyspace,
             Subject::Node(node, standing) => return Ok(Change::Node { node, standing }),
+            Subject::Shard(keyspace, shard) => return Ok(Change::Drawn { keyspace, shard }),
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
@@ -75,7 +84,9 @@ impl System {
                 self.safe_points.remove(&keyspace.id);
                 Change::Dropped(keyspace)
             }
-            CatalogueOp::Node { .. } => unreachable!("its subject is a node"),
+            CatalogueOp::Node { .. } | CatalogueOp::Shard { .. } => {
+                unreachable!("their subjects are no keyspaces")
+            }
         })
     }
 

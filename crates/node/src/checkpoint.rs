@@ -42,7 +42,7 @@ pub struct Checkpoint {
     /// What it promises to be readable is kept from here on …
     pinned: Timestamp,
     /// … in the state that this many snapshots have made.
-    installed: u64,
+    upheavals: u64,
     block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
     /// The block that comes first, if it is still to come: sessions.
@@ -66,7 +66,7 @@ impl Checkpoint {
     pub fn begin(shard: &Shard, written_end: Lsn, block: PieceLimits) -> Self {
         let view = shard.view();
         let mut state = view.write();
-        let (at, installed) = (state.last, state.installed);
+        let (at, upheavals) = (state.last, state.upheavals());
         let mut pinned = Timestamp::ZERO;
         let mut first = Vec::new();
         if state.keys().is_some() {
@@ -99,7 +99,7 @@ impl Checkpoint {
             log_from,
             at,
             pinned,
-            installed,
+            upheavals,
             block,
             view,
             first,
@@ -111,7 +111,7 @@ impl Checkpoint {
     /// Whether a snapshot has taken the place of the state: there will be no more blocks, and those
     /// that came are worth nothing.
     pub fn is_void(&self) -> bool {
-        self.view.read().installed != self.installed
+        self.view.read().upheavals() != self.upheavals
     }
 
     /// Puts the next block into `out`, which it clears; false if there was none left, or if it
@@ -131,7 +131,7 @@ impl Checkpoint {
             match std::mem::replace(&mut self.rest, Rest::Nothing) {
                 Rest::Keys(mut cursor) => {
                     let state = self.view.read();
-                    if state.installed != self.installed {
+                    if state.upheavals() != self.upheavals {
                         return false;
                     }
                     let engine = state.keys().expect("a shard does not change its kind");
@@ -172,7 +172,7 @@ impl Drop for Checkpoint {
     /// Lets the collector go on.
     fn drop(&mut self) {
         let mut state = self.view.write();
-        if state.installed == self.installed
+        if state.upheavals() == self.upheavals
             && let Some(engine) = state.keys_mut()
         {
             engine.unpin(self.pinned);

@@ -38,7 +38,7 @@ pub struct Digesting {
     low: Timestamp,
     /// … to here.
     at: Timestamp,
-    installed: u64,
+    upheavals: u64,
     view: Arc<RwLock<ShardState>>,
     cursor: DumpCursor,
     keys: Digest,
@@ -97,7 +97,7 @@ impl Digesting {
             index: state.applied_index,
             low,
             at,
-            installed: state.installed,
+            upheavals: state.upheavals(),
             view: view.clone(),
             cursor: DumpCursor::default(),
             keys: Digest::new(at),
@@ -111,7 +111,7 @@ impl Digesting {
         piece.clear();
         let more = {
             let state = self.view.read();
-            if state.installed != self.installed {
+            if state.upheavals() != self.upheavals {
                 return Step::Void;
             }
             match state.keys() {
@@ -132,7 +132,7 @@ impl Drop for Digesting {
     /// Lets the collector go on.
     fn drop(&mut self) {
         let mut state = self.view.write();
-        if state.installed == self.installed
+        if state.upheavals() == self.upheavals
             && let Some(engine) = state.keys_mut()
         {
             engine.unpin(self.low);

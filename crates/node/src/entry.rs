@@ -45,6 +45,8 @@ pub enum Kind {
     Check = 8,
     /// Nothing: the newest change of replicas has ended for good ([`crate::members`]).
     Settle = 9,
+    /// The shard is cut in two ([`crate::split`]).
+    Split = 10,
 }
 
 impl Kind {
@@ -59,6 +61,7 @@ impl Kind {
             7 => Kind::Once,
             8 => Kind::Check,
             9 => Kind::Settle,
+            10 => Kind::Split,
             _ => return None,
         })
     }

@@ -28,7 +28,7 @@ use std::ops::Bound;
 use keyspace::{NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
-use crate::route::Route;
+use crate::route::{Route, Slots};
 use crate::state::{Content, ShardState};
 use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
 
@@ -58,10 +58,18 @@ pub enum Want {
         /// What is known already; 0: nothing.
         known: u64,
     },
-    /// How many keys there are.
-    Size,
-    /// Some key, drawn by this number.
-    Random(u64),
+    /// How many keys there are, if the shard has just these slots: all of them, if it is ordered.
+    Size {
+        /// The slots.
+        slots: Slots,
+    },
+    /// Some key, if the shard has just these slots.
+    Random {
+        /// The slots.
+        slots: Slots,
+        /// Draws it.
+        number: u64,
+    },
     /// Keys from a cursor of [`crate::whole::scan`] on, about so many.
     Scan {
         /// Where to begin.
@@ -170,7 +178,10 @@ impl Want {
         32 + match self {
             Want::Keys(keys) => keys.iter().map(|key| key.len() + 4).sum(),
             Want::At { key, .. } => key.len(),
-            Want::Catalogue { .. } | Want::Size | Want::Random(_) | Want::Scan { .. } => 0,
+            Want::Catalogue { .. }
+            | Want::Size { .. }
+            | Want::Random { .. }
+            | Want::Scan { .. } => 0,
             Want::Range { low, high, .. } => of(low) + of(high),
         }
     }
@@ -183,11 +194,36 @@ impl Want {
             }
             (Want::At { .. }, Found::Then(_))
             | (Want::Catalogue { .. }, Found::Catalogue { .. })
-            | (Want::Size, Found::Size(_))
-            | (Want::Random(_), Found::Random { .. })
+            | (Want::Size { .. }, Found::Size(_))
+            | (Want::Random { .. }, Found::Random { .. })
             | (Want::Scan { .. }, Found::Keys { .. })
             | (Want::Range { .. }, Found::Pairs { .. }) => true,
             _ => false,
+        }
+    }
+
+    /// Whether the answer to one is an answer to the other.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Want::Random { slots, .. }, Want::Random { slots: others, .. }) => slots == others,
+            _ => self == other,
+        }
+    }
+
+    /// Whether a shard with this arc could answer it, as far as its slots say: it is their owner,
+    /// and of a question about all its keys they are all.
+    pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
+        // An arc that cuts a slot, or wraps around, is an ordered shard's.
+        let Some((first, end)) = arc.slots() else { return true };
+        let has = |key: &[u8]| (first..end).contains(&slot_of(key));
+        match self {
+            Want::Keys(keys) => keys.iter().all(|key| has(key)),
+            Want::At { key, .. } => has(key),
+            Want::Size { slots } | Want::Random { slots, .. } => *slots == (first, end),
+            Want::Scan { cursor, end: to, .. } => {
+                first <= place_of_cursor(*cursor).slot && *to <= end
+            }
+            Want::Range { .. } | Want::Catalogue { .. } => true,
         }
     }
 
@@ -245,13 +281,11 @@ impl Found {
 
 /// Whether all that is wanted is this shard's.
 pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
-    let Some(engine) = state.keys() else { return matches!(want, Want::Catalogue { .. }) };
-    let owns = |key: &[u8]| state.owns(&engine.hasher().key(key));
-    match want {
-        Want::Keys(keys) => keys.len() <= KEYS_MAX && keys.iter().all(|key| owns(key)),
-        Want::At { key, .. } => owns(key),
-        Want::Catalogue { .. } => false,
-        _ => true,
+    match (state.keys(), want) {
+        (None, want) => matches!(want, Want::Catalogue { .. }),
+        (Some(_), Want::Catalogue { .. }) => false,
+        (Some(_), Want::Keys(keys)) if keys.len() > KEYS_MAX => false,
+        (Some(_), want) => want.is_of(&state.descriptor.arc),
     }
 }
 
@@ -279,9 +313,9 @@ pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Fo
         Want::Keys(_) | Want::At { .. } | Want::Catalogue { .. } => {
             unreachable!("answered above")
         }
-        Want::Size => Found::Size(engine.len(now)),
-        Want::Random(random) => {
-            let key = engine.random_key(random.rotate_left(32), now).map(Box::from);
+        Want::Size { .. } => Found::Size(engine.len(now)),
+        Want::Random { number, .. } => {
+            let key = engine.random_key(number.rotate_left(32), now).map(Box::from);
             Found::Random { size: engine.len(now), key }
         }
         Want::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
@@ -417,9 +451,10 @@ impl Fetched {
         Some((version, piece.at))
     }
 
-    /// What was found in a shard.
-    pub fn of(&self, shard: ShardId) -> Option<&Found> {
-        self.0.iter().find(|piece| piece.shard == shard).map(|piece| &piece.found)
+    /// What was found in a shard, if this is what was wanted.
+    pub fn of(&self, shard: ShardId, want: &Want) -> Option<&Found> {
+        let piece = self.0.iter().find(|piece| piece.shard == shard)?;
+        piece.want.is_like(want).then_some(&piece.found)
     }
 }
 

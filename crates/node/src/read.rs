@@ -448,8 +448,7 @@ mod tests {
         engine.put(&hasher.key(b"new"), &[b"w"], 0, at(150));
         state.last = at(150);
         state.serving.fresh(10, at(50));
-        let route =
-            Route { keyspace, hasher, views: vec![std::sync::Arc::new(RwLock::new(state))] };
+        let route = Route::begun(keyspace, hasher, vec![std::sync::Arc::new(RwLock::new(state))]);
         let now = Now { time: at(60), boot: 20 };
         let value = |key: &[u8]| {
             let found =

@@ -8,8 +8,7 @@
 //! Each shard recovers by itself, so that a driver may use several threads. A sole voter's log
 //! holds nothing that is not committed, so entries are applied as they are read and memory stays
 //! bounded. With more voters, entries above the recorded commit index wait here for the group;
-//! the index is recorded every so many bytes. So do a change of members and all behind it: only
-//! the group knows what it makes of its members.
+//! the index is recorded every so many bytes.
 //!
 //! Invariants: entries are applied without gaps; entries at or below the checkpoint's index are
 //! passed over; of two entries at one index that are not applied, the later one in the log counts,
@@ -34,8 +33,9 @@ use crate::lane::Ended;
 use crate::members::{self, Roster};
 use crate::record;
 use crate::session::Sessions;
-use crate::shard::ShardStart;
-use crate::state::{Content, ShardState};
+use crate::shard::{HalfOf, ShardStart};
+use crate::split::Half;
+use crate::state::{Content, Outcome, ShardState};
 
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]
@@ -124,6 +124,9 @@ impl Replay {
             self.dropped.insert(id);
             return Ok(());
         }
+        if record.kind != record::REPLICA_CREATED {
+            self.begin_half(id);
+        }
         if [record::REPLICA_QUARANTINED, record::REPLICA_REMOVED].contains(&record.kind) {
             return self.end_replica(id, record.kind, record.payload);
         }
@@ -147,11 +150,40 @@ impl Replay {
         Ok(())
     }
 
+    /// A record of this shard is read: if it is the first one of a right half, that begins.
+    fn begin_half(&mut self, id: ShardId) {
+        if self.shards.contains_key(&id)
+            || self.ended.contains_key(&id)
+            || self.dropped.contains(&id)
+        {
+            return;
+        }
+        let mut lefts = self.shards.iter_mut();
+        let found = lefts.find_map(|(left, shard)| Some((*left, shard.halves.remove(&id)?)));
+        if let Some((left, state)) = found
+            && let Some(replica) = state.descriptor.replica_on(self.node)
+        {
+            let half = Recovering::of(id, replica, *state, HardState::default());
+            self.shards.insert(id, Recovering { left: Some(left), ..half });
+        }
+    }
+
     /// The shards as the whole log has made them.
     ///
     /// # Errors
     /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`].
-    pub fn finish(self) -> Result<Replayed, RecoverError> {
+    pub fn finish(mut self) -> Result<Replayed, RecoverError> {
+        // Those that had written nothing yet. One may have been cut in two in its turn.
+        loop {
+            let known = |id: &ShardId| {
+                self.shards.contains_key(id)
+                    || self.ended.contains_key(id)
+                    || self.dropped.contains(id)
+            };
+            let mut halves = self.shards.values().flat_map(|shard| shard.halves.keys());
+            let Some(id) = halves.find(|id| !known(id)).copied() else { break };
+            self.begin_half(id);
+        }
         if let Some(shard) = self.headless.first() {
             return Err(RecoverError::NoBeginning { shard: *shard });
         }
@@ -209,6 +241,10 @@ pub struct Recovering {
     pending: VecDeque<Entry>,
     pending_from: Option<Lsn>,
     gap: Option<Gap>,
+    /// Right halves that were cut off from it, and of which nothing has been read yet.
+    halves: BTreeMap<ShardId, Box<ShardState>>,
+    /// The left half, if it has begun as a right one behind the newest checkpoint.
+    left: Option<ShardId>,
 }
 
 /// Entries are missing, and nothing has taken their place yet.
@@ -270,6 +306,8 @@ impl Recovering {
             pending: VecDeque::new(),
             pending_from: None,
             gap: None,
+            halves: BTreeMap::new(),
+            left: None,
         }
     }
 
@@ -395,13 +433,24 @@ impl Recovering {
         self.apply_committed();
     }
 
-    /// Applies what waits and is known to be committed, up to a change of members.
+    /// Applies what waits and is known to be committed.
     fn apply_committed(&mut self) {
-        let is_sole = self.state.members.is_sole(self.replica);
-        let commit = if is_sole { u64::MAX } else { self.hard_state.commit };
-        while let Some(entry) = self.pending.pop_front_if(|e| e.index() <= commit && !e.is_change())
-        {
-            self.state.apply(&entry, &mut Vec::new());
+        while let Some(entry) = self.pending.front() {
+            let is_sole = self.state.members.is_sole(self.replica);
+            if !is_sole && entry.index() > self.hard_state.commit {
+                return;
+            }
+            let entry = self.pending.pop_front().expect("it was just seen");
+            match self.state.apply(&entry, &mut Vec::new()) {
+                Outcome::Members(step) => {
+                    let members = self.state.members.after(&step.change);
+                    self.state.change_members(&step, members);
+                }
+                Outcome::Split(Half(right)) => {
+                    self.halves.insert(right.descriptor.shard, right);
+                }
+                _ => {}
+            }
         }
     }
 
@@ -429,7 +478,7 @@ impl Recovering {
 
     /// The shard, ready to be adopted by a lane.
     pub fn finish(self, durability: Durability) -> ShardStart {
-        let Self { replica, state, hard_state, pending, pending_from, .. } = self;
+        let Self { replica, state, hard_state, pending, pending_from, left, .. } = self;
         let (applied, term) = (state.applied_index, state.applied_term);
         let last = pending.back().map_or(applied, Entry::index);
         let log_from = pending_from.filter(|_| !pending.is_empty());
@@ -441,7 +490,8 @@ impl Recovering {
             commit: hard_state.commit.clamp(applied, last),
         };
         let log = Start { hard_state, before: (applied, term), entries: pending.into(), applied };
-        ShardStart { view: Arc::new(RwLock::new(state)), durability, replica, log, log_from }
+        let half = left.map(|left| HalfOf { left, leads: false });
+        ShardStart { view: Arc::new(RwLock::new(state)), durability, replica, log, log_from, half }
     }
 }
 

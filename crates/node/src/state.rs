@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Descriptor, HashedKey, KeyspaceId, Timestamp};
+use keyspace::{Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
 use replication::Members;
 use smallvec::SmallVec;
 use storage::engine::{Engine, Layout, Settings};
@@ -16,6 +16,7 @@ use crate::limits;
 use crate::members::{Roster, Step};
 use crate::serving::Serving;
 use crate::session::{BatchId, Sessions, Verdict};
+use crate::split::{Half, Split};
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).
@@ -30,6 +31,8 @@ pub struct ShardState {
     pub roster: Roster,
     /// How many snapshots have taken the place of what was here.
     pub installed: u64,
+    /// How often it was cut in two here.
+    pub cuts: u64,
     /// Until when linearizable reads may be served here (G1 check 2).
     pub serving: Arc<Serving>,
     /// Index of the newest entry applied.
@@ -80,6 +83,8 @@ pub enum Outcome {
     Once(Verdict),
     /// The state as of this entry is to be digested.
     Check,
+    /// The shard was cut in two: what the right half begins with.
+    Split(Half),
 }
 
 impl ShardState {
@@ -93,6 +98,7 @@ impl ShardState {
             content,
             members: Members::of_voters(&voters),
             installed: 0,
+            cuts: 0,
             serving: Arc::default(),
             applied_index: BORN.0,
             applied_term: BORN.1,
@@ -142,6 +148,12 @@ impl ShardState {
         let mut out = vec![placement];
         self.descriptor.encode(&mut out);
         out
+    }
+
+    /// Changes when what is here is replaced or cut in two: whoever reads it piece by piece begins
+    /// again.
+    pub fn upheavals(&self) -> u64 {
+        self.installed + self.cuts
     }
 
     /// The engine of a shard that holds keys.
@@ -210,6 +222,10 @@ impl ShardState {
                 Outcome::Settled
             }
             (Kind::Check, _) => Outcome::Check,
+            (Kind::Split, _) => {
+                let split = Split::decode(body).expect("entries in the log are readable");
+                self.split(&split).map_or(Outcome::Quiet, Outcome::Split)
+            }
             (Kind::SafePoint, Content::Keys(engine)) => {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
@@ -230,6 +246,12 @@ impl ShardState {
         }
     }
 
+    /// A step of a change of replicas is applied, which has made these the members.
+    pub(crate) fn change_members(&mut self, step: &Step, members: Members) {
+        self.members = members;
+        step.apply(&mut self.descriptor, &mut self.roster);
+    }
+
     /// Whether this shard owns the key, at its current generation (G1 check 1).
     pub fn owns(&self, key: &HashedKey<'_>) -> bool {
         match self.keys().map(Engine::layout) {
@@ -245,7 +267,7 @@ impl ShardState {
 /// Applies the commands of an entry, in order. Their keys are looked up a few at a time ahead of
 /// their use: most of a write's time is waiting for memory.
 fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mut Vec<Reply>) {
-    let hasher = engine.hasher();
+    let (hasher, layout) = (engine.hasher(), engine.layout());
     let mut rest = body;
     let mut left = header.count as usize;
     replies.reserve(left);
@@ -255,24 +277,44 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
             let key = hasher.key(write.first_key());
             // A flush names no key, and what is not the shard's must not be looked up.
-            if !matches!(write, Write::Flush) {
+            if !matches!(write, Write::Flush { .. }) {
                 engine.prefetch(&key);
             }
             ahead.push((write, key));
         }
-        for (_, key) in ahead.iter().filter(|(write, _)| !matches!(write, Write::Flush)) {
+        for (_, key) in ahead.iter().filter(|(write, _)| !matches!(write, Write::Flush { .. })) {
             engine.prefetch_record(key);
         }
         left -= ahead.len();
         for (write, key) in &ahead {
             let at = header.timestamp;
-            replies.push(command::apply_hashed(engine, write, key, at, &limits::APPLY));
+            replies.push(match is_owned(layout, write, key) {
+                true => command::apply_hashed(engine, write, key, at, &limits::APPLY),
+                false => Reply::Moved { from: 0 },
+            });
         }
         ahead.clear();
     }
     // Old versions go at twice the pace at which they come, by whoever makes new ones: their
     // memory is at hand for these then.
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
+}
+
+/// Whether all keys of a command are the shard's: it may have been proposed before the shard was
+/// cut in two. A flush is for whatever the shard has.
+#[inline]
+fn is_owned(layout: Layout, write: &Write<'_>, first: &HashedKey<'_>) -> bool {
+    let Layout::Hashed { first_slot, end_slot } = layout else { return true };
+    let is_here = |slot: Slot| (first_slot..end_slot).contains(&slot);
+    match write {
+        Write::Flush { .. } => true,
+        Write::SetAllIfAbsent { .. } | Write::Rename { .. } | Write::Copy { .. } => {
+            let mut are_here = true;
+            write.each_key(&mut |key| are_here &= is_here(slot_of(key)));
+            are_here
+        }
+        _ => is_here(first.slot),
+    }
 }
 
 /// Old versions collected for each command applied, if they are below the safe point.

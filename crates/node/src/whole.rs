@@ -64,10 +64,10 @@ impl Asked {
     }
 }
 
-/// Whether all shards at `places` may be asked at `now`: they serve, and if anything in them has
-/// expired by then, their horizon covers it (SAFETY G2, G13) and nothing is under way that may
-/// still find it alive. Who was blocked asks again with the same `now`, or writers could keep him
-/// off for ever.
+/// Whether all shards at `places` may be asked at `now`: they serve, have just the slots that the
+/// route says, and if anything in them has expired by then, their horizon covers it (SAFETY G2,
+/// G13) and nothing is under way that may still find it alive. Who was blocked asks again with the
+/// same `now`, or writers could keep him off for ever.
 ///
 /// # Errors
 /// [`Blocked`]: the first shard that may not.
@@ -76,12 +76,21 @@ pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Block
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
         let at = judged_at(&state, now).max(state.last);
-        if !state.serving.at(now.boot) || !is_settled(&state, at) {
+        let may_be_asked = state.serving.at(now.boot) && is_settled(&state, at);
+        if !may_be_asked || !route.is_tile(place, &state) {
             return Err(Blocked { place, at });
         }
         asked[place] = Some(at);
     }
     Ok(Asked(asked))
+}
+
+/// Whether all shards that were asked have had the same slots throughout: else keys of one that was
+/// cut in two may be missing in the answer, which is void.
+pub fn stood(route: &Route, asked: &Asked) -> bool {
+    let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
+    let mut stood = places.map(|place| route.is_tile(place, &route.views[place].read()));
+    stood.all(|stood| stood)
 }
 
 /// The time at which a piece of a shard is judged, of a question that has come by `asked`: the
@@ -171,7 +180,7 @@ pub fn scan(
     }
     let mut from = place_of_cursor(cursor);
     let mut left = count.clamp(1, PIECE_KEYS * 16);
-    for place in route.keyspace.index_of_slot(from.slot)..route.views.len() {
+    for place in route.place_of_slot(from.slot)..route.views.len() {
         let Some(at) = asked.time(place) else { continue };
         let state = route.views[place].read();
         let Some(engine) = state.keys() else { continue };
@@ -184,8 +193,7 @@ pub fn scan(
             return Ok(cursor_of(next));
         }
         left = left.saturating_sub(seen).max(1);
-        let Some(keyspace_arc) = route.keyspace.arc(place).slots() else { continue };
-        let end = keyspace_arc.1;
+        let (_, end) = route.slots(place);
         from = ScanCursor { slot: end, hash: 0 };
         if seen > 0 && left <= 1 && place + 1 < route.views.len() {
             return Ok(cursor_of(from));
@@ -208,7 +216,7 @@ pub fn cursor_of(place: ScanCursor) -> u64 {
 /// The cursor with which a scan goes on behind the shard at a place of a hashed keyspace; 0 behind
 /// the last one.
 pub fn cursor_behind(route: &Route, place: usize) -> u64 {
-    let end = route.keyspace.arc(place).slots().map_or(0, |(_, end)| end);
+    let (_, end) = route.slots(place);
     cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
 }
 
@@ -225,7 +233,7 @@ pub fn each_key_of_slot(
     piece_keys: usize,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<(), WrongLayout> {
-    let place = route.keyspace.index_of_slot(slot);
+    let place = route.place_of_slot(slot);
     let Some(at) = asked.time(place) else { return Ok(()) };
     let view = &route.views[place];
     let mut from = ScanCursor { slot, hash: 0 };
@@ -324,7 +332,7 @@ mod tests {
             Arc::new(RwLock::new(state))
         });
         let views = states.collect();
-        Route { keyspace, hasher, views }
+        Route::begun(keyspace, hasher, views)
     }
 
     const SLOW: Now = Now { time: Timestamp::from_millis(50), boot: 1 };

@@ -14,6 +14,8 @@ use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
 
+use crate::group::Group;
+
 /// The replicas of a group, each list in rising order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
@@ -80,6 +82,17 @@ impl Members {
         all.sort_unstable();
         all.dedup();
         all
+    }
+
+    /// Those after a change: as a group has them when it takes the change.
+    ///
+    /// # Panics
+    /// If it does not fit these members.
+    #[must_use]
+    pub fn after(&self, change: &Change) -> Self {
+        let some = self.all().first().copied().unwrap_or(ReplicaId(1));
+        let (start, limits, boot) = Default::default();
+        Group::new(some, self, start, &limits, boot).change(change).clone()
     }
 
     /// The largest number that a majority has reached: of the voters and, while joint, of the

@@ -30,7 +30,9 @@ pub use cluster::{
     ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
     Standing, Verdict,
 };
-pub use decisions::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation};
+pub use decisions::{
+    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus,
+};
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 
@@ -63,6 +65,8 @@ pub trait Api: Send + Sync + 'static {
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
+    /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
+    fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>);
     /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
     /// now if it moved things to be even.
     fn decisions(&self, dry: bool) -> Decisions;

@@ -33,6 +33,8 @@ counters! {
     misses,
     /// Error replies.
     errors,
+    /// Commands that a shard has turned away, for it was cut in two, and that were sent on.
+    moved,
     /// Checkpoint rounds finished.
     checkpoints,
     /// When the last one was finished, in milliseconds since 1970.

@@ -9,12 +9,14 @@
 //! | this file | commands and keyspaces |
 //! | `status`, `shards` | how the node, its cluster and its shards are |
 //! | `decisions` | what was decided about shards, and why |
+//! | `splits` | shards that are cut in two |
 //! | `standings` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 
 mod decisions;
 mod metrics;
 mod shards;
+mod splits;
 mod standings;
 mod status;
 
@@ -37,7 +39,7 @@ use storage::engine::At;
 use crate::api::{
     Answer, Api, ApiError, Command, Decisions, Done, Durability, KeyspaceChange, KeyspaceInfo,
     KeyspaceSpec, ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf, RequestId,
-    Shards, ShardsAsked, Standing, Status,
+    Shards, ShardsAsked, SplitStatus, Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -95,7 +97,7 @@ impl NodeApi {
             durability: keyspace.options.durability.into(),
             retention_ms: keyspace.options.retention_ms,
             replicas: keyspace.options.replicas,
-            shards: keyspace.shards.len() as u64,
+            shards: route.map_or(keyspace.shards.len(), |route| route.shards().len()) as u64,
             keys: route.map_or(0, |route| whole::size(route, &whole::Asked::anyhow(route, now))),
         }
     }
@@ -115,7 +117,9 @@ impl NodeApi {
             // As it was made, though by now another may have changed or dropped it.
             lane::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
                 Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
-                Subject::Node(..) => unreachable!("it was asked about a keyspace"),
+                Subject::Node(..) | Subject::Shard(..) => {
+                    unreachable!("it was asked about a keyspace")
+                }
             },
             lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
             lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
@@ -232,6 +236,10 @@ impl Api for NodeApi {
         self.show_shards(asked)
     }
 
+    fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>) {
+        self.ask_split(ShardId(shard), at, done);
+    }
+
     fn decisions(&self, dry: bool) -> Decisions {
         self.show_decisions(dry)
     }
@@ -270,7 +278,7 @@ impl NodeApi {
             return done(Err(ApiError::OutOfMemory { bytes_max }));
         }
         let mut place = 0;
-        write.each_key(&mut |key| place = route.keyspace.index_of(key));
+        write.each_key(&mut |key| place = route.place_of_key(key));
         let callback = move |answer| match answer {
             lane::Answer::Applied { replies, .. } => match replies.first() {
                 Some(Reply::Int(0)) => done(Ok(otherwise)),
@@ -355,7 +363,7 @@ fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, do
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
     }
-    let place = route.keyspace.index_of(&key);
+    let place = route.place_of_key(&key);
     if hub.must_fetch(&route, place) {
         let want = Want::At { key: key[..].into(), at };
         let (shard, again) = (route.shard(place), (hub.clone(), route));
@@ -464,7 +472,8 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             | NotDone::Away
             | NotDone::Lags
             | NotDone::Busy
-            | NotDone::TooLong,
+            | NotDone::TooLong
+            | NotDone::CrossShard,
             _,
         ) => ApiError::Busy,
         (NotDone::NoSuchShard | NotDone::Dropped, _) => {

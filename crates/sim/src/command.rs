@@ -127,7 +127,7 @@ impl Command {
             Self::Increment(by) => Write::Increment { key, by: *by },
             Self::Expire { at_ms, when } => Write::Expire { key, at: *at_ms, when: *when },
             Self::Persist => Write::Persist { key },
-            Self::Flush => Write::Flush,
+            Self::Flush => Write::Flush { end: 0 },
             Self::SetAllIfAbsent(values) => {
                 let values = values.iter().map(|value| value.0.as_slice());
                 let pairs = keys.iter().map(Vec::as_slice).zip(values).collect();
@@ -158,7 +158,7 @@ impl Command {
             Write::Increment { by, .. } => Self::Increment(*by),
             Write::Expire { at, when, .. } => Self::Expire { at_ms: *at, when: *when },
             Write::Persist { .. } => Self::Persist,
-            Write::Flush => Self::Flush,
+            Write::Flush { .. } => Self::Flush,
             Write::SetAllIfAbsent { pairs } => {
                 let values = pairs.iter().map(|(_, value)| Value(value.to_vec()));
                 Self::SetAllIfAbsent(values.collect())

@@ -105,11 +105,13 @@ pub enum Fault {
     Tail,
     /// Of clusters: replicas are exchanged for others on other nodes.
     Move,
+    /// Of clusters: shards are cut in two.
+    Split,
 }
 
 impl Fault {
     /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Kill,
         Self::Power,
         Self::SyncFails,
@@ -127,9 +129,10 @@ impl Fault {
         Self::SlowSync,
         Self::Tail,
         Self::Move,
+        Self::Split,
     ];
     /// Those that mean nothing to a node alone.
-    pub const OF_CLUSTERS: [Self; 8] = [
+    pub const OF_CLUSTERS: [Self; 9] = [
         Self::Pause,
         Self::Cut,
         Self::Loss,
@@ -138,6 +141,7 @@ impl Fault {
         Self::SlowSync,
         Self::Tail,
         Self::Move,
+        Self::Split,
     ];
 
     /// As it is typed and printed.
@@ -160,6 +164,7 @@ impl Fault {
             Self::SlowSync => "slow-sync",
             Self::Tail => "tail",
             Self::Move => "move",
+            Self::Split => "split",
         }
     }
 }

@@ -26,6 +26,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.transfers) > 50, "leaders are told to go");
     println!("{} moves, {} replicas gone", sum(|c| c.moves), sum(|c| c.removals));
     assert!(sum(|c| c.removals) > 3, "replicas move");
+    println!("{} splits, {} sent on", sum(|c| c.halves), sum(|c| c.moved));
+    assert!(sum(|c| c.halves) > 30 && sum(|c| c.moved) > 3, "shards are cut in two");
     assert!(sum(|c| c.links) > 30, "links are lost");
     assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");

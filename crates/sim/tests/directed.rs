@@ -64,6 +64,7 @@ fn start_at(wall_ms: u64) -> Start {
         join: None,
         limits: Limits::usual(),
         seed: 1,
+        forgets: None,
     }
 }
 

@@ -205,6 +205,19 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
+    /// Has a shard cut in two, at this slot, or where its keys part evenly; the node has to lead
+    /// it. How it will be cut: its log has it soon.
+    ///
+    /// # Errors
+    /// See [`ClientError::outcome`]; the problem `not-leader` if another node leads the shard.
+    pub fn split(&self, shard: u64, at: Option<u16>) -> Result<serde_json::Value, ClientError> {
+        let path = format!("/v1/shards/{shard}/split");
+        let body = serde_json::json!({ "at": at }).to_string();
+        let request =
+            Request { body: body.as_bytes(), json: true, ..Request::write("POST", &path) };
+        self.json(&self.ask(request)?)
+    }
+
     /// What the node has decided about the shards that it leads, and why; or, `dry`, what it would
     /// decide now if it moved things to be even: later versions may say more.
     ///

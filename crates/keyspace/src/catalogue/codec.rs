@@ -19,9 +19,11 @@ const CREATE: u8 = 1;
 const ALTER: u8 = 2;
 const DROP: u8 = 3;
 const NODE: u8 = 4;
+const SHARD: u8 = 5;
 const SUBJECT_KEYSPACE: u8 = 0;
 const REFUSED: u8 = 1;
 const SUBJECT_NODE: u8 = 2;
+const SUBJECT_SHARD: u8 = 3;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
@@ -52,6 +54,10 @@ impl<'a> CatalogueOp<'a> {
             CatalogueOp::Drop { name } => {
                 out.push(DROP);
                 put_bytes(name.as_bytes(), out);
+            }
+            CatalogueOp::Shard { keyspace } => {
+                out.push(SHARD);
+                put_varint(u64::from(keyspace.0), out);
             }
             CatalogueOp::Node { node, standing, among } => {
                 out.push(NODE);
@@ -92,6 +98,7 @@ impl<'a> CatalogueOp<'a> {
                 Ok(CatalogueOp::Alter { name, change })
             }
             DROP => Ok(CatalogueOp::Drop { name: read_name(reader)? }),
+            SHARD => Ok(CatalogueOp::Shard { keyspace: read_keyspace_id(reader)? }),
             NODE => {
                 let (node, standing) = read_standing(reader)?;
                 let count = reader.varint_max(AMONG_MAX as u64, "count of nodes")?;
@@ -163,7 +170,8 @@ impl Catalogue {
 }
 
 impl Subject {
-    /// Appends its bytes: `u8` 0 and the keyspace, or 2 and node u64, standing.
+    /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, standing, or 3 and the ids of a
+    /// keyspace and a shard, `varint` each.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Subject::Keyspace(keyspace) => {
@@ -173,6 +181,11 @@ impl Subject {
             Subject::Node(node, standing) => {
                 out.push(SUBJECT_NODE);
                 put_standing(*node, *standing, out);
+            }
+            Subject::Shard(keyspace, shard) => {
+                out.push(SUBJECT_SHARD);
+                put_varint(u64::from(keyspace.0), out);
+                put_varint(shard.0, out);
             }
         }
     }
@@ -201,6 +214,10 @@ impl Subject {
             SUBJECT_NODE => {
                 let (node, standing) = read_standing(reader)?;
                 Ok(Box::new(Subject::Node(node, standing)))
+            }
+            SUBJECT_SHARD => {
+                let keyspace = read_keyspace_id(reader)?;
+                Ok(Box::new(Subject::Shard(keyspace, ShardId(reader.varint()?))))
             }
             found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
         })

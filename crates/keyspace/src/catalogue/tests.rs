@@ -47,6 +47,10 @@ fn ids_are_never_given_out_again() {
     let old = catalogue.drop("a").unwrap();
     let new = catalogue.create("a", ORDERED).unwrap();
     assert!(new.id > old.id && new.shards[0] > old.shards[0]);
+    let shard = catalogue.draw_shard(new.id).unwrap();
+    assert!(shard > new.shards[0] && catalogue.draw_shard(new.id).unwrap() > shard);
+    let refused = CatalogueError::NotFound { name: "(id 1)".into() };
+    assert_eq!(catalogue.draw_shard(old.id), Err(refused));
 }
 
 #[test]
@@ -340,6 +344,7 @@ enum Op {
     Alter(String, Alteration),
     Drop(String),
     Node(u64, Standing, BTreeSet<u64>),
+    Shard(u32),
 }
 
 impl Op {
@@ -348,6 +353,7 @@ impl Op {
             Op::Create(name, options) => CatalogueOp::Create { name, options: *options },
             Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
             Op::Drop(name) => CatalogueOp::Drop { name },
+            Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
             Op::Node(node, standing, others) => CatalogueOp::Node {
                 node: NodeId(*node),
                 standing: *standing,
@@ -371,6 +377,7 @@ fn ops() -> impl Strategy<Value = Op> {
         3 => (name(), options()).prop_map(|(name, options)| Op::Create(name, options)),
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
         1 => name().prop_map(Op::Drop),
+        1 => (0..9u32).prop_map(Op::Shard),
         2 => (0..6u64, standing(), prop::collection::btree_set(0..6u64, 0..6))
             .prop_map(|(node, standing, among)| Op::Node(node, standing, among)),
     ]
@@ -387,7 +394,9 @@ proptest! {
         let mut catalogue = Catalogue::default();
         let made = catalogue.create("k", options).cloned();
         let made = made.map(Subject::Keyspace).map(Box::new);
-        for said in [made, Err(error), Ok(Box::new(Subject::Node(NodeId(node), standing)))] {
+        let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
+        let stands = Subject::Node(NodeId(node), standing);
+        for said in [made, Err(error), Ok(Box::new(stands)), Ok(Box::new(drawn))] {
             let mut bytes = Vec::new();
             Subject::encode_result(&said, &mut bytes);
             let mut reader = Reader::new(&bytes);
@@ -419,6 +428,7 @@ proptest! {
                 Ok(Subject::Node(node, standing)) => {
                     prop_assert_eq!(catalogue.standing(node), standing);
                 }
+                Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
                 Ok(Subject::Keyspace(_)) => {}
             }
             let stays = before.standings().removed();

@@ -21,7 +21,8 @@
 //! | 11 | set all if absent | count `varint`, then key `bytes`, value `bytes` each |
 //! | 12 | rename | flags, from `bytes`, to `bytes` |
 //! | 13 | copy | flags, from `bytes`, to `bytes` |
-//! | 14 | flush | nothing |
+//! | 14 | flush | nothing: whatever the shard has |
+//! | 15 | flush | end `varint`, 1 to 16384 |
 //!
 //! | flags of | bits (others are 0) |
 //! |---|---|
@@ -39,8 +40,8 @@
 //!    format version too (SAFETY G3).
 //! 3. Decoding allocates only the list of op 11, and that in proportion to the bytes.
 
-use keyspace::DecodeError;
 use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_varint};
+use keyspace::{DecodeError, SLOTS, Slot};
 
 use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
 
@@ -58,6 +59,7 @@ const SET_ALL_IF_ABSENT: u8 = 11;
 const RENAME: u8 = 12;
 const COPY: u8 = 13;
 const FLUSH: u8 = 14;
+const FLUSH_TO: u8 = 15;
 
 /// Op, flags, two lengths and an expiry: what stands before the key of a `SET`, at most.
 const SET_HEADER_BYTES_MAX: usize = 2 + 2 * VARINT_BYTES_MAX + 8;
@@ -125,7 +127,11 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
             put(RENAME, &[u8::from(*if_absent)], &[from, to], out);
         }
         Write::Copy { from, to, replace } => put(COPY, &[u8::from(*replace)], &[from, to], out),
-        Write::Flush => out.push(FLUSH),
+        Write::Flush { end: 0 } => out.push(FLUSH),
+        Write::Flush { end } => {
+            out.push(FLUSH_TO);
+            put_varint(u64::from(*end), out);
+        }
     }
 }
 
@@ -202,7 +208,11 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
             let replace = read_flags(reader, 1)? != 0;
             Write::Copy { from: reader.bytes()?, to: reader.bytes()?, replace }
         }
-        FLUSH => Write::Flush,
+        FLUSH => Write::Flush { end: 0 },
+        FLUSH_TO => match reader.varint_max(SLOTS.into(), "slot")? as Slot {
+            0 => return Err(DecodeError::Field { what: "end of a flush" }),
+            end => Write::Flush { end },
+        },
         found => return Err(DecodeError::Tag { what: "command", found }),
     })
 }
@@ -304,7 +314,8 @@ mod tests {
             encoded(&Write::Increment { key: b"n", by: -1 }),
             b"\x07\x01n\xff\xff\xff\xff\xff\xff\xff\xff"
         );
-        assert_eq!(encoded(&Write::Flush), b"\x0e");
+        assert_eq!(encoded(&Write::Flush { end: 0 }), b"\x0e");
+        assert_eq!(encoded(&Write::Flush { end: 300 }), b"\x0f\xac\x02");
     }
 
     #[test]
@@ -312,7 +323,8 @@ mod tests {
         for (bytes, refusal) in [
             (&b""[..], DecodeError::Short),
             (b"\x00", DecodeError::Tag { what: "command", found: 0 }),
-            (b"\x0f", DecodeError::Tag { what: "command", found: 15 }),
+            (b"\x0f\x00", DecodeError::Field { what: "end of a flush" }),
+            (b"\x10", DecodeError::Tag { what: "command", found: 16 }),
             (b"\x01\x03\x00\x00", bad_flags(3)),
             (b"\x01\x0c\x00\x00", bad_flags(12)),
             (b"\x01\x40\x00\x00", bad_flags(64)),

@@ -12,7 +12,7 @@ impl<'a> Write<'a> {
                 show(from);
                 show(to);
             }
-            Write::Flush => {}
+            Write::Flush { .. } => {}
             of_one_key => show(of_one_key.first_key()),
         }
     }
@@ -34,7 +34,7 @@ impl<'a> Write<'a> {
             | Write::Rename { from: key, .. }
             | Write::Copy { from: key, .. } => key,
             Write::SetAllIfAbsent { pairs } => pairs.first().map_or(&[], |(key, _)| key),
-            Write::Flush => &[],
+            Write::Flush { .. } => &[],
         }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Write<'a> {
             | Write::Expire { .. }
             | Write::Persist { .. }
             | Write::Rename { .. }
-            | Write::Flush => false,
+            | Write::Flush { .. } => false,
         }
     }
 }

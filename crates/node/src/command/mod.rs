@@ -37,6 +37,8 @@ mod samples;
 #[cfg(test)]
 mod script;
 
+use keyspace::Slot;
+
 pub use apply::{apply, apply_hashed};
 pub use read::{View, answer};
 pub use reply::{Refusal, Reply, Sink};
@@ -188,8 +190,12 @@ pub enum Write<'a> {
         /// Also if `to` has a value.
         replace: bool,
     },
-    /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19). OK.
-    Flush,
+    /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19). OK; or
+    /// [`Reply::Moved`], if the arc does not reach so far any more, and another has the rest.
+    Flush {
+        /// The first slot behind what is to be flushed; 0: whatever the shard has.
+        end: Slot,
+    },
 }
 
 /// A command that only reads, of named keys. Scans, KEYS, DBSIZE, RANDOMKEY are the node's own.

@@ -1,7 +1,7 @@
 //! Answers as values, their bytes, and the door through which a gateway takes them.
 
-use keyspace::DecodeError;
 use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{DecodeError, SLOTS, Slot};
 
 /// Why a command was refused, with nothing changed. Gateways give it their own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub enum Refusal {
     NoSuchKey,
     /// LCS of values so long that it would take too much time and memory.
     LcsTooLarge,
+    /// The keys, or some of them, are another shard's by now.
+    Moved,
 }
 
 /// An answer, owned.
@@ -41,6 +43,12 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Nothing was done.
     Refused(Refusal),
+    /// Nothing was done: the keys, or some of them, are another shard's by now. Of a flush: what
+    /// this shard has was flushed. Whoever has asked for it asks again, and no client sees it.
+    Moved {
+        /// Of a flush, the first slot that is another shard's. Else 0.
+        from: Slot,
+    },
 }
 
 /// Takes an answer piece by piece, without a copy in between: RESP writers, JSON writers, tests.
@@ -84,6 +92,7 @@ impl Reply {
                 }
             }
             Reply::Refused(why) => sink.refused(*why),
+            Reply::Moved { .. } => sink.refused(Refusal::Moved),
         }
     }
 }
@@ -91,7 +100,7 @@ impl Reply {
 /// Appends replies, one after the other.
 ///
 /// A tag, then: 3 number i64 · 4 `bytes` · 5 status `u8` · 6 count `varint`, replies · 7 count
-/// `varint`, pairs of replies · 8 refusal `u8`; 1 is done, 2 nil.
+/// `varint`, pairs of replies · 8 refusal `u8` · 9 moved: slot `varint`; 1 is done, 2 nil.
 pub fn encode_all(replies: &[Reply], out: &mut Vec<u8>) {
     for reply in replies {
         reply.encode(out);
@@ -117,7 +126,7 @@ const NESTED_MAX: usize = 4;
 /// Status words, by their number.
 const WORDS: [&str; 2] = ["string", "none"];
 
-const REFUSALS: [Refusal; 7] = [
+const REFUSALS: [Refusal; 8] = [
     Refusal::NotInteger,
     Refusal::Overflow,
     Refusal::NotFloat,
@@ -125,6 +134,7 @@ const REFUSALS: [Refusal; 7] = [
     Refusal::TooLong,
     Refusal::NoSuchKey,
     Refusal::LcsTooLarge,
+    Refusal::Moved,
 ];
 
 impl Reply {
@@ -161,6 +171,10 @@ impl Reply {
                 let number = REFUSALS.iter().position(|known| known == why);
                 out.extend([8, number.expect("every refusal has its number") as u8]);
             }
+            Reply::Moved { from } => {
+                out.push(9);
+                put_varint(u64::from(*from), out);
+            }
         }
     }
 
@@ -187,6 +201,7 @@ impl Reply {
                 Reply::Map(pairs)
             }
             8 => Reply::Refused(pick(&REFUSALS, reader.u8()?, "refusal")?),
+            9 => Reply::Moved { from: reader.varint_max(SLOTS.into(), "slot")? as Slot },
             found => return Err(DecodeError::Tag { what: "reply", found }),
         })
     }

@@ -36,7 +36,7 @@ impl Owned {
             }
             Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
             Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
-            Write::Flush => Write::Flush,
+            Write::Flush { end } => Write::Flush { end },
         }
     }
 }
@@ -71,7 +71,7 @@ impl From<Write<'_>> for Owned {
             Write::Copy { from, to, replace } => {
                 (vec![from, to], Write::Copy { from: e, to: e, replace })
             }
-            Write::Flush => (vec![], Write::Flush),
+            Write::Flush { end } => (vec![], Write::Flush { end }),
         };
         Self { bytes: bytes.into_iter().map(<[u8]>::to_vec).collect(), shape }
     }
@@ -118,6 +118,6 @@ pub(super) fn writes() -> impl Strategy<Value = Owned> {
         }),
         1 => two().prop_map(|(from, to, if_absent)| Write::Rename { from, to, if_absent }.into()),
         1 => two().prop_map(|(from, to, replace)| Write::Copy { from, to, replace }.into()),
-        1 => Just(Write::Flush.into()),
+        1 => (0..=keyspace::SLOTS).prop_map(|end| Write::Flush { end }.into()),
     ]
 }

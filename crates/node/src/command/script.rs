@@ -95,7 +95,7 @@ pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
         "RENAME" => Write::Rename { from: key, to: arg, if_absent: false },
         "RENAMENX" => Write::Rename { from: key, to: arg, if_absent: true },
         "COPY" => Write::Copy { from: key, to: arg, replace: has("REPLACE") },
-        "FLUSHALL" => Write::Flush,
+        "FLUSHALL" => Write::Flush { end: 0 },
         _ => {
             let read = match &name[..] {
                 "GET" | "GETEX" => Read::Get(key),
@@ -206,6 +206,7 @@ impl Sink for Text {
             NotFinite => "ERR increment would produce NaN or Infinity",
             TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             NoSuchKey => "ERR no such key",
+            Moved => "TRYAGAIN moved",
             LcsTooLarge => {
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
             }

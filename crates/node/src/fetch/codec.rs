@@ -10,6 +10,7 @@ use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, SLOTS, Slot, Timestamp};
 
 use super::{Found, Held, KEYS_MAX, Then, Want};
+use crate::route::Slots;
 
 impl Want {
     /// Appends its bytes.
@@ -28,10 +29,14 @@ impl Want {
                 out.push(6);
                 put_varint(*known, out);
             }
-            Want::Size => out.push(2),
-            Want::Random(random) => {
-                out.push(3);
-                put_varint(*random, out);
+            Want::Size { slots } => {
+                out.push(7);
+                put_slots(*slots, out);
+            }
+            Want::Random { slots, number } => {
+                out.push(8);
+                put_slots(*slots, out);
+                put_varint(*number, out);
             }
             Want::Scan { cursor, end, keys_max } => {
                 out.push(4);
@@ -65,8 +70,6 @@ impl Want {
                 Want::Keys(keys)
             }
             1 => Want::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
-            2 => Want::Size,
-            3 => Want::Random(reader.varint()?),
             4 => Want::Scan {
                 cursor: reader.varint()?,
                 end: reader.varint_max(SLOTS.into(), "slot")? as Slot,
@@ -80,9 +83,21 @@ impl Want {
                 with_values: read_flag(reader)?,
             },
             6 => Want::Catalogue { known: reader.varint()? },
+            7 => Want::Size { slots: read_slots(reader)? },
+            8 => Want::Random { slots: read_slots(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
     }
+}
+
+fn put_slots((first, end): Slots, out: &mut Vec<u8>) {
+    put_varint(u64::from(first), out);
+    put_varint(u64::from(end), out);
+}
+
+fn read_slots(reader: &mut Reader<'_>) -> Result<Slots, DecodeError> {
+    let mut slot = || Ok(reader.varint_max(SLOTS.into(), "slot")? as Slot);
+    Ok((slot()?, slot()?))
 }
 
 impl Found {

@@ -34,6 +34,8 @@ pub enum NotDone {
     Busy,
     /// What was wanted of a shard on other nodes is more than who asked can take.
     TooLong,
+    /// The shard was cut in two, and the keys of the command are not in one half.
+    CrossShard,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }

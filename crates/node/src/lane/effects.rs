@@ -12,7 +12,8 @@ use crate::catalogue::Change;
 use crate::digest::Digesting;
 use crate::entry::Waiter;
 use crate::letter::Letter;
-use crate::shard::{Finding, Unfit};
+use crate::moved::Moved;
+use crate::shard::{Finding, ShardStart, Unfit};
 use crate::state::Outcome;
 
 /// A message of one replica to another, on its way between nodes.
@@ -62,6 +63,11 @@ pub struct Effects {
     pub findings: Vec<Finding>,
     /// Replicas that take no part any more: not to be shown to readers, nor begun again.
     pub ended: Vec<(ShardId, ReplicaId, Unfit)>,
+    /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
+    /// replica of the shard is there already, or has been, and to be shown to readers.
+    pub halves: Vec<ShardStart>,
+    /// Commands that shards have turned away: to be sent on ([`crate::moved`]).
+    pub moved: Vec<Moved>,
 }
 
 impl Effects {
@@ -79,6 +85,8 @@ impl Effects {
         self.digests.clear();
         self.findings.clear();
         self.ended.clear();
+        self.halves.clear();
+        self.moved.clear();
     }
 
     /// Whether the turn had nothing to say.
@@ -94,6 +102,8 @@ impl Effects {
             && self.digests.is_empty()
             && self.findings.is_empty()
             && self.ended.is_empty()
+            && self.halves.is_empty()
+            && self.moved.is_empty()
     }
 }
 
@@ -109,6 +119,7 @@ pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects:
         | Outcome::Settled
         | Outcome::Members(_)
         | Outcome::Once(_)
+        | Outcome::Split(_)
         | Outcome::Check => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {

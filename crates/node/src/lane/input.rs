@@ -16,6 +16,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::shard::{Raise, ShardStart};
+use crate::split::Split;
 use crate::state::ShardState;
 
 /// What a lane is told.
@@ -91,7 +92,8 @@ pub enum Input {
         /// To at least this.
         to: Timestamp,
     },
-    /// Begin a new shard with this first state. It is in the log before it serves.
+    /// Begin a new shard with this first state. It is in the log before it serves; so is what the
+    /// right half of a shard begins with ([`crate::split`]).
     Create(ShardStart),
     /// There is a shard of which this node has no replica, or none yet.
     Away {
@@ -149,6 +151,14 @@ pub enum Input {
         add: Vec<NodeId>,
         /// Replicas of it: never all, unless there are new ones.
         remove: Vec<ReplicaId>,
+    },
+    /// The shard should be cut in two. Its leader sees to it, if it is asked, and if the shard is
+    /// as who asks knows it; nothing happens if it has changed meanwhile, or is changing.
+    Split {
+        /// The shard.
+        shard: ShardId,
+        /// How.
+        split: Split,
     },
     /// Hand the leadership of a shard over to another of its replicas.
     Transfer {

@@ -36,11 +36,13 @@ use crate::state::ShardState;
 
 pub mod admission;
 mod answer;
+mod early;
 mod effects;
 mod ended;
 mod input;
 
 pub use answer::{Answer, NotDone, Origin};
+use early::Early;
 pub use effects::{Effects, Envelope};
 pub(crate) use effects::{push, report};
 pub use ended::Ended;
@@ -80,6 +82,10 @@ pub struct Lane {
     pending: Effects,
     /// What happened in shards that have gone.
     gone: Tally,
+    /// Messages for replicas that are not here yet.
+    early: Early,
+    /// Right halves that were handed out to be begun.
+    unborn: BTreeSet<ShardId>,
 }
 
 impl Lane {
@@ -106,6 +112,8 @@ impl Lane {
             is_full: false,
             pending: Effects::default(),
             gone: Tally::default(),
+            early: Early::default(),
+            unborn: BTreeSet::new(),
         }
     }
 
@@ -187,6 +195,25 @@ impl Lane {
         self.away.get(&shard)?.batch_of(waiter)
     }
 
+    /// Right halves that were handed out to be begun, and have not been confirmed since
+    /// ([`Self::confirm`]). Before a checkpoint may count that was made of a left half, the right
+    /// one has to have begun, and to be in a checkpoint, too.
+    pub fn unborn(&self) -> impl Iterator<Item = ShardId> {
+        self.unborn.iter().copied()
+    }
+
+    /// This right half, of another lane or this one, has begun, or will not.
+    pub fn confirm(&mut self, shard: ShardId) {
+        self.unborn.remove(&shard);
+    }
+
+    /// Whether a replica of the shard is here, or was.
+    pub fn has_had(&self, shard: ShardId) -> bool {
+        self.shards.contains_key(&shard)
+            || self.ended_replicas.contains_key(&shard)
+            || self.ended.contains(&shard)
+    }
+
     /// What has happened in all shards that were ever here, up to `now`.
     pub fn tally(&self, now: BootNanos) -> Tally {
         self.shards.values().fold(self.gone, |sum, shard| sum.and(shard.tally(now)))
@@ -237,6 +264,12 @@ impl Lane {
                 let (now, clock) = (self.now, self.clock.clone());
                 if let Some(shard) = self.touch(shard) {
                     shard.exchange(generation, add, remove, now, &clock);
+                }
+            }
+            Input::Split { shard, split } => {
+                let (now, clock) = (self.now, self.clock.clone());
+                if let Some(shard) = self.touch(shard) {
+                    shard.split(split, now, &clock);
                 }
             }
             Input::Transfer { shard, to } => {
@@ -348,6 +381,7 @@ impl Lane {
         effects.letters.append(&mut self.pending.letters);
         effects.known.append(&mut self.pending.known);
         effects.ended.append(&mut self.pending.ended);
+        effects.moved.append(&mut self.pending.moved);
         effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
@@ -372,6 +406,8 @@ impl Lane {
             proxy.active = !proxy.is_idle();
             proxy.active
         });
+        let halves = effects.halves.iter().map(|start| start.view.read().descriptor.shard);
+        self.unborn.extend(halves);
         unfit.into_iter().for_each(|(id, why)| self.end_replica(id, why, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
@@ -478,7 +514,9 @@ impl Lane {
 
     fn message(&mut self, from: NodeId, id: ShardId, message: Message) {
         let now = self.now;
-        let Some(shard) = self.shards.get_mut(&id) else { return };
+        let Some(shard) = self.shards.get_mut(&id) else {
+            return self.early.keep(from, id, message);
+        };
         // It may be for one that comes after the replica here, which its group has gone on without
         // and which has not heard of that yet; or for one before.
         if message.to() != shard.replica() {
@@ -525,7 +563,13 @@ impl Lane {
         if self.ended.contains(&id) || !self.may_begin(id, start.replica) {
             return;
         }
-        if is_born {
+        let is_half = start.half.is_some();
+        if is_half && self.shards.contains_key(&id) {
+            return;
+        }
+        if is_half {
+            // The log of the left half holds it.
+        } else if is_born {
             push(&mut self.pending.records, id, record::SHARD_CREATED, &[&birth]);
         } else {
             let replica = start.replica.0.to_le_bytes();
@@ -539,6 +583,9 @@ impl Lane {
         let before = self.shards.insert(id, Box::new(shard));
         assert!(before.is_none(), "shard ids are never reused");
         self.touch(id);
+        for (from, message) in self.early.take(id) {
+            self.message(from, id, message);
+        }
     }
 
     /// The lookup has learnt of a shard.

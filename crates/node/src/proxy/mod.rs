@@ -212,7 +212,7 @@ impl Proxy {
         }
         match letter {
             Letter::Written { session, sequence, verdict, .. } => {
-                self.forward.written(session, sequence, verdict, effects);
+                self.forward.written(self.shard, session, sequence, verdict, effects);
             }
             Letter::ReadAt { number, index, now_ms, settled, .. } => {
                 self.forward.read_at(number, index, (now_ms, settled), now);
@@ -227,7 +227,9 @@ impl Proxy {
                 // Whom a hint names is asked at once; else things may change meanwhile.
                 let pause = if self.adjust(from, known.as_deref(), now) { 0 } else { MISLED_NANOS };
                 match what {
-                    Asked::Fetch { number } => self.fetches.misled(number, now + pause),
+                    Asked::Fetch { number } => {
+                        self.fetches.misled(number, known.as_deref(), now + pause);
+                    }
                     what => self.forward.misled(Some(from), what, now + pause),
                 }
             }

@@ -9,10 +9,11 @@ use txn::Clock;
 
 use super::{Append, Asker, InFlight, Queued, Shard};
 use crate::entry::{Header, Kind, Spent};
-use crate::lane::{Answer, Effects, NotDone, Turn, push, report};
+use crate::lane::{Effects, NotDone, Turn, push, report};
+use crate::moved::answer_applied;
 use crate::record;
 use crate::session::BatchId;
-use crate::state::{Outcome, ShardState};
+use crate::state::Outcome;
 
 impl Shard {
     pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
@@ -192,9 +193,8 @@ impl Shard {
                     effects.digests.extend(digesting);
                 }
                 if let Outcome::Members(step) = &outcome {
-                    state.members = self.group.change(&step.change).clone();
-                    let ShardState { descriptor, roster, .. } = &mut *state;
-                    step.apply(descriptor, roster);
+                    let members = self.group.change(&step.change).clone();
+                    state.change_members(step, members);
                     if !state.members.all().contains(&self.replica) {
                         self.group.step_down();
                     }
@@ -219,6 +219,13 @@ impl Shard {
             if matches!(outcome, Outcome::Catalogue(_)) {
                 self.group.tell_all_committed();
             }
+            let outcome = match outcome {
+                Outcome::Split(half) => {
+                    self.was_split(half, effects);
+                    Outcome::Quiet
+                }
+                outcome => outcome,
+            };
             let mine = self.in_flight.front().is_some_and(|f| f.index == entry.index());
             let asker = if mine { self.in_flight.pop_front() } else { None };
             if self.in_flight.front().is_some_and(|oldest| oldest.term < entry.term()) {
@@ -233,7 +240,7 @@ impl Shard {
                     assert_eq!(waiters.len(), replies.len(), "one reply per command");
                     // Nobody else holds the entry any more, so this takes its memory, not a copy.
                     let spent = Spent { bytes: entry.into_data().into(), waiters };
-                    effects.answers.push(Answer::Applied { origin, spent, replies });
+                    answer_applied(self.id, origin, spent, replies, effects);
                 }
                 Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
                     report(outcome, Some((origin, waiter)), effects);

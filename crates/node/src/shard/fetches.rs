@@ -4,7 +4,8 @@
 //! ```text
 //!   waiting ──(at most SENT_MAX are under way)──► sent ──► Fetched ──► answered
 //!      ▲                                           │          │ not all of it yet
-//!      ├── somebody else leads, silence ───────────┘          │
+//!      ├── somebody else leads, silence ───────────┤          │
+//!      │            other slots now: look again ◄──┘          │
 //!      └── the rest is wanted ◄───────────────────────────────┘
 //! ```
 //!
@@ -20,12 +21,14 @@
 use std::collections::VecDeque;
 
 use keyspace::{NodeId, ShardId, Timestamp};
+use overlay::Known;
 use replication::BootNanos;
 
 use crate::entry::Waiter;
 use crate::fetch::{ANSWER_BYTES_MAX, Found, KEYS_MAX, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::letter::Letter;
+use crate::shard::forward::MISLED_NANOS;
 
 /// Questions under way to the leader of one shard at one time: with a piece each, 256 MiB of
 /// answers.
@@ -60,6 +63,8 @@ struct Fetch {
     /// When it was asked, or last got on.
     since: BootNanos,
     sent: Option<(NodeId, BootNanos)>,
+    /// The shard has other slots by now: who asks is to look again whose it is.
+    is_moved: bool,
 }
 
 impl Fetches {
@@ -82,9 +87,18 @@ impl Fetches {
         self.held_bytes += bytes;
         let number = self.draw_number(now);
         let rest = want.clone();
-        let (found, since, sent) = (None, now, None);
-        let fetch = Fetch { number, want, rest, found, bytes_max, bytes, asker, since, sent };
-        self.all.push_back(fetch);
+        self.all.push_back(Fetch {
+            number,
+            want,
+            rest,
+            found: None,
+            bytes_max,
+            bytes,
+            asker,
+            since: now,
+            sent: None,
+            is_moved: false,
+        });
     }
 
     /// One that nothing which is still on its way names, not even from before the node's last
@@ -101,7 +115,14 @@ impl Fetches {
         now: BootNanos,
         effects: &mut Effects,
     ) {
-        let Some(leader) = leader.filter(|_| now >= self.pause_until) else { return };
+        if now < self.pause_until {
+            return;
+        }
+        while let Some(place) = self.all.iter().position(|fetch| fetch.is_moved) {
+            let (origin, waiter) = self.remove(place).asker;
+            effects.answers.push(Answer::Go { origin, waiter });
+        }
+        let Some(leader) = leader else { return };
         // The oldest first: they hold the places.
         for fetch in self.all.iter_mut().take(SENT_MAX) {
             let waits = |(node, at): (NodeId, BootNanos)| {
@@ -160,12 +181,17 @@ impl Fetches {
         fetch
     }
 
-    /// Who was asked does not lead. Nothing is sent before this clock.
-    pub fn misled(&mut self, number: u64, pause_until: BootNanos) {
+    /// Who was asked does not lead, or not what is wanted: the shard is known there to be so.
+    /// Nothing is sent before this clock.
+    pub fn misled(&mut self, number: u64, known: Option<&Known>, pause_until: BootNanos) {
         let asked = self.all.iter_mut().find(|fetch| fetch.number == number);
         let Some(fetch) = asked else { return };
         fetch.sent = None;
-        self.pause_until = pause_until;
+        fetch.is_moved |= known.is_some_and(|known| !fetch.want.is_of(known.arc()));
+        self.pause_until = match fetch.is_moved {
+            true => pause_until.max(fetch.since + MISLED_NANOS),
+            false => pause_until,
+        };
     }
 
     /// Who leads has no room for what it would have to write down.

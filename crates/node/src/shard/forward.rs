@@ -32,6 +32,7 @@ use crate::command::reply;
 use crate::entry::{Batch, HEADER_BYTES, Spent, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::letter::{Asked, Letter};
+use crate::moved::answer_applied;
 use crate::session::{BatchId, Verdict, WINDOW_MS};
 
 /// Bytes of batches that are held for the leader of one shard, beyond which more are refused.
@@ -316,6 +317,7 @@ impl Forward {
     /// What became of a batch.
     pub fn written(
         &mut self,
+        shard: ShardId,
         session: u64,
         sequence: u64,
         verdict: Verdict,
@@ -325,8 +327,8 @@ impl Forward {
         let Some(place) = place.filter(|_| session == self.session) else { return };
         self.confirmed = true;
         match verdict {
-            Verdict::Done(replies) => self.done(place, replies.as_deref(), effects),
-            Verdict::Known => self.done(place, None, effects),
+            Verdict::Done(replies) => self.done(shard, place, replies.as_deref(), effects),
+            Verdict::Known => self.done(shard, place, None, effects),
             // The shard has forgotten the session.
             Verdict::Gap { next } if self.sent.front().is_some_and(|s| s.sequence > next) => {
                 self.close_session(NotDone::Unknown, 0, effects);
@@ -342,7 +344,13 @@ impl Forward {
         }
     }
 
-    fn done(&mut self, place: usize, replies: Option<&[u8]>, effects: &mut Effects) {
+    fn done(
+        &mut self,
+        shard: ShardId,
+        place: usize,
+        replies: Option<&[u8]>,
+        effects: &mut Effects,
+    ) {
         let sent = &mut self.sent[place];
         sent.answered = true;
         if !std::mem::replace(&mut sent.told, true) {
@@ -350,14 +358,17 @@ impl Forward {
             let replies = replies.and_then(|bytes| reply::decode_all(bytes).ok());
             let replies = replies.filter(|replies| replies.len() == waiters.len());
             let origin = sent.held.origin;
-            effects.answers.push(match replies {
+            match replies {
                 Some(replies) => {
                     let bytes = std::mem::take(&mut sent.held.bytes);
                     self.held_bytes -= bytes.len();
-                    Answer::Applied { origin, spent: Spent { bytes, waiters }, replies }
+                    answer_applied(shard, origin, Spent { bytes, waiters }, replies, effects);
                 }
-                None => Answer::NotDone { origin, waiters, why: NotDone::Unknown },
-            });
+                None => {
+                    let why = NotDone::Unknown;
+                    effects.answers.push(Answer::NotDone { origin, waiters, why });
+                }
+            }
         }
         while let Some(done) = self.sent.pop_front_if(|sent| sent.answered) {
             self.held_bytes -= done.held.bytes.len();

@@ -14,6 +14,7 @@
 //! | `fetches` | what readers want of it |
 //! | `lagging` | a replica that is far behind: its readers are served by the leader |
 //! | `post` | what other nodes ask of this one, and answer |
+//! | `splits` | it is cut in two |
 //! | `safe_points` | how far old versions may go |
 //! | `report` | how it is, for those who look after it |
 //!
@@ -47,6 +48,7 @@ mod readers;
 mod replicas;
 mod report;
 mod safe_points;
+mod splits;
 
 use checks::Checks;
 pub use checks::{Finding, Unfit};
@@ -72,6 +74,18 @@ pub struct ShardStart {
     pub log: Start,
     /// Where the first of the log's entries that are not applied stands on disk.
     pub log_from: Option<Lsn>,
+    /// If it is the right half of a shard that was just cut in two.
+    pub half: Option<HalfOf>,
+}
+
+/// What a right half begins beside.
+#[derive(Clone, Copy, Debug)]
+pub struct HalfOf {
+    /// The left half.
+    pub left: ShardId,
+    /// Whether the left half's replica here leads: then this one stands for election at once
+    /// (SAFETY G11).
+    pub leads: bool,
 }
 
 impl ShardStart {
@@ -80,13 +94,13 @@ impl ShardStart {
         let hard_state = HardState { term: BORN.1, vote: 0, commit: BORN.0 };
         let log = Start { hard_state, before: BORN, entries: Vec::new(), applied: BORN.0 };
         let view = Arc::new(RwLock::new(state));
-        Self { view, durability, replica, log, log_from: None }
+        Self { view, durability, replica, log, log_from: None, half: None }
     }
 
     /// A replica that others have added, and that waits for its snapshot.
     pub fn awaiting(state: ShardState, replica: ReplicaId, durability: Durability) -> Self {
         let view = Arc::new(RwLock::new(state));
-        Self { view, durability, replica, log: Start::default(), log_from: None }
+        Self { view, durability, replica, log: Start::default(), log_from: None, half: None }
     }
 }
 
@@ -152,6 +166,8 @@ pub struct Shard {
     is_settled: bool,
     /// Replicas that have said that they take no part any more, if this one leads.
     broken: BTreeSet<ReplicaId>,
+    /// If it began as a right half, until a checkpoint holds it.
+    half: Option<HalfOf>,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
 }
@@ -228,7 +244,7 @@ struct Append {
 impl Shard {
     /// A shard from its first state or what was recovered.
     pub fn new(start: ShardStart, boot: Boot) -> Self {
-        let ShardStart { view, durability, replica, log, log_from } = start;
+        let ShardStart { view, durability, replica, log, log_from, half } = start;
         let state = view.read();
         let id = state.descriptor.shard;
         let promise = Promise::new(state.unsettled.clone());
@@ -278,6 +294,7 @@ impl Shard {
             settle_asked: (0, Generation(0)),
             is_settled,
             broken: BTreeSet::new(),
+            half,
             active: false,
         }
     }
@@ -305,10 +322,16 @@ impl Shard {
 
     /// A checkpoint with this hard state is on disk.
     pub(crate) fn covered(&mut self, hard_state: HardState) {
+        self.half = None;
         let now = self.hard_state();
         if (now.term, now.vote) == (hard_state.term, hard_state.vote) {
             self.vote_uncovered = false;
         }
+    }
+
+    /// Whether all that it began with is still in the log of a left half, and in no checkpoint.
+    pub fn is_bare_half(&self) -> bool {
+        self.half.is_some()
     }
 
     /// Where the log must be kept from, so that everything not applied yet is in it: the beginning
@@ -326,7 +349,10 @@ impl Shard {
     /// Stands for election if there is nobody else to vote, or if it is the first to stand in a
     /// shard that was just born.
     pub(crate) fn begin(&mut self) {
-        let is_first = || birth::stands_first(&self.state.read().descriptor, self.replica);
+        let is_first = || match self.half {
+            Some(half) => half.leads,
+            None => birth::stands_first(&self.state.read().descriptor, self.replica),
+        };
         let is_alone = self.is_sole() && self.group.last_index() == self.applied;
         if is_alone || (self.is_newborn() && is_first()) {
             self.group.campaign();

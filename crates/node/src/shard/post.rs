@@ -15,7 +15,7 @@ use txn::Clock;
 use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Count, Queued, Shard};
-use crate::command::{Write, codec};
+use crate::command::codec;
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn, report};
@@ -56,7 +56,7 @@ impl Shard {
                 self.not_led(from, Asked::Catalogue { number }, effects);
             }
             Letter::Written { session, sequence, verdict, .. } => {
-                self.forward.written(session, sequence, verdict, effects);
+                self.forward.written(self.id, session, sequence, verdict, effects);
             }
             Letter::ReadAt { number, index, now_ms, settled, .. } => {
                 self.forward.read_at(number, index, (now_ms, settled), now);
@@ -70,8 +70,8 @@ impl Shard {
             Letter::Fetched { number, at, found, .. } => {
                 self.fetches.fetched(self.id, number, (at, found), now, effects);
             }
-            Letter::NotLed { what: Asked::Fetch { number }, .. } => {
-                self.fetches.misled(number, now + MISLED_NANOS);
+            Letter::NotLed { what: Asked::Fetch { number }, known, .. } => {
+                self.fetches.misled(number, known.as_deref(), now + MISLED_NANOS);
             }
             Letter::NotLed { what, .. } => {
                 self.forward.misled(Some(from), what, now + MISLED_NANOS);
@@ -114,8 +114,8 @@ impl Shard {
         if !self.group.is_leader() {
             return self.not_led(from, Asked::Write { session, sequence }, effects);
         }
-        // What cannot be read, or is not this shard's, must not come into the log. It is from a
-        // node that disagrees about the shard: to it, nobody leads what it means.
+        // What cannot be read must not come into the log: to who sends such, nobody leads. What is
+        // not this shard's is turned away when it is applied.
         if !are_commands(&self.state.read(), count, commands) {
             return self.not_led(from, Asked::Write { session, sequence }, effects);
         }
@@ -313,7 +313,7 @@ impl Shard {
                 let letter = Letter::Written { shard: self.id, session, sequence, verdict };
                 effects.letters.push((node, letter));
             }
-            None => self.forward.written(session, sequence, verdict, effects),
+            None => self.forward.written(self.id, session, sequence, verdict, effects),
         }
     }
 
@@ -351,16 +351,8 @@ fn is_operation(bytes: &[u8]) -> bool {
     CatalogueOp::decode(&mut reader).is_ok() && reader.rest().is_empty()
 }
 
-/// Whether these are so many commands, each of a key of this shard.
+/// Whether these are so many commands, for a shard of keys.
 fn are_commands(state: &ShardState, count: u32, mut bytes: &[u8]) -> bool {
-    let Some(engine) = state.keys() else { return false };
-    let hasher = engine.hasher();
-    for _ in 0..count {
-        match codec::decode(&mut bytes) {
-            Ok(Write::Flush) => {}
-            Ok(write) if state.owns(&hasher.key(write.first_key())) => {}
-            _ => return false,
-        }
-    }
-    bytes.is_empty() && count > 0
+    let are_read = (0..count).all(|_| codec::decode(&mut bytes).is_ok());
+    state.keys().is_some() && are_read && bytes.is_empty() && count > 0
 }

@@ -223,8 +223,8 @@ impl Shard {
         {
             let mut view = self.state.write();
             let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());
-            let installed = view.installed + 1;
-            *view = ShardState { serving, unsettled, installed, ..state };
+            let (installed, cuts) = (view.installed + 1, view.cuts);
+            *view = ShardState { serving, unsettled, installed, cuts, ..state };
         }
         self.untold = true;
         if let Err(refused) = self.group.step(head, now) {

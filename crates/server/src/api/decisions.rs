@@ -27,6 +27,17 @@ pub struct DecisionNode {
     pub name: String,
 }
 
+/// A shard is cut in two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SplitStatus {
+    /// The shard, which keeps the slots below `at`.
+    pub shard: u64,
+    /// The new shard, with the slots from `at` on.
+    pub right: u64,
+    /// Its first slot.
+    pub at: u16,
+}
+
 /// How even the nodes are: the root of the mean square by which they miss the mean of bytes and
 /// replicas, in parts of it. 0: all are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,7 +50,7 @@ pub struct Deviation {
     pub achieved: Option<f64>,
 }
 
-/// A decision about the replicas or the leader of one shard.
+/// A decision about one shard: its replicas, its leader, or that it is cut in two.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionStatus {
     /// When, in milliseconds since 1970.
@@ -54,6 +65,8 @@ pub struct DecisionStatus {
     pub remove: Vec<u64>,
     /// The node that is to lead, if it is about that.
     pub leader: Option<DecisionNode>,
+    /// How the shard is cut in two, if it is about that.
+    pub split: Option<SplitStatus>,
     /// Why, in words.
     pub why: String,
     /// What it does for evenness; `null` if it is about the leader.

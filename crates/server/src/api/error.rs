@@ -66,6 +66,26 @@ pub enum ApiError {
         /// Its id.
         node: String,
     },
+    /// There is no shard of this number, as far as this node knows. Nothing was done.
+    #[error("there is no shard {shard}")]
+    NoShard {
+        /// Its number.
+        shard: u64,
+    },
+    /// Another node leads the shard, and has to be asked. Nothing was done.
+    #[error("{why}")]
+    NotLeader {
+        /// Who leads it, as a clause.
+        why: String,
+    },
+    /// The shard cannot be cut, or not there. Nothing was done.
+    #[error("shard {shard} is not cut: {why}")]
+    NoSplit {
+        /// Its number.
+        shard: u64,
+        /// Why, as a clause.
+        why: String,
+    },
     /// The catalogue refuses it for another reason. Nothing was done.
     #[error("{why}")]
     NoStanding {
@@ -147,6 +167,9 @@ impl ApiError {
             | ApiError::TooFewNodes { .. }
             | ApiError::NodeRemoved { .. }
             | ApiError::NoStanding { .. }
+            | ApiError::NoShard { .. }
+            | ApiError::NotLeader { .. }
+            | ApiError::NoSplit { .. }
             | ApiError::KeyTooLong { .. }
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }

@@ -142,6 +142,9 @@ settings! {
     /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
     /// those that lag too far behind; or off: as fast as can be.
     move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
+    /// Bytes of live keys and values beyond which a shard of a hashed keyspace is cut in two, each
+    /// half a shard of its own; or off: never.
+    split_bytes: Option<NonZeroU64> = "256MiB", Rate(MIB..=1024 * GIB), Rate;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;

@@ -135,7 +135,7 @@ impl EventLoop {
         if route.keyspace.options.placement != Placement::Hashed {
             return None;
         }
-        let node = self.leader_of(route, route.keyspace.index_of_slot(slot))?;
+        let node = self.leader_of(route, route.place_of_slot(slot))?;
         if node == self.hub.node_id || !peers.cluster.is_connected(node) {
             return None;
         }
@@ -189,7 +189,7 @@ impl<'a> Slots<'a> {
     fn add(&mut self, key: &[u8]) {
         let slot = slot_of(key);
         let first = *self.first.get_or_insert(slot);
-        let place = |slot| self.shards_of.map(|route| route.keyspace.index_of_slot(slot));
+        let place = |slot| self.shards_of.map(|route| route.place_of_slot(slot));
         self.differ |= first != slot && (place(first).is_none() || place(first) != place(slot));
     }
 

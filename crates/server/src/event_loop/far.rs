@@ -11,7 +11,7 @@
 
 use std::ops::Bound;
 
-use keyspace::{Placement, SLOTS, Slot};
+use keyspace::{Placement, Slot};
 use node::fetch::{Found, Pair, Want};
 use node::route::Route;
 use node::whole;
@@ -82,7 +82,7 @@ pub(super) fn scanned_place(route: &Route, cursor: u64) -> Option<usize> {
     let is_hashed = route.keyspace.options.placement == Placement::Hashed;
     let stands = whole::place_of_cursor(cursor);
     let place = || match whole::cursor_of(stands) == cursor {
-        true => route.keyspace.index_of_slot(stands.slot),
+        true => route.place_of_slot(stands.slot),
         false => usize::MAX,
     };
     is_hashed.then(place)
@@ -95,13 +95,15 @@ pub(super) fn want_of(
     place: usize,
     random: u64,
 ) -> Want {
-    let slots = route.keyspace.arc(place).slots();
-    let (first, end) = slots.unwrap_or((0, SLOTS));
+    let slots = route.slots(place);
+    let (first, end) = slots;
     let from = |slot: Slot| whole::cursor_of(storage::engine::ScanCursor { slot, hash: 0 });
     match request {
-        KeyspaceRequest::Size | KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => Want::Size,
-        KeyspaceRequest::RandomKey => Want::Random(random),
-        KeyspaceRequest::Keys { .. } if slots.is_none() || is_ordered(route) => Want::Range {
+        KeyspaceRequest::Size | KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => {
+            Want::Size { slots }
+        }
+        KeyspaceRequest::RandomKey => Want::Random { slots, number: random },
+        KeyspaceRequest::Keys { .. } if is_ordered(route) => Want::Range {
             low: Bound::Unbounded,
             high: Bound::Unbounded,
             reverse: false,

@@ -461,7 +461,7 @@ impl EventLoop {
         let mut place = None;
         let mut crosses = false;
         write.each_key(&mut |key| {
-            let here = route.keyspace.index_of(key);
+            let here = route.place_of_key(key);
             crosses |= place.is_some_and(|place| place != here);
             place = Some(here);
         });

@@ -206,6 +206,12 @@ impl EventLoop {
     pub(super) fn refresh_route(&self, connection: &mut Connection) {
         let version = self.hub.routes_version();
         if connection.route_version != version {
+            if !connection.pending.is_empty() && self.is_cut_otherwise(connection) {
+                // What is on its way may come back, and go to where the next would go at once:
+                // they stay in their order.
+                connection.barrier = true;
+                return;
+            }
             let name = match &connection.protocol {
                 Protocol::Resp(session, _) => session.keyspace(),
                 Protocol::Native => super::native::KEYSPACE,
@@ -213,6 +219,14 @@ impl EventLoop {
             connection.route = self.hub.routes().get(name).map(Arc::clone);
             connection.route_version = version;
         }
+    }
+
+    /// Whether the shards of a connection's keyspace have other slots by now than it knows.
+    fn is_cut_otherwise(&self, connection: &Connection) -> bool {
+        connection.route.as_ref().is_some_and(|old| {
+            let routes = self.hub.routes();
+            routes.by_id(old.keyspace.id).is_some_and(|new| !new.has_tiles_of(old))
+        })
     }
 
     /// Gives an answer to the connections it is for.
@@ -358,6 +372,7 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
              it again later"
         }
         NotDone::TooLong => super::capped::TOO_LONG,
+        NotDone::CrossShard => super::resp::CROSS_SLOT,
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
              is space"

@@ -23,7 +23,7 @@ pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
     if let Some(route) = hub.routes().get(keyspace) {
         for (place, view) in route.views.iter().enumerate() {
             // Ordered keyspaces have no slots.
-            let Some((first, end)) = route.keyspace.arc(place).slots() else { continue };
+            let (first, end) = route.slots(place);
             let slots = (first, last_before(end));
             shards.push(shard(hub, slots, view, &mut nodes, &mut epoch));
         }

@@ -146,7 +146,7 @@ impl EventLoop {
         if shards.is_empty()
             && let Some(route) = &connection.route
         {
-            shards.clone_from(&route.keyspace.shards);
+            shards.extend_from_slice(route.shards());
         }
         let now = Instant::now();
         let target = |shard| {
@@ -289,7 +289,7 @@ impl EventLoop {
     fn least(&self, shard: ShardId) -> Option<u64> {
         let routes = self.hub.routes();
         let view = routes.iter().find_map(|route| {
-            let place = route.keyspace.shards.iter().position(|id| *id == shard)?;
+            let place = route.place_of(shard)?;
             Some(&route.views[place])
         });
         view.map(|view| view.read().members.least_others() as u64)
@@ -298,7 +298,7 @@ impl EventLoop {
     /// Whether answers of a shard's writes wait for its leader's disk.
     fn is_sync(&self, shard: ShardId) -> bool {
         let routes = self.hub.routes();
-        let route = routes.iter().find(|route| route.keyspace.shards.contains(&shard));
+        let route = routes.of_shard(shard);
         route.is_some_and(|route| route.keyspace.options.durability == Durability::Sync)
     }
 }

@@ -5,10 +5,10 @@
 //! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
 //! matters (see [`node::whole`]).
 
-use keyspace::Placement;
+use keyspace::{Placement, Timestamp};
 use node::command::{Sink as _, Write};
 use node::fetch::Fetched;
-use node::read::Now;
+use node::read::{Blocked, Now};
 use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};
 
@@ -64,7 +64,7 @@ impl EventLoop {
             (0..route.views.len()).map(|place| self.hub.must_fetch(&route, place)).collect();
         let of_slot = match request {
             KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
-                Some(route.keyspace.index_of_slot(*slot))
+                Some(route.place_of_slot(*slot))
             }
             // Where some shards are away, a page is of one shard.
             KeyspaceRequest::Scan { cursor, .. } if all_away.contains(&true) => {
@@ -85,7 +85,11 @@ impl EventLoop {
             }
         };
         let random = self.random();
-        if away.iter().any(|place| fetched.of(route.shard(*place)).is_none()) {
+        let found = |place: &usize| {
+            let want = want_of(request, &route, *place, random);
+            fetched.of(route.shard(*place), &want)
+        };
+        if away.iter().any(|place| found(place).is_none()) {
             let wants = away
                 .iter()
                 .map(|place| (route.shard(*place), want_of(request, &route, *place, random)));
@@ -93,7 +97,7 @@ impl EventLoop {
             self.fetch(at, connection, wants, now);
             return Done::PutOff;
         }
-        let far = Far::gather(away.iter().filter_map(|place| fetched.of(route.shard(*place))));
+        let far = Far::gather(away.iter().filter_map(found));
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
@@ -227,6 +231,13 @@ impl EventLoop {
             }
             KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => unreachable!("handled above"),
         }
+        if !whole::stood(&route, &asked) {
+            // A shard was cut in two meanwhile.
+            connection.output.truncate(before);
+            let somewhere = Blocked { place: 0, at: Timestamp::ZERO };
+            self.wait_for(connection, &route, somewhere, now, go_waiter(at));
+            return Done::PutOff;
+        }
         if muted {
             connection.output.truncate(before);
         }
@@ -250,8 +261,9 @@ impl EventLoop {
             let is_selected =
                 connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
             if is_selected || (all && !is_cluster) {
-                let all = route.keyspace.shards.iter().zip(self.mine(route));
-                shards.extend(all.filter(|(_, mine)| *mine).map(|(shard, _)| *shard));
+                let all = self.mine(route).into_iter().enumerate();
+                let tile = |place| (route.shard(place), route.slots(place).1);
+                shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| tile(place)));
             }
         }
         if shards.is_empty() && is_cluster && connection.pending.is_empty() {
@@ -271,11 +283,11 @@ impl EventLoop {
         let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
-        for shard in shards {
+        for (shard, end) in shards {
             if self.hub.peers.is_some() {
                 connection.written.add(shard);
             }
-            self.put_in_batch(shard, &Write::Flush, waiter(at, number));
+            self.put_in_batch(shard, &Write::Flush { end }, waiter(at, number));
         }
         Done::Yes
     }

@@ -1,10 +1,14 @@
 //! The cluster as this node knows it: `/v1/nodes`, `/v1/shards`, `/v1/decisions`.
 
 use axum::Json;
+use axum::body::Body;
 use axum::extract::State;
-use axum::http::Uri;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::response::{IntoResponse, Response};
+use serde::Deserialize;
 
 use super::context::Shared;
+use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{number, parameters};
 use crate::api::{Decisions, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
@@ -27,6 +31,30 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
     }
     let asked = ShardsAsked { keyspace: keyspace.as_deref(), after, limit: limit as usize };
     Ok(Json(context.api.shards(&asked)?))
+}
+
+/// How a shard is to be cut.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Cut {
+    /// The first slot of the new shard; where its keys part evenly, if it is left out.
+    at: Option<u16>,
+}
+
+/// Has a shard that this node leads cut in two.
+pub async fn split(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
+    let path = uri.path().strip_prefix("/v1/shards/").unwrap_or_default();
+    let shard = number("shard", path.strip_suffix("/split").unwrap_or(path))?;
+    let [] = parameters(uri.query(), [])?;
+    let Cut { at } = json(&context, &headers, body).await?;
+    let id = context.next_id();
+    let cut = context.write(id, |done| context.api.split(shard, at, done)).await?;
+    Ok((StatusCode::ACCEPTED, Json(cut)).into_response())
 }
 
 /// What this node has decided about the shards that it leads; or, with `dry=true`, what it would

@@ -122,6 +122,21 @@ impl From<ApiError> for Problem {
                 "To have its machine back, start it on an empty directory with --join: it joins as \
                  a new node.",
             ),
+            ApiError::NoShard { .. } => (
+                S::NOT_FOUND,
+                "no-shard",
+                "No such shard",
+                "Look at GET /v1/shards for their numbers.",
+            ),
+            ApiError::NotLeader { .. } => (
+                S::CONFLICT,
+                "not-leader",
+                "Not the leader",
+                "Ask the node that leads the shard; GET /v1/shards says who does.",
+            ),
+            ApiError::NoSplit { .. } => {
+                (S::CONFLICT, "no-split", "Not cut", "Ask for what the detail leaves open.")
+            }
             ApiError::NoStanding { .. } => (
                 S::CONFLICT,
                 "no-standing",

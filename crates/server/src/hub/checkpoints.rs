@@ -4,8 +4,9 @@
 //! the log before all of them goes. Until the manifest is there, the old files and the whole log
 //! count. A round that runs out of space leaves everything as it was and is tried again later.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use keyspace::ShardId;
 use node::checkpoint::{BLOCK, Checkpoint};
@@ -38,7 +39,12 @@ impl Checkpoints {
     ///
     /// # Errors
     /// [`Error::Full`]: the manifest is as it was, and the file is gone. All others are fatal.
-    pub fn replace(&mut self, file: CheckpointRef) -> Result<(), Error> {
+    pub fn replace(&mut self, hub: &Hub, file: CheckpointRef) -> Result<(), Error> {
+        // A right half may hold nothing but what the log makes of the left one's checkpoint.
+        if has_bare_halves(hub) && !self.round(hub)? {
+            self.remove_unpublished([file].into_iter());
+            return Err(Error::Full { file: file.name(), needed_bytes: 0 });
+        }
         let others = self.manifest.checkpoints.iter().filter(|c| c.shard != file.shard).copied();
         let mut checkpoints: Vec<_> = others.collect();
         checkpoints.push(file);
@@ -79,7 +85,13 @@ impl Checkpoints {
             lane.with(hub, |lane| lane.mark_again());
         }
         names.retain(|shard, _| alive.contains(shard));
-        for shard in alive {
+        let mut seen: BTreeSet<ShardId> = alive.iter().copied().collect();
+        loop {
+            // Those that were cut off meanwhile begin with what the log before holds.
+            if alive.is_empty() {
+                alive.extend(begun_halves(hub).into_iter().filter(|half| seen.insert(*half)));
+            }
+            let Some(shard) = alive.pop() else { break };
             match self.one(hub, shard, names.get(&shard)) {
                 Ok(Some((reference, from))) => {
                     names.insert(shard, reference);
@@ -99,12 +111,27 @@ impl Checkpoints {
         self.publish(hub, names.into_values().collect(), log_start)
     }
 
+    /// One shard's checkpoint; again, if the shard is cut in two meanwhile.
     fn one(
         &self,
         hub: &Hub,
         shard: ShardId,
         last: Option<&CheckpointRef>,
     ) -> Result<Option<(CheckpointRef, Lsn)>, Error> {
+        loop {
+            match self.try_one(hub, shard, last)? {
+                Tried::Done(made) => return Ok(made),
+                Tried::Void => {}
+            }
+        }
+    }
+
+    fn try_one(
+        &self,
+        hub: &Hub,
+        shard: ShardId,
+        last: Option<&CheckpointRef>,
+    ) -> Result<Tried, Error> {
         let written_end = hub.log.facts().written_end;
         let begun = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
             let shard = lane.shard(shard)?;
@@ -114,8 +141,8 @@ impl Checkpoints {
             }
         });
         let mut checkpoint = match begun {
-            None => return Ok(None),
-            Some(Err(unchanged)) => return Ok(Some(unchanged)),
+            None => return Ok(Tried::Done(None)),
+            Some(Err(unchanged)) => return Ok(Tried::Done(Some(unchanged))),
             Some(Ok(checkpoint)) => checkpoint,
         };
         let (index, log_from) = (checkpoint.index, checkpoint.log_from);
@@ -130,13 +157,17 @@ impl Checkpoints {
                 return Err(error);
             }
         }
-        assert!(!checkpoint.is_void(), "snapshots are installed between rounds");
+        if checkpoint.is_void() {
+            // Not by a snapshot: those are installed between rounds.
+            writer.abandon().ok();
+            return Ok(Tried::Void);
+        }
         // A checkpoint holds only entries that are fsynced in the log (SAFETY G16).
         hub.log.sync_now()?;
         writer.finish()?;
         let hard_state = checkpoint.hard_state;
         hub.lanes[hub.lane_of(shard)].with(hub, |lane| lane.covered(shard, hard_state));
-        Ok(Some((CheckpointRef { shard, applied_index: index }, log_from)))
+        Ok(Tried::Done(Some((CheckpointRef { shard, applied_index: index }, log_from))))
     }
 
     /// Gives back the space of files that no manifest names, so that tries on a full disk do not
@@ -176,4 +207,36 @@ impl Checkpoints {
         hub.counters.checkpoint_millis.set(hub.millis());
         Ok(true)
     }
+}
+
+/// What came of a checkpoint.
+enum Tried {
+    /// It is there, and the shard needs the log from there on; none: the shard is gone.
+    Done(Option<(CheckpointRef, Lsn)>),
+    /// The shard was cut in two while it was written.
+    Void,
+}
+
+/// Right halves that lanes have handed out by now, when all of them have begun.
+fn begun_halves(hub: &Hub) -> Vec<ShardId> {
+    let unborn = |lane: &super::LaneCell| lane.with(hub, |lane| lane.unborn().collect::<Vec<_>>());
+    let halves: Vec<ShardId> = hub.lanes.iter().flat_map(unborn).collect();
+    for half in &halves {
+        // Whoever stepped the left half's lane begins it next.
+        while !hub.lanes[hub.lane_of(*half)].with(hub, |lane| lane.has_had(*half)) {
+            hub.spread_news();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        hub.lanes.iter().for_each(|lane| lane.with(hub, |lane| lane.confirm(*half)));
+    }
+    halves
+}
+
+/// Whether what some right half has begun with is in no checkpoint yet.
+fn has_bare_halves(hub: &Hub) -> bool {
+    let is_bare = |shard: &node::shard::Shard| shard.is_bare_half();
+    let mut lanes = hub.lanes.iter();
+    lanes.any(|lane| {
+        lane.with(hub, |lane| lane.unborn().next().is_some() || lane.shards().any(is_bare))
+    })
 }

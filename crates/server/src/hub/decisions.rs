@@ -7,6 +7,7 @@
 //! ```text
 //!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
 //!   another is to lead ────► it leads ─────────────────────────────────────────► done
+//!   it is cut in two ──────► it ends where it was to be cut ───────────────────► done
 //!                            nothing of the kind within OPEN_MAX ──────────────► not done
 //! ```
 
@@ -14,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use balancer::{Effect, Nodes};
-use keyspace::{Generation, NodeId, ReplicaId, ShardId};
+use keyspace::{Generation, NodeId, ReplicaId, ShardId, Slot};
 use parking_lot::Mutex;
 
 use super::placement::Led;
@@ -38,6 +39,15 @@ pub enum What {
         remove: Vec<ReplicaId>,
         /// How even the nodes are, and were to be.
         predicted: Effect,
+        /// The shard's generation when it was decided.
+        generation: Generation,
+    },
+    /// The shard is cut in two.
+    Split {
+        /// The new shard, its right half.
+        right: ShardId,
+        /// The first slot of that.
+        at: Slot,
         /// The shard's generation when it was decided.
         generation: Generation,
     },
@@ -145,7 +155,15 @@ fn came(
         },
         (What::Leader { .. }, Some(_)) if is_late => Came::NotDone,
         (What::Leader { .. }, Some(_)) => Came::UnderWay,
-        (What::Replicas { .. }, None) => Came::HandedOn,
+        (What::Replicas { .. } | What::Split { .. }, None) => Came::HandedOn,
+        (What::Split { at, generation, .. }, Some(led)) => {
+            let ends = led.descriptor.arc.slots().map(|(_, end)| end);
+            match led.descriptor.generation > *generation {
+                true if ends == Some(*at) => done(),
+                false if !is_late => Came::UnderWay,
+                _ => Came::NotDone,
+            }
+        }
         (What::Replicas { .. }, Some(led)) if led.is_changing() => Came::UnderWay,
         (What::Replicas { add, remove, generation, .. }, Some(led)) => {
             let has_changed = led.descriptor.generation > *generation;
@@ -215,6 +233,21 @@ mod tests {
         assert!(matches!(after(Some(led(&then, 7, true))), Came::Done { .. }));
         assert_eq!(after(Some(led(&before, 7, true))), Came::NotDone, "it was called off");
         assert_eq!(after(None), Came::HandedOn);
+    }
+
+    #[test]
+    fn what_came_of_a_cut_is_seen_in_the_slots() {
+        let (right, generation) = (ShardId(9), Generation(4));
+        let cut = decided(What::Split { right, at: 2000, generation });
+        let after = |end, generation| {
+            let mut led = led(&[(1, 1)], generation, true);
+            led.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, end);
+            came(&cut, Some(&led), &|_| None)
+        };
+        assert_eq!(after(4000, 4), Came::UnderWay);
+        assert!(matches!(after(2000, 5), Came::Done { .. }));
+        assert_eq!(after(4000, 5), Came::NotDone, "something else was first");
+        assert_eq!(came(&cut, None, &|_| None), Came::HandedOn);
     }
 
     #[test]

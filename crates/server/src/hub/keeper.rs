@@ -2,6 +2,7 @@
 //! the other nodes what this one carries.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -55,7 +56,12 @@ impl KeeperStop {
 }
 
 /// The keeper's thread.
-pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop: &KeeperStop) {
+pub fn run(
+    hub: &Arc<Hub>,
+    checkpoints: &Mutex<Checkpoints>,
+    log_bytes_max: u64,
+    stop: &KeeperStop,
+) {
     let mut retry_in = 0u32;
     let mut looks = BTreeMap::new();
     let mut pressed = false;
@@ -85,6 +91,7 @@ pub fn run(hub: &Hub, checkpoints: &Mutex<Checkpoints>, log_bytes_max: u64, stop
         if around_in == 0 {
             hub.look_around();
             hub.limit_kept();
+            hub.split_large();
         }
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
@@ -135,7 +142,7 @@ fn keep_versions(
     let mut is_busy = false;
     let (mut current, mut wanted) = (Timestamp::MAX, None);
     let mut has_old = false;
-    for (place, (view, shard)) in route.views.iter().zip(&route.keyspace.shards).enumerate() {
+    for (place, (view, shard)) in route.views.iter().zip(route.shards()).enumerate() {
         let index = view.read().applied_index;
         // There is nothing to collect, and no safe point to follow: it would seem to lag for ever.
         if index == 0 || hub.is_away(route, place) {

@@ -193,6 +193,8 @@ impl LaneCell {
         let news = effects.changes.drain(..).map(News::Catalogue);
         let news = news.chain(effects.safe_points.drain(..).map(|(k, t)| News::SafePoint(k, t)));
         hub.post_news(news);
+        let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
+        hub.post_news(halves.chain(effects.moved.drain(..).map(News::Moved)));
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
             if matches!(answer, Answer::Catalogue { .. }) {

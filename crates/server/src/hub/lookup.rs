@@ -15,10 +15,12 @@
 //!
 //! Nothing here decides anything: a table that is wrong costs a hop (DESIGN §4).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::lane::Input;
+use node::route::Claim;
 use overlay::{Full, Known, Lookup as _, Message, News as Learn, Outbox};
 use parking_lot::Mutex;
 
@@ -43,6 +45,11 @@ impl Lookup {
     /// A shard, as it is known here.
     pub fn shard(&self, shard: ShardId) -> Option<Arc<Known>> {
         self.full.lock().table().shard(shard).cloned()
+    }
+
+    /// The shards of a keyspace, as they are known here.
+    pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<Arc<Known>> {
+        self.full.lock().table().keyspace(keyspace).cloned().collect()
     }
 
     /// Whether a keyspace is gone for ever, as far as the table has heard.
@@ -172,6 +179,7 @@ impl Hub {
         let system = views.get(&ShardId(0));
         let is_gone = |known: &Arc<Known>| is_dropped(system, known.arc().keyspace());
         let (gone, changed): (Vec<_>, Vec<_>) = changed.into_iter().partition(is_gone);
+        self.post_news(self.otherwise_cut(&changed).into_iter().map(News::Retiled));
         // Whether the replica here is the one that the shard has here.
         let is_here = |known: &Arc<Known>| {
             views.get(&known.shard()).is_some_and(|view| {
@@ -184,6 +192,22 @@ impl Hub {
         drop(views);
         // Of a keyspace that is gone: told by who has not heard of that yet.
         self.forget_keyspaces(gone.iter().map(|known| known.arc().keyspace()));
+    }
+
+    /// The keyspaces of these shards, as far as routes take some of them to have other slots.
+    fn otherwise_cut(&self, known: &[Arc<Known>]) -> BTreeSet<KeyspaceId> {
+        let routes = self.routes();
+        let is_other = |claim: &Claim, keyspace| {
+            routes.by_id(keyspace).is_some_and(|route| {
+                let place = route.place_of(claim.shard);
+                place.is_none_or(|place| route.slots(place) != claim.slots)
+            })
+        };
+        let claims = known.iter().filter_map(|known| {
+            let descriptor = known.descriptor();
+            Some((Claim::of(descriptor)?, descriptor.keyspace()))
+        });
+        claims.filter(|(claim, id)| is_other(claim, *id)).map(|(_, id)| id).collect()
     }
 
     fn send_lookup(&self, peers: &Peers, out: Outbox) {

@@ -37,6 +37,7 @@ pub mod peers;
 pub mod placement;
 pub mod routes;
 mod snapshots;
+pub mod splits;
 pub mod standings;
 pub mod tallies;
 
@@ -49,11 +50,13 @@ use arc_swap::ArcSwap;
 use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Standings, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Answer, Input, Origin};
+use node::moved::{Moved, Postponed};
 use node::read::Now;
 use node::route::Route;
-use node::state::ShardState;
+pub use node::route::View;
+use node::shard::ShardStart;
 use overlay::Known;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use replication::BootNanos;
 use txn::{Clock, Physical};
 
@@ -67,6 +70,7 @@ use log::LogRoom;
 use mail::{Mailbox, SideDoor};
 use peers::Peers;
 use routes::Routes;
+use splits::Splits;
 
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
@@ -120,6 +124,10 @@ pub struct Hub {
     /// How nodes stand. Changed by who spreads news only.
     standings: ArcSwap<Standings>,
     interval_keyspaces: AtomicBool,
+    /// What shards have turned away, until it is known whose it is.
+    postponed: Mutex<Postponed>,
+    /// How long those wait who ask, in nanoseconds.
+    patience_nanos: u64,
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
     started: Instant,
@@ -128,10 +136,9 @@ pub struct Hub {
     pub clocks: Clocks,
     /// Whether its disk is slow.
     pub disk_pace: DiskPace,
+    /// Which shards are to be cut in two.
+    pub splits: Splits,
 }
-
-/// What readers see of a shard.
-pub type View = Arc<RwLock<ShardState>>;
 
 /// What a lane's step wants of the rest of the node.
 pub enum News {
@@ -141,8 +148,12 @@ pub enum News {
     SafePoint(KeyspaceId, Timestamp),
     /// To be delivered after the news before it.
     Answer(Answer),
-    /// A replica has begun: routes are to lead to it.
-    Shown(ShardId, View),
+    /// Shards of this keyspace have begun here, or have other slots than routes say.
+    Retiled(KeyspaceId),
+    /// A shard was cut in two: its right half is to begin.
+    Half(Box<ShardStart>),
+    /// A shard has turned this away.
+    Moved(Moved),
     /// A replica has ended: routes are to lead to nothing in its place.
     Hidden(ShardId),
     /// The catalogue has become this one at once.
@@ -227,7 +238,7 @@ impl Hub {
         let wanted = routes.iter().filter(|r| usize::from(r.keyspace.options.replicas) > place);
         let shards = wanted.flat_map(|route| {
             let replicas = usize::from(route.keyspace.options.replicas);
-            route.keyspace.shards.iter().map(move |shard| (*shard, replicas))
+            route.shards().iter().map(move |shard| (*shard, replicas))
         });
         let comes = |shard: ShardId, replicas: usize| {
             let known = self.peers.as_ref().and_then(|peers| peers.lookup.shard(shard));
@@ -355,13 +366,18 @@ impl Hub {
             News::SafePoint(keyspace, to) => {
                 let routes = self.routes();
                 if let Some(route) = routes.by_id(keyspace) {
-                    for shard in &route.keyspace.shards {
+                    for shard in route.shards() {
                         self.submit(*shard, Input::RaiseShard { shard: *shard, to });
                     }
                 }
             }
             News::Catalogue(change) => self.follow(change),
-            News::Shown(shard, view) => self.show(shard, &view),
+            News::Retiled(keyspace) => self.retile(keyspace),
+            News::Half(start) => self.begin_half(*start),
+            News::Moved(moved) => {
+                self.postponed.lock().add(moved, boot_nanos());
+                self.send_on();
+            }
             News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),
             News::Known(known) => self.submit(known.shard(), Input::Known { known }),

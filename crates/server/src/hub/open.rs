@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read as _;
+use std::num::NonZeroU64;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use keyspace::{Catalogue, CatalogueOp, Durability, KeyHasher, NodeId, ShardId, Timestamp};
+use keyspace::{
+    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp,
+};
 use node::birth;
 use node::lane::Ended;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
@@ -32,6 +35,7 @@ use super::mail::{Mailbox, SideDoor};
 use super::peers::Peers;
 use super::placement::Placement;
 use super::routes::Routes;
+use super::splits::Splits;
 use super::{Hub, NOBODY, boot_nanos, wall_millis};
 use crate::cluster::{Cluster, Identity};
 use crate::config::Config;
@@ -325,11 +329,14 @@ fn build(
         routes_version: AtomicU64::new(0),
         standings: ArcSwap::default(),
         interval_keyspaces: AtomicBool::new(false),
+        postponed: Mutex::default(),
+        patience_nanos: config.request_timeout_ms.saturating_mul(1_000_000),
         news: Mutex::default(),
         spreading: Mutex::new(()),
         started: Instant::now(),
         time: ArcSwap::from_pointee(time),
         disk_pace: DiskPace::default(),
+        splits: Splits::new(config.split_bytes.map(NonZeroU64::get)),
         clocks: Clocks::new(config.clock_offset_max_ms),
     });
     hub.clock.observe_millis(hub.millis());
@@ -365,13 +372,13 @@ impl Hub {
             }
         };
         self.follow_standings(catalogue.standings().clone());
-        let durability = |id: ShardId| {
-            let keyspace = catalogue.iter().find(|keyspace| keyspace.shards.contains(&id));
+        let durability = |id: KeyspaceId| {
+            let keyspace = catalogue.by_id(id);
             keyspace.map(|keyspace| keyspace.options.durability)
         };
         for (id, recovered) in shards {
             let keyspace = recovered.state().descriptor.keyspace();
-            self.adopt_one(recovered.finish(durability(id).unwrap_or(Durability::Sync)));
+            self.adopt_one(recovered.finish(durability(keyspace).unwrap_or(Durability::Sync)));
             // It was dropped from the catalogue, and its record of death was cut; else the replica
             // of the catalogue that is here has not heard of it yet.
             if catalogue.has_dropped(keyspace) {
@@ -382,7 +389,7 @@ impl Hub {
         let mut routes = Routes::default();
         for keyspace in catalogue.iter() {
             // Shards that the catalogue took before a crash, and nobody made, begin now.
-            routes = routes.with(self.route_of(keyspace.clone()));
+            routes = routes.with(self.route_of(keyspace.clone(), None));
         }
         // All together: each run looks at every shard that has something to do.
         self.lanes.iter().for_each(|lane| lane.run(self, NOBODY, &mut Vec::new()));

@@ -198,7 +198,8 @@ impl Hub {
         if !self.may_begin(id, start.replica) {
             return;
         }
-        let (view, keyspace) = (start.view.clone(), start.view.read().descriptor.keyspace());
+        let (view, descriptor) = (start.view.clone(), start.view.read().descriptor.clone());
+        let keyspace = descriptor.keyspace();
         if self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace)) {
             return;
         }
@@ -207,10 +208,15 @@ impl Hub {
             if is_dropped(views.get(&ShardId(0)), keyspace) || views.contains_key(&id) {
                 return;
             }
+            // SAFETY G11: it is cut off from another shard whose replica here has not come so far
+            // yet, and will bring it.
+            if views.values().any(|view| view.read().descriptor.arc.overlaps(&descriptor.arc)) {
+                return;
+            }
             views.insert(id, view.clone());
         }
         tracing::debug!("a replica of shard {id} begins here");
-        self.post_news([News::Shown(id, view)]);
+        self.post_news([News::Retiled(keyspace)]);
         self.submit(id, Input::Create(start));
         // The message may be of the past, and the replica's group have gone on without it.
         self.tell_known(id);
@@ -255,6 +261,7 @@ impl Hub {
                 self.spread_leaders(peers);
             }
             peers.snapshots.expire(self);
+            self.send_on();
             self.spread_news();
         }
     }
@@ -280,7 +287,7 @@ impl Hub {
             system_nodes.into_iter().filter(|node| up.contains(node)).collect();
         for route in self.routes().iter() {
             let wanted = usize::from(route.keyspace.options.replicas).min(system_nodes.len());
-            for (shard, view) in route.keyspace.shards.iter().zip(&route.views) {
+            for (shard, view) in route.shards().iter().zip(&route.views) {
                 self.grow(*shard, view, wanted, &system_nodes);
             }
         }

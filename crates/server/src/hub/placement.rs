@@ -242,6 +242,9 @@ impl Hub {
                 let (on, go) = (on.join(", "), go.join(", "));
                 format!("replicas come [{on}], go [{go}], because {why}; {predicted}")
             }
+            What::Split { right, at, .. } => {
+                format!("it is cut at slot {at}, and shard {right} begins, because {why}")
+            }
             What::Leader { to, node } => {
                 let node = called(*node, &members);
                 format!("replica {to} on {node} is to lead, because {why}")

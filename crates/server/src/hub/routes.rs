@@ -1,6 +1,6 @@
 //! Which keyspaces there are, and the views of their shards: what connections look keys up in.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,12 +11,13 @@ use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
 use node::lane::Input;
-use node::route::Route;
+use node::moved::SentOn;
+use node::route::{self, Claim, Route, Slots};
 use node::shard::ShardStart;
 use parking_lot::RwLock;
 
 use super::mail::Callback;
-use super::{Hub, NOBODY, SIDE_DOOR, View};
+use super::{Hub, NOBODY, SIDE_DOOR, View, boot_nanos};
 
 /// All keyspaces at one moment. Replaced as a whole.
 #[derive(Default)]
@@ -37,7 +38,7 @@ impl Routes {
 
     /// The keyspace that a shard is of.
     pub fn of_shard(&self, shard: ShardId) -> Option<&Arc<Route>> {
-        self.by_name.values().find(|route| route.keyspace.shards.contains(&shard))
+        self.by_name.values().find(|route| route.place_of(shard).is_some())
     }
 
     /// All of them, by name.
@@ -65,25 +66,27 @@ impl Hub {
         let routes = self.routes();
         match change {
             Change::Created(keyspace) => {
-                let route = self.route_of(keyspace);
+                let route = self.route_of(keyspace, None);
                 self.publish(routes.with(route));
             }
             Change::Altered(keyspace) => {
                 let durability = keyspace.options.durability;
-                let shards = keyspace.shards.clone();
+                let shards = self.shards_of(&keyspace);
                 if let Some(old) = routes.get(&keyspace.name) {
-                    let views = old.views.clone();
-                    self.publish(routes.with(Route { keyspace, hasher: self.hasher, views }));
+                    self.publish(routes.with(old.altered(keyspace)));
                 }
                 for shard in shards {
                     self.submit(shard, Input::Configure { shard, durability });
                 }
             }
             Change::Dropped(keyspace) => {
+                let shards = self.shards_of(&keyspace);
                 self.publish(routes.without(&keyspace.name));
                 self.forget_keyspaces([keyspace.id]);
-                self.drop_shards(&keyspace);
+                self.drop_shards(shards);
             }
+            // Its entry in a shard's log makes the shard.
+            Change::Drawn { .. } => {}
             Change::Node { node, standing } => self.follow_standing(node, standing),
         }
     }
@@ -92,7 +95,8 @@ impl Hub {
     pub(super) fn jump(&self, catalogue: &Catalogue) {
         let mut routes = Routes::default();
         for keyspace in catalogue.iter() {
-            routes = routes.with(self.route_of(keyspace.clone()));
+            let old = self.routes().by_id(keyspace.id).cloned();
+            routes = routes.with(self.route_of(keyspace.clone(), old.as_deref()));
         }
         self.publish(routes);
         self.follow_standings(catalogue.standings().clone());
@@ -106,32 +110,66 @@ impl Hub {
         }
     }
 
-    /// Lets routes lead to a replica that has begun.
-    pub(super) fn show(&self, shard: ShardId, view: &View) {
+    /// Lets a keyspace's route lead to where its shards are by now.
+    pub(super) fn retile(&self, keyspace: KeyspaceId) {
         let routes = self.routes();
-        let Some(old) = routes.of_shard(shard) else { return };
-        let place = old.keyspace.shards.iter().position(|id| *id == shard);
-        let mut views = old.views.clone();
-        views[place.expect("it was just found")] = view.clone();
-        let (keyspace, hasher) = (old.keyspace.clone(), old.hasher);
-        self.publish(routes.with(Route { keyspace, hasher, views }));
+        let Some(old) = routes.by_id(keyspace) else { return };
+        let route = self.route_of(old.keyspace.clone(), Some(old));
+        self.publish(routes.with(route));
     }
 
     /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
     pub(super) fn hide(&self, shard: ShardId) {
-        let routes = self.routes();
-        let Some(route) = routes.of_shard(shard) else { return };
-        if self.views.lock().contains_key(&shard) {
-            return;
+        let keyspace = self.routes().of_shard(shard).map(|route| route.keyspace.id);
+        if let Some(keyspace) = keyspace.filter(|_| !self.views.lock().contains_key(&shard)) {
+            self.retile(keyspace);
         }
-        let place = route.keyspace.shards.iter().position(|id| *id == shard);
-        let place = place.expect("it was just found");
-        let nothing = birth::elsewhere(&route.keyspace, place, self.node_id, self.hasher);
-        self.show(shard, &Arc::new(RwLock::new(nothing)));
     }
 
-    fn drop_shards(&self, keyspace: &Keyspace) {
-        for shard in keyspace.shards.iter().copied() {
+    /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a
+    /// replica of it; and lets routes lead to both.
+    pub(super) fn begin_half(&self, start: ShardStart) {
+        let (shard, keyspace) = {
+            let descriptor = &start.view.read().descriptor;
+            (descriptor.shard, descriptor.keyspace())
+        };
+        let may_begin = self.may_begin(shard, start.replica);
+        let begins = may_begin && {
+            let mut views = self.views.lock();
+            let begins = !views.contains_key(&shard)
+                && !super::peers::is_dropped(views.get(&ShardId(0)), keyspace);
+            if begins {
+                views.insert(shard, start.view.clone());
+            }
+            begins
+        };
+        if begins {
+            self.submit(shard, Input::Create(start));
+            // Its group may have gone on without it meanwhile.
+            self.tell_known(shard);
+        } else {
+            // Nobody is to wait for its beginning.
+            self.lanes.iter().for_each(|lane| lane.with(self, |lane| lane.confirm(shard)));
+        }
+        self.retile(keyspace);
+    }
+
+    /// All shards of a keyspace of which anything is known here: those that routes lead to, and
+    /// those of replicas here.
+    fn shards_of(&self, keyspace: &Keyspace) -> BTreeSet<ShardId> {
+        let mut shards: BTreeSet<ShardId> = keyspace.shards.iter().copied().collect();
+        if let Some(route) = self.routes().by_id(keyspace.id) {
+            shards.extend(route.shards());
+        }
+        shards.extend(self.views.lock().values().filter_map(|view| {
+            let descriptor = &view.read().descriptor;
+            (descriptor.keyspace() == keyspace.id).then_some(descriptor.shard)
+        }));
+        shards
+    }
+
+    fn drop_shards(&self, shards: BTreeSet<ShardId>) {
+        for shard in shards {
             // Before its lane lets it go: afterwards nobody begins it again.
             self.views.lock().remove(&shard);
             self.submit(shard, Input::Drop { shard });
@@ -146,25 +184,44 @@ impl Hub {
         self.routes_version.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The route of a keyspace; replicas that begin here with their shards begin now.
-    pub(super) fn route_of(&self, keyspace: Keyspace) -> Route {
-        let places = 0..keyspace.shards.len();
-        let views = places.map(|place| self.view_of(&keyspace, place)).collect();
-        Route { keyspace, hasher: self.hasher, views }
+    /// The route of a keyspace, as it is known here; replicas that begin here with their shards
+    /// begin now. What the old one leads to elsewhere stays.
+    pub(super) fn route_of(&self, keyspace: Keyspace, old: Option<&Route>) -> Route {
+        let known = self.peers.as_ref().map_or_else(Vec::new, |p| p.lookup.keyspace(keyspace.id));
+        let claims = known.iter().map(|known| known.descriptor()).filter_map(Claim::of);
+        let mut claims: Vec<Claim> = claims.collect();
+        claims.extend(self.views.lock().values().filter_map(|view| {
+            let descriptor = &view.read().descriptor;
+            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))?
+        }));
+        let tiles = route::tiles(&keyspace, &claims)
+            .into_iter()
+            .map(|(shard, slots)| (shard, slots, self.view_of(&keyspace, (shard, slots), old)));
+        let tiles = tiles.collect();
+        Route::new(keyspace, self.hasher, tiles)
     }
 
     /// The view of a keyspace's shard: of its replica here, which begins now if the shard begins
-    /// here; or else of nothing, which serves nobody.
-    fn view_of(&self, keyspace: &Keyspace, place: usize) -> View {
-        let shard = keyspace.shards[place];
+    /// here with its keyspace; or else of nothing, which serves nobody.
+    fn view_of(
+        &self,
+        keyspace: &Keyspace,
+        (shard, slots): (ShardId, Slots),
+        old: Option<&Route>,
+    ) -> View {
         if let Some(view) = self.views.lock().get(&shard) {
             return view.clone();
         }
-        let state = birth::first_state(keyspace, place, self.hasher);
+        let began = keyspace.shards.iter().position(|id| *id == shard);
         // Who has only an image of the catalogue does not know how its shards have gone on since.
-        let here = state.descriptor.replica_on(self.node_id).filter(|_| self.has_system());
-        match here.filter(|replica| self.may_begin(shard, *replica)) {
-            Some(replica) => {
+        let began = began.filter(|_| self.has_system());
+        let replicas = birth::first_replicas(keyspace);
+        let here = replicas.iter().find(|(_, node)| *node == self.node_id);
+        let here = here.map(|(replica, _)| *replica);
+        let here = here.filter(|replica| began.is_some() && self.may_begin(shard, *replica));
+        match began.zip(here) {
+            Some((place, replica)) => {
+                let state = birth::first_state(keyspace, place, self.hasher);
                 let durability = keyspace.options.durability;
                 let start = ShardStart::born(state, replica, durability);
                 let view = start.view.clone();
@@ -182,9 +239,17 @@ impl Hub {
                 view
             }
             None => {
+                if let Some(view) = old.and_then(|old| elsewhere_of(old, (shard, slots), self)) {
+                    return view;
+                }
                 let nodes = self.who_may_have(keyspace);
                 self.ask_elsewhere(shard, nodes);
-                let nothing = birth::elsewhere(keyspace, place, self.node_id, self.hasher);
+                let replicas = match keyspace.shards.contains(&shard) {
+                    true => replicas,
+                    false => Vec::new(),
+                };
+                let tile = (shard, slots);
+                let nothing = birth::elsewhere(keyspace, tile, replicas, self.node_id, self.hasher);
                 Arc::new(RwLock::new(nothing))
             }
         }
@@ -208,6 +273,31 @@ impl Hub {
         ended.is_none_or(|ended| ended < replica)
     }
 
+    /// Sends on what shards have turned away, as far as it is known whose it is.
+    pub(super) fn send_on(&self) {
+        let (on, refused) = {
+            let mut postponed = self.postponed.lock();
+            if postponed.is_empty() {
+                return;
+            }
+            let routes = self.routes();
+            let keyspace =
+                |shard| self.views.lock().get(&shard).map(|v| v.read().descriptor.keyspace());
+            let route = |shard| {
+                let known = || routes.by_id(keyspace(shard)?);
+                routes.of_shard(shard).or_else(known).cloned()
+            };
+            postponed.sort_out(route, boot_nanos(), self.patience_nanos)
+        };
+        for answer in refused {
+            self.deliver(answer, NOBODY, &mut Vec::new());
+        }
+        for SentOn { shard, origin, batch } in on {
+            self.counters.moved.add(batch.waiters().len() as u64);
+            self.submit(shard, Input::Propose { shard, origin, batch });
+        }
+    }
+
     /// Asks the system shard for a change of the catalogue. `callback` is told when the change can
     /// be used, or why it was refused.
     pub fn ask_catalogue(&self, op: &CatalogueOp<'_>, callback: Option<Callback>) {
@@ -219,4 +309,12 @@ impl Hub {
         };
         self.submit(ShardId(0), Input::Catalogue { op: body, origin, waiter });
     }
+}
+
+/// What a route has led to for a tile that was on other nodes only, and is so still.
+fn elsewhere_of(old: &Route, (shard, slots): (ShardId, Slots), hub: &Hub) -> Option<View> {
+    let place = old.place_of(shard).filter(|place| old.slots(*place) == slots)?;
+    let view = old.views[place].clone();
+    let is_elsewhere = view.read().descriptor.replica_on(hub.node_id).is_none();
+    is_elsewhere.then_some(view)
 }

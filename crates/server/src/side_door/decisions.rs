@@ -3,7 +3,7 @@
 use keyspace::NodeId;
 
 use super::NodeApi;
-use crate::api::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation};
+use crate::api::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus};
 use crate::cluster::MemberInfo;
 use crate::hub::decisions::{Came, Decided, What};
 use crate::hub::overview::name_of;
@@ -51,6 +51,7 @@ impl NodeApi {
             add: Vec::new(),
             remove: Vec::new(),
             leader: None,
+            split: None,
             why: why.clone(),
             deviation: None,
             came: match came {
@@ -73,6 +74,10 @@ impl NodeApi {
                 }),
                 ..status
             },
+            What::Split { right, at, .. } => {
+                let cut = SplitStatus { shard: shard.0, right: right.0, at: *at };
+                DecisionStatus { split: Some(cut), ..status }
+            }
             What::Leader { node: to, .. } => DecisionStatus { leader: Some(node(*to)), ..status },
         }
     }

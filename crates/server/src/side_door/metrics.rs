@@ -15,6 +15,7 @@ use crate::counters::Counter;
 use crate::hub::clocks::Clocks;
 use crate::hub::overview::{Seen, Survey, name_of};
 use crate::hub::peers::Peers;
+use crate::hub::splits::Splits;
 use crate::hub::tallies::Mail;
 use crate::peer::PeerCounters;
 
@@ -32,6 +33,7 @@ impl NodeApi {
         let survey = self.hub.survey();
         verdicts(&mut out, &survey.overview);
         self.leaders(&mut out);
+        splits(&mut out, &self.hub.splits);
         shards(&mut out, &survey);
         if let Some(peers) = &self.hub.peers {
             mail(&mut out, peers);
@@ -62,6 +64,9 @@ impl NodeApi {
         count("carillon_commands_total", "Commands done.", counters.commands.get());
         count("carillon_writes_total", "Commands that change keys.", counters.writes.get());
         count("carillon_errors_total", "Error replies to Redis clients.", counters.errors.get());
+        let help =
+            "Commands that came to the wrong half of a shard that was cut, and were sent on.";
+        count("carillon_commands_moved_total", help, counters.moved.get());
         count("carillon_get_hits_total", "GETs that found a value.", counters.hits.get());
         count("carillon_get_misses_total", "GETs that found none.", counters.misses.get());
         count("carillon_input_bytes_total", "Bytes received.", counters.input_bytes.get());
@@ -113,6 +118,15 @@ impl NodeApi {
         let name = "carillon_shards_leaderless_seconds_total";
         out.numbers(name, help, Kind::Counter, [(Vec::new(), seconds)]);
     }
+}
+
+/// Shards led here that are too large, and stay whole.
+fn splits(out: &mut Metrics, splits: &Splits) {
+    let help = "Shards led here that hold more than split_bytes and are not cut in two, by reason.";
+    let reason = |(why, count): (crate::hub::splits::Whole, u64)| {
+        (vec![("reason", why.word().to_owned())], count as f64)
+    };
+    out.numbers("carillon_shards_too_large", help, Kind::Gauge, splits.whole().map(reason));
 }
 
 fn verdicts(out: &mut Metrics, overview: &Overview) {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::{NodeId, ShardId};
+use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::entry::{Header, Kind};
 use node::record;
 use node::session::{BatchId, Sessions};
@@ -29,8 +29,8 @@ pub struct Agreement {
     batches: BTreeMap<(ShardId, u64), u64>,
     nodes: BTreeMap<NodeId, BTreeMap<ShardId, Replica>>,
     elected: Vec<(ShardId, u64)>,
-    /// Shards that may lose what was not synced: they are not judged.
-    weak: BTreeSet<ShardId>,
+    /// Keyspaces that may lose what was not synced: their shards are not judged.
+    weak: BTreeSet<KeyspaceId>,
     /// The latest time of an entry that was applied, of each shard, in ms.
     last_ms: BTreeMap<ShardId, u64>,
     /// Entries compared with what another replica applied.
@@ -73,9 +73,9 @@ impl Agreement {
         self.last_ms.get(&shard).copied().unwrap_or_default()
     }
 
-    /// These shards may lose what was not synced, from now on.
-    pub fn weaken(&mut self, shards: &[ShardId]) {
-        self.weak.extend(shards);
+    /// This keyspace may lose what was not synced, from now on.
+    pub fn weaken(&mut self, keyspace: KeyspaceId) {
+        self.weak.insert(keyspace);
     }
 
     /// The shards and terms whose leader was seen for the first time since the last call.
@@ -128,7 +128,8 @@ impl Witness for OfNode<'_> {
 
     fn look(&mut self, shard: &Shard) -> Result<(), Violation> {
         let id = shard.id();
-        if self.agreement.weak.contains(&id) {
+        let keyspace = shard.view().read().descriptor.keyspace();
+        if self.agreement.weak.contains(&keyspace) {
             return Ok(());
         }
         let Agreement {

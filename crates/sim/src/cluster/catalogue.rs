@@ -10,8 +10,8 @@
 use std::collections::BTreeSet;
 
 use keyspace::{
-    Alteration, CatalogueOp, Durability, Keyspace, KeyspaceOptions, NodeId, Placement, ShardId,
-    Standing,
+    Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions, NodeId, Placement,
+    ShardId, Standing,
 };
 
 use super::{KEYSPACE, World};
@@ -83,7 +83,7 @@ impl World {
         self.trace.event(format_args!("node {node} follows: {keyspace:?}"));
         if keyspace.options.durability != Durability::Sync {
             self.clients.weak.insert(keyspace.id);
-            self.agreement.weaken(&keyspace.shards);
+            self.agreement.weaken(keyspace.id);
         }
     }
 
@@ -92,7 +92,8 @@ impl World {
         if shard == ShardId(0) {
             return Some(self.mood.replicas_of(shard));
         }
-        let of = keyspaces.iter().find(|keyspace| keyspace.shards.contains(&shard))?;
+        let id = self.keyspace_of(shard)?;
+        let of = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
         Some(match &*of.name {
             KEYSPACE => self.mood.replicas,
             _ => of.nodes.len(),
@@ -128,11 +129,11 @@ impl World {
             }
         }
         let agreed = agreed.unwrap_or_default();
-        let known: BTreeSet<ShardId> =
-            agreed.iter().flat_map(|keyspace| keyspace.shards.iter().copied()).collect();
+        let known: BTreeSet<KeyspaceId> = agreed.iter().map(|keyspace| keyspace.id).collect();
         for seat in &self.seats {
             let ids = seat.machine.as_ref().map(|machine| machine.shard_ids()).unwrap_or_default();
-            let stray = ids.into_iter().find(|id| *id != ShardId(0) && !known.contains(id));
+            let is_known = |id: &ShardId| self.keyspace_of(*id).is_some_and(|k| known.contains(&k));
+            let stray = ids.into_iter().find(|id| *id != ShardId(0) && !is_known(id));
             if let Some(id) = stray {
                 return Err(format!("node {} has shard {id} of no keyspace; ", seat.node));
             }

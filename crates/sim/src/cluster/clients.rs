@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use keyspace::{KeyspaceId, ShardId, Timestamp};
-use node::command::{Read, Reply};
+use node::command::{Read, Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Fetched, Found, Want};
 use node::lane::{Answer, Input, NotDone};
@@ -393,7 +393,9 @@ impl World {
         self.trace.event(format_args!(
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
-        if let Some(write) = command.write(&names) {
+        let (_, end) = route.slots(route.place_of(shard).expect("it was just found"));
+        let flush = (*command == Command::Flush).then_some(Write::Flush { end });
+        if let Some(write) = flush.or_else(|| command.write(&names)) {
             let mut batch = Batch::default();
             batch.push(&write, Waiter(number));
             let machine = self.seats[at].machine.as_mut().expect("it was asked");
@@ -485,14 +487,27 @@ impl World {
         let route = machine.routes.get(&*keyspace.name).filter(|r| r.keyspace.id == keyspace.id);
         if let Some(route) = route {
             op.route = route.clone();
+            let name = &self.clients.names[op.keys[0] as usize];
+            op.shard = route.shard(route.place_of_key(name));
         }
     }
 
+    /// A write that a shard had turned away is on its way to another one.
+    pub(super) fn sent_on(&mut self, waiter: Waiter, shard: ShardId) {
+        let last_ms = self.agreement.last_ms(shard);
+        let Some(op) = self.clients.ops.get_mut(&waiter.0).and_then(Op::of_keys_mut) else {
+            return;
+        };
+        (op.shard, op.low_ms, op.place) = (shard, last_ms, None);
+        self.counts.moved += 1;
+        self.trace.event(format_args!("op {}: on to shard {shard}", waiter.0));
+    }
+
     /// What was wanted for a read has come: it is answered from that.
-    fn fetched(&mut self, number: u64, at: Timestamp, want: Want, found: Found) {
+    fn fetched(&mut self, number: u64, shard: ShardId, at: Timestamp, want: Want, found: Found) {
         let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };
         let names = self.clients.names_of(&op.keys);
-        let (route, shard) = (op.route.clone(), op.shard);
+        let route = op.route.clone();
         let now = op.moment.expect("a read");
         let names: Vec<&[u8]> = names.iter().map(Vec::as_slice).collect();
         let request = request_of(&self.clients.ops[&number], &names);
@@ -579,8 +594,8 @@ impl World {
             Answer::Go { waiter, .. } => self.go_on(waiter),
             Answer::Fetched { waiter, at, want, found, shard, .. } => {
                 match self.clients.whole_mut(waiter.0) {
-                    Some(of_whole) => of_whole.go(Some((shard, at, *found))),
-                    None => self.fetched(waiter.0, at, *want, *found),
+                    Some(of_whole) => of_whole.go(Some((shard, *want, at, *found))),
+                    None => self.fetched(waiter.0, shard, at, *want, *found),
                 }
             }
             Answer::Counted { .. } => unreachable!("no client asks who has its writes"),

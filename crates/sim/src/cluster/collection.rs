@@ -93,11 +93,12 @@ impl World {
     fn laggards(&self, keyspace: &Keyspace, to: Timestamp) -> Vec<String> {
         let mut lag = Vec::new();
         for machine in self.seats.iter().filter_map(|seat| seat.machine.as_ref()) {
-            for id in &keyspace.shards {
-                let view = machine.view(*id);
+            for id in machine.shard_ids() {
+                let view = machine.view(id);
+                let view = view.filter(|v| v.read().descriptor.keyspace() == keyspace.id);
                 let point = view.and_then(|v| v.read().keys().map(|engine| engine.safe_point()));
                 if point.is_some_and(|point| point < to) {
-                    let report = machine.shard(*id).map(|shard| shard.report(self.now_ms));
+                    let report = machine.shard(id).map(|shard| shard.report(self.now_ms));
                     lag.push(format!("shard {id} at {point:?}: {report:?}"));
                 }
             }
@@ -136,6 +137,10 @@ impl World {
 
 /// Whether a replica here has a lower safe point.
 fn lags_at(machine: &Machine, keyspace: &Keyspace, to: Timestamp) -> bool {
-    let mut views = keyspace.shards.iter().filter_map(|id| machine.view(*id));
-    views.any(|view| view.read().keys().is_some_and(|engine| engine.safe_point() < to))
+    let mut views = machine.shard_ids().into_iter().filter_map(|id| machine.view(id));
+    views.any(|view| {
+        let state = view.read();
+        let is_of_it = state.descriptor.keyspace() == keyspace.id;
+        is_of_it && state.keys().is_some_and(|engine| engine.safe_point() < to)
+    })
 }

@@ -167,8 +167,9 @@ impl World {
 
     /// How many replicas a shard should have, as a node knows.
     pub(super) fn replicas_of(&self, machine: &Machine, id: ShardId) -> usize {
+        let keyspace = machine.view(id).map(|view| view.read().descriptor.keyspace());
         let mut keyspaces = machine.routes.values().map(|route| &route.keyspace);
-        let of = keyspaces.find(|keyspace| keyspace.shards.contains(&id));
+        let of = keyspaces.find(|of| Some(of.id) == keyspace);
         let guest = of.filter(|keyspace| &*keyspace.name != KEYSPACE);
         guest.map_or(self.mood.replicas_of(id), |guest| guest.nodes.len())
     }

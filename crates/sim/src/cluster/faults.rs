@@ -6,6 +6,7 @@ use storage::engine::PieceLimits;
 use storage::faulty::Crash;
 
 use super::disks::PLANNED_WRITES;
+use super::splits::FIRST_HALF;
 use super::{Plant, TICK_MS, WALL_MS, World};
 use crate::check::Violation;
 use crate::machine::Limits;
@@ -53,6 +54,7 @@ impl World {
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
         // What these plant shows in this plan, and hardly elsewhere.
         let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
+        let cuts = self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe);
         let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
@@ -73,6 +75,7 @@ impl World {
             // Rarely possible.
             if self.mood.tails { 60 } else { 0 },
             of_disks(Fault::Move, 9),
+            on(Fault::Split, if cuts { 30 } else { 6 }),
         ];
         match self.rng.weighted(&weights) {
             0 => {}
@@ -98,7 +101,8 @@ impl World {
             13 => self.fill_or_free(at),
             14 => self.lose_link(at),
             15 => self.lose_tail(at),
-            _ => self.move_replicas(),
+            16 => self.move_replicas(),
+            _ => self.split(),
         }
         Ok(())
     }
@@ -386,6 +390,7 @@ impl World {
         let join = self.cluster;
         let now_ms = self.now_ms;
         let forgetful = self.has(Plant::ForgetfulVote);
+        let forgets = self.has(Plant::ReplayedHalf).then_some(ShardId(FIRST_HALF));
         let seat = &mut self.seats[at];
         // The boot clock begins anew with the machine.
         seat.boot_offset = self.rng.below(1 << 40) + LONG_NANOS;
@@ -400,6 +405,7 @@ impl World {
             join,
             // So that what is small still comes in several blocks.
             limits: Limits { block: BLOCK, ..Limits::usual() },
+            forgets,
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);

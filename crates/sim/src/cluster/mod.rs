@@ -17,6 +17,7 @@
 //! | [`disks`] | disks that fail, are full, lose power in a write, lose the end of a log |
 //! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leaders that are told to go |
 //! | `moves` | replicas are exchanged for others on other nodes |
+//! | `splits` | shards are cut in two |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
@@ -40,7 +41,10 @@ mod moves;
 pub mod network;
 pub mod options;
 mod settle;
+mod splits;
 mod whole;
+
+use std::collections::BTreeMap;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId};
 use node::entry::Waiter;
@@ -97,6 +101,12 @@ pub struct Counts {
     pub transfers: u64,
     /// Times that a shard was told to exchange replicas.
     pub moves: u64,
+    /// Shards that were told to be cut in two.
+    pub splits: u64,
+    /// Shards that were.
+    pub halves: u64,
+    /// Writes that a shard has turned away, and that were sent on.
+    pub moved: u64,
     /// Replicas whose groups have gone on without them, and that have ended.
     pub removals: u64,
     /// Links that were lost.
@@ -198,6 +208,8 @@ pub struct World {
     new_links: Vec<(u64, NodeId, NodeId)>,
     /// Nothing else breaks until then.
     truce_until: u64,
+    /// Planted: how often each replica was seen to be cut.
+    cuts: BTreeMap<(NodeId, ShardId), u64>,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -245,6 +257,7 @@ impl World {
             lost_links: Vec::new(),
             new_links: Vec::new(),
             truce_until: 0,
+            cuts: BTreeMap::new(),
             counts: Counts::default(),
         }
     }
@@ -270,6 +283,7 @@ impl World {
         }
         self.heal()?;
         self.settle()?;
+        self.counts.halves = self.halves();
         self.counts.compared = self.agreement.compared;
         self.counts.forwarded = self.agreement.forwarded;
         (0..self.seats.len()).for_each(|at| self.count_streams(at));
@@ -388,6 +402,7 @@ impl World {
             if let Err(error) = machine.receive(packet, trace) {
                 self.node_failed(at, &error)?;
             }
+            self.follow_sent_on(at);
         }
         Ok(())
     }
@@ -412,7 +427,10 @@ impl World {
         let actions = self.rng.between(1, self.mood.actions_max);
         for _ in 0..actions {
             match self.act(at) {
-                Ok(true) => self.counts.node_steps += 1,
+                Ok(true) => {
+                    self.counts.node_steps += 1;
+                    self.follow_sent_on(at);
+                }
                 Ok(false) => break,
                 Err(Failed::Broken(violation)) => return Err(violation),
                 Err(Failed::Fatal(error)) => return self.node_failed(at, &error),
@@ -452,7 +470,17 @@ impl World {
             }
             seat.next_tick = self.now_ms + TICK_MS;
             seat.machine.as_mut().expect("it runs").tick();
+            self.follow_sent_on(at);
         }
+    }
+
+    /// What shards have turned away is on its way to others, or was refused.
+    fn follow_sent_on(&mut self, at: usize) {
+        let Some(machine) = self.seats[at].machine.as_mut() else { return };
+        let (on, refused) =
+            (std::mem::take(&mut machine.sent_on), std::mem::take(&mut machine.refused));
+        on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
+        refused.into_iter().for_each(|answer| self.answered(answer));
     }
 
     /// One thing; false if there is nothing to do.
@@ -500,6 +528,7 @@ impl World {
                 self.judge(findings)?;
                 self.look_for_leases(at)?;
                 answers.into_iter().for_each(|answer| self.answered(answer));
+                self.forget_sessions(at);
             }
             1 => {
                 machine.log.begin_sync(self.rng.one_in(2))?;

@@ -30,7 +30,7 @@ impl World {
         if members.learners.is_empty() {
             let routes = |machine: &Machine| {
                 let mut routes = machine.routes.values();
-                routes.any(|route| route.keyspace.shards.contains(&shard))
+                routes.any(|route| route.keyspace.id == descriptor.keyspace())
             };
             let knows = self.seats.iter().filter(|seat| seat.machine.as_ref().is_some_and(routes));
             add.extend(knows.map(|seat| seat.node));

@@ -35,11 +35,15 @@ pub enum Plant {
     OwnClock,
     /// A replica that does not lead says that it is less behind than it is (G17).
     WrongAge,
+    /// A shard that is cut in two forgets what was applied once (G10, G11).
+    NoDedupe,
+    /// The right half of a shard that was cut in two forgets its votes when it is replayed (G11).
+    ReplayedHalf,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -49,6 +53,8 @@ impl Plant {
         Self::RottenState,
         Self::OwnClock,
         Self::WrongAge,
+        Self::NoDedupe,
+        Self::ReplayedHalf,
     ];
 
     /// As it is typed.
@@ -63,6 +69,8 @@ impl Plant {
             Self::RottenState => "rotten-state",
             Self::OwnClock => "own-clock",
             Self::WrongAge => "wrong-age",
+            Self::NoDedupe => "no-dedupe",
+            Self::ReplayedHalf => "replayed-half",
         }
     }
 }
@@ -71,7 +79,8 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads, rotten-state, own-clock and wrong-age can be planted"
+     unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe and \
+     replayed-half can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use keyspace::{KeyspaceId, Placement, SLOTS, ShardId, Timestamp};
+use keyspace::{KeyspaceId, Placement, ShardId, Timestamp};
 use node::command::Reply;
 use node::entry::Waiter;
 use node::fetch::{Found, Pair, Want};
@@ -42,8 +42,8 @@ pub(super) struct OfWhole {
     pub(super) ready: bool,
     /// Shards on other nodes whose answer is under way.
     fetching: BTreeSet<ShardId>,
-    /// Their answers, each with the time at which it was judged.
-    fetched: BTreeMap<ShardId, (Timestamp, Found)>,
+    /// Their answers, each with what was wanted, and the time at which it was judged.
+    fetched: BTreeMap<ShardId, (Want, Timestamp, Found)>,
 }
 
 #[derive(Clone, Debug)]
@@ -90,10 +90,10 @@ struct Told {
 
 impl OfWhole {
     /// A fetch has its answer; or a replica has come here, or lags, or what blocked is gone.
-    pub(super) fn go(&mut self, found: Option<(ShardId, Timestamp, Found)>) {
+    pub(super) fn go(&mut self, found: Option<(ShardId, Want, Timestamp, Found)>) {
         match found {
-            Some((shard, at, found)) => {
-                self.fetched.insert(shard, (at, found));
+            Some((shard, want, at, found)) => {
+                self.fetched.insert(shard, (want, at, found));
                 self.ready |= self.fetching.iter().all(|shard| self.fetched.contains_key(shard));
             }
             None => {
@@ -121,21 +121,20 @@ impl OfWhole {
     fn only(&self, away: &[bool]) -> Option<usize> {
         let Ask::Scan(Scan { cursor, .. }) = &self.ask else { return None };
         let slot = whole::place_of_cursor(*cursor).slot;
-        away.contains(&true).then(|| self.route.keyspace.index_of_slot(slot))
+        away.contains(&true).then(|| self.route.place_of_slot(slot))
     }
 
     /// What is wanted of a shard that is away.
     fn want(&self, place: usize, count: u64) -> Want {
-        let slots = self.route.keyspace.arc(place).slots();
+        let (first, end) = self.route.slots(place);
         let is_ordered = self.route.keyspace.options.placement == Placement::Ordered;
-        let (first, end) = slots.unwrap_or((0, SLOTS));
         let everything = |reverse, with_values| {
             let (low, high) = (Bound::Unbounded, Bound::Unbounded);
             Want::Range { low, high, reverse, keys_max: u64::MAX, with_values }
         };
         match &self.ask {
-            Ask::Size => Want::Size,
-            Ask::Random(random) => Want::Random(*random),
+            Ask::Size => Want::Size { slots: (first, end) },
+            Ask::Random(random) => Want::Random { slots: (first, end), number: *random },
             Ask::Range { reverse } => everything(*reverse, true),
             Ask::Keys if is_ordered => everything(false, false),
             Ask::Keys => {
@@ -227,11 +226,19 @@ impl World {
         let count = 1 + number % 3;
         let far = places.clone().filter(|place| wanted(*place) && away[*place]);
         let far: Vec<(usize, ShardId)> = far.map(|place| (place, route.shard(place))).collect();
-        let missing: Vec<_> =
-            far.iter().filter(|(_, shard)| !of.fetched.contains_key(shard)).collect();
-        for (place, shard) in &missing {
+        // What was wanted of a shard that has other slots by now is no answer any more.
+        let wants: Vec<Want> = far.iter().map(|(place, _)| of.want(*place, count)).collect();
+        let missing: Vec<_> = far
+            .iter()
+            .zip(&wants)
+            .filter(|((_, shard), want)| {
+                of.fetched.get(shard).is_none_or(|(wanted, ..)| wanted != *want)
+            })
+            .collect();
+        for ((_, shard), want) in &missing {
+            of.fetched.remove(shard);
             if of.fetching.insert(*shard) {
-                let (want, bytes_max) = (Box::new(of.want(*place, count)), usize::MAX);
+                let (want, bytes_max) = (Box::new((*want).clone()), usize::MAX);
                 let (shard, origin, waiter) = (*shard, CLIENTS, Waiter(number));
                 machine.submit(shard, Input::Fetch { shard, want, bytes_max, origin, waiter });
             }
@@ -242,7 +249,7 @@ impl World {
         let (ask, moment) = (of.ask.clone(), of.moment);
         let mut told = Vec::new();
         for (_, shard) in far {
-            let (at, found) = of.fetched[&shard].clone();
+            let (_, at, found) = of.fetched[&shard].clone();
             let high_ms = at.millis().max(self.agreement.last_ms(shard));
             told.push(Told { shard, low_ms: at.millis(), high_ms, found });
         }
@@ -250,6 +257,9 @@ impl World {
         let judged = if own_clock { Asked::anyhow(&route, moment.time) } else { asked.clone() };
         let near: Vec<usize> = places.filter(|place| near(*place)).collect();
         let found = look(&route, &ask, &near, &judged, moment, count as usize)?;
+        if !whole::stood(&route, &asked) {
+            return Err(Violation::new("steps are whole", "a shard was cut within a step"));
+        }
         for (place, found) in near.into_iter().zip(found) {
             let low_ms = asked.time(place).expect("it was asked about").millis();
             let high_ms = low_ms.max(route.views[place].read().last.millis());

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use keyspace::{Catalogue, KeyspaceId, NodeId};
 use node::lane::Input;
+use node::route::Claim;
 use overlay::{Known, Lookup as _, Message, News, Outbox, Table};
 
 use super::Machine;
@@ -81,6 +82,9 @@ impl Machine {
     fn spread_known(&mut self) {
         let changed = self.lookup.take_changed();
         let catalogue = if changed.is_empty() { None } else { self.catalogue() };
+        for keyspace in self.otherwise_cut(&changed) {
+            self.retile(keyspace);
+        }
         for known in changed {
             let keyspace = known.arc().keyspace();
             match catalogue.as_ref().is_some_and(|catalogue| catalogue.has_dropped(keyspace)) {
@@ -89,6 +93,22 @@ impl Machine {
                 false => self.submit(known.shard(), Input::Known { known }),
             }
         }
+    }
+
+    /// The keyspaces of these shards, as far as routes take some of them to have other slots.
+    fn otherwise_cut(&self, known: &[Arc<Known>]) -> BTreeSet<KeyspaceId> {
+        let claims = known.iter().filter_map(|known| {
+            let descriptor = known.descriptor();
+            Some((Claim::of(descriptor)?, descriptor.keyspace()))
+        });
+        let is_other = |(claim, keyspace): &(Claim, KeyspaceId)| {
+            let mut routes = self.routes.values();
+            routes.find(|route| route.keyspace.id == *keyspace).is_some_and(|route| {
+                let place = route.place_of(claim.shard);
+                place.is_none_or(|place| route.slots(place) != claim.slots)
+            })
+        };
+        claims.filter(is_other).map(|(_, keyspace)| keyspace).collect()
     }
 
     /// Whether the replica here is the one that the shard has here.

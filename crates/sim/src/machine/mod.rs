@@ -17,24 +17,26 @@ pub mod lookup;
 pub mod open;
 pub mod peers;
 pub mod rounds;
+mod routes;
 pub mod streams;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ShardId, Timestamp};
-use node::birth;
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
 use node::digest::{Digesting, Step};
+use node::entry::Waiter;
 use node::lane::admission::{self, Admission, log_bytes, unneeded};
 use node::lane::{Answer, Effects, Input, Lane, Origin, TURN_BYTES_MAX};
+use node::moved::{Moved, Postponed};
 use node::read::Now;
 use node::route::Route;
+pub use node::route::View;
 use node::shard::{Finding, ShardStart, Unfit};
 use node::state::ShardState;
 use overlay::Full;
-use parking_lot::RwLock;
 use replication::Refused;
 use storage::Error;
 use storage::disk::Disk;
@@ -52,9 +54,6 @@ use streams::Streams;
 
 /// The origin of work that nobody waits for.
 pub const NOBODY: Origin = Origin(u32::MAX);
-/// What readers see of a shard.
-pub type View = Arc<RwLock<ShardState>>;
-
 /// The origin of the virtual clients.
 pub const CLIENTS: Origin = Origin(1);
 
@@ -122,6 +121,12 @@ pub struct Machine {
     pub ended: Vec<(ShardId, Unfit)>,
     /// Whether its disk has lost what was synced: it may notice.
     pub may_lose: bool,
+    /// What shards have turned away, until it is known whose it is.
+    postponed: Postponed,
+    /// Commands that were sent on, each with its new shard, to be looked at by the world.
+    pub sent_on: Vec<(Waiter, ShardId)>,
+    /// Answers that no lane has given.
+    pub refused: Vec<Answer>,
 }
 
 /// One lane and what waits for it.
@@ -138,6 +143,8 @@ pub struct Seat {
 }
 
 enum News {
+    Half(Box<ShardStart>),
+    Moved(Moved),
     Catalogue(Change),
     SafePoint(KeyspaceId, Timestamp),
     Answer(Answer),
@@ -313,6 +320,8 @@ impl Machine {
         self.news.extend(effects.changes.drain(..).map(News::Catalogue));
         let points = effects.safe_points.drain(..);
         self.news.extend(points.map(|(keyspace, to)| News::SafePoint(keyspace, to)));
+        let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
+        self.news.extend(halves.chain(effects.moved.drain(..).map(News::Moved)));
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
             if matches!(answer, Answer::Catalogue { .. }) {
@@ -331,24 +340,10 @@ impl Machine {
             trace.event(format_args!("replica {replica} of shard {shard} ends: {why:?}"));
             self.ended.push((shard, why));
             self.digests.retain(|digesting| digesting.shard != shard);
-            self.hide(shard);
+            self.retile_of(shard);
         }
         self.learn(known);
         Ok(())
-    }
-
-    /// Lets routes lead to nothing where a replica has ended.
-    fn hide(&mut self, id: ShardId) {
-        let settings = self.limits.settings(self.hasher);
-        for route in self.routes.values_mut() {
-            if let Some(place) = route.keyspace.shards.iter().position(|shard| *shard == id) {
-                let mut views = route.views.clone();
-                let nothing = birth::first_state(&route.keyspace, place, settings);
-                views[place] = Arc::new(RwLock::new(nothing));
-                let (keyspace, hasher) = (route.keyspace.clone(), route.hasher);
-                *route = Arc::new(Route { keyspace, hasher, views });
-            }
-        }
     }
 
     /// Takes the oldest digest one step further.
@@ -394,10 +389,19 @@ impl Machine {
             Some(News::Answer(answer)) => (Some(answer), None),
             Some(News::SafePoint(keyspace, to)) => {
                 let route = self.routes.values().find(|route| route.keyspace.id == keyspace);
-                let shards = route.map(|route| route.keyspace.shards.clone()).unwrap_or_default();
+                let shards = route.map(|route| route.shards().to_vec()).unwrap_or_default();
                 for shard in shards {
                     self.submit(shard, Input::RaiseShard { shard, to });
                 }
+                (None, None)
+            }
+            Some(News::Half(start)) => {
+                self.begin_half(*start);
+                (None, None)
+            }
+            Some(News::Moved(moved)) => {
+                self.postponed.add(moved, self.boot);
+                self.send_on();
                 (None, None)
             }
             Some(News::Catalogue(change)) => (None, self.follow(change)),
@@ -408,42 +412,32 @@ impl Machine {
     fn follow(&mut self, change: Change) -> Option<Keyspace> {
         Some(match change {
             Change::Created(keyspace) => {
-                let places = 0..keyspace.shards.len();
-                let views = places.map(|place| self.view_of(&keyspace, place)).collect();
-                self.route(keyspace.clone(), views);
+                self.route(keyspace.clone());
                 keyspace
             }
             Change::Altered(keyspace) => {
-                if let Some(old) = self.routes.get(&keyspace.name) {
-                    let views = old.views.clone();
-                    self.route(keyspace.clone(), views);
-                }
                 let durability = keyspace.options.durability;
-                for shard in keyspace.shards.iter().copied() {
+                let shards = self.shards_of(&keyspace);
+                if let Some(old) = self.routes.get_mut(&keyspace.name) {
+                    *old = Arc::new(old.altered(keyspace.clone()));
+                }
+                for shard in shards {
                     self.submit(shard, Input::Configure { shard, durability });
                 }
                 keyspace
             }
             Change::Dropped(keyspace) => {
+                let shards = self.shards_of(&keyspace);
                 self.routes.remove(&keyspace.name);
                 self.forget_keyspace(keyspace.id);
-                self.drop_shards(&keyspace);
+                for shard in shards {
+                    self.submit(shard, Input::Drop { shard });
+                }
                 keyspace
             }
             // Nobody here goes by it; replicas of the catalogue are compared.
-            Change::Node { .. } => return None,
+            Change::Node { .. } | Change::Drawn { .. } => return None,
         })
-    }
-
-    fn drop_shards(&mut self, keyspace: &Keyspace) {
-        for shard in keyspace.shards.iter().copied() {
-            self.submit(shard, Input::Drop { shard });
-        }
-    }
-
-    fn route(&mut self, keyspace: Keyspace, views: Vec<View>) {
-        let name = keyspace.name.clone();
-        self.routes.insert(name, Arc::new(Route { keyspace, hasher: self.hasher, views }));
     }
 
     /// Has the replica made that this node has of a new shard.

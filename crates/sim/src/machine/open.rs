@@ -6,15 +6,18 @@ use std::sync::Arc;
 use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
 use node::birth;
 use node::lane::{Effects, Input, Lane};
+use node::moved::Postponed;
+use node::record::{HARD_STATE, decode_hard_state, encode_hard_state};
 use node::recovery::{RecoverError, Recovering, Replay, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
 use overlay::Full;
+use replication::HardState;
 use storage::Error;
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::engine::Settings;
-use storage::log::{Log, LogOptions, Lsn};
+use storage::log::{Log, LogOptions, Lsn, Record};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
@@ -50,6 +53,8 @@ pub struct Start {
     pub limits: Limits,
     /// Chooses elections and sessions of this start.
     pub seed: u64,
+    /// Planted: what replicas of shards from this one on have voted is forgotten.
+    pub forgets: Option<ShardId>,
 }
 
 /// What all nodes of a cluster have in common.
@@ -89,7 +94,16 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
     };
     let (mut log, _) =
         Log::open(handle.clone(), options, manifest.log_start, &mut |lsn, record| {
-            replay.record(lsn, &record)
+            // Planted: what a right half has voted is forgotten.
+            let is_half = start.forgets.is_some_and(|first| record.shard >= first);
+            let state = decode_hard_state(record.payload);
+            match state.filter(|_| is_half && record.kind == HARD_STATE) {
+                Some(state) => {
+                    let payload = encode_hard_state(HardState { vote: 0, ..state });
+                    replay.record(lsn, &Record { payload: &payload, ..record })
+                }
+                None => replay.record(lsn, &record),
+            }
         })?;
     let Replayed { shards, ended, dropped } = replay.finish()?;
     if manifest.log_start == Lsn::NEW {
@@ -188,6 +202,9 @@ fn build(
         findings: Vec::new(),
         ended: Vec::new(),
         may_lose: false,
+        postponed: Postponed::default(),
+        sent_on: Vec::new(),
+        refused: Vec::new(),
     };
     machine.now();
     for seat in &mut machine.lanes {
@@ -209,29 +226,19 @@ fn build(
             Catalogue::default()
         }
     };
-    for keyspace in catalogue.iter() {
-        let mut views = Vec::new();
-        for (place, id) in keyspace.shards.iter().enumerate() {
-            match shards.remove(id) {
-                // The catalogue took it, and the crash came before this shard was made.
-                None => views.push(machine.view_of(keyspace, place)),
-                Some(recovered) => {
-                    let start = recovered.finish(keyspace.options.durability);
-                    views.push(start.view.clone());
-                    machine.adopt(start);
-                }
-            }
-        }
-        machine.route(keyspace.clone(), views);
-    }
     for (id, recovered) in shards {
         let keyspace = recovered.state().descriptor.keyspace();
-        machine.adopt(recovered.finish(Durability::Sync));
+        let durability = catalogue.by_id(keyspace).map(|keyspace| keyspace.options.durability);
+        machine.adopt(recovered.finish(durability.unwrap_or(Durability::Sync)));
         // It was dropped from the catalogue, and its record of death was cut; else the replica of
         // the catalogue that is here has not heard of it yet.
         if catalogue.has_dropped(keyspace) {
             machine.submit(id, Input::Drop { shard: id });
         }
+    }
+    for keyspace in catalogue.iter() {
+        // Shards that the catalogue took before a crash, and nobody made, begin now.
+        machine.route(keyspace.clone());
     }
     machine
 }

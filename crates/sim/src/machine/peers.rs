@@ -7,14 +7,13 @@
 
 use std::sync::Arc;
 
-use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Catalogue, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::birth;
 use node::checkpoint::{BLOCK, Checkpoint};
 use node::command::Reply;
 use node::entry::Waiter;
 use node::lane::{Envelope, Input};
 use node::letter::Letter;
-use node::route::Route;
 use node::shard::Shard;
 use node::state::{Content, ShardState};
 use parking_lot::RwLock;
@@ -22,10 +21,11 @@ use replication::Message;
 use storage::Error;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
+use super::Machine;
 use super::lookup::Word;
 use super::open::Cluster;
+use super::rounds::Progress;
 use super::streams::{Frame, Incoming, vote_of};
-use super::{Machine, View};
 use crate::trace::Trace;
 
 /// What goes from node to node.
@@ -155,34 +155,29 @@ impl Machine {
         {
             return;
         }
+        // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
+        // and will bring it.
+        let arc = start.view.read().descriptor.arc.clone();
+        if self.views().any(|view| view.read().descriptor.arc.overlaps(&arc)) {
+            return;
+        }
         trace.event(format_args!("replica {} of shard {id} begins", message.to()));
-        self.show(id, &start.view);
+        let keyspace = arc.keyspace();
         self.submit(id, Input::Create(start));
+        self.retile(keyspace);
         // The message may be of the past, and the replica's group have gone on without it.
         self.tell_known(id);
     }
 
-    fn tell_known(&mut self, id: ShardId) {
+    pub(super) fn tell_known(&mut self, id: ShardId) {
         if let Some(known) = self.table().shard(id).cloned() {
             self.submit(id, Input::Known { known });
         }
     }
 
     /// Whether a keyspace was dropped, as far as the catalogue here knows.
-    fn is_dropped(&self, keyspace: KeyspaceId) -> bool {
+    pub(super) fn is_dropped(&self, keyspace: KeyspaceId) -> bool {
         self.catalogue().is_some_and(|catalogue| catalogue.has_dropped(keyspace))
-    }
-
-    /// Lets routes lead to a replica that has come.
-    fn show(&mut self, id: ShardId, view: &Arc<RwLock<ShardState>>) {
-        for route in self.routes.values_mut() {
-            if let Some(place) = route.keyspace.shards.iter().position(|shard| *shard == id) {
-                let mut views = route.views.clone();
-                views[place] = view.clone();
-                let (keyspace, hasher) = (route.keyspace.clone(), route.hasher);
-                *route = Arc::new(Route { keyspace, hasher, views });
-            }
-        }
     }
 
     /// Installs the snapshots that have come, unless a round of checkpoints is under way: both
@@ -210,6 +205,19 @@ impl Machine {
             self.submit(id, Input::Declined { shard: id, head: Box::new(head) });
             writer.abandon()?;
             return Ok(false);
+        }
+        // A right half may hold nothing but what the log makes of the left one's checkpoint.
+        if self.has_bare_halves() {
+            loop {
+                match self.step_round()? {
+                    Progress::Done => break,
+                    Progress::More => {}
+                    Progress::Busy | Progress::Full => {
+                        writer.abandon()?;
+                        return Ok(false);
+                    }
+                }
+            }
         }
         trace.event(format_args!("snapshot of shard {id} at {index}"));
         writer.finish()?;
@@ -248,9 +256,7 @@ impl Machine {
             self.submit(shard, Input::Drop { shard });
         }
         for keyspace in catalogue.iter() {
-            let places = 0..keyspace.shards.len();
-            let views = places.map(|place| self.view_of(keyspace, place)).collect();
-            self.route(keyspace.clone(), views);
+            self.route(keyspace.clone());
         }
         Ok(true)
     }
@@ -277,39 +283,6 @@ impl Machine {
         }
         Ok(())
     }
-
-    /// The view of a keyspace's shard: of its replica here, which begins now if the shard begins
-    /// here; or else of nothing, which serves nobody.
-    pub(super) fn view_of(&mut self, keyspace: &Keyspace, place: usize) -> View {
-        let shard = keyspace.shards[place];
-        let lane = self.lane_of(shard);
-        if let Some(view) = self.lanes[lane].lane.view(shard) {
-            return view;
-        }
-        let begun = self.lanes[lane].inbox.iter().find_map(|input| match input {
-            Input::Create(start) if start.view.read().descriptor.shard == shard => {
-                Some(start.view.clone())
-            }
-            _ => None,
-        });
-        let settings = self.limits.settings(self.hasher);
-        match begun {
-            Some(view) => view,
-            None => {
-                let state = birth::first_state(keyspace, place, settings);
-                let here = state.descriptor.replica_on(self.manifest.node);
-                let ended = self.lanes[lane].lane.ended_replica(shard);
-                match here.is_some_and(|replica| ended.is_none_or(|ended| ended < replica)) {
-                    true => self.create_shard(state, keyspace.options.durability),
-                    false => {
-                        let nodes = keyspace.nodes.clone();
-                        self.submit(shard, Input::Away { shard, nodes });
-                        Arc::new(RwLock::new(state))
-                    }
-                }
-            }
-        }
-    }
 }
 
 impl Machine {
@@ -323,6 +296,7 @@ impl Machine {
         self.tick_lookup();
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         self.expire_streams();
+        self.send_on();
     }
 
     /// Tells all lanes that the link to a node is gone.

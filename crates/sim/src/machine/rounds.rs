@@ -4,7 +4,7 @@
 //! that names them all; then the log before them and the old files go. Lanes go on between any two
 //! steps, and the power may go in any.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use keyspace::ShardId;
 use node::checkpoint::Checkpoint;
@@ -19,6 +19,8 @@ use super::Machine;
 pub struct Round {
     names: BTreeMap<ShardId, CheckpointRef>,
     left: VecDeque<ShardId>,
+    /// All that were ever left.
+    seen: BTreeSet<ShardId>,
     log_start: Lsn,
     /// Whether what must be remembered was written again.
     marked: bool,
@@ -70,7 +72,8 @@ impl Machine {
                 let known = self.manifest.checkpoints.iter();
                 let names = known.filter(|c| left.contains(&c.shard)).map(|c| (c.shard, *c));
                 let log_start = self.log.log.written_end();
-                Round { names: names.collect(), left, log_start, marked: false, current: None }
+                let (names, seen) = (names.collect(), left.iter().copied().collect());
+                Round { names, left, seen, log_start, marked: false, current: None }
             }
         };
         match self.advance(&mut round)? {
@@ -134,6 +137,11 @@ impl Machine {
                     current.phase = Phase::Finish;
                     round.current = Some(current);
                 }
+                _ if current.checkpoint.is_void() => {
+                    // The shard was cut in two meanwhile: again.
+                    round.left.push_front(current.checkpoint.shard);
+                    current.writer.abandon()?;
+                }
                 Phase::Finish => {
                     let Checkpoint { shard, index, log_from, hard_state, .. } = current.checkpoint;
                     current.writer.finish()?;
@@ -151,6 +159,11 @@ impl Machine {
                 seat.again = true;
             }
             return Ok(Progress::More);
+        }
+        if round.left.is_empty() {
+            // Those that were cut off meanwhile begin with what the log before holds.
+            let Some(halves) = self.begun_halves() else { return Ok(Progress::Busy) };
+            round.left.extend(halves.into_iter().filter(|half| round.seen.insert(*half)));
         }
         let Some(id) = round.left.front().copied() else {
             if !self.lanes.iter().all(|seat| seat.lane.marks_are_durable()) {

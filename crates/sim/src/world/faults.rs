@@ -193,7 +193,8 @@ impl World {
         }
         let (mood, wall_ms) = (&self.mood, self.wall_ms);
         let Mood { lanes, segment_bytes, limits, .. } = *mood;
-        let start = Start { lanes, segment_bytes, wall_ms, boot: 0, join: None, limits, seed: 0 };
+        let (boot, join, seed, forgets) = (0, None, 0, None);
+        let start = Start { lanes, segment_bytes, wall_ms, boot, join, limits, seed, forgets };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {
             Ok(started) => self.started(started),

@@ -106,6 +106,13 @@ pub enum Layout {
     Ordered,
 }
 
+impl Layout {
+    /// Whether keys lie in slots.
+    pub fn is_hashed(&self) -> bool {
+        matches!(self, Layout::Hashed { .. })
+    }
+}
+
 /// The operation needs the other layout. Nothing has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this keyspace is not {needed}")]

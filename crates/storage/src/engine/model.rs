@@ -440,6 +440,14 @@ proptest! {
     fn halves_agree_with_the_model(before in ops(), at in 15_801..SLOTS, after in ops()) {
         let mut left = begin(HASHED);
         before.iter().for_each(|op| left.step(op));
+        let index = left.engine.current.index.hashed().expect("hashed");
+        let (middle, sides) = left.engine.middle().expect("it has many slots");
+        let of = |slots: std::ops::Range<Slot>| {
+            let heads = index.heads_from(ScanCursor::default());
+            heads.filter(|(cursor, _)| slots.contains(&cursor.slot)).count() as u64
+        };
+        assert_eq!(sides, [of(0..middle), of(middle..SLOTS)]);
+        assert!(sides[0].abs_diff(sides[1]) <= of(0..at).abs_diff(of(at..SLOTS)));
         let engine = left.engine.split_off(at).expect("hashed");
         let model = left.model.split_off(at);
         left.dump = None;

@@ -294,6 +294,22 @@ impl SlotTables {
         }
     }
 
+    /// The cut that leaves most nearly as many keys on one side as on the other, and then slots: the
+    /// first slot of the right side, and how many keys both have. None with one slot.
+    pub(super) fn middle(&self) -> Option<(Slot, [u64; 2])> {
+        let middle = self.tables.len() / 2;
+        let mut left = 0;
+        let cuts = self.tables[..self.tables.len() - 1].iter().zip(1..).map(|(table, cut)| {
+            left += u64::from(table.len);
+            (cut, [left, self.len - left])
+        });
+        let apart = |(cut, [left, right]): &(usize, [u64; 2])| {
+            (left.abs_diff(*right), cut.abs_diff(middle))
+        };
+        let (cut, sides) = cuts.min_by_key(apart)?;
+        Some((self.first_slot + cut as Slot, sides))
+    }
+
     /// All heads, each table's asked for before they are looked at.
     pub(super) fn each_head(&self, mut each: impl FnMut(Record)) {
         for table in &self.tables {

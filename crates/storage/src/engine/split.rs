@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Both halves answer as the whole did, each for its own keys, at all times from the safe point
-//! on. No version is copied, but each one of the right side is looked at once, to be counted, and so
-//! is each superseding record: for the time of this all readers and writers wait.
+//! on. No version is copied, but each one of the right side is looked at once, to be counted, and
+//! so is each superseding record: for the time of this all readers and writers wait.
 //!
 //! Whoever reads piece by piece (a dump) has to begin again: its pin is gone with the rest.
 
@@ -29,6 +29,12 @@ struct Versions {
 }
 
 impl Engine {
+    /// Where it could be cut in two so that both sides have about as many keys: the first slot of
+    /// the right side, and how many keys each side has then. None if it has one slot, or none.
+    pub fn middle(&self) -> Option<(Slot, [u64; 2])> {
+        self.current.index.hashed().ok()?.middle()
+    }
+
     /// Cuts off all keys of the slots from `at` on: what is left owns those below. There are no
     /// pins afterwards, on either side.
     ///

@@ -52,7 +52,7 @@ proptest! {
                 (Write::Delete { key } | Write::GetDelete { key }, _) => {
                     prop_assert_eq!(of(key), b"");
                 }
-                (Write::Flush, _) => prop_assert!(after.iter().all(Option::is_none)),
+                (Write::Flush { .. }, _) => prop_assert!(after.iter().all(Option::is_none)),
                 _ => {}
             }
         }

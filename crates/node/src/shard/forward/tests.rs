@@ -76,7 +76,7 @@ impl One {
         let mut replies = Vec::new();
         reply::encode_all(&[Reply::Int(1)], &mut replies);
         let verdict = Verdict::Done(Some(replies.into()));
-        self.forward.written(session, sequence, verdict, &mut self.effects);
+        self.forward.written(ShardId(1), session, sequence, verdict, &mut self.effects);
     }
 }
 
@@ -160,7 +160,7 @@ fn a_time_that_is_turned_away_is_asked_for_again() {
         one.write(0, b"x");
         let [(session, sequence)] = one.send()[..] else { panic!("one batch") };
         one.told_ms -= 1_000;
-        one.forward.written(session, sequence, verdict, &mut one.effects);
+        one.forward.written(ShardId(1), session, sequence, verdict, &mut one.effects);
         one.write(1, b"x");
         let [(again, 1)] = one.send()[..] else { panic!("one batch") };
         assert_ne!(session, again);

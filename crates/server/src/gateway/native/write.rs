@@ -102,6 +102,7 @@ impl Sink for FrameSink<'_> {
     fn refused(&mut self, why: Refusal) {
         self.error(match why {
             Refusal::TooLong | Refusal::LcsTooLarge => "value too long",
+            Refusal::Moved => "moved, try again",
             Refusal::NoSuchKey => "not found",
             Refusal::NotInteger | Refusal::NotFloat => "value is not a number",
             Refusal::Overflow | Refusal::NotFinite => "value out of range",

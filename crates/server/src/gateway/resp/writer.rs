@@ -241,6 +241,9 @@ pub fn refusal_text(why: Refusal) -> &'static str {
         Refusal::LcsTooLarge => {
             "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
         }
+        Refusal::Moved => {
+            "TRYAGAIN the key's shard was cut in two meanwhile; nothing was done. Send it again"
+        }
     }
 }
 

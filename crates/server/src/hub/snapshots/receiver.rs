@@ -210,7 +210,7 @@ fn install(
         return writer.abandon().map(|()| false).map_err(|error| error.to_string());
     }
     writer.finish().map_err(|error| error.to_string())?;
-    match checkpoints.replace(CheckpointRef { shard, applied_index: index }) {
+    match checkpoints.replace(hub, CheckpointRef { shard, applied_index: index }) {
         Ok(()) => {}
         Err(error @ storage::Error::Full { .. }) => return Err(error.to_string()),
         Err(error) => hub.fatal("installing a snapshot", &error),

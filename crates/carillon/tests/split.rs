@@ -1,0 +1,139 @@
+//! Shards are cut in two while clients write to them through every node: real processes.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use client::http::{Client, Got, PutOptions};
+
+mod four;
+use four::{Cluster, EMPTY, until};
+
+const KEYSPACE: &str = "0";
+/// Keys that each writer goes round.
+const KEYS: usize = 60;
+
+/// How many shards a node knows of the keyspace.
+fn shards(cluster: &Cluster, asked: usize) -> usize {
+    let shards = cluster.client(asked).shards(Some(KEYSPACE)).expect("it answers");
+    shards["shards"].as_array().map_or(0, Vec::len)
+}
+
+/// How many keys a node counts in all replicas that it has.
+fn keys(cluster: &Cluster, asked: usize) -> u64 {
+    let all = cluster.client(asked).keyspaces().expect("it answers");
+    all.iter().find(|keyspace| keyspace.name == KEYSPACE).map_or(0, |keyspace| keyspace.keys)
+}
+
+/// Writes until it is told to stop; what was acknowledged last of each key. Nothing may fail.
+fn write(client: &Client, name: usize, stop: &AtomicBool) -> BTreeMap<String, String> {
+    let mut written = BTreeMap::new();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (key, value) = (format!("w{name}-{}", number % KEYS), format!("v{number}"));
+        let put = client.put(KEYSPACE, key.as_bytes(), value.as_bytes(), &PutOptions::default());
+        assert!(put.unwrap_or_else(|error| panic!("{key} = {value}: {error}")));
+        written.insert(key, value);
+    }
+    assert!(written.len() == KEYS, "the writer came round");
+    written
+}
+
+#[track_caller]
+fn read(cluster: &Cluster, asked: usize, written: &BTreeMap<String, String>) {
+    let client = cluster.client(asked);
+    for (key, value) in written {
+        match client.get(KEYSPACE, key.as_bytes(), None).expect("it answers") {
+            Got::Value { value: found, .. } => {
+                assert_eq!(String::from_utf8_lossy(&found), *value, "{key} at n{asked}");
+            }
+            _ => panic!("{key} is missing at n{asked}"),
+        }
+    }
+}
+
+#[test]
+fn shards_are_cut_while_clients_write() {
+    let mut cluster = Cluster::new("split", &["--split-bytes", "1MiB"]);
+    cluster.begin(0..=EMPTY - 1);
+    cluster.start(EMPTY);
+    cluster.all_well(0..=EMPTY);
+    assert_eq!(shards(&cluster, 0), 8);
+
+    // Every shard is cut, asked for at any node, and nobody who writes notices.
+    let stop = AtomicBool::new(false);
+    let written = thread::scope(|scope| {
+        let writers: Vec<_> = (0..=EMPTY)
+            .map(|name| (name, cluster.client(name)))
+            .map(|(name, client)| {
+                let stop = &stop;
+                scope.spawn(move || write(&client, name, stop))
+            })
+            .collect();
+        for shard in 1..=8 {
+            let asked = shard % (EMPTY + 1);
+            cluster.done(asked, &format!("split {shard}"), "begins");
+            until("both halves are known", || (shards(&cluster, EMPTY) == 8 + shard).then_some(()));
+        }
+        thread::sleep(std::time::Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
+        all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")
+    });
+    assert_eq!(written.len(), KEYS * (EMPTY + 1));
+    for asked in 0..=EMPTY {
+        until("all halves are known", || (shards(&cluster, asked) == 16).then_some(()));
+        read(&cluster, asked, &written);
+    }
+    until("each replica has its keys", || {
+        (keys(&cluster, 0) == written.len() as u64).then_some(())
+    });
+    until("what came of it is known", || {
+        let (_, said) = cluster.run(EMPTY, "shards --why --keyspace 0");
+        // Leads may move meanwhile.
+        let came = |words| said.matches(&format!("because it was asked for\n  {words}")).count();
+        (came("done after") > 0 && came("done after") + came("handed on") == 8).then_some(())
+    });
+
+    // What cannot be done is said, and changes nothing.
+    for (line, said) in [
+        ("split 0", "it holds the catalogue"),
+        ("split 999", "there is no shard 999"),
+        ("split 1 --at 16000", "leaves nothing on one side"),
+    ] {
+        let (code, found) = cluster.run(1, line);
+        assert!(code != 0 && found.contains(said), "{line}: {found}");
+    }
+
+    // Killed and started again, from the log: all halves are there, and go on.
+    for number in [1, 2, 0] {
+        cluster.kill(number);
+        cluster.start(number);
+        until("it is up", || (cluster.node(EMPTY, number)?["state"] == "up").then_some(()));
+        read(&cluster, number, &written);
+    }
+    cluster.all_well(0..=EMPTY);
+
+    // Too much for 16 shards of 1 MiB: they are cut by themselves.
+    let (client, long) = (cluster.client(1), vec![b'x'; 60 << 10]);
+    for number in 0..400 {
+        let key = format!("long-{number}");
+        assert!(client.put(KEYSPACE, key.as_bytes(), &long, &PutOptions::default()).unwrap());
+    }
+    until("they are cut", || (shards(&cluster, 0) >= 20).then_some(()));
+    read(&cluster, EMPTY, &written);
+    until("all keys are counted", || {
+        (keys(&cluster, 0) == written.len() as u64 + 400).then_some(())
+    });
+
+    // Nothing is left of them when the keyspace is dropped.
+    cluster.done(2, "keyspace drop 0 --yes", "");
+    for asked in 0..=EMPTY {
+        until("all shards are gone", || {
+            let all = cluster.client(asked).shards(None).ok()?;
+            (all["shards"].as_array()?.len() == 1).then_some(())
+        });
+    }
+}

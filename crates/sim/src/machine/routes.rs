@@ -1,0 +1,182 @@
+//! Which shard has which slots, as the node knows: what the server's `hub::routes` does.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use keyspace::{Keyspace, KeyspaceId, ShardId};
+use node::birth;
+use node::lane::Input;
+use node::moved::SentOn;
+use node::route::{self, Claim, Route, Slots, View};
+use node::shard::{Shard, ShardStart};
+use parking_lot::RwLock;
+
+use super::{CLIENTS, Machine};
+
+/// How long clients wait for what was turned away, in nanoseconds.
+const PATIENCE_NANOS: u64 = 1_500_000_000;
+
+impl Machine {
+    /// The views of all replicas that are here, or are about to begin.
+    pub(super) fn views(&self) -> impl Iterator<Item = View> {
+        self.lanes.iter().flat_map(|seat| {
+            let begun = seat.inbox.iter().filter_map(|input| match input {
+                Input::Create(start) => Some(start.view.clone()),
+                _ => None,
+            });
+            seat.lane.shards().map(|shard| shard.view()).chain(begun)
+        })
+    }
+
+    /// The view of a shard's replica that is here, or is about to begin.
+    fn view_here(&self, id: ShardId) -> Option<View> {
+        let seat = &self.lanes[self.lane_of(id)];
+        seat.lane.view(id).or_else(|| {
+            seat.inbox.iter().find_map(|input| match input {
+                Input::Create(start) if start.view.read().descriptor.shard == id => {
+                    Some(start.view.clone())
+                }
+                _ => None,
+            })
+        })
+    }
+
+    /// Lets the route of a keyspace lead to where its shards are, as is known here; replicas that
+    /// begin here with their shards begin now.
+    pub(super) fn route(&mut self, keyspace: Keyspace) {
+        let known = self.table().keyspace(keyspace.id);
+        let known = known.filter_map(|known| Claim::of(known.descriptor()));
+        let mut claims: Vec<Claim> = known.collect();
+        claims.extend(self.views().filter_map(|view| {
+            let descriptor = &view.read().descriptor;
+            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))?
+        }));
+        let tiles = route::tiles(&keyspace, &claims).into_iter();
+        let tiles =
+            tiles.map(|(shard, slots)| (shard, slots, self.view_of(&keyspace, (shard, slots))));
+        let tiles = tiles.collect();
+        let name = keyspace.name.clone();
+        self.routes.insert(name, Arc::new(Route::new(keyspace, self.hasher, tiles)));
+        self.send_on();
+    }
+
+    /// The same for a keyspace that is there.
+    pub(super) fn retile(&mut self, keyspace: KeyspaceId) {
+        let route = self.routes.values().find(|route| route.keyspace.id == keyspace);
+        if let Some(keyspace) = route.map(|route| route.keyspace.clone()) {
+            self.route(keyspace);
+        }
+    }
+
+    /// The same for the keyspace of a shard.
+    pub(super) fn retile_of(&mut self, shard: ShardId) {
+        let route = self.routes.values().find(|route| route.place_of(shard).is_some());
+        if let Some(keyspace) = route.map(|route| route.keyspace.clone()) {
+            self.route(keyspace);
+        }
+    }
+
+    /// The view of a keyspace's shard: of its replica here, which begins now if the shard begins
+    /// here with its keyspace; or else of nothing, which serves nobody.
+    fn view_of(&mut self, keyspace: &Keyspace, (shard, slots): (ShardId, Slots)) -> View {
+        if let Some(view) = self.view_here(shard) {
+            return view;
+        }
+        let settings = self.limits.settings(self.hasher);
+        let node = self.manifest.node;
+        let began = keyspace.shards.iter().position(|id| *id == shard);
+        let replicas = birth::first_replicas(keyspace);
+        let here = replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica);
+        let ended = self.lanes[self.lane_of(shard)].lane.ended_replica(shard);
+        let here = here.filter(|replica| ended.is_none_or(|ended| ended < *replica));
+        match began.zip(here) {
+            Some((place, _)) => {
+                let state = birth::first_state(keyspace, place, settings);
+                self.create_shard(state, keyspace.options.durability)
+            }
+            None => {
+                let nodes = keyspace.nodes.clone();
+                self.submit(shard, Input::Away { shard, nodes });
+                self.tell_known(shard);
+                let replicas = if began.is_some() { replicas } else { Vec::new() };
+                let nothing = birth::elsewhere(keyspace, (shard, slots), replicas, node, settings);
+                Arc::new(RwLock::new(nothing))
+            }
+        }
+    }
+
+    /// All shards of a keyspace of which anything is known here.
+    pub(super) fn shards_of(&self, keyspace: &Keyspace) -> BTreeSet<ShardId> {
+        let mut shards: BTreeSet<ShardId> = keyspace.shards.iter().copied().collect();
+        let mut routes = self.routes.values();
+        if let Some(route) = routes.find(|route| route.keyspace.id == keyspace.id) {
+            shards.extend(route.shards());
+        }
+        shards.extend(self.views().filter_map(|view| {
+            let descriptor = &view.read().descriptor;
+            (descriptor.keyspace() == keyspace.id).then_some(descriptor.shard)
+        }));
+        shards
+    }
+
+    /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a
+    /// replica of it.
+    pub(super) fn begin_half(&mut self, start: ShardStart) {
+        let (shard, keyspace) = {
+            let descriptor = &start.view.read().descriptor;
+            (descriptor.shard, descriptor.keyspace())
+        };
+        let ended = self.lanes[self.lane_of(shard)].lane.ended_replica(shard);
+        let may_begin = ended.is_none_or(|ended| ended < start.replica);
+        if may_begin && self.view_here(shard).is_none() && !self.is_dropped(keyspace) {
+            self.submit(shard, Input::Create(start));
+            self.tell_known(shard);
+        } else {
+            // Nobody is to wait for its beginning.
+            self.lanes.iter_mut().for_each(|seat| seat.lane.confirm(shard));
+        }
+        self.retile(keyspace);
+    }
+
+    /// Sends on what shards have turned away, as far as it is known whose it is.
+    pub(super) fn send_on(&mut self) {
+        if self.postponed.is_empty() {
+            return;
+        }
+        let mut postponed = std::mem::take(&mut self.postponed);
+        let route = |shard| {
+            let keyspace = self.view_here(shard).map(|view| view.read().descriptor.keyspace());
+            let mut routes = self.routes.values();
+            let is_its = |route: &&Arc<Route>| {
+                route.place_of(shard).is_some() || Some(route.keyspace.id) == keyspace
+            };
+            routes.find(is_its).cloned()
+        };
+        let (on, refused) = postponed.sort_out(route, self.boot, PATIENCE_NANOS);
+        self.postponed = postponed;
+        self.refused.extend(refused);
+        for SentOn { shard, batch, .. } in on {
+            self.sent_on.extend(batch.waiters().iter().map(|waiter| (*waiter, shard)));
+            self.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
+        }
+    }
+
+    /// Right halves that lanes have handed out, if all of them have begun.
+    pub(super) fn begun_halves(&mut self) -> Option<Vec<ShardId>> {
+        let halves: Vec<ShardId> = self.lanes.iter().flat_map(|seat| seat.lane.unborn()).collect();
+        let has_begun = |half: &ShardId| self.lanes[self.lane_of(*half)].lane.has_had(*half);
+        if !halves.iter().all(has_begun) {
+            return None;
+        }
+        for half in &halves {
+            self.lanes.iter_mut().for_each(|seat| seat.lane.confirm(*half));
+        }
+        Some(halves)
+    }
+
+    /// Whether what some right half has begun with is in no checkpoint yet.
+    pub(super) fn has_bare_halves(&self) -> bool {
+        let mut lanes = self.lanes.iter().map(|seat| &seat.lane);
+        lanes.any(|lane| lane.unborn().next().is_some() || lane.shards().any(Shard::is_bare_half))
+    }
+}
