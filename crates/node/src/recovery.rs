@@ -37,6 +37,8 @@ use crate::session::Sessions;
 use crate::shard::ShardStart;
 use crate::state::{Content, ShardState};
 
+mod recovered;
+
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -366,6 +368,7 @@ impl Recovering {
             }
             // A checkpoint was made after its birth, and the log still holds the record.
             record::SHARD_CREATED | record::REPLICA_CREATED => Ok(()),
+            record::REPLICA_RECOVERED => self.recovered(payload),
             _ => Err(unreadable(self.shard, "a record", field("kind"))),
         }
     }
@@ -410,6 +413,16 @@ impl Recovering {
         let pending = self.pending.iter().filter_map(|entry| Header::decode(entry.data()));
         let pending = pending.map(|(header, _)| header.timestamp).max().unwrap_or_default();
         self.state.last.max(self.state.horizon).max(pending)
+    }
+
+    /// Which of the shard's replicas it is.
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// Its hard state so far.
+    pub fn hard_state(&self) -> HardState {
+        self.hard_state
     }
 
     /// The entries behind what is applied, as far as they wait for the group.

@@ -94,6 +94,46 @@ impl Members {
         Some(if self.is_joint() { new.min(of(&self.outgoing)?) } else { new })
     }
 
+    /// What a step makes of them, as [`crate::Group::change`] does: for who has the log and no
+    /// group.
+    pub fn after(&self, change: &Change) -> Self {
+        let mut next = self.clone();
+        match change {
+            Change::Leave => {
+                next.outgoing.clear();
+                next.learners.append(&mut next.learners_next);
+            }
+            Change::AddLearners(_) | Change::Enter { .. } => next.outgoing = self.voters.clone(),
+        }
+        match change {
+            Change::AddLearners(new) => {
+                for replica in new {
+                    next.take_out(*replica);
+                    match next.outgoing.contains(replica) {
+                        true => next.learners_next.push(*replica),
+                        false => next.learners.push(*replica),
+                    }
+                }
+            }
+            Change::Enter { promote, remove } => {
+                for replica in promote {
+                    next.take_out(*replica);
+                    next.voters.push(*replica);
+                }
+                remove.iter().for_each(|replica| next.take_out(*replica));
+            }
+            Change::Leave => {}
+        }
+        let Self { voters, learners, outgoing, learners_next } = &mut next;
+        [voters, learners, outgoing, learners_next].into_iter().for_each(|l| l.sort_unstable());
+        next
+    }
+
+    fn take_out(&mut self, replica: ReplicaId) {
+        let Self { voters, learners, learners_next, .. } = self;
+        [voters, learners, learners_next].into_iter().for_each(|l| l.retain(|id| *id != replica));
+    }
+
     pub(crate) fn to_library(&self) -> ConfState {
         let ids = |list: &[ReplicaId]| list.iter().map(|replica| replica.0).collect();
         ConfState {
