@@ -264,7 +264,8 @@ impl Survivor {
                 let keyspaces = system.catalogue.iter().map(|keyspace| {
                     let tiles = keyspace.tiles().map(|(shard, arc)| (shard, arc.slots()));
                     let is_hashed = keyspace.options.placement == keyspace::Placement::Hashed;
-                    let slots = |(shard, slots): (_, Option<_>)| (shard, slots.filter(|_| is_hashed));
+                    let slots =
+                        |(shard, slots): (_, Option<_>)| (shard, slots.filter(|_| is_hashed));
                     let shards = tiles.map(slots).collect();
                     Named { id: keyspace.id, name: keyspace.name.to_string(), shards }
                 });
@@ -453,7 +454,8 @@ impl Names {
 
     /// The shards of which nothing is left.
     fn gone(&self, shards: &BTreeMap<ShardId, Left<'_>>) -> Vec<Gone> {
-        let is_gone = |shard: &ShardId| shards.get(shard).is_none_or(|left| fullest(left).is_none());
+        let is_gone =
+            |shard: &ShardId| shards.get(shard).is_none_or(|left| fullest(left).is_none());
         let all = self.keyspaces.iter().flat_map(|named| {
             let with_name = |(shard, slots): &(ShardId, Option<(Slot, Slot)>)| Gone {
                 shard: *shard,

@@ -123,7 +123,8 @@ fn changes_of_members_at_the_end_of_the_log_count() {
     assert_eq!((rescue.committed, rescue.record.index), (4, 20));
     // It became alone again, and knows that this is in force, or does not.
     let remove = ids(&[2, 3]);
-    for (change, index) in [Change::Enter { promote: Vec::new(), remove }, Change::Leave].iter().zip(9..)
+    for (change, index) in
+        [Change::Enter { promote: Vec::new(), remove }, Change::Leave].iter().zip(9..)
     {
         members = members.after(change);
         grown.changes.push((index, members.clone()));

@@ -10,8 +10,8 @@ use replication::{HardState, Members};
 
 use super::{Recovering, unreadable};
 use crate::members::Roster;
-use crate::recovery::RecoverError;
 use crate::record::Recovered;
+use crate::recovery::RecoverError;
 use crate::state::{Content, Outcome, ShardState};
 
 impl Recovering {

@@ -274,8 +274,10 @@ fn who_is_gone_has_no_part_in_what_is_kept_for_who_answers() {
 #[test]
 fn members_follow_from_changes_alone() {
     let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
-    let enter =
-        |promote: &[u64], remove: &[u64]| Change::Enter { promote: ids(promote), remove: ids(remove) };
+    let enter = |promote: &[u64], remove: &[u64]| Change::Enter {
+        promote: ids(promote),
+        remove: ids(remove),
+    };
     let changes = [
         Change::AddLearners(ids(&[3, 2])),
         Change::Leave,
