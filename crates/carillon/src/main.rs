@@ -2,7 +2,7 @@
 //!
 //! `start` turns flags into a configuration and runs the server; `dev` starts several of these
 //! processes; everything else speaks HTTP to a
-//! running node, but `check`, which reads a stopped node's directory. Nothing is decided here that
+//! running node, but `check` and `recover`, which read a stopped node's directory. Nothing is decided here that
 //! a library could decide.
 
 mod allocator;
@@ -18,6 +18,7 @@ mod keys;
 mod keyspaces;
 mod output;
 mod prove;
+mod recover;
 mod sim;
 mod start;
 mod status;
@@ -60,6 +61,7 @@ fn run(command: Command) -> Exit {
         Command::Shards(args) => cluster::shards(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
+        Command::Recover(args) => recover::recover(&args.command),
         Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();
