@@ -20,6 +20,7 @@ Examples:
   carillon drain b                           everything moves away from node b
   carillon shards                            who leads what, and how far the others are
   carillon prove --survive domain            what the cluster can lose
+  carillon recover --help                    shards whose majority is lost for good
   carillon dev                               three nodes on this machine
 
 Exit codes:

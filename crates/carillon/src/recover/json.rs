@@ -349,7 +349,9 @@ pub mod tests {
     /// A node that is left of three.
     pub fn left() -> Survivor {
         let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
-        let joint = Members { learners: ids(&[9]), outgoing: ids(&[1]), ..Members::default() };
+        let voters = ids(&[1, 2, 3]);
+        let joint =
+            Members { voters, learners: ids(&[9]), outgoing: ids(&[1]), learners_next: ids(&[8]) };
         let one = |keyspace, slots| Remains {
             replica: ReplicaId(1),
             keyspace: KeyspaceId(keyspace),

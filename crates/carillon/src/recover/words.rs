@@ -1,5 +1,7 @@
 //! What is left, what goes on and what may be lost, for people.
 
+use std::cmp::Ordering;
+
 use node::lost::{Gone, Plan, Rescue, Survivor};
 use node::record;
 use server::recover::Applied;
@@ -86,15 +88,16 @@ fn rescue(rescue: &Rescue) -> String {
                   alone\n"
             .to_owned(),
     };
-    if committed < &index {
-        let first = committed + 1;
-        let (range, verb) = match first == index {
-            true => (format!("entry {index}"), "was"),
-            false => (format!("entries {first} to {index}"), "were"),
-        };
-        out += &format!("  counts from now on: {range}, even if it {verb} never acknowledged\n")
-            .replace("if it were", "if they were");
-    }
+    let first = committed + 1;
+    out += &match first.cmp(&index) {
+        Ordering::Less => format!(
+            "  counts from now on: entries {first} to {index}, even if they were never acknowledged\n"
+        ),
+        Ordering::Equal => {
+            format!("  counts from now on: entry {index}, even if it was never acknowledged\n")
+        }
+        Ordering::Greater => String::new(),
+    };
     for (node, ended) in &rescue.removed {
         out += &format!("  ends: replica {ended} on node {:016x}\n", node.0);
     }
@@ -190,7 +193,7 @@ mod tests {
         let made = node::lost::plan(&[left()]).expect("two of three are lost");
         let text = plan(&made);
         let expected = "\
-shard 1 of keyspace orders, slots 0 to 8191: 0 of 0 voters left
+shard 1 of keyspace orders, slots 0 to 8191: 1 of 3 voters left
   goes on alone from replica 1 on node 000000000000000a; its log ends at entry 120, written \
 2023-11-14 22:13:20.123 UTC
   MAY BE LOST: what was acknowledged behind entry 120. The lost replicas could acknowledge alone;
