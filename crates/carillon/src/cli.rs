@@ -530,9 +530,9 @@ were acknowledged may be gone then. If any of those machines can still be starte
 nothing is lost, and nothing of this is needed.
 
 Three steps, while every node of the cluster is stopped:
-  1  on each node that is left         carillon recover inspect --dir DIR > NODE.json
-  2  once, with all of these files     carillon recover plan *.json > plan.json
-  3  on each node that is left         carillon recover apply --dir DIR --plan plan.json --accept-loss
+  1  on each node that is left     carillon recover inspect --dir DIR > NODE.json
+  2  once, with all these files    carillon recover plan *.json > plan
+  3  on each node that is left     carillon recover apply --dir DIR --plan plan --accept-loss
 Then start them, and add nodes: replicas grow back. Until step 3 nothing is changed.
 
 Lost nodes must never be started again on the directories they had.
@@ -560,9 +560,9 @@ Example:
     },
     /// Say what goes on and what may be lost, from what is left on all nodes; prints the plan.
     #[command(after_help = "\
-For each shard without a majority the replica goes on that has the newest and longest log. It becomes
-the shard's only voter, with all that stands in its log; the others end. What may be lost by that is
-said on standard error, shard by shard; the plan goes to standard output.
+For each shard without a majority the replica goes on that has the newest and longest log. It
+becomes the shard's only voter, with all that stands in its log; the others end. What may be lost by
+that is said on standard error, shard by shard; the plan goes to standard output.
 
 Give the files of ALL nodes that are left. A node that is not among them counts as lost.
 
@@ -577,8 +577,8 @@ Example:
     },
     /// Carry out the plan in a stopped node's directory. There is no way back.
     #[command(after_help = "\
-All of it is written at once and synced, or nothing. To apply a plan again does no harm. It is refused
-where the node has run since it was looked at, and for nodes that the plan was made without.
+All of it is written at once and synced, or nothing. To apply a plan again does no harm. It is
+refused where the node has run since it was looked at, and for nodes that the plan was made without.
 
 Copy the directory first if there is room: that is the only way back.
 

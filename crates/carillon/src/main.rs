@@ -2,8 +2,8 @@
 //!
 //! `start` turns flags into a configuration and runs the server; `dev` starts several of these
 //! processes; everything else speaks HTTP to a
-//! running node, but `check` and `recover`, which read a stopped node's directory. Nothing is decided here that
-//! a library could decide.
+//! running node, but `check` and `recover`, which read a stopped node's directory. Nothing is
+//! decided here that a library could decide.
 
 mod allocator;
 mod cli;

@@ -16,16 +16,16 @@
 //! none of those that are left. That takes a majority of lost ones, so it is said of each shard
 //! whether it can be. How much it is nobody can know: only up to when the chosen log reaches.
 //!
-//! **Which members count?** A replica's log does not say how much of it is committed, so a change of
-//! members at its end may be in force or not. A shard is left alone only if those that are left are
-//! a majority either way. To go on from one replica although others might have agreed is safe: it
-//! has all that they have.
+//! **Which members count?** A replica's log does not say how much of it is committed, so a change
+//! of members at its end may be in force or not. A shard is left alone only if those that are left
+//! are a majority either way. To go on from one replica although others might have agreed is safe:
+//! it has all that they have.
 //!
 //! Invariants:
 //! 1. A plan follows from what survivors say, whatever their order.
 //! 2. Terms, generations and ids of a shard that goes on are above all that survivors know, by
-//!    [`LEAP`]: what a node that was left out still believes is older. It is told so by the table of
-//!    shards, and ends its replica, once it reaches one of the others.
+//!    [`LEAP`]: what a node that was left out still believes is older. It is told so by the table
+//!    of shards, and ends its replica, once it reaches one of the others.
 //! 3. Records are made only for a log that ends where it did when it was looked at; or for none, if
 //!    the plan was carried out there already.
 
@@ -33,7 +33,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
-use replication::Members;
+pub use replication::Members;
 use storage::engine::Layout;
 use storage::log::Lsn;
 

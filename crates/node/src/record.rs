@@ -9,7 +9,7 @@
 //! | 5 | replica created | replica u64, then as 3: it waits for a snapshot of its group |
 //! | 6 | replica quarantined | replica u64, then as 3: it takes no part any more |
 //! | 7 | replica removed | as 6: its group has gone on without it |
-//! | 9 | replica recovered | [`Recovered`]: from here on it is its shard's only voter |
+//! | 9 | replica recovered | [`Recovered`], eight u64: from here on it is its shard's only voter |
 
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};

@@ -1,4 +1,4 @@
-//! What is left in the directories of stopped nodes, and how is it written down which replica goes on?
+//! What is left in a stopped node's directory, and how is it written there which replicas go on?
 //!
 //! ```text
 //!   inspect: lock shared  ─► read as a start would, over a medium that changes nothing ─► Survivor

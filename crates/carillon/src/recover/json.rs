@@ -6,9 +6,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Slot, Timestamp};
-use node::lost::{Gone, Named, Names, Plan, Remains, Rescue, Survivor};
+use node::lost::{Gone, Members, Named, Names, Plan, Remains, Rescue, Survivor};
 use node::record::Recovered;
-use replication::Members;
 use serde_json::{Value, json};
 use storage::log::Lsn;
 
@@ -278,15 +277,18 @@ fn slots(slots: Option<(Slot, Slot)>) -> Value {
 
 fn slots_of(value: &Value) -> Read<Option<(Slot, Slot)>> {
     let slot = |value: &Value| value.as_u64().and_then(|slot| Slot::try_from(slot).ok());
-    let pair = |value| match value {
-        &Value::Array(ref pair) if pair.len() == 2 => slot(&pair[0]).zip(slot(&pair[1])),
+    let pair = |value: &Value| match value {
+        Value::Array(pair) if pair.len() == 2 => slot(&pair[0]).zip(slot(&pair[1])),
         _ => None,
     };
     some(value).map(|value| pair(value).ok_or(Bad::Member { name: "slots" })).transpose()
 }
 
 fn placed(placed: &[(ReplicaId, NodeId)]) -> Vec<Value> {
-    let one = |(replica, node): &(ReplicaId, NodeId)| json!({ "replica": replica.0, "node": hex(node.0) });
+    let one = |(replica, node): &(ReplicaId, NodeId)| {
+        let node = hex(node.0);
+        json!({ "replica": replica.0, "node": node })
+    };
     placed.iter().map(one).collect()
 }
 

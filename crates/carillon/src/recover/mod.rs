@@ -6,8 +6,8 @@
 //!                                                      └─► what may be lost, in words
 //! ```
 //!
-//! [`node::lost`] decides, [`server::recover`] has the files. Here the values become JSON ([`json`])
-//! and words ([`words`]).
+//! [`node::lost`] decides, [`server::recover`] has the files. Here the values become JSON
+//! ([`json`]) and words ([`words`]).
 
 mod json;
 mod words;

@@ -19,7 +19,8 @@ pub fn survivor(survivor: &Survivor) -> String {
         count => format!("; {count} more were quarantined, and nothing is left of them"),
     };
     format!(
-        "node {:016x} of cluster {cluster:016x}: {}, {catalogue}{quarantined}. Nothing was changed\n",
+        "node {:016x} of cluster {cluster:016x}: {}, {catalogue}{quarantined}. Nothing was \
+         changed\n",
         node.0,
         counted(replicas.len(), "replica"),
     )
@@ -29,8 +30,8 @@ pub fn survivor(survivor: &Survivor) -> String {
 pub fn plan(plan: &Plan) -> String {
     let all = plan.shards.len() + plan.gone.len() + plan.nameless.len() + plan.sound;
     let mut out = format!(
-        "{} of {all} shards have lost their majority for good, if these are all nodes that are left: \
-         {}\n",
+        "{} of {all} shards have lost their majority for good, if these are all nodes that are \
+         left: {}\n",
         all - plan.sound,
         nodes(plan.nodes.keys().map(|node| node.0)),
     );
@@ -47,8 +48,8 @@ pub fn plan(plan: &Plan) -> String {
     for gone in &plan.gone {
         let keyspace = gone.keyspace.as_deref().unwrap_or_default();
         out += &format!(
-            "{}: LOST WHOLLY\n  nothing is left of it, and nothing is done about it: its keys are not \
-             answered.\n  What else is in the keyspace can be read. Copy that elsewhere, then: \
+            "{}: LOST WHOLLY\n  nothing is left of it, and nothing is done about it: its keys are \
+             not answered.\n  What else is in the keyspace can be read. Copy that elsewhere, then: \
              carillon keyspace drop {keyspace}\n",
             shard(gone)
         );
@@ -56,13 +57,13 @@ pub fn plan(plan: &Plan) -> String {
     for nameless in &plan.nameless {
         out += &format!(
             "shard {nameless}: LOST WHOLLY\n  the catalogue that is left has not heard of its \
-             keyspace, which was made last. It ends when\n  its nodes start. Copy their directories \
-             first if you must have what is in it\n"
+             keyspace, which was made last. It ends when\n  its nodes start. Copy their \
+             directories first if you must have what is in it\n"
         );
     }
     if !plan.shards.is_empty() {
-        out += "\nNothing was changed yet. Next, on each node that is left, while all are stopped:\n  \
-                carillon recover apply --dir DIR --plan PLAN --accept-loss\n";
+        out += "\nNothing was changed yet. Next, on each node that is left, while all are \
+                stopped:\n  carillon recover apply --dir DIR --plan PLAN --accept-loss\n";
     }
     out
 }
@@ -91,7 +92,8 @@ fn rescue(rescue: &Rescue) -> String {
     let first = committed + 1;
     out += &match first.cmp(&index) {
         Ordering::Less => format!(
-            "  counts from now on: entries {first} to {index}, even if they were never acknowledged\n"
+            "  counts from now on: entries {first} to {index}, even if they were never \
+             acknowledged\n"
         ),
         Ordering::Equal => {
             format!("  counts from now on: entry {index}, even if it was never acknowledged\n")
@@ -125,10 +127,8 @@ pub fn applied(applied: &Applied, plan: &Plan) -> String {
     );
     let others = plan.nodes.len() - 1;
     if others > 0 {
-        out += &format!(
-            "next: the same on the other {}, then start them all\n",
-            counted(others, "node")
-        );
+        out +=
+            &format!("next: the same on {}, then start them all\n", counted(others, "more node"));
     } else {
         out += "next: start it, with the flags it always had\n";
     }

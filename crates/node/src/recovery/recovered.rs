@@ -1,4 +1,5 @@
-//! A replica that people have made its shard's only voter, for the others are lost ([`crate::lost`]).
+//! A replica that people have made its shard's only voter, for the others are lost
+//! ([`crate::lost`]).
 //!
 //! Its log up to the record counts, whether it was committed or not, with all changes of members in
 //! it: what a change of the catalogue makes depends on them. Then the record overrules them.
