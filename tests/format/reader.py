@@ -441,6 +441,9 @@ def read(directory):
             shards.setdefault(number, Shard(payload))
         elif kind == 2:
             check(len(payload) == 24 and number in shards, "hard state")
+        elif kind == 9:
+            # Every entry is applied as it is read, so there are none that wait.
+            check(len(payload) == 64 and number in shards, "replica recovered")
         else:
             check(kind == 1 and number in shards, "a record without a beginning")
             shards[number].entry(payload)

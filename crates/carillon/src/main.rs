@@ -2,8 +2,8 @@
 //!
 //! `start` turns flags into a configuration and runs the server; `dev` starts several of these
 //! processes; everything else speaks HTTP to a
-//! running node, but `check`, which reads a stopped node's directory. Nothing is decided here that
-//! a library could decide.
+//! running node, but `check` and `recover`, which read a stopped node's directory. Nothing is
+//! decided here that a library could decide.
 
 mod allocator;
 mod cli;
@@ -18,6 +18,7 @@ mod keys;
 mod keyspaces;
 mod output;
 mod prove;
+mod recover;
 mod sim;
 mod split;
 mod start;
@@ -62,6 +63,7 @@ fn run(command: Command) -> Exit {
         Command::Split(args) => split::split(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
+        Command::Recover(args) => recover::recover(&args.command),
         Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();

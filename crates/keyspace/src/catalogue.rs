@@ -469,6 +469,17 @@ impl Catalogue {
         (1..self.next_keyspace.0).contains(&id.0) && self.by_id(id).is_none()
     }
 
+    /// The ids that the next keyspace and its first shard will get.
+    pub fn next_ids(&self) -> (KeyspaceId, ShardId) {
+        (self.next_keyspace, self.next_shard)
+    }
+
+    /// Gives out no ids below these any more: others have them, whom this catalogue has forgotten.
+    pub fn pass_over(&mut self, (keyspace, shard): (KeyspaceId, ShardId)) {
+        self.next_keyspace = self.next_keyspace.max(keyspace);
+        self.next_shard = self.next_shard.max(shard);
+    }
+
     /// Removes a keyspace and answers what it was: the caller removes its shards.
     ///
     /// # Errors

@@ -96,6 +96,7 @@ pub mod fetch;
 pub mod lane;
 pub mod letter;
 pub mod limits;
+pub mod lost;
 pub mod members;
 pub mod moved;
 mod proxy;

@@ -9,7 +9,10 @@
 //! | 5 | replica created | replica u64, then as 3: it waits for a snapshot of its group |
 //! | 6 | replica quarantined | replica u64, then as 3: it takes no part any more |
 //! | 7 | replica removed | as 6: its group has gone on without it |
+//! | 9 | replica recovered | [`Recovered`], eight u64: from here on it is its shard's only voter |
 
+use keyspace::codec::{DecodeError, Reader};
+use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
 use replication::HardState;
 
 /// Kind of a record that holds one entry of a shard's log.
@@ -31,6 +34,10 @@ pub const REPLICA_QUARANTINED: u8 = 6;
 /// Kind of the record with which a replica ends whose group has gone on without it: a later one of
 /// its shard may begin on this node, under a greater id.
 pub const REPLICA_REMOVED: u8 = 7;
+
+/// Kind of the record that makes a replica its shard's only voter, after people have given the
+/// others up ([`crate::lost`]).
+pub const REPLICA_RECOVERED: u8 = 9;
 
 /// Bytes before the entry in a record of kind [`ENTRY`].
 pub const ENTRY_PREFIX_BYTES: usize = 16;
@@ -65,4 +72,57 @@ pub fn decode_hard_state(payload: &[u8]) -> Option<HardState> {
     let word = |at: usize| Some(u64::from_le_bytes(payload.get(at..at + 8)?.try_into().ok()?));
     (payload.len() == 24).then_some(())?;
     Some(HardState { term: word(0)?, vote: word(8)?, commit: word(16)? })
+}
+
+/// What a record of kind [`REPLICA_RECOVERED`] says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// The replica that is its shard's only voter from here on …
+    pub replica: ReplicaId,
+    /// … and where it is.
+    pub node: NodeId,
+    /// The last entry of its log. All up to it counts.
+    pub index: u64,
+    /// Its term from here on: above all that survivors know of.
+    pub term: u64,
+    /// The shard's generation from here on: above all that survivors know of.
+    pub generation: Generation,
+    /// Above every id that a replica of the shard had, as far as survivors know.
+    pub newest: ReplicaId,
+    /// In the system shard: keyspaces and shards get no ids below these. Else zeros.
+    pub next_ids: (KeyspaceId, ShardId),
+}
+
+impl Recovered {
+    /// Its bytes: eight-byte words in the order of the fields.
+    pub fn encode(&self) -> Vec<u8> {
+        let (keyspace, shard) = self.next_ids;
+        let places = [self.replica.0, self.node.0, self.index, self.term];
+        let bounds = [self.generation.0, self.newest.0, keyspace.0.into(), shard.0];
+        [places, bounds].concat().into_iter().flat_map(u64::to_le_bytes).collect()
+    }
+
+    /// Reads one from all of `bytes`.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: they hold something else.
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let reader = &mut Reader::new(bytes);
+        let found = Self {
+            replica: ReplicaId(reader.u64()?),
+            node: NodeId(reader.u64()?),
+            index: reader.u64()?,
+            term: reader.u64()?,
+            generation: Generation(reader.u64()?),
+            newest: ReplicaId(reader.u64()?),
+            next_ids: (keyspace_id(reader.u64()?)?, ShardId(reader.u64()?)),
+        };
+        reader.end()?;
+        Ok(found)
+    }
+}
+
+fn keyspace_id(word: u64) -> Result<KeyspaceId, DecodeError> {
+    let id = word.try_into().map_err(|_| DecodeError::Field { what: "keyspace id" });
+    id.map(KeyspaceId)
 }

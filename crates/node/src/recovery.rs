@@ -37,6 +37,8 @@ use crate::shard::{HalfOf, ShardStart};
 use crate::split::Half;
 use crate::state::{Content, Outcome, ShardState};
 
+mod recovered;
+
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]
 pub enum RecoverError {
@@ -404,6 +406,7 @@ impl Recovering {
             }
             // A checkpoint was made after its birth, and the log still holds the record.
             record::SHARD_CREATED | record::REPLICA_CREATED => Ok(()),
+            record::REPLICA_RECOVERED => self.recovered(payload),
             _ => Err(unreadable(self.shard, "a record", field("kind"))),
         }
     }
@@ -441,17 +444,24 @@ impl Recovering {
                 return;
             }
             let entry = self.pending.pop_front().expect("it was just seen");
-            match self.state.apply(&entry, &mut Vec::new()) {
-                Outcome::Members(step) => {
-                    let members = self.state.members.after(&step.change);
-                    self.state.change_members(&step, members);
-                }
-                Outcome::Split(Half(right)) => {
-                    self.halves.insert(right.descriptor.shard, right);
-                }
-                _ => {}
-            }
+            self.apply(&entry);
         }
+    }
+
+    /// Applies an entry; whether it has changed the members.
+    fn apply(&mut self, entry: &Entry) -> bool {
+        match self.state.apply(entry, &mut Vec::new()) {
+            Outcome::Members(step) => {
+                let members = self.state.members.after(&step.change);
+                self.state.change_members(&step, members);
+                return true;
+            }
+            Outcome::Split(Half(right)) => {
+                self.halves.insert(right.descriptor.shard, right);
+            }
+            _ => {}
+        }
+        false
     }
 
     /// The highest timestamp in its state and log: the node's clock starts above it (SAFETY G12).
@@ -459,6 +469,16 @@ impl Recovering {
         let pending = self.pending.iter().filter_map(|entry| Header::decode(entry.data()));
         let pending = pending.map(|(header, _)| header.timestamp).max().unwrap_or_default();
         self.state.last.max(self.state.horizon).max(pending)
+    }
+
+    /// Which of the shard's replicas it is.
+    pub fn replica(&self) -> ReplicaId {
+        self.replica
+    }
+
+    /// Its hard state so far.
+    pub fn hard_state(&self) -> HardState {
+        self.hard_state
     }
 
     /// The entries behind what is applied, as far as they wait for the group.

@@ -14,8 +14,6 @@ use raft::eraftpb::{
     ConfChangeSingle, ConfChangeTransition, ConfChangeType, ConfChangeV2, ConfState,
 };
 
-use crate::group::Group;
-
 /// The replicas of a group, each list in rising order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
@@ -84,17 +82,6 @@ impl Members {
         all
     }
 
-    /// Those after a change: as a group has them when it takes the change.
-    ///
-    /// # Panics
-    /// If it does not fit these members.
-    #[must_use]
-    pub fn after(&self, change: &Change) -> Self {
-        let some = self.all().first().copied().unwrap_or(ReplicaId(1));
-        let (start, limits, boot) = Default::default();
-        Group::new(some, self, start, &limits, boot).change(change).clone()
-    }
-
     /// The largest number that a majority has reached: of the voters and, while joint, of the
     /// outgoing voters too. `None` without voters.
     pub fn majority_of(&self, reached: impl Fn(ReplicaId) -> u64) -> Option<u64> {
@@ -105,6 +92,46 @@ impl Members {
         };
         let new = of(&self.voters)?;
         Some(if self.is_joint() { new.min(of(&self.outgoing)?) } else { new })
+    }
+
+    /// What a step makes of them, as [`crate::Group::change`] does: for who has the log and no
+    /// group.
+    pub fn after(&self, change: &Change) -> Self {
+        let mut next = self.clone();
+        match change {
+            Change::Leave => {
+                next.outgoing.clear();
+                next.learners.append(&mut next.learners_next);
+            }
+            Change::AddLearners(_) | Change::Enter { .. } => next.outgoing = self.voters.clone(),
+        }
+        match change {
+            Change::AddLearners(new) => {
+                for replica in new {
+                    next.take_out(*replica);
+                    match next.outgoing.contains(replica) {
+                        true => next.learners_next.push(*replica),
+                        false => next.learners.push(*replica),
+                    }
+                }
+            }
+            Change::Enter { promote, remove } => {
+                for replica in promote {
+                    next.take_out(*replica);
+                    next.voters.push(*replica);
+                }
+                remove.iter().for_each(|replica| next.take_out(*replica));
+            }
+            Change::Leave => {}
+        }
+        let Self { voters, learners, outgoing, learners_next } = &mut next;
+        [voters, learners, outgoing, learners_next].into_iter().for_each(|l| l.sort_unstable());
+        next
+    }
+
+    fn take_out(&mut self, replica: ReplicaId) {
+        let Self { voters, learners, learners_next, .. } = self;
+        [voters, learners, learners_next].into_iter().for_each(|l| l.retain(|id| *id != replica));
     }
 
     pub(crate) fn to_library(&self) -> ConfState {

@@ -107,13 +107,14 @@ fn directory(dir: &Path, source: io::Error) -> CheckError {
 
 /// A directory whose files are read; whatever would change it is taken and forgotten. Opening a
 /// log changes only what it will not read again, so that it comes to the same end.
-struct ReadOnly {
+pub(crate) struct ReadOnly {
     path: PathBuf,
     _lock: Option<OsFile>,
 }
 
 impl ReadOnly {
-    fn open(dir: &Path) -> Result<Self, CheckError> {
+    /// Locks it, together with others who only read.
+    pub(crate) fn open(dir: &Path) -> Result<Self, CheckError> {
         fs::read_dir(dir).map_err(|source| directory(dir, source))?;
         let lock = match OsFile::open(dir.join("LOCK")) {
             Ok(lock) => Some(lock),

@@ -91,6 +91,7 @@ pub mod logging;
 pub mod medium;
 pub mod peer;
 pub mod process;
+pub mod recover;
 pub mod run;
 pub mod side_door;
 pub mod signals;

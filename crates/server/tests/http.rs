@@ -286,6 +286,31 @@ fn nodes_and_shards_are_told_with_the_verdict() {
 }
 
 #[test]
+fn shards_are_told_to_be_cut() {
+    let server = serve(options());
+    let split = |shard: &str, body: &str| {
+        ask_json(&server, "POST", &format!("/v1/shards/{shard}/split"), body)
+    };
+    for (body, at) in [("{}", 1024), (r#"{"at":null}"#, 1024), (r#"{"at":700}"#, 700)] {
+        let cut = split("1", body);
+        let told: serde_json::Value = serde_json::from_slice(&cut.body).unwrap();
+        assert_eq!(cut.status, 202);
+        assert_eq!(told, serde_json::json!({ "shard": 1, "right": 9, "at": at }));
+    }
+    for (shard, body, status, problem) in [
+        ("2", "{}", 409, "not-leader"),
+        ("3", "{}", 409, "no-split"),
+        ("4", "{}", 404, "no-shard"),
+        ("one", "{}", 400, "bad-request"),
+        ("1", r#"{"at":70000}"#, 400, "bad-request"),
+        ("1", r#"{"slot":7}"#, 400, "bad-request"),
+    ] {
+        let bad = split(shard, body);
+        assert_eq!((bad.status, bad.problem().as_str()), (status, problem), "{shard} {body}");
+    }
+}
+
+#[test]
 fn nodes_are_told_to_stand_otherwise() {
     let server = serve(options());
     let act = |node: &str, action: &str| {

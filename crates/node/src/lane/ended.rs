@@ -75,6 +75,11 @@ impl Ended {
         Self::new(replica, kind == record::REPLICA_REMOVED, reader.rest().to_vec())
     }
 
+    /// Whether its group has gone on without it; else it is broken.
+    pub fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
     fn write(&mut self, shard: ShardId, ticket: u64, records: &mut Records) {
         (self.ticket, self.is_durable) = (ticket, false);
         let replica = self.replica.0.to_le_bytes();

@@ -30,6 +30,8 @@ pub struct Five {
     pub answers: Vec<Answer>,
     /// Bytes of the records of the last turns of each.
     pub log_bytes: [u64; 5],
+    /// What each has in its log of the shard: kinds and payloads.
+    pub logs: [Vec<(u8, Vec<u8>)>; 5],
     /// Nodes that get no entries, but all else.
     pub without_entries: Vec<usize>,
     /// Letters that are not brought yet: from, to.
@@ -57,9 +59,9 @@ impl Five {
             lane.accept(Input::Create(start(ReplicaId(id))));
             lane
         };
-        let (answers, without_entries, letters, log_bytes) = Default::default();
+        let (answers, without_entries, letters, log_bytes, logs) = Default::default();
         let lanes = (1..=5).map(lane).collect();
-        Self { lanes, now, answers, log_bytes, without_entries, letters }
+        Self { lanes, now, answers, log_bytes, logs, without_entries, letters }
     }
 
     /// One turn of each of these, whose messages reach those whom `may` names.
@@ -76,6 +78,9 @@ impl Five {
             if !effects.records.is_empty() {
                 if let Some(bytes) = self.log_bytes.get_mut(from - 1) {
                     *bytes += effects.records.bytes();
+                    let records = effects.records.iter();
+                    let kept = records.map(|record| (record.kind, record.payload.to_vec()));
+                    self.logs[from - 1].extend(kept);
                 }
                 lane.accept(Input::Written { ticket, lsn: Lsn::default() });
                 lane.accept(Input::Durable { ticket });

@@ -269,3 +269,34 @@ fn who_is_gone_has_no_part_in_what_is_kept_for_who_answers() {
     groups[0].applied(groups[0].committed());
     assert_eq!(groups[0].kept_bytes(), 0);
 }
+
+/// Who has the log and no group finds the same members.
+#[test]
+fn members_follow_from_changes_alone() {
+    let ids = |list: &[u64]| list.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
+    let enter = |promote: &[u64], remove: &[u64]| Change::Enter {
+        promote: ids(promote),
+        remove: ids(remove),
+    };
+    let changes = [
+        Change::AddLearners(ids(&[3, 2])),
+        Change::Leave,
+        enter(&[2, 3], &[]),
+        Change::Leave,
+        Change::AddLearners(ids(&[4, 5])),
+        Change::Leave,
+        enter(&[4], &[1, 5]),
+        Change::Leave,
+        Change::AddLearners(ids(&[3, 6])),
+        Change::Leave,
+        enter(&[6], &[2]),
+        Change::Leave,
+    ];
+    let mut group = sole();
+    let mut members = group.members().clone();
+    for change in &changes {
+        members = members.after(change);
+        assert_eq!(group.change(change), &members, "{change:?}");
+    }
+    assert_eq!((members.voters, members.learners), (ids(&[4, 6]), ids(&[3])));
+}

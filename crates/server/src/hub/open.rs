@@ -222,16 +222,18 @@ fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manif
     Ok(manifest)
 }
 
-struct Replay {
-    log: Log,
-    shards: BTreeMap<ShardId, Recovering>,
-    dropped: BTreeSet<ShardId>,
-    ended: BTreeMap<ShardId, Ended>,
+/// What was read of a directory.
+pub(crate) struct Replay {
+    pub log: Log,
+    pub shards: BTreeMap<ShardId, Recovering>,
+    pub dropped: BTreeSet<ShardId>,
+    pub ended: BTreeMap<ShardId, Ended>,
     records: u64,
     cut_bytes: u64,
 }
 
-fn replay(
+/// Reads checkpoints and log.
+pub(crate) fn replay(
     disk: &Arc<dyn Disk>,
     manifest: &Manifest,
     segment_bytes: u64,

@@ -33,10 +33,14 @@ impl NodeApi {
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
-        match self.node_of(node) {
-            Ok(node) if to == Standing::Removed => self.remove(id, node, done),
-            Ok(node) => self.stand(id, node, to, done),
-            Err(error) => done(Err(error)),
+        match (self.node_of(node), id_of(node)) {
+            (Ok(node), _) if to == Standing::Removed => self.remove(id, node, done),
+            (Ok(node), _) => self.stand(id, node, to, done),
+            // Nobody has heard of it since all were started, and it is not to come back.
+            (Err(ApiError::NoNode { .. }), Some(node)) if to == Standing::Removed => {
+                self.remove(id, node, done);
+            }
+            (Err(error), _) => done(Err(error)),
         }
     }
 
@@ -167,6 +171,12 @@ fn in_use(node: NodeId, member: Option<&MemberInfo>, replicas: u64) -> String {
     )
 }
 
+/// The id that 16 hexadecimal digits are.
+fn id_of(asked: &str) -> Option<NodeId> {
+    let is_id = asked.len() == 16 && asked.bytes().all(|byte| byte.is_ascii_hexdigit());
+    u64::from_str_radix(asked, 16).ok().filter(|_| is_id).map(NodeId)
+}
+
 /// Which of these nodes is meant by an id of 16 hexadecimal digits, or by a name. Removed ones have
 /// no names any more.
 fn find(
@@ -174,12 +184,9 @@ fn find(
     known: &[(NodeId, &str)],
     removed: impl Iterator<Item = NodeId>,
 ) -> Result<NodeId, ApiError> {
-    let is_id = asked.len() == 16 && asked.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if let Ok(id) = u64::from_str_radix(asked, 16)
-        && is_id
-    {
+    if let Some(id) = id_of(asked) {
         let mut ids = known.iter().map(|(node, _)| *node).chain(removed);
-        if let Some(node) = ids.find(|node| node.0 == id) {
+        if let Some(node) = ids.find(|node| *node == id) {
             return Ok(node);
         }
     }

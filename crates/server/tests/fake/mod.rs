@@ -316,6 +316,15 @@ impl Api for Fake {
         }));
     }
 
+    fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>) {
+        done(match (shard, at) {
+            (1, at) => Ok(SplitStatus { shard, right: 9, at: at.unwrap_or(1024) }),
+            (2, _) => Err(ApiError::NotLeader { why: "shard 2 is led by n2".into() }),
+            (3, _) => Err(ApiError::NoSplit { shard, why: "it has slot 7 only".into() }),
+            _ => Err(ApiError::NoShard { shard }),
+        });
+    }
+
     fn decisions(&self, dry: bool) -> Decisions {
         let node = DecisionNode { id: format!("{:016x}", 4), name: "n4".into() };
         let deviation = Deviation { before: 0.5, predicted: 0.25, achieved: None };
@@ -326,6 +335,7 @@ impl Api for Fake {
             add: vec![node],
             remove: vec![2],
             leader: None,
+            split: None,
             why: "n2 is draining".into(),
             deviation: Some(deviation),
             came: if dry { DecisionCame::Dry } else { DecisionCame::HandedOn },

@@ -1,0 +1,74 @@
+//! `carillon recover`: what is left of shards whose majority is lost for good, and how they go on.
+//!
+//! ```text
+//!   inspect, on each node that is left ──► JSON ─┐
+//!                                          JSON ─┴─► plan ──► JSON ──► apply, on each of them
+//!                                                      └─► what may be lost, in words
+//! ```
+//!
+//! [`node::lost`] decides, [`server::recover`] has the files. Here the values become JSON
+//! ([`json`]) and words ([`words`]).
+
+mod json;
+mod words;
+
+use std::fs;
+use std::path::Path;
+
+use node::lost::{self, Plan, Survivor};
+use serde_json::Value;
+
+use crate::cli::RecoverCommand;
+use crate::exit::Exit;
+use crate::output::{self, complain};
+
+/// One of its steps.
+pub fn recover(command: &RecoverCommand) -> Exit {
+    let done = match command {
+        RecoverCommand::Inspect { dir } => inspect(dir),
+        RecoverCommand::Plan { files } => plan(files),
+        RecoverCommand::Apply { dir, plan, accept_loss } => apply(dir, plan, *accept_loss),
+    };
+    done.unwrap_or_else(|why| {
+        complain(&why);
+        Exit::Refused
+    })
+}
+
+fn inspect(dir: &Path) -> Result<Exit, String> {
+    let survivor = server::recover::inspect(dir).map_err(|error| error.to_string())?;
+    eprint!("{}", words::survivor(&survivor));
+    Ok(output::json(&json::survivor(&survivor)))
+}
+
+fn plan(files: &[impl AsRef<Path>]) -> Result<Exit, String> {
+    let survivors: Result<Vec<Survivor>, String> =
+        files.iter().map(|file| read(file.as_ref(), json::survivor_of)).collect();
+    let plan = lost::plan(&survivors?).map_err(|refused| refused.to_string())?;
+    eprint!("{}", words::plan(&plan));
+    if plan.shards.is_empty() {
+        return Err("nothing is left to go on from: there is no plan, and nothing to apply".into());
+    }
+    Ok(output::json(&json::plan(&plan)))
+}
+
+fn apply(dir: &Path, file: &Path, accept_loss: bool) -> Result<Exit, String> {
+    let plan: Plan = read(file, json::plan_of)?;
+    if !accept_loss {
+        eprint!("{}", words::plan(&plan));
+        return Err(
+            "nothing was changed. If what may be lost is to be lost, add --accept-loss".into()
+        );
+    }
+    let applied = server::recover::apply(dir, &plan).map_err(|error| error.to_string())?;
+    Ok(output::raw(words::applied(&applied, &plan).as_bytes()))
+}
+
+/// What a file says.
+fn read<T>(file: &Path, decode: impl Fn(&Value) -> Result<T, json::Bad>) -> Result<T, String> {
+    let shown = file.display();
+    let bytes = fs::read(file).map_err(|error| format!("cannot read {shown}: {error}"))?;
+    let value = serde_json::from_slice(&bytes);
+    let value = value.map_err(|error| format!("{shown} is no JSON: {error}"))?;
+    decode(&value).map_err(|bad| format!("{shown}: {bad}"))
+}

@@ -1,0 +1,199 @@
+//! What survivors say, and the plan that follows.
+
+use keyspace::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
+use proptest::prelude::*;
+use replication::{Change, Members};
+use storage::log::Lsn;
+
+use super::*;
+
+const CLUSTER: u64 = 7;
+const SHARD: ShardId = ShardId(3);
+
+fn ids(list: &[u64]) -> Vec<ReplicaId> {
+    list.iter().map(|id| ReplicaId(*id)).collect()
+}
+
+/// A replica, on the node of ten times its number, whose log ends at this term and index.
+fn remains(replica: u64, voters: &[u64], last: (u64, u64)) -> Remains {
+    Remains {
+        replica: ReplicaId(replica),
+        keyspace: KeyspaceId(1),
+        slots: Some((0, 2048)),
+        placed: voters.iter().map(|id| (ReplicaId(*id), NodeId(id * 10))).collect(),
+        generation: Generation(replica),
+        newest: ReplicaId(voters.iter().copied().max().unwrap_or(replica)),
+        term: last.0,
+        vote: 0,
+        commit: last.1 - 1,
+        applied: last.1 - 1,
+        last,
+        last_at: Timestamp::from_millis(last.1),
+        members: Members::of_voters(&ids(voters)),
+        changes: Vec::new(),
+    }
+}
+
+/// A node with these replicas, and one of the catalogue, which has lost nothing.
+fn survivor(replica: u64, shards: Vec<(ShardId, Remains)>) -> Survivor {
+    let named = Named {
+        id: KeyspaceId(1),
+        name: "orders".into(),
+        shards: vec![(SHARD, Some((0, 2048))), (ShardId(4), Some((2048, 16384)))],
+    };
+    let next_ids = (KeyspaceId(2), ShardId(5));
+    let system = Remains { keyspace: KeyspaceId(0), ..remains(replica, &[replica], (1, 2)) };
+    let whole = remains(replica, &[replica], (1, 2));
+    let rest = [(SYSTEM, system), (ShardId(4), whole)];
+    Survivor {
+        cluster: CLUSTER,
+        node: NodeId(replica * 10),
+        log_end: Lsn(64),
+        replicas: rest.into_iter().chain(shards).collect(),
+        ended: BTreeMap::new(),
+        catalogue: Some(Names { next_ids, keyspaces: vec![named] }),
+    }
+}
+
+fn with(replica: u64, voters: &[u64], last: (u64, u64)) -> Survivor {
+    survivor(replica, vec![(SHARD, remains(replica, voters, last))])
+}
+
+/// The plan's only shard.
+fn only(survivors: &[Survivor]) -> Rescue {
+    let plan = plan(survivors).expect("there is something to do");
+    let [rescue] = &plan.shards[..] else { panic!("{plan:?}") };
+    assert_eq!(rescue.shard.shard, SHARD);
+    rescue.clone()
+}
+
+#[test]
+fn the_newest_term_counts_before_the_longest_log() {
+    let voters = [1, 2, 3, 4, 5];
+    let rescue = only(&[with(1, &voters, (4, 90)), with(2, &voters, (5, 70))]);
+    assert_eq!((rescue.record.replica, rescue.record.node), (ReplicaId(2), NodeId(20)));
+    assert_eq!((rescue.record.index, rescue.committed), (70, 70));
+    assert_eq!(rescue.removed, [(NodeId(10), ReplicaId(1))]);
+    assert_eq!((rescue.voters, rescue.may_miss), ((2, 5), true));
+    assert_eq!(rescue.record.term, 5 + LEAP);
+    assert_eq!(rescue.record.generation, Generation(2 + LEAP));
+    assert_eq!(rescue.record.newest, ReplicaId(5 + LEAP));
+    let rescue = only(&[with(1, &voters, (5, 90)), with(2, &voters, (5, 70))]);
+    assert_eq!((rescue.record.replica, rescue.committed), (ReplicaId(1), 89));
+}
+
+#[test]
+fn a_shard_with_a_majority_is_left_alone() {
+    let two = [with(1, &[1, 2, 3], (4, 90)), with(2, &[1, 2, 3], (4, 90))];
+    assert_eq!(plan(&two), Err(Refused::Sound { shards: 3 }));
+    // Whoever is said to be lost is named.
+    let one = plan(&two[..1]).expect("one of three");
+    assert_eq!(one.lost, BTreeSet::from([NodeId(20), NodeId(30)]));
+    assert_eq!((one.sound, one.gone.len(), one.nameless.len()), (2, 0, 0));
+}
+
+/// Half of four is no majority, but neither could the others acknowledge anything.
+#[test]
+fn what_the_lost_could_not_acknowledge_alone_is_not_missing() {
+    let voters = [1, 2, 3, 4];
+    let rescue = only(&[with(1, &voters, (4, 90)), with(2, &voters, (4, 80))]);
+    assert_eq!((rescue.voters, rescue.may_miss), ((2, 4), false));
+}
+
+/// A founder that has grown: what it has applied says that it is alone, its log says otherwise.
+#[test]
+fn changes_of_members_at_the_end_of_the_log_count() {
+    let mut grown = remains(1, &[1], (2, 20));
+    let mut members = grown.members.clone();
+    let (promote, remove) = (ids(&[2, 3]), Vec::new());
+    let changes = [
+        Change::AddLearners(ids(&[2, 3])),
+        Change::Leave,
+        Change::Enter { promote, remove },
+        Change::Leave,
+    ];
+    for (change, index) in changes.iter().zip(5..) {
+        members = members.after(change);
+        grown.changes.push((index, members.clone()));
+    }
+    (grown.applied, grown.commit) = (4, 4);
+    let alone = |remains: &Remains| survivor(1, vec![(SHARD, remains.clone())]);
+    let rescue = only(&[alone(&grown)]);
+    assert_eq!((rescue.voters, rescue.may_miss), ((1, 3), true));
+    assert_eq!((rescue.committed, rescue.record.index), (4, 20));
+    // It became alone again, and knows that this is in force, or does not.
+    let remove = ids(&[2, 3]);
+    for (change, index) in
+        [Change::Enter { promote: Vec::new(), remove }, Change::Leave].iter().zip(9..)
+    {
+        members = members.after(change);
+        grown.changes.push((index, members.clone()));
+    }
+    assert_eq!(only(&[alone(&grown)]).voters, (1, 1));
+    grown.commit = 10;
+    assert_eq!(plan(&[alone(&grown)]), Err(Refused::Sound { shards: 3 }));
+}
+
+#[test]
+fn who_waits_for_its_first_state_is_nothing_to_go_on_from() {
+    let mut empty = remains(4, &[], (1, 1));
+    (empty.applied, empty.commit, empty.last) = (0, 0, (0, 0));
+    let waits = survivor(4, vec![(SHARD, empty)]);
+    let found = plan(std::slice::from_ref(&waits)).expect("nothing is left of it");
+    assert_eq!(found.gone.iter().map(|gone| gone.shard).collect::<Vec<_>>(), [SHARD]);
+    assert!(found.shards.is_empty());
+    let rescue = only(&[waits, with(1, &[1, 2, 3], (4, 90))]);
+    assert_eq!(rescue.record.replica, ReplicaId(1));
+    assert_eq!(rescue.removed, [(NodeId(40), ReplicaId(4))]);
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let one = with(1, &[1, 2, 3], (4, 90));
+    assert_eq!(plan(&[]), Err(Refused::Nobody));
+    assert_eq!(plan(&[one.clone(), one.clone()]), Err(Refused::Twice { node: NodeId(10) }));
+    let other = Survivor { cluster: 8, ..with(2, &[1, 2, 3], (4, 90)) };
+    let refused = plan(&[one.clone(), other]);
+    assert_eq!(refused, Err(Refused::Clusters { node: NodeId(20), cluster: 8, other: CLUSTER }));
+    let mut without = one;
+    without.replicas.remove(&SYSTEM);
+    without.catalogue = None;
+    assert_eq!(plan(&[without]), Err(Refused::NoCatalogue));
+}
+
+/// The catalogue has forgotten the newest keyspace: its ids are not given out again.
+#[test]
+fn ids_of_a_forgotten_keyspace_are_passed_over() {
+    let late = Remains { keyspace: KeyspaceId(6), ..remains(1, &[1, 2, 3], (4, 90)) };
+    let dropped = Remains { keyspace: KeyspaceId(1), ..remains(1, &[1, 2, 3], (4, 90)) };
+    let mut one = survivor(1, vec![(SHARD, dropped), (ShardId(44), late)]);
+    let system = one.replicas.get_mut(&SYSTEM).expect("it is there");
+    system.members = Members::of_voters(&ids(&[1, 2, 3]));
+    one.catalogue.as_mut().expect("it is there").keyspaces.clear();
+    let found = plan(&[one]).expect("the catalogue has lost its majority");
+    assert_eq!(found.nameless, [ShardId(44)]);
+    let [rescue] = &found.shards[..] else { panic!("{found:?}") };
+    assert_eq!(rescue.shard, Gone { shard: SYSTEM, keyspace: None, slots: Some((0, 2048)) });
+    assert_eq!(rescue.record.next_ids, (KeyspaceId(7), ShardId(45)));
+}
+
+proptest! {
+    /// Nobody who is left has more, and the order does not matter.
+    #[test]
+    fn the_fullest_is_chosen_in_any_order(
+        logs in prop::collection::vec((1..4u64, 2..6u64), 1..4),
+        turned in 0..4usize,
+    ) {
+        let voters: Vec<u64> = (1..=7).collect();
+        let mut left: Vec<Survivor> =
+            logs.iter().zip(1..).map(|(last, replica)| with(replica, &voters, *last)).collect();
+        let found = plan(&left).expect("fewer than four of seven");
+        let (record, fullest) = (found.shards[0].record, logs.iter().max().expect("one at least"));
+        prop_assert_eq!(logs[record.replica.0 as usize - 1], *fullest);
+        prop_assert!(found.shards[0].committed <= record.index);
+        let by = turned % left.len();
+        left.rotate_left(by);
+        let again = plan(&left).expect("the same");
+        prop_assert_eq!(again.shards[0].record, record);
+    }
+}
