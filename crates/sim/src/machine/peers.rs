@@ -163,7 +163,7 @@ impl Machine {
     }
 
     fn tell_known(&mut self, id: ShardId) {
-        if let Some(known) = self.table().shard(id).cloned() {
+        if let Some(known) = self.table().shard(id).cloned().filter(|_| !self.is_deaf) {
             self.submit(id, Input::Known { known });
         }
     }
@@ -221,8 +221,15 @@ impl Machine {
         };
         self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
-        let Some(catalogue) = catalogue else { return Ok(true) };
-        self.forget_keyspaces_of(&catalogue);
+        if let Some(catalogue) = catalogue {
+            self.jump(&catalogue);
+        }
+        Ok(true)
+    }
+
+    /// The catalogue has become this one at once.
+    pub(super) fn jump(&mut self, catalogue: &Catalogue) {
+        self.forget_keyspaces_of(catalogue);
         let gone = self.routes.values().filter(|route| {
             catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
         });
@@ -252,7 +259,6 @@ impl Machine {
             let views = places.map(|place| self.view_of(keyspace, place)).collect();
             self.route(keyspace.clone(), views);
         }
-        Ok(true)
     }
 
     /// Makes a file the checkpoint of its shard.
@@ -297,14 +303,25 @@ impl Machine {
             Some(view) => view,
             None => {
                 let state = birth::first_state(keyspace, place, settings);
+                // Who has only an image of the catalogue does not know how its shards went on.
                 let here = state.descriptor.replica_on(self.manifest.node);
+                let here = here.filter(|_| self.has_system());
                 let ended = self.lanes[lane].lane.ended_replica(shard);
                 match here.is_some_and(|replica| ended.is_none_or(|ended| ended < replica)) {
-                    true => self.create_shard(state, keyspace.options.durability),
+                    true => {
+                        let view = self.create_shard(state, keyspace.options.durability);
+                        // Its group may have gone on without it meanwhile.
+                        self.tell_known(shard);
+                        view
+                    }
                     false => {
-                        let nodes = keyspace.nodes.clone();
+                        let nodes = self.who_may_have(keyspace);
                         self.submit(shard, Input::Away { shard, nodes });
-                        Arc::new(RwLock::new(state))
+                        let nothing = match self.has_system() {
+                            true => state,
+                            false => birth::elsewhere(keyspace, place, self.node(), settings),
+                        };
+                        Arc::new(RwLock::new(nothing))
                     }
                 }
             }
@@ -313,6 +330,17 @@ impl Machine {
 }
 
 impl Machine {
+    /// The nodes that may know of a keyspace's shards: those where it began come first.
+    fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
+        let mut nodes = keyspace.nodes.clone();
+        if self.image.is_kept {
+            let others = self.image.others.iter().copied();
+            nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
+            nodes.retain(|node| *node != self.node());
+        }
+        nodes
+    }
+
     /// What every node of its cluster has.
     pub fn cluster(&self) -> Cluster {
         Cluster { id: self.manifest.cluster, hash_seed: self.manifest.hash_seed }
@@ -321,6 +349,7 @@ impl Machine {
     /// Lets all lanes look for leaders.
     pub fn tick(&mut self) {
         self.tick_lookup();
+        self.tick_image();
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         self.expire_streams();
     }
