@@ -47,7 +47,8 @@
 //!
 //! # What it does not know
 //! How replicas are moved (the shard's leader does that by learner, snapshot and joint change), how
-//! fast (rates and pauses are the driver's, but for [`led::AT_ONCE`]), who is alive (membership), what a key is.
+//! fast (rates and pauses are the driver's, but for [`led::AT_ONCE`]), who is alive (membership),
+//! what a key is.
 //!
 //! # Caveats
 //! - Old loads make leaders overshoot. A node should tell of replicas on their way to it as if
