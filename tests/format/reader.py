@@ -4,11 +4,13 @@ Written from the document, section by section, without a look at the code: if it
 wrote, the document is complete. Whatever the document does not allow is an error.
 """
 
+import binascii
 import struct
 import zlib
 from pathlib import Path
 
 VALUE_BYTES_MAX = 512 << 20
+SLOTS = 16384
 
 
 class Damage(Exception):
@@ -22,6 +24,15 @@ def check(holds, what):
 
 def crc(seed, data):
     return zlib.crc32(data, seed)
+
+
+def slot(key):
+    """Which slot a key lies in: CRC16 (XMODEM) of its hash tag."""
+    opened = key.find(b"{")
+    closed = key.find(b"}", opened + 1)
+    if opened >= 0 and closed > opened + 1:
+        key = key[opened + 1 : closed]
+    return binascii.crc_hqx(key, 0) % SLOTS
 
 
 def u64s(*numbers):
@@ -203,6 +214,11 @@ class Catalogue:
         if op == 4:
             self.set_standing(reader)
             return
+        if op == 5:
+            reader.varint()
+            reader.end()
+            self.next_shard += 1
+            return
         name = reader.counted()
         if op == 1:
             options = read_options(reader)
@@ -240,6 +256,7 @@ class Shard:
         self.values = {}
         self.sessions = {}
         self.catalogue = Catalogue()
+        self.halves = {}
 
     @classmethod
     def from_checkpoint(cls, meta, blocks):
@@ -329,13 +346,43 @@ class Shard:
         elif kind == 4:
             self.catalogue.apply(reader)
         else:
-            check(kind == 7 or (kind in (2, 3, 5, 8, 9) and count == 1), "kind of an entry")
+            check(kind == 7 or (kind in (2, 3, 5, 8, 9, 10) and count == 1), "kind of an entry")
+            if kind == 10:
+                self.split(reader)
+
+    def slots(self):
+        """The slots of a hashed shard's arc."""
+        first, end = (int.from_bytes(self.descriptor[at], "big") for at in ("start", "end"))
+        return range(first, end or SLOTS)
+
+    def split(self, reader):
+        """Section 5.3, kind 10; replicas of a node alone never change."""
+        number, generation, at = reader.varint(), reader.varint(), reader.varint()
+        reader.end()
+        if generation != self.descriptor["generation"] or at not in self.slots()[1:]:
+            return
+        right = object.__new__(Shard)
+        right.placement, right.index, right.last = self.placement, 1, self.last
+        right.sessions, right.catalogue, right.halves = {}, Catalogue(), {}
+        self.descriptor["generation"] = generation + 1
+        start = at.to_bytes(2, "big")
+        right.descriptor = {**self.descriptor, "shard": number, "start": start}
+        self.descriptor["end"] = start
+        right.values = {k: v for k, v in self.values.items() if slot(k) >= at}
+        self.values = {k: v for k, v in self.values.items() if slot(k) < at}
+        self.halves[number] = right
+
+    def owns(self, *keys):
+        """Section 5.4: a command on keys of another shard does nothing."""
+        return self.placement != 0 or all(slot(key) in self.slots() for key in keys)
 
     def get(self, key, now):
         value, expiry = self.values.get(key, (None, 0))
         return (None, 0) if expiry and expiry <= now else (value, expiry)
 
     def put(self, key, value, expiry, now):
+        if not self.owns(key):
+            return
         if expiry and expiry <= now:
             self.values.pop(key, None)
         else:
@@ -344,18 +391,22 @@ class Shard:
     def command(self, reader, now):
         """Section 5.4."""
         op = reader.number("B")
-        if op == 14:
+        if op in (14, 15):
+            if op == 15:
+                check(0 < reader.varint() <= SLOTS, "end of a flush")
             self.values.clear()
         elif op == 1:
             self.set(reader, now)
         elif op == 11:
             pairs = [(reader.counted(), reader.counted()) for _ in range(reader.varint())]
-            if all(self.get(key, now)[0] is None for key, _ in pairs):
+            are_here = self.owns(*(key for key, _ in pairs))
+            if are_here and all(self.get(key, now)[0] is None for key, _ in pairs):
                 for key, value in pairs:
                     self.put(key, value, 0, now)
         elif op in (12, 13):
             flag, source, target = reader.number("B"), reader.counted(), reader.counted()
-            self.move(op == 13, flag, source, target, now)
+            if self.owns(source, target):
+                self.move(op == 13, flag, source, target, now)
         elif op in (2, 3):
             self.values.pop(reader.counted(), None)
         else:
@@ -435,7 +486,14 @@ def read(directory):
             dropped.add(number)
         elif number in dropped:
             continue
-        elif kind in (6, 7):
+        elif number not in shards and kind != 3:
+            # Section 5.3, kind 10: its left half has made it.
+            left = next((shard for shard in shards.values() if number in shard.halves), None)
+            check(left is not None, "a record without a beginning")
+            shards[number] = left.halves.pop(number)
+        if number in dropped:
+            continue
+        if kind in (6, 7):
             raise SystemExit("a replica has ended here: ask another node")
         elif kind == 3:
             shards.setdefault(number, Shard(payload))
@@ -447,12 +505,18 @@ def read(directory):
         else:
             check(kind == 1 and number in shards, "a record without a beginning")
             shards[number].entry(payload)
+    while halves := {n: s for shard in shards.values() for n, s in shard.halves.items()}:
+        for shard in shards.values():
+            shard.halves = {}
+        shards.update({n: s for n, s in halves.items() if n not in shards and n not in dropped})
     found = {}
     for name, (number, options, members) in shards[0].catalogue.keyspaces.items():
         values = {}
-        for member in members:
-            if member in shards:
-                check(shards[member].descriptor["keyspace"] == number, "shard of another keyspace")
-                values.update(shards[member].values)
+        for shard in members:
+            if shard in shards:
+                check(shards[shard].descriptor["keyspace"] == number, "shard of another keyspace")
+        for shard in shards.values():
+            if shard.descriptor["keyspace"] == number:
+                values.update(shard.values)
         found[name.decode()] = (options, values)
     return found

@@ -60,6 +60,10 @@ def command(rng):
 def one_round(node, rng):
     """Commands, a kill, and the two accounts of what is there. Returns checkpoints in use."""
     connection = node.connect()
+    # Two shards are cut while others are written to: one of the first, one of the others.
+    for shard in (rng.randrange(1, 9), rng.randrange(9, 17)):
+        status, said = node.request("POST", f"/v1/shards/{shard}/split", {})
+        assert status in (202, 404, 409), said
     for name in ("0", "1", "ranges"):
         connection.call("SELECT", name)
         batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]
@@ -112,6 +116,7 @@ def main():
 
 def check_seen(seen):
     assert any(seen), "no round met a checkpoint"
+    assert max(seen) > 18, "no round met a checkpoint of a shard that was cut off"
 
 
 if __name__ == "__main__":

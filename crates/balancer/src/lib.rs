@@ -47,7 +47,8 @@
 //!
 //! # What it does not know
 //! How replicas are moved (the shard's leader does that by learner, snapshot and joint change), how
-//! fast (rates and pauses are the driver's), who is alive (membership), what a key is.
+//! fast (rates and pauses are the driver's, but for [`led::AT_ONCE`]), who is alive (membership),
+//! what a key is.
 //!
 //! # Caveats
 //! - Old loads make leaders overshoot. A node should tell of replicas on their way to it as if
@@ -60,12 +61,14 @@
 //!
 //! # Where to start
 //! [`decide`](decide()), then `strength`, `part`, `even`; [`heir`](heir()) for leaders; [`Policy`]
-//! for where to. [`prove`] says what the placement that came of it survives.
+//! for where to. [`led`] is about all shards that a node leads, and is what drivers call; what they
+//! tell of nodes is [`Told`]. [`prove`] says what the placement that came of it survives.
 
 mod chance;
 mod decide;
 mod even;
 mod heir;
+pub mod led;
 mod measure;
 mod nodes;
 mod part;
@@ -73,13 +76,16 @@ pub mod policy;
 pub mod prove;
 mod shard;
 mod strength;
+mod told;
 mod view;
 mod why;
 
 pub use decide::{Decision, decide};
 pub use heir::{WhyLeader, heir};
+pub use led::{Led, decide_all};
 pub use measure::Effect;
 pub use nodes::{Gone, Mean, Node, Nodes};
 pub use policy::{Policy, place_of};
 pub use shard::{Settings, Shard};
+pub use told::{Told, nodes_to_place};
 pub use why::{Load, Why};

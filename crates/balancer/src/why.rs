@@ -90,6 +90,11 @@ pub enum Why {
 }
 
 impl Why {
+    /// Whether it could as well stay as it is.
+    pub fn is_choice(&self) -> bool {
+        matches!(self, Why::Even { .. } | Why::Place { .. } | Why::Part { .. })
+    }
+
     /// In words, with nodes called as `name` says.
     pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
         match self {

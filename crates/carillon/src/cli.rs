@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use sim::scenario::Scenario;
 
 use crate::dev::DevArgs;
 use crate::start::StartArgs;
@@ -631,7 +632,9 @@ Examples:
   carillon sim --seed 7
   carillon sim --seed 1 --seeds 500 --doublecheck
   carillon sim --seed 1 --seeds 100 --bug unsynced-ack   what the checkers find
-  carillon sim --nodes 5 --seed 1 --seeds 100            clusters on a bad network")]
+  carillon sim --nodes 5 --seed 1 --seeds 100            clusters on a bad network
+  carillon sim --scenario list                           disasters by name
+  carillon sim --scenario nine-of-twenty --seed 7        one of them")]
 pub struct SimArgs {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
@@ -657,9 +660,16 @@ pub struct SimArgs {
     #[arg(long, value_name = "NAME")]
     pub bug: Option<sim::Bug>,
     /// Run a whole cluster of so many nodes, on a bad network.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=9))]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(3..=50))]
     #[arg(conflicts_with_all = ["steps", "clients", "bug"])]
     pub nodes: Option<u8>,
+    /// Play a disaster to its end, in a cluster that arranges itself; `list` lists them.
+    #[arg(long, value_name = "NAME", value_parser = scenario)]
+    #[arg(conflicts_with_all = ["steps", "clients", "faults", "bug", "nodes"])]
+    pub scenario: Option<Asked>,
+    /// Of a scenario: its short form, as tests run it.
+    #[arg(long, requires = "scenario")]
+    pub short: bool,
     /// Of a cluster: virtual milliseconds before the faults end.
     #[arg(long, value_name = "MS", default_value_t = sim::cluster::options::MILLIS_DEFAULT)]
     #[arg(requires = "nodes", value_parser = clap::value_parser!(u64).range(..=3_600_000))]
@@ -668,7 +678,7 @@ pub struct SimArgs {
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
-    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock or wrong-age.
+    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age or forgotten-replica.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.
@@ -677,6 +687,29 @@ pub struct SimArgs {
     /// Print every event.
     #[arg(long)]
     pub verbose: bool,
+}
+
+/// What is asked of scenarios.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Which there are.
+    List,
+    /// One of them.
+    Play(Scenario),
+}
+
+fn scenario(text: &str) -> Result<Asked, String> {
+    if text == "list" {
+        return Ok(Asked::List);
+    }
+    let named = Scenario::ALL.into_iter().find(|scenario| scenario.name() == text);
+    named.map(Asked::Play).ok_or_else(|| {
+        let nearest = server::config::nearest(text, Scenario::ALL.map(Scenario::name));
+        match nearest {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "`carillon sim --scenario list` lists them".to_owned(),
+        }
+    })
 }
 
 fn millis(text: &str) -> Result<u64, String> {
@@ -692,6 +725,14 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn scenarios_have_names() {
+        assert_eq!(scenario("list"), Ok(Asked::List));
+        assert_eq!(scenario("all-off"), Ok(Asked::Play(Scenario::AllOff)));
+        assert_eq!(scenario("nine-of-twelve"), Err("did you mean `nine-of-twenty`?".into()));
+        assert!(scenario("flood").is_err_and(|why| why.contains("--scenario list")));
     }
 
     #[test]

@@ -3,21 +3,31 @@
 use std::io::Write as _;
 
 use sim::cli::main_with;
+use sim::scenario::{self, Scenario};
 use sim::{Options, cluster};
 
-use crate::cli::SimArgs;
+use crate::cli::{Asked, SimArgs};
 use crate::exit::Exit;
 
 /// Runs seeds.
 pub fn sim(args: &SimArgs) -> Exit {
     let SimArgs { seed, seeds, steps, clients, faults, bug, doublecheck, verbose, .. } = *args;
     let mut out = std::io::stdout().lock();
-    let ran = match args.nodes {
-        None => {
+    let ran = match (args.scenario, args.nodes) {
+        (Some(Asked::List), _) => Scenario::ALL
+            .into_iter()
+            .try_for_each(|one| writeln!(out, "{:24}{}", one.name(), one.about()))
+            .map(|()| true),
+        (Some(Asked::Play(scenario)), _) => {
+            let is_short = args.short;
+            let options = scenario::Options { scenario, seed, is_short, verbose };
+            main_with(&options, seeds, doublecheck, &mut out)
+        }
+        (None, None) => {
             let options = Options { seed, steps, clients, faults, bug, verbose };
             main_with(&options, seeds, doublecheck, &mut out)
         }
-        Some(nodes) => {
+        (None, Some(nodes)) => {
             let SimArgs { millis, power_at, plant, .. } = *args;
             let nodes = usize::from(nodes);
             let options =

@@ -2,8 +2,8 @@
 //!
 //! A shard was cut in two while the command was on its way, and the left half has turned it away
 //! when it applied it ([`crate::command::Reply::Moved`]): nothing was done. It is asked of the
-//! right half then, in the name of the same asker, who sees nothing of it. If the node does not know yet
-//! whose the keys are, the command waits until it does:
+//! right half then, in the name of the same asker, who sees nothing of it. If the node does not
+//! know yet whose the keys are, the command waits until it does:
 //!
 //! ```text
 //!   applied ──► some replies: moved ──► Moved ──► routes name another shard ──► a new batch for it

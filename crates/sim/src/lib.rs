@@ -15,9 +15,9 @@
 //! text, one line an event.
 //!
 //! # Where to start
-//! [`world`] takes the steps and breaks things; [`machine`] is the node without threads; [`check`]
-//! lists the rules and who checks them; [`options`] lists faults, planted bugs and what a seed
-//! chooses by itself.
+//! [`world`] takes the steps and breaks things, [`cluster`] those of several nodes; [`machine`] is
+//! the node without threads; [`check`] lists the rules and who checks them; [`options`] lists
+//! faults, planted bugs and what a seed chooses by itself.
 //!
 //! # Faults
 //! Kill -9 (everything written survives); power cuts at any change of the disk, also within starts,
@@ -39,16 +39,21 @@
 //! drift and lie an hour apart, leaders that are told to go, processes that crash and stand still,
 //! power that goes at any change of a disk (`--power-at` tries one after the other), syncs and
 //! writes that fail, disks that are full and have room again, keyspaces that come, change and go,
-//! asked for at any node. Values end, and commands are of several keys of one hash tag. Not in
-//! them: collection of old versions, FLUSH, reads of whole keyspaces, changes of replicas after
-//! the beginning.
+//! asked for at any node. Values end, and commands are of several keys of one hash tag. In a third
+//! of all runs, and wherever there are more than nine nodes, leaders ask the `balancer` as in the
+//! server: replicas leave nodes that are dead, and spread over all.
+//!
+//! # Scenarios
+//! `carillon sim --scenario nine-of-twenty` does one thing to a cluster that arranges itself, and
+//! does it to its end ([`scenario`]); afterwards the ring must become ideal within a bound of
+//! virtual time ([`check::ring`]). `--scenario list` lists them.
 //!
 //! # Planted bugs
 //! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY):
 //! replies made before the log decides, writes answered before they are durable, reads below the
 //! safe point, expiry seen beyond the horizon, checkpoints that end early; leases that outlive a
 //! pause or that nobody asks for, votes forgotten or not on disk, ticks made up after a pause,
-//! leaders that read too early.
+//! leaders that read too early, replicas that stay when their groups have gone on without them.
 //! The cores have no switches for them.
 //!
 //! # Invariants
@@ -72,6 +77,7 @@ pub mod command;
 pub mod machine;
 pub mod options;
 pub mod rng;
+pub mod scenario;
 pub mod shrink;
 pub mod trace;
 pub mod world;

@@ -45,7 +45,7 @@ fn ids_are_never_given_out_again() {
     let mut catalogue = Catalogue::default();
     catalogue.create("a", ORDERED).unwrap();
     let old = catalogue.drop("a").unwrap();
-    let new = catalogue.create("a", ORDERED).unwrap();
+    let new = catalogue.create("a", ORDERED).unwrap().clone();
     assert!(new.id > old.id && new.shards[0] > old.shards[0]);
     let shard = catalogue.draw_shard(new.id).unwrap();
     assert!(shard > new.shards[0] && catalogue.draw_shard(new.id).unwrap() > shard);

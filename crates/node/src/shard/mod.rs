@@ -166,7 +166,7 @@ pub struct Shard {
     is_settled: bool,
     /// Replicas that have said that they take no part any more, if this one leads.
     broken: BTreeSet<ReplicaId>,
-    /// If it began as a right half, until a checkpoint holds it.
+    /// If it began as a right half.
     half: Option<HalfOf>,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
@@ -322,15 +322,15 @@ impl Shard {
 
     /// A checkpoint with this hard state is on disk.
     pub(crate) fn covered(&mut self, hard_state: HardState) {
-        self.half = None;
         let now = self.hard_state();
         if (now.term, now.vote) == (hard_state.term, hard_state.vote) {
             self.vote_uncovered = false;
         }
     }
 
-    /// Whether all that it began with is still in the log of a left half, and in no checkpoint.
-    pub fn is_bare_half(&self) -> bool {
+    /// Whether it has begun as a right half since the newest checkpoint that it was started from:
+    /// what it began with is in the log of a left half, unless it is in a checkpoint since.
+    pub fn began_as_half(&self) -> bool {
         self.half.is_some()
     }
 

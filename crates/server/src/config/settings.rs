@@ -144,7 +144,7 @@ settings! {
     move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// Bytes of live keys and values beyond which a shard of a hashed keyspace is cut in two, each
     /// half a shard of its own; or off: never.
-    split_bytes: Option<NonZeroU64> = "256MiB", Rate(MIB..=1024 * GIB), Rate;
+    split_bytes: Option<NonZeroU64> = "96MiB", Rate(MIB..=1024 * GIB), Rate;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;

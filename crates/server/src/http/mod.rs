@@ -15,7 +15,7 @@
 //!   POST   /v1/nodes/{node}/remove               it is gone for good; it has no replicas
 //!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
 //!              &limit=N                          page by page
-//!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by the node that leads it
+//!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by who leads it
 //!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
 //!                                                leads, and why; or would decide
 //!   GET    /v1/keyspaces                         all keyspaces

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use keyspace::ShardId;
 use node::checkpoint::{BLOCK, Checkpoint};
+use node::shard::Shard;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
 use storage::disk::Disk;
@@ -41,7 +42,7 @@ impl Checkpoints {
     /// [`Error::Full`]: the manifest is as it was, and the file is gone. All others are fatal.
     pub fn replace(&mut self, hub: &Hub, file: CheckpointRef) -> Result<(), Error> {
         // A right half may hold nothing but what the log makes of the left one's checkpoint.
-        if has_bare_halves(hub) && !self.round(hub)? {
+        if self.lacks_halves(hub) && (!self.round(hub)? || self.lacks_halves(hub)) {
             self.remove_unpublished([file].into_iter());
             return Err(Error::Full { file: file.name(), needed_bytes: 0 });
         }
@@ -60,6 +61,16 @@ impl Checkpoints {
         let before = std::mem::replace(&mut self.manifest, next);
         self.remove_unpublished(before.checkpoints.into_iter());
         Ok(())
+    }
+
+    /// Whether what some right half has begun with is in no checkpoint that counts yet.
+    fn lacks_halves(&self, hub: &Hub) -> bool {
+        let is_kept = |id| self.manifest.checkpoints.iter().any(|file| file.shard == id);
+        let is_bare = |shard: &Shard| shard.began_as_half() && !is_kept(shard.id());
+        let mut lanes = hub.lanes.iter();
+        lanes.any(|lane| {
+            lane.with(hub, |lane| lane.unborn().next().is_some() || lane.shards().any(is_bare))
+        })
     }
 
     /// Where the log begins that a restart would read.
@@ -230,13 +241,4 @@ fn begun_halves(hub: &Hub) -> Vec<ShardId> {
         hub.lanes.iter().for_each(|lane| lane.with(hub, |lane| lane.confirm(*half)));
     }
     halves
-}
-
-/// Whether what some right half has begun with is in no checkpoint yet.
-fn has_bare_halves(hub: &Hub) -> bool {
-    let is_bare = |shard: &node::shard::Shard| shard.is_bare_half();
-    let mut lanes = hub.lanes.iter();
-    lanes.any(|lane| {
-        lane.with(hub, |lane| lane.unborn().next().is_some() || lane.shards().any(is_bare))
-    })
 }

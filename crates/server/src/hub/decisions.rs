@@ -14,11 +14,9 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use balancer::{Effect, Nodes};
+use balancer::{Effect, Led, Nodes};
 use keyspace::{Generation, NodeId, ReplicaId, ShardId, Slot};
 use parking_lot::Mutex;
-
-use super::placement::Led;
 
 /// Decisions that are remembered.
 pub const DECISIONS_MAX: usize = 256;
@@ -169,7 +167,7 @@ fn came(
             let has_changed = led.descriptor.generation > *generation;
             let votes = |node: &NodeId| {
                 let replica = led.descriptor.replica_on(*node);
-                replica.is_some_and(|replica| led.members.voters.contains(&replica))
+                replica.is_some_and(|replica| led.voters.contains(&replica))
             };
             let is_gone = |replica: &ReplicaId| led.descriptor.node_of(*replica).is_none();
             match has_changed && add.iter().all(votes) && remove.iter().all(is_gone) {
@@ -184,7 +182,6 @@ fn came(
 #[cfg(test)]
 mod tests {
     use keyspace::{Arc, Descriptor, KeyspaceId, Placement};
-    use replication::Members;
 
     use super::*;
 
@@ -193,8 +190,10 @@ mod tests {
             replicas.iter().map(|(id, node)| (ReplicaId(*id), NodeId(*node))).collect();
         let voters: Vec<_> = replicas.iter().map(|(id, _)| *id).collect();
         Led {
-            members: Members::of_voters(&voters),
             replica: voters[0],
+            voters,
+            learners: Vec::new(),
+            is_joint: false,
             descriptor: Descriptor {
                 shard: ShardId(5),
                 arc: Arc::whole(KeyspaceId(1)),

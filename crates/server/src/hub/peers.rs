@@ -195,7 +195,7 @@ impl Hub {
                 return;
             }
         };
-        if !self.may_begin(id, start.replica) {
+        if !self.may_begin(id, start.replica) || self.is_being_born(id) {
             return;
         }
         let (view, descriptor) = (start.view.clone(), start.view.read().descriptor.clone());

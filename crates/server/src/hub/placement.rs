@@ -24,22 +24,18 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use balancer::{
-    Decision, Gone, Node, Nodes, Policy, Settings, Shard, Why, WhyLeader, decide, heir, place_of,
-};
-use keyspace::{Descriptor, NodeId, Placement as KeyPlacement, ReplicaId, ShardId, Standing};
+use balancer::led::{self, AT_ONCE, Led, decide_all, placed};
+use balancer::{Decision, Nodes, Policy, Settings, Told, WhyLeader, decide, heir, nodes_to_place};
+use keyspace::{NodeId, Placement as KeyPlacement, ReplicaId, ShardId};
 use node::lane::Input;
 use node::state::ShardState;
 use parking_lot::Mutex;
-use replication::Members;
 
 use super::decisions::{Came, Decided, Decisions, What};
 use super::overview::called;
 use super::peers::Peers;
 use super::{Hub, View};
 
-/// Shards led here whose replicas change at one time, at most.
-pub const AT_ONCE: usize = 4;
 /// How long a shard rests after a move that was for evenness only.
 pub const COOL_DOWN: Duration = Duration::from_secs(30);
 /// How long gossip has to tell of all nodes before the first decision.
@@ -84,45 +80,12 @@ impl Placement {
     }
 }
 
-/// A shard that is led here.
-pub(super) struct Led {
-    pub(super) descriptor: Descriptor,
-    pub(super) members: Members,
-    pub(super) is_settled: bool,
-    pub(super) replica: ReplicaId,
-    pub(super) bytes: u64,
-    /// How many replicas it should have.
-    pub(super) wanted: usize,
-    pub(super) placement: KeyPlacement,
-}
-
 /// What would be decided about a shard.
 pub struct Would {
     /// The decision.
     pub decided: Decided,
     /// Why it would wait all the same.
     pub waits: Option<String>,
-}
-
-impl Led {
-    pub(super) fn is_changing(&self) -> bool {
-        self.members.is_joint() || !self.members.learners.is_empty() || !self.is_settled
-    }
-
-    fn shard(&self) -> Shard<'_> {
-        Shard {
-            shard: self.descriptor.shard,
-            place: place_of(&self.descriptor.arc, self.placement),
-            replicas: &self.descriptor.replicas,
-            voters: &self.members.voters,
-            learners: &self.members.learners,
-            is_joint: self.members.is_joint(),
-            is_settled: self.is_settled,
-            wanted: self.wanted,
-            bytes: self.bytes,
-            leader: self.replica,
-        }
-    }
 }
 
 impl Hub {
@@ -136,26 +99,17 @@ impl Hub {
         let nodes = self.nodes_to_place(peers, &led);
         let leader_of = |shard| peers.lookup.shard(shard).and_then(|known| known.leader());
         placement.decisions.review(&led, &nodes, leader_of);
-        let mut changing = led.iter().filter(|led| led.is_changing()).count();
-        for led in &led {
-            let shard = led.shard();
-            let settings = placement.settings();
-            let Some(decision) = decide(&nodes, &shard, &settings) else { continue };
-            let is_call_off = matches!(decision.why, Why::CallOff { .. });
-            let is_choice = is_choice(&decision.why);
-            let rests = || is_choice && placement.rests(shard.shard).is_some();
-            if !is_call_off && (changing >= AT_ONCE || rests()) {
-                continue;
-            }
-            changing += usize::from(!is_call_off);
-            if is_choice {
-                placement.moved.lock().insert(shard.shard, Instant::now());
+        let rests = |shard| placement.rests(shard).is_some();
+        for (led, decision) in decide_all(&nodes, &led, || placement.settings(), rests) {
+            let shard = led.descriptor.shard;
+            if decision.why.is_choice() {
+                placement.moved.lock().insert(shard, Instant::now());
             }
             let decided = self.decided(peers, led, &decision);
-            tracing::info!("shard {}: {}", shard.shard, self.told(peers, &decided));
+            tracing::info!("shard {shard}: {}", self.told(peers, &decided));
             placement.decisions.add(decided);
             let Decision { add, remove, .. } = decision;
-            let (shard, generation) = (shard.shard, led.descriptor.generation);
+            let generation = led.descriptor.generation;
             self.submit(shard, Input::Exchange { shard, generation, add, remove });
         }
         self.place_leaders(peers, &nodes, &led);
@@ -174,7 +128,7 @@ impl Hub {
         for led in &led {
             let shard = led.shard();
             if let Some(decision) = decide(&nodes, &shard, &settings) {
-                let rests = placement.rests(shard.shard).filter(|_| is_choice(&decision.why));
+                let rests = placement.rests(shard.shard).filter(|_| decision.why.is_choice());
                 let waits = match rests {
                     Some(left) => Some(format!("it was moved lately: {} s yet", left.as_secs())),
                     None if changing >= AT_ONCE => {
@@ -285,23 +239,21 @@ impl Hub {
             };
             self.lanes.iter().flat_map(|lane| lane.with(self, |lane| leading(lane))).collect()
         };
-        let mut led = Vec::new();
-        let mut see = |view: &View, wanted: u8, placement| {
+        let mut all = Vec::new();
+        let mut see = |view: &View, asked: u8, placement| {
             let state: &ShardState = &view.read();
             let Some(replica) = leaders.get(&state.descriptor.shard) else { return };
             let usage = state.keys().map(|engine| engine.usage());
-            // Never to rest at an even number (SAFETY G20).
-            let voters = state.members.voters.len() | 1;
-            // Whose place another was to take, and did not, goes with the next change.
-            let mut members = state.members.clone();
-            members.voters.retain(|voter| state.descriptor.node_of(*voter).is_some());
-            led.push(Led {
+            let members = &state.members;
+            all.push(Led {
                 descriptor: state.descriptor.clone(),
-                members,
+                voters: placed(&state.descriptor, &members.voters),
+                learners: members.learners.clone(),
+                is_joint: members.is_joint(),
                 is_settled: state.roster.is_settled,
                 replica: *replica,
                 bytes: usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes),
-                wanted: if balance { usize::from(wanted) } else { voters },
+                wanted: led::wanted(usize::from(asked), members.voters.len(), balance),
                 placement,
             });
         };
@@ -315,7 +267,7 @@ impl Hub {
             let options = route.keyspace.options;
             route.views.iter().for_each(|view| see(view, options.replicas, options.placement));
         }
-        led
+        all
     }
 
     /// All nodes, as the balancer wants to know them: also those of which nobody knows any more.
@@ -324,56 +276,29 @@ impl Hub {
         let (members, standings) = (peers.cluster.members(), self.standings());
         let wrong = self.nodes_with_wrong_clocks();
         let slow = self.nodes_with_slow_disks(&members);
-        let mut nodes: Vec<Node> = members
-            .iter()
-            .map(|member| {
-                let standing = standings.of(member.node);
-                let is_here = member.node == self.node_id;
-                let is_alive = is_here || member.is_up();
-                let gone = match standing {
-                    Standing::Removed => Some(Gone::Removed),
-                    _ if !is_alive && member.since.elapsed() >= dead_after => Some(Gone::Dead),
-                    Standing::Draining => Some(Gone::Draining),
-                    Standing::Member | Standing::Cordoned => None,
-                };
-                Node {
-                    id: member.node,
-                    domain: member.domain.as_str().into(),
-                    takes: is_alive && !member.suspected && standing.takes_replicas(),
-                    gone,
-                    is_alive,
-                    is_slow: wrong.contains(&member.node)
-                        || slow.contains(&member.node)
-                        || is_here && self.clocks.is_far(),
-                    replicas: member.load.shards,
-                    leaders: member.load.leaders,
-                    bytes: member.load.data_bytes,
-                }
-            })
-            .collect();
+        let told = members.iter().map(|member| {
+            let is_here = member.node == self.node_id;
+            Told {
+                id: member.node,
+                domain: member.domain.as_str().into(),
+                is_up: is_here || member.is_up(),
+                since: member.since.elapsed(),
+                is_suspected: member.suspected,
+                is_slow: wrong.contains(&member.node)
+                    || slow.contains(&member.node)
+                    || is_here && self.clocks.is_far(),
+                replicas: member.load.shards,
+                leaders: member.load.leaders,
+                bytes: member.load.data_bytes,
+            }
+        });
         // Whoever was forgotten has been down for long; or this node has not been told yet.
         let is_told = self.started.elapsed() >= dead_after;
-        let placed = led.iter().flat_map(|led| &led.descriptor.replicas);
-        for (_, id) in placed {
-            if nodes.iter().any(|node| node.id == *id) {
-                continue;
-            }
-            let gone = match standings.of(*id) {
-                Standing::Removed => Some(Gone::Removed),
-                _ => is_told.then_some(Gone::Dead),
-            };
-            nodes.push(Node { id: *id, gone, ..Node::default() });
-        }
-        Nodes::new(nodes)
+        nodes_to_place(told, &standings, dead_after, led, is_told)
     }
 
     /// Whether a node should be given no lead.
     pub(super) fn is_leaving(&self, node: NodeId) -> bool {
         !self.standing(node).keeps_replicas()
     }
-}
-
-/// Whether it could as well stay as it is.
-fn is_choice(why: &Why) -> bool {
-    matches!(why, Why::Even { .. } | Why::Place { .. } | Why::Part { .. })
 }

@@ -126,6 +126,15 @@ impl Hub {
         }
     }
 
+    /// Whether a shard's replica here is about to begin, as the right half of another.
+    pub(super) fn is_being_born(&self, shard: ShardId) -> bool {
+        let is_handed_out = |lane: &super::LaneCell| {
+            lane.with(self, |lane| lane.unborn().any(|half| half == shard))
+        };
+        let has_begun = || self.lanes[self.lane_of(shard)].with(self, |lane| lane.has_had(shard));
+        self.lanes.iter().any(is_handed_out) && !has_begun()
+    }
+
     /// Begins the right half of a shard that was cut in two here, unless there is, or has been, a
     /// replica of it; and lets routes lead to both.
     pub(super) fn begin_half(&self, start: ShardStart) {

@@ -7,6 +7,7 @@
 //! | [`linear`] | could one client after another have seen this? | linearizable per hash tag, R6 |
 //! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R5, R6 |
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
+//! | [`ring`] | is the ring whole, agreed upon and even once nothing breaks? | R1, R2, R12 |
 //! | [`scan`] | does SCAN show what was there throughout? | G18 |
 //!
 //! R13 (same seed, same bytes) is checked by running twice: `--doublecheck`.
@@ -18,6 +19,7 @@ pub mod agreement;
 pub mod expiry;
 pub mod ledger;
 pub mod linear;
+pub mod ring;
 pub mod scan;
 pub mod versions;
 

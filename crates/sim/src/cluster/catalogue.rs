@@ -96,6 +96,7 @@ impl World {
         let of = keyspaces.iter().find(|keyspace| keyspace.id == id)?;
         Some(match &*of.name {
             KEYSPACE => self.mood.replicas,
+            _ if self.arranging.is_some() => self.asked_of(of),
             _ => of.nodes.len(),
         })
     }
@@ -106,12 +107,16 @@ impl World {
         let mut standings = None;
         for seat in &self.seats {
             let node = seat.node;
+            if seat.has_left {
+                continue;
+            }
             let Some(machine) = &seat.machine else { return Err("a node is down".into()) };
             let Some(catalogue) = machine.catalogue() else { continue };
             let keyspaces: Vec<Keyspace> = catalogue.iter().cloned().collect();
-            let routes = machine.routes.values().map(|route| &route.keyspace);
-            if !routes.eq(&keyspaces) {
-                return Err(format!("node {node} does not route as its catalogue says; "));
+            let routes: Vec<&Keyspace> =
+                machine.routes.values().map(|route| &route.keyspace).collect();
+            if !routes.iter().copied().eq(&keyspaces) {
+                return Err(format!("node {node} routes {routes:?}, and has {keyspaces:?}; "));
             }
             let first = standings.get_or_insert_with(|| catalogue.standings().clone());
             if first != catalogue.standings() {

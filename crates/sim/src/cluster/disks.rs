@@ -171,7 +171,10 @@ impl World {
         let mut keyspaces = machine.routes.values().map(|route| &route.keyspace);
         let of = keyspaces.find(|of| Some(of.id) == keyspace);
         let guest = of.filter(|keyspace| &*keyspace.name != KEYSPACE);
-        guest.map_or(self.mood.replicas_of(id), |guest| guest.nodes.len())
+        guest.map_or(self.mood.replicas_of(id), |guest| match self.arranging {
+            Some(_) => self.asked_of(guest),
+            None => guest.nodes.len(),
+        })
     }
 
     /// Whether a node has a shard that no other has: what it loses then is lost.

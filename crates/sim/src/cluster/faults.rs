@@ -35,9 +35,6 @@ const PATIENCE_NANOS: u64 = 1_500_000_000;
 /// The length of a block of a checkpoint.
 const BLOCK: PieceLimits = PieceLimits { examined_max: 1, bytes_max: 1 };
 
-/// How often leaders compare their replicas.
-const CHECK_NANOS: u64 = 2_000_000_000;
-
 impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
@@ -416,8 +413,9 @@ impl World {
         machine.boot = boot;
         machine.streams.limit(self.mood.move_rate);
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_patience(PATIENCE_NANOS));
-        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(CHECK_NANOS));
+        machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(self.mood.check_nanos));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
+        machine.is_deaf = self.options.plant == Some(Plant::ForgottenReplica);
         machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));
@@ -429,12 +427,14 @@ impl World {
         seat.machine = Some(machine);
         self.lose_all_links(node);
         self.introduce();
+        self.arrange_anew(at);
         Ok(())
     }
 
     /// Tells all nodes who the others are.
     fn introduce(&mut self) {
-        let nodes: Vec<NodeId> = self.seats.iter().map(|seat| seat.node).collect();
+        let there = self.seats.iter().filter(|seat| !seat.has_left);
+        let nodes: Vec<NodeId> = there.map(|seat| seat.node).collect();
         for seat in &mut self.seats {
             let others: Vec<_> = nodes.iter().copied().filter(|node| *node != seat.node).collect();
             if let Some(machine) = &mut seat.machine {
@@ -451,7 +451,7 @@ impl World {
         // Who has lost the end of its log comes back when the others have leaders, as ever.
         let is_truce = self.now_ms < self.truce_until;
         for seat in &mut self.seats {
-            if !is_truce {
+            if !is_truce && !seat.has_left {
                 seat.awake_at = self.now_ms;
             }
             seat.full = false;

@@ -23,25 +23,33 @@
 //! | `commands` | which commands, of which keys |
 //! | `whole` | FLUSH, and questions about all keys |
 //! | `collection` | safe points rise, old versions go |
+//! | `gossip`, `arrange` | what nodes know of each other; leaders ask the balancer |
+//! | `rest` | the ring becomes ideal |
+//! | `stage` | what directed scenarios do to it ([`crate::scenario`]) |
 //! | [`catalogue`] | keyspaces that come, change and go; that all nodes agree about them |
 //!
 //! Checked: one leader a term (R1), replicas apply the same (R3), nobody is elected while another's
 //! lease runs (R5, G4 to G6), nothing acknowledged missing and nothing invented (R6,
 //! linearizability of what clients saw), same seed same bytes (R13), and after the heal an answer
 //! for everyone within a bound, the same state everywhere (R8), and in each node's table all shards
-//! as their leaders know them.
+//! as their leaders know them. Where leaders ask the balancer, the ring becomes ideal before that
+//! (R1, R2, R12: [`crate::check::ring`]).
 
+mod arrange;
 pub mod catalogue;
 pub mod clients;
 mod collection;
 mod commands;
 pub mod disks;
 pub mod faults;
+mod gossip;
 mod moves;
 pub mod network;
 pub mod options;
+mod rest;
 mod settle;
 mod splits;
+mod stage;
 mod whole;
 
 use std::collections::BTreeMap;
@@ -64,6 +72,7 @@ use crate::trace::Trace;
 use clients::Clients;
 use network::Network;
 pub use options::{Mood, Options, Plant};
+pub(crate) use stage::Stage;
 
 /// The wall clock when a run begins.
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -77,6 +86,9 @@ const RAISE_MS_MAX: u64 = 20_000;
 const BURST_AFTER_MS: u64 = 5;
 /// How long a round of checkpoints waits when there was no room for the last.
 const ROUND_AGAIN_MS: u64 = 100;
+/// Of so many nodes each does something in every millisecond; of twice as many in every second
+/// one, and so on: else a large cluster would take very long.
+const NODES_A_TURN: usize = 40;
 /// The keyspace that clients use.
 pub const KEYSPACE: &str = "0";
 
@@ -109,6 +121,12 @@ pub struct Counts {
     pub moved: u64,
     /// Replicas whose groups have gone on without them, and that have ended.
     pub removals: u64,
+    /// Changes of replicas that leaders were told to make by the balancer.
+    pub decisions: u64,
+    /// … and shards that they were told to hand over.
+    pub handed_on: u64,
+    /// The longest time until the ring was ideal.
+    pub rest_ms: u64,
     /// Links that were lost.
     pub links: u64,
     /// Disks that became full.
@@ -183,6 +201,8 @@ pub(crate) struct Seat {
     pub burst: Option<(u64, u64)>,
     /// Its disk has lost what was synced, once at least.
     pub has_lost: bool,
+    /// It is out of the cluster, for good.
+    pub has_left: bool,
     /// How often its shards' members had changed, and the end of its log some time after that.
     pub members_end: (u64, Lsn),
 }
@@ -206,6 +226,8 @@ pub struct World {
     lost_links: Vec<(u64, usize, NodeId)>,
     /// Links of frames that were lost, and when who has a new one.
     new_links: Vec<(u64, NodeId, NodeId)>,
+    /// Whether leaders ask the balancer.
+    arranging: Option<arrange::Arranging>,
     /// Nothing else breaks until then.
     truce_until: u64,
     /// Planted: how often each replica was seen to be cut.
@@ -219,28 +241,14 @@ impl World {
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng, options);
+        Self::in_mood(options, mood, rng)
+    }
+
+    /// Before the first step of a run that goes like this.
+    fn in_mood(options: &Options, mood: Mood, mut rng: Rng) -> Self {
         let has_clock = options.faults.has(Fault::Clock);
         let drift_ppm = if has_clock { 20_000 } else { 0 };
-        let seat = |_| Seat {
-            node: NodeId(0),
-            disk: FaultyDisk::new(rng.bits()),
-            machine: None,
-            awake_at: 0,
-            next_tick: 0,
-            sync_ends_at: 0,
-            rate_ppm: rng.between(1_000_000 - drift_ppm, 1_000_000 + drift_ppm),
-            boot_offset: rng.below(1 << 40),
-            wall_offset: rng.between(0, 2 * mood.offset_ms_max) as i64 - mood.offset_ms_max as i64,
-            started_at: 0,
-            armed: None,
-            full: false,
-            round_at: 0,
-            slept_nanos: 0,
-            burst: None,
-            has_lost: false,
-            members_end: (0, Lsn::NEW),
-        };
-        let seats = (0..options.nodes).map(seat).collect();
+        let seats = (0..options.nodes).map(|_| Seat::new(&mut rng, &mood, drift_ppm)).collect();
         Self {
             options: options.clone(),
             mood,
@@ -256,6 +264,7 @@ impl World {
             betrayal: None,
             lost_links: Vec::new(),
             new_links: Vec::new(),
+            arranging: None,
             truce_until: 0,
             cuts: BTreeMap::new(),
             counts: Counts::default(),
@@ -273,6 +282,9 @@ impl World {
     /// The first rule that was found broken.
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
+        if self.mood.arranges {
+            self.begin_arranging(Vec::new());
+        }
         self.calm = false;
         if let Some(writes) = self.options.power_at {
             self.power_goes_at(0, writes);
@@ -282,6 +294,15 @@ impl World {
             self.millisecond()?;
         }
         self.heal()?;
+        self.judge_all()
+    }
+
+    /// Nothing breaks any more.
+    fn judge_all(&mut self) -> Result<(), Violation> {
+        if self.arranging.is_some() {
+            self.clients.asking = false;
+            self.come_to_rest(rest::REST_MS_MAX)?;
+        }
         self.settle()?;
         self.counts.halves = self.halves();
         self.counts.compared = self.agreement.compared;
@@ -383,11 +404,15 @@ impl World {
         self.renew_links();
         self.trace.step = self.now_ms as u32;
         self.deliver()?;
-        let first = self.rng.below(self.seats.len() as u64) as usize;
-        for number in 0..self.seats.len() {
-            let at = (first + number) % self.seats.len();
-            self.run_node(at)?;
+        let count = self.seats.len();
+        let first = self.rng.below(count as u64) as usize;
+        let turns = 1 + count / NODES_A_TURN;
+        for at in (0..count).map(|number| (first + number) % count) {
+            if (self.now_ms as usize + at).is_multiple_of(turns) {
+                self.run_node(at)?;
+            }
         }
+        self.arrange();
         self.expire_ops();
         Ok(())
     }
@@ -558,11 +583,11 @@ impl World {
             8 => machine.step_digest(),
             9 => self.keep_versions(at),
             10 => machine.step_stream(*self.rng.pick(&streams)),
-            _ => {
-                if machine.step_round()? == Progress::Full {
-                    seat.round_at = self.now_ms + ROUND_AGAIN_MS;
-                }
-            }
+            _ => match machine.step_round()? {
+                Progress::Full => seat.round_at = self.now_ms + ROUND_AGAIN_MS,
+                Progress::Done => seat.round_at = self.now_ms + self.mood.round_every_ms,
+                Progress::More | Progress::Busy => {}
+            },
         }
         Ok(true)
     }
@@ -616,6 +641,29 @@ impl World {
 }
 
 impl Seat {
+    fn new(rng: &mut Rng, mood: &Mood, drift_ppm: u64) -> Self {
+        Self {
+            node: NodeId(0),
+            disk: FaultyDisk::new(rng.bits()),
+            machine: None,
+            awake_at: 0,
+            next_tick: 0,
+            sync_ends_at: 0,
+            rate_ppm: rng.between(1_000_000 - drift_ppm, 1_000_000 + drift_ppm),
+            boot_offset: rng.below(1 << 40),
+            wall_offset: rng.between(0, 2 * mood.offset_ms_max) as i64 - mood.offset_ms_max as i64,
+            started_at: 0,
+            armed: None,
+            full: false,
+            round_at: 0,
+            slept_nanos: 0,
+            burst: None,
+            has_lost: false,
+            has_left: false,
+            members_end: (0, Lsn::NEW),
+        }
+    }
+
     /// Bytes of all files on its disk.
     pub fn used_bytes(&self) -> u64 {
         let disk = self.disk.handle();

@@ -133,6 +133,11 @@ impl Network {
         self.cut.insert((from, to));
     }
 
+    /// Whether the way from one node to another is open.
+    pub fn is_open(&self, from: NodeId, to: NodeId) -> bool {
+        !self.cut.contains(&(from, to))
+    }
+
     /// Opens all ways.
     pub fn mend(&mut self) {
         self.cut.clear();

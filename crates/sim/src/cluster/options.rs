@@ -39,11 +39,14 @@ pub enum Plant {
     NoDedupe,
     /// The right half of a shard that was cut in two forgets its votes when it is replayed (G11).
     ReplayedHalf,
+    /// Lanes are not told what tables know: a replica that its group has gone on without stays
+    /// (R12).
+    ForgottenReplica,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -55,6 +58,7 @@ impl Plant {
         Self::WrongAge,
         Self::NoDedupe,
         Self::ReplayedHalf,
+        Self::ForgottenReplica,
     ];
 
     /// As it is typed.
@@ -71,6 +75,7 @@ impl Plant {
             Self::WrongAge => "wrong-age",
             Self::NoDedupe => "no-dedupe",
             Self::ReplayedHalf => "replayed-half",
+            Self::ForgottenReplica => "forgotten-replica",
         }
     }
 }
@@ -79,8 +84,8 @@ impl Plant {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
-     unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe and \
-     replayed-half can be planted"
+     unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
+     replayed-half and forgotten-replica can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
@@ -101,7 +106,7 @@ pub const MILLIS_DEFAULT: u64 = 6_000;
 pub struct Options {
     /// Decides everything else.
     pub seed: u64,
-    /// Nodes, at least three.
+    /// Nodes, at least three; above fifty a run takes long.
     pub nodes: usize,
     /// Virtual milliseconds of the safety phase.
     pub millis: u64,
@@ -114,6 +119,9 @@ pub struct Options {
     /// What is planted.
     pub plant: Option<Plant>,
 }
+
+/// How often leaders compare their replicas.
+const CHECK_NANOS: u64 = 2_000_000_000;
 
 /// Repetitions of a failing run at most, to find a smaller one.
 const SHRINK_RUNS_MAX: u32 = 60;
@@ -228,6 +236,12 @@ fn move_rate(seed: u64) -> Option<NonZeroU64> {
     NonZeroU64::new(RATES[random.below(RATES.len() as u64) as usize])
 }
 
+/// In a third of all runs, and wherever there are many nodes. It is drawn apart, too.
+fn arranges(options: &Options) -> bool {
+    let drawn = Random::new(mix(mix(options.seed))).below(3) == 0;
+    options.faults.has(Fault::Move) && (drawn || options.nodes > 9)
+}
+
 /// What the seed chooses for the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
@@ -277,8 +291,14 @@ pub struct Mood {
     pub collection: bool,
     /// Whether checkpoints are written.
     pub checkpoints: bool,
+    /// How often leaders compare their replicas, in nanoseconds; 0: never.
+    pub check_nanos: u64,
+    /// How long a node rests after a round of checkpoints, in milliseconds.
+    pub round_every_ms: u64,
     /// Milliseconds between what a client asks, at most.
     pub think_ms: u64,
+    /// Whether replicas and leaders move by themselves, as the balancer says.
+    pub arranges: bool,
     /// Bytes in a second of states that a node sends.
     pub move_rate: Option<NonZeroU64>,
 }
@@ -333,7 +353,10 @@ impl Mood {
             tails,
             collection: rng.one_in(2) && faults.has(Fault::Collection),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
+            check_nanos: CHECK_NANOS,
+            round_every_ms: 0,
             think_ms: rng.between(20, 120),
+            arranges: arranges(options),
             move_rate: move_rate(options.seed),
         }
     }

@@ -32,6 +32,7 @@ impl Machine {
     /// These are the other nodes of its cluster.
     pub fn look_up_by(&mut self, nodes: &[NodeId]) {
         self.lookup.peers(nodes);
+        self.image.others = nodes.to_vec();
     }
 
     pub(super) fn tick_lookup(&mut self) {
@@ -89,7 +90,7 @@ impl Machine {
             let keyspace = known.arc().keyspace();
             match catalogue.as_ref().is_some_and(|catalogue| catalogue.has_dropped(keyspace)) {
                 true => self.forget_keyspace(keyspace),
-                false if self.is_here(&known) => {}
+                false if self.is_here(&known) || self.is_deaf => {}
                 false => self.submit(known.shard(), Input::Known { known }),
             }
         }

@@ -12,6 +12,7 @@
 //! order of their tickets, `Written` follows the append at once, checkpoints begin only while no
 //! group waits to be appended, news are spread in order.
 
+pub mod image;
 pub mod log_room;
 pub mod lookup;
 pub mod open;
@@ -47,6 +48,7 @@ use txn::{Clock, Physical};
 use crate::check::Violation;
 use crate::check::Witness;
 use crate::trace::Trace;
+use image::Image;
 use log_room::LogRoom;
 use peers::{Packet, Post};
 use rounds::Round;
@@ -94,6 +96,8 @@ pub struct Machine {
     pub boot: u64,
     /// Where shards are.
     lookup: Full,
+    /// Which keyspaces there are, without a replica of the system shard.
+    pub image: Image,
     ticks: u64,
     /// To be sent to other nodes.
     pub outgoing: Vec<Packet>,
@@ -111,6 +115,8 @@ pub struct Machine {
     round: Option<Round>,
     /// Planted: syncs are said to be done when they are not.
     pub unsynced_ack: bool,
+    /// Planted: lanes are not told what the table knows.
+    pub is_deaf: bool,
     /// Planted: the last block of a checkpoint of several is forgotten.
     pub short_checkpoint: bool,
     /// States that are being digested.
@@ -322,10 +328,13 @@ impl Machine {
         self.news.extend(points.map(|(keyspace, to)| News::SafePoint(keyspace, to)));
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         self.news.extend(halves.chain(effects.moved.drain(..).map(News::Moved)));
+        let mut of_image = Vec::new();
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
             if matches!(answer, Answer::Catalogue { .. }) {
                 self.news.push_back(News::Answer(answer));
+            } else if answer.origin() == image::IMAGE {
+                of_image.push(answer);
             } else {
                 answers.push(answer);
             }
@@ -343,6 +352,7 @@ impl Machine {
             self.retile_of(shard);
         }
         self.learn(known);
+        of_image.into_iter().for_each(|answer| self.image_came(answer));
         Ok(())
     }
 

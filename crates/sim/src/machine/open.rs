@@ -21,6 +21,7 @@ use storage::log::{Log, LogOptions, Lsn, Record};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
+use super::image::Image;
 use super::streams::Streams;
 use super::{Limits, LogRoom, Machine, Seat};
 use crate::check::agreement::Behind;
@@ -189,6 +190,7 @@ fn build(
         outgoing: Vec::new(),
         streams: Streams::new(seed),
         lookup: Full::new(seed),
+        image: Image::default(),
         ticks: 0,
         hasher,
         limits: start.limits,
@@ -197,6 +199,7 @@ fn build(
         news: VecDeque::new(),
         round: None,
         unsynced_ack: false,
+        is_deaf: false,
         short_checkpoint: false,
         digests: Vec::new(),
         findings: Vec::new(),

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use keyspace::{Catalogue, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::birth;
 use node::checkpoint::{BLOCK, Checkpoint};
 use node::command::Reply;
@@ -150,6 +150,11 @@ impl Machine {
         let start = birth::by_message(birth, message.to(), node, settings);
         let start = start.expect("nodes send what can be read");
         let ended = self.lanes[lane].lane.ended_replica(id);
+        let mut halves = self.lanes.iter().flat_map(|seat| seat.lane.unborn());
+        if halves.any(|half| half == id) && !self.lanes[lane].lane.has_had(id) {
+            return;
+        }
+        drop(halves);
         if self.is_dropped(start.view.read().descriptor.keyspace())
             || ended.is_some_and(|ended| ended >= start.replica)
         {
@@ -170,7 +175,7 @@ impl Machine {
     }
 
     pub(super) fn tell_known(&mut self, id: ShardId) {
-        if let Some(known) = self.table().shard(id).cloned() {
+        if let Some(known) = self.table().shard(id).cloned().filter(|_| !self.is_deaf) {
             self.submit(id, Input::Known { known });
         }
     }
@@ -186,6 +191,14 @@ impl Machine {
     /// # Errors
     /// All are fatal.
     pub fn install_arrived(&mut self, trace: &mut Trace) -> Result<(), Error> {
+        let waits = self.has_bare_halves() || self.is_checkpointing();
+        if waits && !self.streams.whole.is_empty() {
+            // A round comes first, and has all of them.
+            let progress = self.step_round()?;
+            if matches!(progress, Progress::More | Progress::Busy) {
+                return Ok(());
+            }
+        }
         for (name, incoming) in self.take_whole() {
             let is_installed = match self.install(incoming, trace) {
                 Err(Error::Full { .. }) => false,
@@ -208,16 +221,8 @@ impl Machine {
         }
         // A right half may hold nothing but what the log makes of the left one's checkpoint.
         if self.has_bare_halves() {
-            loop {
-                match self.step_round()? {
-                    Progress::Done => break,
-                    Progress::More => {}
-                    Progress::Busy | Progress::Full => {
-                        writer.abandon()?;
-                        return Ok(false);
-                    }
-                }
-            }
+            writer.abandon()?;
+            return Ok(false);
         }
         trace.event(format_args!("snapshot of shard {id} at {index}"));
         writer.finish()?;
@@ -229,8 +234,15 @@ impl Machine {
         };
         self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
         // Nobody announces the changes that the snapshot has jumped over.
-        let Some(catalogue) = catalogue else { return Ok(true) };
-        self.forget_keyspaces_of(&catalogue);
+        if let Some(catalogue) = catalogue {
+            self.jump(&catalogue);
+        }
+        Ok(true)
+    }
+
+    /// The catalogue has become this one at once.
+    pub(super) fn jump(&mut self, catalogue: &Catalogue) {
+        self.forget_keyspaces_of(catalogue);
         let gone = self.routes.values().filter(|route| {
             catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)
         });
@@ -258,7 +270,6 @@ impl Machine {
         for keyspace in catalogue.iter() {
             self.route(keyspace.clone());
         }
-        Ok(true)
     }
 
     /// Makes a file the checkpoint of its shard.
@@ -286,6 +297,17 @@ impl Machine {
 }
 
 impl Machine {
+    /// The nodes that may know of a keyspace's shards: those where it began come first.
+    pub(super) fn who_may_have(&self, keyspace: &Keyspace) -> Vec<NodeId> {
+        let mut nodes = keyspace.nodes.clone();
+        if self.image.is_kept {
+            let others = self.image.others.iter().copied();
+            nodes.extend(others.filter(|node| !keyspace.nodes.contains(node)));
+            nodes.retain(|node| *node != self.node());
+        }
+        nodes
+    }
+
     /// What every node of its cluster has.
     pub fn cluster(&self) -> Cluster {
         Cluster { id: self.manifest.cluster, hash_seed: self.manifest.hash_seed }
@@ -294,6 +316,7 @@ impl Machine {
     /// Lets all lanes look for leaders.
     pub fn tick(&mut self) {
         self.tick_lookup();
+        self.tick_image();
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Tick));
         self.expire_streams();
         self.send_on();

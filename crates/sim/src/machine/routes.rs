@@ -85,17 +85,25 @@ impl Machine {
         let settings = self.limits.settings(self.hasher);
         let node = self.manifest.node;
         let began = keyspace.shards.iter().position(|id| *id == shard);
+        // Who has only an image of the catalogue does not know how its shards went on.
+        let begins = began.filter(|_| self.has_system());
         let replicas = birth::first_replicas(keyspace);
         let here = replicas.iter().find(|(_, at)| *at == node).map(|(replica, _)| *replica);
         let ended = self.lanes[self.lane_of(shard)].lane.ended_replica(shard);
         let here = here.filter(|replica| ended.is_none_or(|ended| ended < *replica));
-        match began.zip(here) {
+        match begins.zip(here) {
             Some((place, _)) => {
                 let state = birth::first_state(keyspace, place, settings);
-                self.create_shard(state, keyspace.options.durability)
+                let view = self.create_shard(state, keyspace.options.durability);
+                // Its group may have gone on without it meanwhile.
+                self.tell_known(shard);
+                view
             }
             None => {
-                let nodes = keyspace.nodes.clone();
+                if let Some(view) = self.elsewhere(keyspace, (shard, slots)) {
+                    return view;
+                }
+                let nodes = self.who_may_have(keyspace);
                 self.submit(shard, Input::Away { shard, nodes });
                 self.tell_known(shard);
                 let replicas = if began.is_some() { replicas } else { Vec::new() };
@@ -103,6 +111,16 @@ impl Machine {
                 Arc::new(RwLock::new(nothing))
             }
         }
+    }
+
+    /// What the route has led to for a tile that was on other nodes only, and is so still.
+    fn elsewhere(&self, keyspace: &Keyspace, (shard, slots): (ShardId, Slots)) -> Option<View> {
+        let mut routes = self.routes.values();
+        let old = routes.find(|route| route.keyspace.id == keyspace.id)?;
+        let place = old.place_of(shard).filter(|place| old.slots(*place) == slots)?;
+        let view = old.views[place].clone();
+        let is_elsewhere = view.read().descriptor.replica_on(self.manifest.node).is_none();
+        is_elsewhere.then_some(view)
     }
 
     /// All shards of a keyspace of which anything is known here.
@@ -176,7 +194,9 @@ impl Machine {
 
     /// Whether what some right half has begun with is in no checkpoint yet.
     pub(super) fn has_bare_halves(&self) -> bool {
+        let is_kept = |id| self.manifest.checkpoints.iter().any(|file| file.shard == id);
+        let is_bare = |shard: &Shard| shard.began_as_half() && !is_kept(shard.id());
         let mut lanes = self.lanes.iter().map(|seat| &seat.lane);
-        lanes.any(|lane| lane.unborn().next().is_some() || lane.shards().any(Shard::is_bare_half))
+        lanes.any(|lane| lane.unborn().next().is_some() || lane.shards().any(is_bare))
     }
 }

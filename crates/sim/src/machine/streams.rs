@@ -48,7 +48,7 @@ pub struct Streams {
     next: u64,
     coming: Coming<Incoming>,
     /// All of it is here, but a round of checkpoints is under way: both write the manifest.
-    whole: Vec<(Name, Incoming)>,
+    pub(super) whole: Vec<(Name, Incoming)>,
     /// Over, as far as streams go: until when their leader waits.
     over: Vec<(ShardId, ReplicaId, u64)>,
     /// How often one went on after a loss.

@@ -280,8 +280,11 @@ impl SlotTables {
 
     /// Tables that were others' before, drained so far.
     fn of(first_slot: Slot, tables: Vec<Table>, drained: (usize, usize)) -> Self {
-        let taken = |table: &Table| {
-            table.entries.iter().filter(|entry| entry.record.is_some()).count() as u64
+        // What is drained is taken out of its table, whose own count stays.
+        let is_whole = drained == (0, 0);
+        let taken = |table: &Table| match is_whole {
+            true => u64::from(table.len),
+            false => table.entries.iter().filter(|entry| entry.record.is_some()).count() as u64,
         };
         let counts: Vec<u64> = tables.iter().map(taken).collect();
         Self {
@@ -294,8 +297,8 @@ impl SlotTables {
         }
     }
 
-    /// The cut that leaves most nearly as many keys on one side as on the other, and then slots: the
-    /// first slot of the right side, and how many keys both have. None with one slot.
+    /// The cut that leaves most nearly as many keys on one side as on the other, and then slots:
+    /// the first slot of the right side, and how many keys both have. None with one slot.
     pub(super) fn middle(&self) -> Option<(Slot, [u64; 2])> {
         let middle = self.tables.len() / 2;
         let mut left = 0;

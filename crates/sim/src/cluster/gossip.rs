@@ -1,0 +1,176 @@
+//! What nodes know of each other: a simple model of the gossip that `membership` runs.
+//!
+//! Once in [`GOSSIP_MS`] what each node carries goes around. Who is awake hears about half of the
+//! others, as they were a round ago; so all that is known is old, and not equally old everywhere.
+//! Word also goes over third nodes: only who has no way to and from a node at all, over any others,
+//! hears nothing of it, and thinks after a while that it is down. A process that begins knows
+//! nothing.
+
+use std::time::Duration;
+
+use balancer::Told;
+use keyspace::NodeId;
+
+use super::World;
+
+/// Once in so many milliseconds nodes tell what they carry.
+pub(super) const GOSSIP_MS: u64 = 500;
+/// Who was not heard of for so long may be down …
+const SUSPECTED_MS: u64 = 1_200;
+/// … and is taken to be.
+const DOWN_MS: u64 = 2_000;
+
+/// What a node carries.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    replicas: u32,
+    leaders: u32,
+    bytes: u64,
+}
+
+/// What one node knows of another.
+#[derive(Clone, Copy, Debug)]
+struct Heard {
+    /// The last time that anything was heard.
+    last_ms: u64,
+    is_up: bool,
+    since_ms: u64,
+    load: Load,
+}
+
+/// What all know of all, by their places.
+#[derive(Debug, Default)]
+pub(super) struct Gossip {
+    heard: Vec<Vec<Option<Heard>>>,
+    /// What each carried a round ago.
+    loads: Vec<Load>,
+    /// Nodes with equal numbers hear of each other; `None`: asleep or down.
+    parts: Vec<Option<usize>>,
+}
+
+impl Gossip {
+    /// The process at a place begins.
+    pub fn forget(&mut self, at: usize) {
+        if let Some(row) = self.heard.get_mut(at) {
+            row.fill(None);
+        }
+    }
+
+    /// Whether a node has been there for so long, as another knows.
+    pub fn is_up_for(&self, at: usize, other: usize, millis: u64, now_ms: u64) -> bool {
+        let heard = self.heard.get(at).and_then(|row| row.get(other).copied().flatten());
+        heard.is_some_and(|heard| heard.is_up && now_ms - heard.since_ms >= millis)
+    }
+
+    /// Whether two nodes hear of each other.
+    pub fn are_together(&self, at: usize, other: usize) -> bool {
+        self.parts.get(at).is_some_and(|part| part.is_some() && self.parts.get(other) == Some(part))
+    }
+
+    /// What the node at a place has been told of all.
+    pub fn told(
+        &self,
+        at: usize,
+        nodes: &[NodeId],
+        domains: &[Box<str>],
+        now_ms: u64,
+    ) -> Vec<Told> {
+        let row = self.heard.get(at).map(Vec::as_slice).unwrap_or_default();
+        let told = |(place, heard): (usize, &Option<Heard>)| {
+            let Heard { last_ms, is_up, since_ms, load } = (*heard)?;
+            Some(Told {
+                id: nodes[place],
+                domain: domains.get(place).cloned().unwrap_or_default(),
+                is_up,
+                since: Duration::from_millis(now_ms - since_ms),
+                is_suspected: now_ms - last_ms >= SUSPECTED_MS,
+                is_slow: false,
+                replicas: load.replicas,
+                leaders: load.leaders,
+                bytes: load.bytes,
+            })
+        };
+        row.iter().enumerate().filter_map(told).collect()
+    }
+}
+
+impl World {
+    /// One round.
+    pub(super) fn gossip(&mut self) {
+        let count = self.seats.len();
+        let parts = self.parts();
+        let now = (0..count).map(|at| self.load_of(at)).collect::<Vec<_>>();
+        let now_ms = self.now_ms;
+        let Some(arranging) = &mut self.arranging else { return };
+        let gossip = &mut arranging.gossip;
+        gossip.parts = parts;
+        gossip.loads.resize(count, Load::default());
+        gossip.heard.resize(count, Vec::new());
+        for (at, row) in gossip.heard.iter_mut().enumerate() {
+            row.resize(count, None);
+            if gossip.parts[at].is_none() {
+                continue;
+            }
+            for (other, heard) in row.iter_mut().enumerate() {
+                let is_here = other == at;
+                if gossip.parts[other] != gossip.parts[at] {
+                    if let Some(heard) = heard
+                        && heard.is_up
+                        && now_ms - heard.last_ms >= DOWN_MS
+                    {
+                        (heard.is_up, heard.since_ms) = (false, now_ms);
+                    }
+                    continue;
+                }
+                let load = if is_here { now[other] } else { gossip.loads[other] };
+                let is_heard = is_here || heard.is_none() || self.rng.one_in(2);
+                let since_ms = heard.filter(|heard| heard.is_up).map_or(now_ms, |h| h.since_ms);
+                let known = heard.map_or(load, |heard| heard.load);
+                let load = if is_heard { load } else { known };
+                *heard = Some(Heard { last_ms: now_ms, is_up: true, since_ms, load });
+            }
+        }
+        gossip.loads = now;
+    }
+
+    fn load_of(&self, at: usize) -> Load {
+        let mut load = Load::default();
+        let Some(machine) = &self.seats[at].machine else { return load };
+        for id in machine.shard_ids() {
+            let shard = machine.shard(id).expect("it was listed");
+            let usage = shard.view().read().keys().map(|engine| engine.usage());
+            load.replicas += 1;
+            load.leaders += u32::from(shard.is_leader());
+            load.bytes += usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);
+        }
+        load
+    }
+
+    /// Which nodes hear of each other, over any others.
+    fn parts(&self) -> Vec<Option<usize>> {
+        let count = self.seats.len();
+        let mut parts: Vec<Option<usize>> = vec![None; count];
+        for first in 0..count {
+            if parts[first].is_some() || !self.is_awake(first) {
+                continue;
+            }
+            parts[first] = Some(first);
+            let mut left = vec![first];
+            while let Some(at) = left.pop() {
+                for (other, part) in parts.iter_mut().enumerate() {
+                    if part.is_none() && self.is_awake(other) && self.hear(at, other) {
+                        *part = Some(first);
+                        left.push(other);
+                    }
+                }
+            }
+        }
+        parts
+    }
+
+    /// Whether two nodes hear each other.
+    fn hear(&self, at: usize, other: usize) -> bool {
+        let (one, other) = (self.seats[at].node, self.seats[other].node);
+        self.network.is_open(one, other) && self.network.is_open(other, one)
+    }
+}

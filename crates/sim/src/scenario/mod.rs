@@ -1,0 +1,217 @@
+//! What happens to a cluster when just this goes wrong? Disasters by name.
+//!
+//! A random run does everything at once, for a short while; a scenario does one thing, to its end:
+//! a hundred nodes join at one moment, nine of twenty leave, a failure domain burns down. Nothing
+//! else breaks, clients ask all the while, leaders ask the balancer as in the server, and at the
+//! end, or in between, the ring must become ideal within a bound of virtual time
+//! ([`check::ring`](crate::check::ring)), everyone be answered, and all that was seen have an order
+//! that explains it, as after a random run.
+//!
+//! ```text
+//!   $ carillon sim --scenario list
+//!   $ carillon sim --scenario nine-of-twenty --seed 7
+//! ```
+//! | file | scenarios |
+//! |---|---|
+//! | `joins` | nodes join, and leave at the same moment |
+//! | `losses` | power goes: of nine of twenty, of all, of a domain, of one that is replaced |
+//! | `links` | a leader that nobody hears, links that work one way |
+//! | `changes` | crashes at every change of a disk while replicas are changed |
+//!
+//! Scenarios of splits and merges belong into a file of their own, `arcs`, and into [`Scenario`],
+//! once shards split and merge.
+//!
+//! Each has a short form, with fewer nodes or a part of the moments, which tests run.
+
+mod changes;
+mod joins;
+mod links;
+mod losses;
+
+use crate::check::Violation;
+use crate::cli::{Life, Told};
+use crate::cluster::{Counts, World};
+use crate::trace::Trace;
+
+/// A disaster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scenario {
+    /// A hundred nodes join three at once.
+    JoinsInto3,
+    /// A hundred nodes join a hundred at once.
+    JoinsInto100,
+    /// Nine of twenty nodes leave one by one under load, and come back (FEATURES E35).
+    NineOfTwenty,
+    /// All nodes lose their power at once.
+    AllOff,
+    /// A leader hears nobody, and clients reach it.
+    IsolatedLeader,
+    /// Between a leader and each other node, only one way is open.
+    OneWayLink,
+    /// All nodes of a failure domain lose their power.
+    DomainLost,
+    /// A node was replaced while it was off, and returns.
+    RemovedReturns,
+    /// A node loses its power at every change of its disk while a replica is exchanged.
+    ReplicaChangeCrashes,
+    /// Nodes join, drain and lose their power at the same moment.
+    JoinAndLeave,
+}
+
+impl Scenario {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::JoinsInto3,
+        Self::JoinsInto100,
+        Self::NineOfTwenty,
+        Self::AllOff,
+        Self::IsolatedLeader,
+        Self::OneWayLink,
+        Self::DomainLost,
+        Self::RemovedReturns,
+        Self::ReplicaChangeCrashes,
+        Self::JoinAndLeave,
+    ];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::JoinsInto3 => "joins-into-3",
+            Self::JoinsInto100 => "joins-into-100",
+            Self::NineOfTwenty => "nine-of-twenty",
+            Self::AllOff => "all-off",
+            Self::IsolatedLeader => "isolated-leader",
+            Self::OneWayLink => "one-way-link",
+            Self::DomainLost => "domain-lost",
+            Self::RemovedReturns => "removed-returns",
+            Self::ReplicaChangeCrashes => "replica-change-crashes",
+            Self::JoinAndLeave => "join-and-leave",
+        }
+    }
+
+    /// What happens in it, in a line.
+    pub fn about(self) -> &'static str {
+        match self {
+            Self::JoinsInto3 => "100 nodes join a cluster of 3 at once",
+            Self::JoinsInto100 => "100 nodes join a cluster of 100 at once",
+            Self::NineOfTwenty => "9 of 20 nodes leave one by one under load, and come back",
+            Self::AllOff => "all nodes lose their power at once, and have it back",
+            Self::IsolatedLeader => "a leader hears nobody while clients reach it",
+            Self::OneWayLink => "a leader's links work one way, one after the other",
+            Self::DomainLost => "all nodes of a failure domain lose their power",
+            Self::RemovedReturns => "a node returns whose replicas were replaced meanwhile",
+            Self::ReplicaChangeCrashes => "power goes at every write while a replica is exchanged",
+            Self::JoinAndLeave => "nodes join, drain and lose their power at one moment",
+        }
+    }
+
+    fn play(self, run: &mut Run<'_>) -> Result<(), Violation> {
+        match self {
+            Self::JoinsInto3 => joins::joins_into(run, 3),
+            Self::JoinsInto100 => joins::joins_into(run, 100),
+            Self::NineOfTwenty => losses::nine_of_twenty(run),
+            Self::AllOff => losses::all_off(run),
+            Self::IsolatedLeader => links::isolated_leader(run),
+            Self::OneWayLink => links::one_way_link(run),
+            Self::DomainLost => losses::domain_lost(run),
+            Self::RemovedReturns => losses::removed_returns(run),
+            Self::ReplicaChangeCrashes => changes::replica_change_crashes(run),
+            Self::JoinAndLeave => joins::join_and_leave(run),
+        }
+    }
+}
+
+/// What a run is told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which disaster.
+    pub scenario: Scenario,
+    /// Decides everything else.
+    pub seed: u64,
+    /// Whether it is the short form.
+    pub is_short: bool,
+    /// Whether to keep the trace's text.
+    pub verbose: bool,
+}
+
+/// A run under way, of one world or of many.
+struct Run<'a> {
+    options: &'a Options,
+    /// Of all worlds so far.
+    trace: Trace,
+    text: String,
+    counts: Counts,
+    worlds: u32,
+}
+
+impl Run<'_> {
+    /// One number in the short form, another in the whole one.
+    fn of<T>(&self, short: T, whole: T) -> T {
+        if self.options.is_short { short } else { whole }
+    }
+
+    /// Plays in a world of its own.
+    fn world(
+        &mut self,
+        stage: &crate::cluster::Stage,
+        play: impl FnOnce(&mut World) -> Result<(), Violation>,
+    ) -> Result<Counts, Violation> {
+        let Options { seed, verbose, .. } = *self.options;
+        let mut world = World::on_stage(seed, stage, verbose);
+        let verdict = crate::caught(|| play(&mut world));
+        self.worlds += 1;
+        self.counts = world.counts;
+        self.trace.bytes(&world.trace.hash().to_le_bytes());
+        let text = std::mem::replace(&mut world.trace, Trace::new(false)).into_text();
+        self.text.push_str(&text.unwrap_or_default());
+        verdict.map(|()| world.counts)
+    }
+}
+
+/// Runs a scenario: a pure function of its options. The last world's counts are those of the run.
+pub fn run(options: &Options) -> (Counts, Told<Options>) {
+    let (trace, text) = (Trace::new(false), String::new());
+    let mut run = Run { options, trace, text, counts: Counts::default(), worlds: 0 };
+    let verdict = options.scenario.play(&mut run);
+    let Run { trace, text, counts, worlds, .. } = run;
+    let summary = format!("{}\n{worlds} worlds, the last: {counts:?}", options.scenario.about());
+    let (life, trace_hash) = (options.clone(), trace.hash());
+    let trace = options.verbose.then_some(text);
+    (counts, Told { life, trace_hash, trace, summary, verdict })
+}
+
+impl Life for Options {
+    fn seed(&self) -> u64 {
+        self.seed
+    }
+
+    fn with_seed(&self, seed: u64) -> Self {
+        Self { seed, ..self.clone() }
+    }
+
+    fn verbose(&self) -> bool {
+        self.verbose
+    }
+
+    fn heading(&self) -> [String; 2] {
+        let form = if self.is_short { " (short)" } else { "" };
+        [format!("{}{form}", self.scenario.name()), self.scenario.about().to_owned()]
+    }
+
+    fn run(&self) -> Told<Self> {
+        run(self).1
+    }
+
+    /// A scenario says what happens: there is nothing to leave out.
+    fn shrunk(&self) -> (Self, Result<(), Violation>) {
+        let quiet = Self { verbose: false, ..self.clone() };
+        let verdict = quiet.run().verdict;
+        (quiet, verdict)
+    }
+
+    fn command(&self) -> String {
+        let Self { scenario, seed, is_short, .. } = self;
+        let short = if *is_short { " --short" } else { "" };
+        format!("carillon sim --scenario {} --seed {seed}{short}", scenario.name())
+    }
+}
