@@ -406,7 +406,7 @@ impl World {
             seed: self.rng.bits(),
         };
         let started = open::open(seat.disk.handle(), &start, &mut self.rng);
-        let Started { mut machine, recovered, behind } = match started {
+        let Started { mut machine, recovered, behind, ended } = match started {
             Ok(started) => started,
             Err(error) => return self.start_failed(at, &error),
         };
@@ -420,6 +420,8 @@ impl World {
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));
         self.agreement.restarted(node, &recovered, &behind);
+        // The process may have ended before anyone saw that.
+        ended.into_iter().for_each(|shard| self.agreement.ended(node, shard));
         seat.node = node;
         seat.started_at = now_ms;
         seat.next_tick = now_ms + self.rng.below(TICK_MS);

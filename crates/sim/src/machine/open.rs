@@ -35,6 +35,8 @@ pub struct Started {
     pub recovered: BTreeMap<ShardId, u64>,
     /// What waits behind that.
     pub behind: Behind,
+    /// Shards whose replica has ended, as the log says.
+    pub ended: Vec<ShardId>,
 }
 
 /// How a node is started.
@@ -117,9 +119,10 @@ pub fn open(handle: Arc<dyn Disk>, start: &Start, rng: &mut Rng) -> Result<Start
         shard.waiting().map(|e| (e.index(), e.term(), e.data().to_vec())).collect()
     };
     let behind = shards.iter().map(|(id, shard)| (*id, waiting(shard))).collect();
+    let gone = ended.keys().copied().collect();
     let replayed = Replayed { shards, ended, dropped };
     let machine = build(handle, manifest, hasher, log, replayed, start);
-    Ok(Started { machine, recovered, behind })
+    Ok(Started { machine, recovered, behind, ended: gone })
 }
 
 fn begin(disk: &dyn Disk, join: Option<Cluster>, rng: &mut Rng) -> Result<Manifest, RecoverError> {
