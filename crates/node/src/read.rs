@@ -51,11 +51,16 @@ pub struct Blocked {
     pub at: Timestamp,
 }
 
-/// A read at a timestamp that cannot be served, ever.
+/// Why a read at a timestamp is not served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BelowSafePoint {
-    /// The safe point.
-    pub safe_point: Timestamp,
+pub enum NotThen {
+    /// The versions that were visible then may be gone, for ever.
+    BelowSafePoint {
+        /// The safe point.
+        safe_point: Timestamp,
+    },
+    /// The key is another shard's by now: look where it is.
+    Moved,
 }
 
 /// Serves a linearizable read of named keys at `now`.
@@ -266,19 +271,22 @@ const KEYS_MAX: usize = 16;
 /// Serves a read of one key at a past timestamp, once the lane has said that it may be served.
 ///
 /// # Errors
-/// [`BelowSafePoint`]: the versions that were visible then may be gone.
+/// [`NotThen`].
 pub fn read_at<R>(
     route: &Route,
     key: &[u8],
     at: Timestamp,
     use_it: impl FnOnce(At<'_>) -> R,
-) -> Result<R, BelowSafePoint> {
+) -> Result<R, NotThen> {
     let key = route.key(key);
     let state = route.views[route.place(&key)].read();
+    if !state.owns(&key) {
+        return Err(NotThen::Moved);
+    }
     let engine = state.keys().expect("routes lead to shards of keys");
     let safe_point = engine.safe_point();
     if at < safe_point {
-        return Err(BelowSafePoint { safe_point });
+        return Err(NotThen::BelowSafePoint { safe_point });
     }
     Ok(use_it(engine.at(&key, at)))
 }

@@ -97,6 +97,8 @@ pub struct Replay {
     dropped: BTreeSet<ShardId>,
     /// Whose replica here takes no part any more, and no other has begun since.
     ended: BTreeMap<ShardId, Ended>,
+    /// Right halves of replicas that have ended, each with the left one.
+    halves: BTreeMap<ShardId, (ShardId, Box<ShardState>)>,
     /// Of whom there were records, but neither a beginning nor, so far, an end.
     headless: BTreeSet<ShardId>,
 }
@@ -109,8 +111,8 @@ impl Replay {
         settings: impl Into<Settings>,
     ) -> Self {
         let settings = settings.into();
-        let (dropped, headless) = Default::default();
-        Self { settings, node, shards, dropped, ended: BTreeMap::new(), headless }
+        let (dropped, headless, halves) = Default::default();
+        Self { settings, node, shards, dropped, ended: BTreeMap::new(), halves, headless }
     }
 
     /// Takes the log's next record, which stands in the group at `lsn`.
@@ -120,7 +122,7 @@ impl Replay {
     pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
         let id = record.shard;
         if record.kind == record::SHARD_DROPPED {
-            self.shards.remove(&id);
+            self.end(id);
             self.headless.remove(&id);
             self.ended.remove(&id);
             self.dropped.insert(id);
@@ -152,6 +154,12 @@ impl Replay {
         Ok(())
     }
 
+    /// A replica has ended; what was cut off from it goes on.
+    fn end(&mut self, id: ShardId) {
+        let halves = self.shards.remove(&id).map(|shard| shard.halves).unwrap_or_default();
+        self.halves.extend(halves.into_iter().map(|(half, state)| (half, (id, state))));
+    }
+
     /// A record of this shard is read: if it is the first one of a right half, that begins.
     fn begin_half(&mut self, id: ShardId) {
         if self.shards.contains_key(&id)
@@ -162,6 +170,7 @@ impl Replay {
         }
         let mut lefts = self.shards.iter_mut();
         let found = lefts.find_map(|(left, shard)| Some((*left, shard.halves.remove(&id)?)));
+        let found = found.or_else(|| self.halves.remove(&id));
         if let Some((left, state)) = found
             && let Some(replica) = state.descriptor.replica_on(self.node)
         {
@@ -182,7 +191,8 @@ impl Replay {
                     || self.ended.contains_key(id)
                     || self.dropped.contains(id)
             };
-            let mut halves = self.shards.values().flat_map(|shard| shard.halves.keys());
+            let halves = self.shards.values().flat_map(|shard| shard.halves.keys());
+            let mut halves = halves.chain(self.halves.keys());
             let Some(id) = halves.find(|id| !known(id)).copied() else { break };
             self.begin_half(id);
         }
@@ -210,7 +220,7 @@ impl Replay {
         match self.shards.get_mut(&id) {
             Some(later) if later.replica > ended.replica => later.forget_log(),
             _ => {
-                self.shards.remove(&id);
+                self.end(id);
                 self.ended.insert(id, ended);
             }
         }

@@ -327,7 +327,11 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
                 &route,
                 blocked,
                 Box::new(move |result| match result {
-                    Ok(Look::Here | Look::Elsewhere) => get(again.0, again.1, key, now, done),
+                    Ok(Look::Here | Look::Elsewhere) => {
+                        // The key may be another shard's by now.
+                        let route = renewed(&again.0, again.1);
+                        get(again.0, route, key, now, done);
+                    }
                     Err(error) => done(Err(error)),
                 }),
             );
@@ -397,10 +401,21 @@ fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, do
                     At::Nil => Answer::Nil,
                     At::NilYet => Answer::NilYet,
                 });
-                let below = |below: read::BelowSafePoint| below.safe_point;
-                done(found.map_err(|e| ApiError::BelowSafePoint { at, safe_point: below(e) }));
+                match found {
+                    Ok(answer) => done(Ok(answer)),
+                    Err(read::NotThen::BelowSafePoint { safe_point }) => {
+                        done(Err(ApiError::BelowSafePoint { at, safe_point }));
+                    }
+                    Err(read::NotThen::Moved) => {
+                        let route = renewed(&again.0, again.1);
+                        get_at(again.0, route, key, at, done);
+                    }
+                }
             }
-            Ok(Look::Elsewhere) => get_at(again.0, again.1, key, at, done),
+            Ok(Look::Elsewhere) => {
+                let route = renewed(&again.0, again.1);
+                get_at(again.0, route, key, at, done);
+            }
             Err(error) => done(Err(error)),
         }),
     );

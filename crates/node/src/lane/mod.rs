@@ -611,11 +611,11 @@ impl Lane {
             proxy.abandon(&mut self.pending);
         }
         if self.ended_replicas.remove(&id).is_some() {
-            self.ended.insert(id);
             push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         }
-        let Some(mut shard) = self.shards.remove(&id) else { return };
+        // Also if it has not begun: it may be about to.
         self.ended.insert(id);
+        let Some(mut shard) = self.shards.remove(&id) else { return };
         self.gone = self.gone.and(shard.tally(self.now));
         push(&mut self.pending.records, id, record::SHARD_DROPPED, &[]);
         shard.abandon(&mut self.pending);

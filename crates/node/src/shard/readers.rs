@@ -109,6 +109,7 @@ impl Shard {
         let mut unconfirmed = false;
         let (shard, promise) = (self.id, &mut self.promise);
         let mut let_go = BTreeSet::new();
+        let mut moved = Vec::new();
         // Who asked before this term began was asked for too early a time.
         let floor = self.serving.floor();
         self.readers.retain_mut(|reader| {
@@ -147,7 +148,14 @@ impl Shard {
                     }
                     Asker::Fetch { node, number, want } => {
                         let at = reader.at;
-                        let found = fetch::find(&self.state.read(), want, at);
+                        let state = self.state.read();
+                        if !fetch::is_owned(&state, want) {
+                            // It was cut in two while this waited.
+                            moved.push((*node, *number));
+                            return false;
+                        }
+                        let found = fetch::find(&state, want, at);
+                        drop(state);
                         let Some(found) = found else {
                             // Settled it is, up to what was promised: else it waits on.
                             let is_short = reader.settled < at;
@@ -163,6 +171,9 @@ impl Shard {
             }
             !go
         });
+        for (node, number) in moved {
+            self.not_led(node, Asked::Fetch { number }, effects);
+        }
         // They wait there until the index is applied.
         let_go.into_iter().for_each(|node| self.tell_committed(node));
         if wanted > self.horizon_asked.max(horizon) {

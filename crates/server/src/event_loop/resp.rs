@@ -157,7 +157,11 @@ impl EventLoop {
             }
             Request::Reset => {
                 connection.route_version = u64::MAX;
-                self.route_of(connection, session);
+                match connection.pending.is_empty() {
+                    true => self.route_of(connection, session),
+                    // What is on its way may come back: see `refresh_route`.
+                    false => connection.barrier = true,
+                }
                 Done::Yes
             }
             Request::Close => {

@@ -258,8 +258,10 @@ impl EventLoop {
         let mut shards = Vec::new();
         let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
-            let is_selected =
-                connection.route.as_ref().is_some_and(|r| r.keyspace.id == route.keyspace.id);
+            // As the commands before it went by.
+            let selected = connection.route.as_ref().filter(|r| r.keyspace.id == route.keyspace.id);
+            let is_selected = selected.is_some();
+            let route = selected.unwrap_or(route);
             if is_selected || (all && !is_cluster) {
                 let all = self.mine(route).into_iter().enumerate();
                 let tile = |place| (route.shard(place), route.slots(place).1);

@@ -41,8 +41,7 @@ impl Checkpoints {
     /// # Errors
     /// [`Error::Full`]: the manifest is as it was, and the file is gone. All others are fatal.
     pub fn replace(&mut self, hub: &Hub, file: CheckpointRef) -> Result<(), Error> {
-        // A right half may hold nothing but what the log makes of the left one's checkpoint.
-        if self.lacks_halves(hub) && (!self.round(hub)? || self.lacks_halves(hub)) {
+        if self.lacks_halves(hub) {
             self.remove_unpublished([file].into_iter());
             return Err(Error::Full { file: file.name(), needed_bytes: 0 });
         }
@@ -60,6 +59,20 @@ impl Checkpoints {
         }
         let before = std::mem::replace(&mut self.manifest, next);
         self.remove_unpublished(before.checkpoints.into_iter());
+        // Cut while the manifest was written.
+        self.cover_halves(hub)
+    }
+
+    /// Before a snapshot takes the place of a shard's checkpoint: what right halves have begun with
+    /// may be nowhere but in what the log makes of that. A round has all of them, unless the disk
+    /// is full.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn cover_halves(&mut self, hub: &Hub) -> Result<(), Error> {
+        if self.lacks_halves(hub) {
+            self.round(hub)?;
+        }
         Ok(())
     }
 
@@ -228,13 +241,21 @@ enum Tried {
     Void,
 }
 
+/// Whether it was handed out, has not begun, and nobody has said that it will not.
+fn is_unborn(hub: &Hub, half: ShardId) -> bool {
+    let is_waited_for =
+        |lane: &super::LaneCell| lane.with(hub, |lane| lane.unborn().any(|other| other == half));
+    let has_begun = || hub.lanes[hub.lane_of(half)].with(hub, |lane| lane.has_had(half));
+    hub.lanes.iter().any(is_waited_for) && !has_begun()
+}
+
 /// Right halves that lanes have handed out by now, when all of them have begun.
 fn begun_halves(hub: &Hub) -> Vec<ShardId> {
     let unborn = |lane: &super::LaneCell| lane.with(hub, |lane| lane.unborn().collect::<Vec<_>>());
     let halves: Vec<ShardId> = hub.lanes.iter().flat_map(unborn).collect();
     for half in &halves {
         // Whoever stepped the left half's lane begins it next.
-        while !hub.lanes[hub.lane_of(*half)].with(hub, |lane| lane.has_had(*half)) {
+        while is_unborn(hub, *half) {
             hub.spread_news();
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::log::Append;
 use super::mailbag::Mailbags;
-use super::{Hub, NOBODY, News, boot_nanos};
+use super::{Hub, NOBODY, News, SIDE_DOOR, boot_nanos};
 
 /// Bytes of commands that one turn takes from the inbox, but for its first. All records of a turn
 /// are one group of the log, and a group has its limit.
@@ -104,7 +104,9 @@ impl LaneCell {
             core.lane.set_full(reserved.is_none());
             core.credit_bytes += reserved.unwrap_or(0);
             self.turn(&mut core, hub, origin, answers);
-            if self.inbox.lock().is_empty() {
+            // However much comes, news are not held up by it: whoever has called comes back when
+            // they are spread.
+            if self.inbox.lock().is_empty() || hub.has_news() {
                 return;
             }
         }
@@ -196,8 +198,10 @@ impl LaneCell {
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         hub.post_news(halves.chain(effects.moved.drain(..).map(News::Moved)));
         for answer in effects.answers.drain(..) {
-            // Whoever changed the catalogue is told when the change can be used.
-            if matches!(answer, Answer::Catalogue { .. }) {
+            // Whoever changed the catalogue is told when the change can be used. And who is called
+            // back may ask lanes at once: not while this one is held.
+            let is_call = answer.origin() == SIDE_DOOR;
+            if is_call || matches!(answer, Answer::Catalogue { .. }) {
                 hub.post_news([News::Answer(answer)]);
             } else {
                 hub.deliver(answer, origin, answers);

@@ -154,6 +154,8 @@ pub enum News {
     Half(Box<ShardStart>),
     /// A shard has turned this away.
     Moved(Moved),
+    /// Time has passed for what was turned away.
+    Late,
     /// A replica has ended: routes are to lead to nothing in its place.
     Hidden(ShardId),
     /// The catalogue has become this one at once.
@@ -346,6 +348,11 @@ impl Hub {
         }
     }
 
+    /// Whether there are news that nobody has begun to spread.
+    pub fn has_news(&self) -> bool {
+        !self.news.lock().is_empty()
+    }
+
     /// Spreads queued news, unless another thread is doing so and will find it.
     pub fn spread_news(&self) {
         loop {
@@ -372,12 +379,19 @@ impl Hub {
                 }
             }
             News::Catalogue(change) => self.follow(change),
-            News::Retiled(keyspace) => self.retile(keyspace),
-            News::Half(start) => self.begin_half(*start),
+            News::Retiled(keyspace) => {
+                self.retile(keyspace);
+                self.send_on();
+            }
+            News::Half(start) => {
+                self.begin_half(*start);
+                self.send_on();
+            }
             News::Moved(moved) => {
                 self.postponed.lock().add(moved, boot_nanos());
                 self.send_on();
             }
+            News::Late => self.send_on(),
             News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),
             News::Known(known) => self.submit(known.shard(), Input::Known { known }),

@@ -195,7 +195,7 @@ impl Hub {
                 return;
             }
         };
-        if !self.may_begin(id, start.replica) || self.is_being_born(id) {
+        if !self.may_begin(id, start.replica) {
             return;
         }
         let (view, descriptor) = (start.view.clone(), start.view.read().descriptor.clone());
@@ -203,14 +203,15 @@ impl Hub {
         if self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace)) {
             return;
         }
+        // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
+        // and will bring it; or has just brought it. In this order: that one's arc shrinks first.
+        let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
+        if self.views.lock().values().any(overlaps) || self.is_being_born(id) {
+            return;
+        }
         {
             let mut views = self.views.lock();
             if is_dropped(views.get(&ShardId(0)), keyspace) || views.contains_key(&id) {
-                return;
-            }
-            // SAFETY G11: it is cut off from another shard whose replica here has not come so far
-            // yet, and will bring it.
-            if views.values().any(|view| view.read().descriptor.arc.overlaps(&descriptor.arc)) {
                 return;
             }
             views.insert(id, view.clone());
@@ -261,7 +262,10 @@ impl Hub {
                 self.spread_leaders(peers);
             }
             peers.snapshots.expire(self);
-            self.send_on();
+            if !self.postponed.lock().is_empty() {
+                // By way of the news, so that all of it goes in its order.
+                self.post_news([News::Late]);
+            }
             self.spread_news();
         }
     }

@@ -142,7 +142,9 @@ impl Hub {
             let descriptor = &start.view.read().descriptor;
             (descriptor.shard, descriptor.keyspace())
         };
-        let may_begin = self.may_begin(shard, start.replica);
+        let is_forgotten =
+            || self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace));
+        let may_begin = self.may_begin(shard, start.replica) && !is_forgotten();
         let begins = may_begin && {
             let mut views = self.views.lock();
             let begins = !views.contains_key(&shard)
@@ -154,8 +156,17 @@ impl Hub {
         };
         if begins {
             self.submit(shard, Input::Create(start));
+            // The left half's settings may have changed since it was cut.
+            if let Some(route) = self.routes().by_id(keyspace) {
+                let durability = route.keyspace.options.durability;
+                self.submit(shard, Input::Configure { shard, durability });
+            }
             // Its group may have gone on without it meanwhile.
             self.tell_known(shard);
+            if is_forgotten() {
+                self.views.lock().remove(&shard);
+                self.submit(shard, Input::Drop { shard });
+            }
         } else {
             // Nobody is to wait for its beginning.
             self.lanes.iter().for_each(|lane| lane.with(self, |lane| lane.confirm(shard)));

@@ -8,7 +8,7 @@ use keyspace::{HashedKey, ShardId, Timestamp};
 use node::command::{Read, Reply};
 use node::entry::Waiter;
 use node::lane::Input;
-use node::read::{self, Blocked};
+use node::read::{self, Blocked, NotThen};
 use node::route::Route;
 use node::whole::{self, Stretch};
 use storage::engine::At;
@@ -246,11 +246,13 @@ impl World {
         let versions = &mut shard.versions;
         let named = format!("{} at {at:?}", key.escape_ascii());
         match found {
-            Err(below) if at >= versions.safe_point => {
-                let text = format!("{named} refused, safe point {:?}", below.safe_point);
+            // A half took the key: the client reads it there another time.
+            Err(NotThen::Moved) => Ok(()),
+            Err(NotThen::BelowSafePoint { safe_point }) if at >= versions.safe_point => {
+                let text = format!("{named} refused, safe point {safe_point:?}");
                 Err(Violation::new(R9, text))
             }
-            Err(_) => {
+            Err(NotThen::BelowSafePoint { .. }) => {
                 self.counts.below_safe_point += 1;
                 Ok(())
             }

@@ -98,10 +98,12 @@ impl Era {
         });
         self.live_keys -= live_keys;
         self.live_bytes -= live_bytes;
-        let (left, expiring) = std::mem::take(&mut self.expiring)
-            .into_iter()
-            .partition(|entry| slot_of(entry.record.key()) < at);
-        self.expiring = left;
+        let expiring = std::mem::take(&mut self.expiring).into_iter();
+        let (left, of_right): (Vec<_>, Vec<_>) =
+            expiring.partition(|entry| slot_of(entry.record.key()) < at);
+        // Each is in order still, and becomes a tree at once.
+        self.expiring = left.into_iter().collect();
+        let expiring = of_right.into_iter().collect();
         let (number, start, newest) = (self.number, self.start, self.newest);
         let index = Index::Hashed(right);
         Self { number, start, newest, index, live_keys, live_bytes, expiring }

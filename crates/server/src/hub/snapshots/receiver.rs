@@ -202,6 +202,10 @@ fn install(
     let Incoming { shard, head, index, vote, state, writer } = incoming;
     // No round of checkpoints goes on meanwhile.
     let mut checkpoints = checkpoints.lock();
+    // First of all, for a round cuts the log: what is written there of votes is looked at below.
+    if let Err(error) = checkpoints.cover_halves(hub) {
+        hub.fatal("a checkpoint", &error);
+    }
     let lane = &hub.lanes[hub.lane_of(shard)];
     // The file must not say less than the checkpoint whose place it takes (decision 0014).
     let fits = |here: &Shard| here.wants(&head) && vote_of(here) == vote;
