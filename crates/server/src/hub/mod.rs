@@ -22,6 +22,7 @@ pub mod digests;
 pub mod disk_pace;
 pub mod durations;
 pub mod growth;
+pub mod heat;
 mod image;
 pub mod keeper;
 pub mod kept;
@@ -65,6 +66,7 @@ use crate::counters::Counters;
 use clocks::Clocks;
 use disk_pace::DiskPace;
 use growth::Growth;
+use heat::Heat;
 use lanes::LaneCell;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
@@ -138,6 +140,8 @@ pub struct Hub {
     pub disk_pace: DiskPace,
     /// Which shards are to be cut in two.
     pub splits: Splits,
+    /// How often shards are asked.
+    pub heat: Heat,
 }
 
 /// What a lane's step wants of the rest of the node.

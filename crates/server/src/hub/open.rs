@@ -28,6 +28,7 @@ use txn::{Clock, Physical};
 use super::clocks::Clocks;
 use super::disk_pace::DiskPace;
 use super::growth::Growth;
+use super::heat::Heat;
 use super::kept::Kept;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
@@ -339,6 +340,7 @@ fn build(
         time: ArcSwap::from_pointee(time),
         disk_pace: DiskPace::default(),
         splits: Splits::new(config.split_bytes.map(NonZeroU64::get)),
+        heat: Heat::new(config.split_rate, seed),
         clocks: Clocks::new(config.clock_offset_max_ms),
     });
     hub.clock.observe_millis(hub.millis());
