@@ -358,23 +358,32 @@ class Shard:
     def split(self, reader):
         """Section 5.3, kind 10; replicas of a node alone never change."""
         number, generation, at = reader.varint(), reader.varint(), reader.varint()
+        key = reader.counted() if at == SLOTS + 1 else None
         reader.end()
-        if generation != self.descriptor["generation"] or at not in self.slots()[1:]:
+        if self.placement == 0:
+            fits = key is None and at in self.slots()[1:]
+            start, is_right = at.to_bytes(2, "big"), lambda other: slot(other) >= at
+        else:
+            fits = key is not None and key != self.descriptor["start"] and self.owns(key)
+            start, is_right = key, lambda other: other >= key
+        if generation != self.descriptor["generation"] or not fits:
             return
         right = object.__new__(Shard)
         right.placement, right.index, right.last = self.placement, 1, self.last
         right.sessions, right.catalogue, right.halves = {}, Catalogue(), {}
         self.descriptor["generation"] = generation + 1
-        start = at.to_bytes(2, "big")
         right.descriptor = {**self.descriptor, "shard": number, "start": start}
         self.descriptor["end"] = start
-        right.values = {k: v for k, v in self.values.items() if slot(k) >= at}
-        self.values = {k: v for k, v in self.values.items() if slot(k) < at}
+        right.values = {k: v for k, v in self.values.items() if is_right(k)}
+        self.values = {k: v for k, v in self.values.items() if not is_right(k)}
         self.halves[number] = right
 
     def owns(self, *keys):
         """Section 5.4: a command on keys of another shard does nothing."""
-        return self.placement != 0 or all(slot(key) in self.slots() for key in keys)
+        if self.placement == 0:
+            return all(slot(key) in self.slots() for key in keys)
+        start, end = self.descriptor["start"], self.descriptor["end"]
+        return all(start <= key and (not end or key < end) for key in keys)
 
     def get(self, key, now):
         value, expiry = self.values.get(key, (None, 0))

@@ -6,6 +6,7 @@ files are read by `reader.py`, and every key is compared with what the node itse
 next start.
 """
 
+import json
 import random
 import sys
 import time
@@ -64,6 +65,13 @@ def one_round(node, rng):
     for shard in (rng.randrange(1, 9), rng.randrange(9, 17)):
         status, said = node.request("POST", f"/v1/shards/{shard}/split", {})
         assert status in (202, 404, 409), said
+    # And some shard of the ordered keyspace, where its bytes part, or at a key.
+    status, listed = node.request("GET", "/v1/shards?keyspace=ranges")
+    assert status == 200, listed
+    shard = rng.choice(json.loads(listed)["shards"])["id"]
+    body = rng.choice([{}, {"at": f"{{t{rng.randrange(40)}}}"}])
+    status, said = node.request("POST", f"/v1/shards/{shard}/split", body)
+    assert status in (202, 409), said
     for name in ("0", "1", "ranges"):
         connection.call("SELECT", name)
         batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]

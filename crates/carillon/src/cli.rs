@@ -285,22 +285,24 @@ pub struct ShardsArgs {
 /// `carillon split`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes, or are
-asked more often than split_rate. This cuts one sooner, say to try it, or before much is written.
-Both halves keep their replicas where they are; with balance on they then move, each by itself. A
-cut cannot be undone yet.
+Shards are cut by themselves when they hold more than split_bytes, or are asked more often than
+split_rate. This cuts one sooner, say to try it, or before much is written. Both halves keep
+their replicas where they are; with balance on they then move, each by itself. A cut
+cannot be undone yet.
 
 Examples:
   carillon split 7                  where its keys part evenly
   carillon split 7 --at 9000        slots from 9000 on become a shard of their own
+  carillon split 7 --at melon       of an ordered keyspace: so do keys from melon on
   carillon shards --shard 7 --why   what came of it")]
 pub struct SplitArgs {
     /// The shard's number, as `carillon shards` lists it.
     #[arg(value_name = "SHARD")]
     pub shard: u64,
-    /// The first slot of the new shard, instead of where the keys part evenly.
-    #[arg(long, value_name = "SLOT", value_parser = clap::value_parser!(u16).range(1..16_384))]
-    pub at: Option<u16>,
+    /// The first slot of the new shard, or its first key if the keyspace is ordered, instead of
+    /// where it parts evenly.
+    #[arg(long, value_name = "SLOT|KEY")]
+    pub at: Option<String>,
     #[command(flatten)]
     pub node: NodeArgs,
 }

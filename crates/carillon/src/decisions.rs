@@ -89,9 +89,12 @@ fn shown(one: &Value, now: u64, paint: Paint) -> String {
         (None, false, true) => format!("a replica on {add}"),
         (None, true, _) => format!("without replica{plural} {remove}"),
     };
-    let what = match (split["right"].as_u64(), split["at"].as_u64()) {
-        (Some(right), Some(at)) => format!("it is cut at slot {at}, and shard {right} begins"),
-        _ => what,
+    let what = match split["right"].as_u64() {
+        Some(right) => {
+            let at = crate::split::place(&split["at"]);
+            format!("it is cut at {at}, and shard {right} begins")
+        }
+        None => what,
     };
     let shard = one["shard"].as_u64().unwrap_or(0);
     let of =

@@ -17,16 +17,25 @@ pub fn split(args: &SplitArgs) -> Exit {
             true => output::json(&cut),
             false => {
                 let number = |name: &str| cut[name].as_u64().unwrap_or(0);
-                let (left, right, at) = (number("shard"), number("right"), number("at"));
-                output::line(&format!("shard {left} is cut at slot {at}: shard {right} begins"))
+                let (left, right, at) = (number("shard"), number("right"), place(&cut["at"]));
+                output::line(&format!("shard {left} is cut at {at}: shard {right} begins"))
             }
         })
     })
 }
 
+/// Where a shard is cut: a slot is a number, a key a text.
+pub fn place(at: &Value) -> String {
+    match at.as_str() {
+        Some(key) => format!("key {}", key.escape_debug()),
+        None => format!("slot {at}"),
+    }
+}
+
 /// Asks this node, and if another leads the shard, the others.
 fn ask(client: &Client, args: &SplitArgs) -> Result<Value, ClientError> {
-    let refused = match client.split(args.shard, args.at) {
+    let at = args.at.as_deref();
+    let refused = match client.split(args.shard, at) {
         Err(error) if is_for_another(&error) => error,
         answer => return answer,
     };
@@ -34,7 +43,7 @@ fn ask(client: &Client, args: &SplitArgs) -> Result<Value, ClientError> {
     let others = nodes["nodes"].as_array().into_iter().flatten();
     let addresses = others.filter(|node| node["this"] != true);
     for address in addresses.filter_map(|node| node["addresses"]["http"].as_str()) {
-        match Client::new(address)?.split(args.shard, args.at) {
+        match Client::new(address)?.split(args.shard, at) {
             Err(error) if is_for_another(&error) => {}
             // Who does not answer may be down; another may lead by now.
             Err(ClientError::CannotConnect { .. }) => {}

@@ -21,6 +21,7 @@ use std::fmt;
 
 use thiserror::Error;
 
+use crate::cut::{Cut, slot_at};
 use crate::ids::KeyspaceId;
 use crate::position::Position;
 use crate::slot::{SLOTS, Slot};
@@ -76,11 +77,20 @@ impl Arc {
     pub fn slots(&self) -> Option<(Slot, Slot)> {
         let slot = |position: &Position, origin: Slot| match *position.tail() {
             [] => Some(origin),
-            [high, low] => Some(u16::from_be_bytes([high, low])).filter(|slot| *slot < SLOTS),
-            _ => None,
+            _ => slot_at(position.tail()),
         };
         let (first, end) = (slot(&self.start, 0)?, slot(&self.end, SLOTS)?);
         (first < end).then_some((first, end))
+    }
+
+    /// Where it begins and ends, if it does not wrap around: the whole circle from slot 0 to
+    /// [`SLOTS`], whatever its placement.
+    pub fn ends(&self) -> (Cut, Cut) {
+        let cut = |position: &Position, origin: Slot| match position.tail() {
+            [] => Cut::Slot(origin),
+            tail => slot_at(tail).map_or_else(|| Cut::Key(tail.into()), Cut::Slot),
+        };
+        (cut(&self.start, 0), cut(&self.end, SLOTS))
     }
 
     /// The keyspace on whose circle it lies.
@@ -109,6 +119,12 @@ impl Arc {
             return false;
         }
         let (above, below) = (*position >= self.start, *position < self.end);
+        if self.start < self.end { above && below } else { above || below }
+    }
+
+    /// As [`Self::contains`], of a position of the same circle, without the keyspace's id.
+    pub fn holds(&self, tail: &[u8]) -> bool {
+        let (above, below) = (tail >= self.start.tail(), tail < self.end.tail());
         if self.start < self.end { above && below } else { above || below }
     }
 

@@ -34,6 +34,7 @@
 pub mod arc;
 pub mod catalogue;
 pub mod codec;
+pub mod cut;
 pub mod descriptor;
 pub mod hash;
 pub mod ids;
@@ -48,6 +49,7 @@ pub use catalogue::{
     Standing, Standings, Subject, is_made_on_use,
 };
 pub use codec::DecodeError;
+pub use cut::Cut;
 pub use descriptor::Descriptor;
 pub use hash::{HashedKey, KeyHasher};
 pub use ids::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};

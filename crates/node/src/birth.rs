@@ -12,41 +12,38 @@ use storage::engine::{Engine, Layout, Settings};
 
 use crate::catalogue::System;
 use crate::lane::FIRST_REPLICA;
-use crate::route::Slots;
 use crate::shard::ShardStart;
 use crate::state::{Content, ShardState};
 
 /// The first state of a keyspace's shard.
 pub fn first_state(keyspace: &Keyspace, place: usize, settings: impl Into<Settings>) -> ShardState {
     let (shard, arc) = (keyspace.shards[place], keyspace.arc(place));
-    let layout = match keyspace.options.placement {
+    let layout = layout_of(keyspace.options.placement, &arc);
+    let content = Content::Keys(Box::new(Engine::new(layout, settings)));
+    ShardState::new(first_descriptor(shard, arc, first_replicas(keyspace)), content)
+}
+
+fn layout_of(placement: Placement, arc: &keyspace::Arc) -> Layout {
+    match placement {
         Placement::Ordered => Layout::Ordered,
         Placement::Hashed => {
             let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
             Layout::Hashed { first_slot, end_slot }
         }
-    };
-    let content = Content::Keys(Box::new(Engine::new(layout, settings)));
-    ShardState::new(first_descriptor(shard, arc, first_replicas(keyspace)), content)
+    }
 }
 
 /// What routes lead to on a node without a replica of a shard: nothing, that others have, as far as
 /// is known these. Also where the shard had a replica on the node, which has ended.
 pub fn elsewhere(
     keyspace: &Keyspace,
-    (shard, (first_slot, end_slot)): (ShardId, Slots),
+    (shard, arc): (ShardId, keyspace::Arc),
     mut replicas: Vec<(ReplicaId, NodeId)>,
     node: NodeId,
     settings: impl Into<Settings>,
 ) -> ShardState {
     replicas.retain(|(_, at)| *at != node);
-    let (arc, layout) = match keyspace.options.placement {
-        Placement::Ordered => (keyspace::Arc::whole(keyspace.id), Layout::Ordered),
-        Placement::Hashed => (
-            keyspace::Arc::of_slots(keyspace.id, first_slot, end_slot),
-            Layout::Hashed { first_slot, end_slot },
-        ),
-    };
+    let layout = layout_of(keyspace.options.placement, &arc);
     let generation = FIRST_GENERATION;
     let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
     ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, settings))))
@@ -121,7 +118,7 @@ mod tests {
         let Ok(Change::Created(keyspace)) = system.apply(&op, &nodes) else { panic!("not made") };
         let hasher = KeyHasher::new([1; 16]);
         assert!(first_state(&keyspace, 0, hasher).descriptor.replica_on(nodes[0]).is_some());
-        let (replicas, tile) = (first_replicas(&keyspace), (keyspace.shards[0], (0, 2048)));
+        let (replicas, tile) = (first_replicas(&keyspace), (keyspace.shards[0], keyspace.arc(0)));
         let state = elsewhere(&keyspace, tile, replicas, nodes[0], hasher);
         assert_eq!(state.descriptor.arc, keyspace.arc(0));
         let replicas = nodes.map(|node| state.descriptor.replica_on(node));

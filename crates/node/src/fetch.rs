@@ -25,10 +25,10 @@
 
 use std::ops::Bound;
 
-use keyspace::{NodeId, ShardId, Slot, Timestamp, slot_of};
+use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
-use crate::route::{Route, Slots};
+use crate::route::Route;
 use crate::state::{Content, ShardState};
 use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
 
@@ -40,6 +40,9 @@ pub const ANSWER_BYTES_MAX: usize = 4 << 20;
 pub const KEYS_MAX: usize = 1 << 16;
 /// Keys scanned before the bytes are looked at again.
 const SCAN_STEP: usize = 64;
+
+/// Where a shard's part of its keyspace begins and ends.
+pub type Ends = (Cut, Cut);
 
 /// What is wanted of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,15 +61,15 @@ pub enum Want {
         /// What is known already; 0: nothing.
         known: u64,
     },
-    /// How many keys there are, if the shard has just these slots: all of them, if it is ordered.
+    /// How many keys there are, if the shard has just this part of its keyspace.
     Size {
-        /// The slots.
-        slots: Slots,
+        /// Where that begins and ends ([`keyspace::Arc::ends`]).
+        ends: Ends,
     },
-    /// Some key, if the shard has just these slots.
+    /// Some key, if the shard has just this part of its keyspace.
     Random {
-        /// The slots.
-        slots: Slots,
+        /// Where that begins and ends.
+        ends: Ends,
         /// Draws it.
         number: u64,
     },
@@ -79,7 +82,7 @@ pub enum Want {
         /// About how many.
         keys_max: u64,
     },
-    /// A stretch of an ordered keyspace.
+    /// A stretch of an ordered shard.
     Range {
         /// Its low end.
         low: Bound<Box<[u8]>>,
@@ -205,25 +208,42 @@ impl Want {
     /// Whether the answer to one is an answer to the other.
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
-            (Want::Random { slots, .. }, Want::Random { slots: others, .. }) => slots == others,
+            (Want::Random { ends, .. }, Want::Random { ends: others, .. }) => ends == others,
             _ => self == other,
         }
     }
 
-    /// Whether a shard with this arc could answer it, as far as its slots say: it is their owner,
-    /// and of a question about all its keys they are all.
+    /// Whether a shard with this arc could answer it: it is the owner of what is wanted, and of a
+    /// question about all its keys they are all.
     pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
-        // An arc that cuts a slot, or wraps around, is an ordered shard's.
-        let Some((first, end)) = arc.slots() else { return true };
-        let has = |key: &[u8]| (first..end).contains(&slot_of(key));
+        // Only the whole circle may be of either placement, and it has all keys.
+        let slots = arc.slots();
+        let has = |key: &[u8]| match slots {
+            Some((first, end)) => (first..end).contains(&slot_of(key)),
+            None => arc.holds(key),
+        };
         match self {
             Want::Keys(keys) => keys.iter().all(|key| has(key)),
             Want::At { key, .. } => has(key),
-            Want::Size { slots } | Want::Random { slots, .. } => *slots == (first, end),
-            Want::Scan { cursor, end: to, .. } => {
-                first <= place_of_cursor(*cursor).slot && *to <= end
+            Want::Size { ends } | Want::Random { ends, .. } => *ends == arc.ends(),
+            Want::Scan { cursor, end: to, .. } => slots
+                .is_some_and(|(first, end)| first <= place_of_cursor(*cursor).slot && *to <= end),
+            Want::Range { low, high, .. } => {
+                // What is asked of a whole circle must be said to be so of a part.
+                let (start, end) = (arc.start(), arc.end());
+                let begins = match low {
+                    Bound::Included(key) | Bound::Excluded(key) => **key >= *start.tail(),
+                    Bound::Unbounded => start.is_origin(),
+                };
+                begins
+                    && match high {
+                        _ if end.is_origin() => true,
+                        Bound::Included(key) => **key < *end.tail(),
+                        Bound::Excluded(key) => **key <= *end.tail(),
+                        Bound::Unbounded => false,
+                    }
             }
-            Want::Range { .. } | Want::Catalogue { .. } => true,
+            Want::Catalogue { .. } => true,
         }
     }
 

@@ -22,7 +22,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use keyspace::{ShardId, Slot};
+use keyspace::{Cut, ShardId};
 use replication::BootNanos;
 
 use crate::command::{Reply, Write, codec};
@@ -39,8 +39,8 @@ pub struct Moved {
     pub origin: Origin,
     /// Who waits there.
     pub waiter: Waiter,
-    /// Of a flush, the first slot that is still to be flushed.
-    from: Slot,
+    /// Of a flush, the first slot or key that is still to be flushed.
+    from: Cut,
     /// The command, as it stands in an entry.
     command: Box<[u8]>,
 }
@@ -163,7 +163,10 @@ impl Moved {
     fn place(&self, route: &Route) -> Result<usize, NotDone> {
         let write = self.write();
         if matches!(write, Write::Flush { .. }) {
-            return Ok(route.place_of_slot(self.from));
+            return Ok(match &self.from {
+                Cut::Slot(slot) => route.place_of_slot(*slot),
+                Cut::Key(key) => route.place_of_key(key),
+            });
         }
         let (mut place, mut crosses) = (None, false);
         write.each_key(&mut |key| {
@@ -180,7 +183,9 @@ impl Moved {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Catalogue, Generation, KeyHasher, KeyspaceOptions, slot_of};
+    use keyspace::{
+        Arc as RingArc, Catalogue, Generation, KeyHasher, KeyspaceOptions, Slot, slot_of,
+    };
     use parking_lot::RwLock;
 
     use super::*;
@@ -194,12 +199,12 @@ mod tests {
         let mut catalogue = Catalogue::default();
         let keyspace = catalogue.create("k", KeyspaceOptions::default()).expect("a name").clone();
         let hasher = KeyHasher::new([1; 16]);
-        let slots = (1000, 2048);
-        let right = Claim { shard: ShardId(90), slots, generation: Generation(2) };
+        let arc = RingArc::of_slots(keyspace.id, 1000, 2048);
+        let right = Claim { shard: ShardId(90), arc, generation: Generation(2) };
         let known = if is_known { vec![right] } else { Vec::new() };
-        let tiles = tiles(&keyspace, &known).into_iter().map(|(shard, slots)| {
+        let tiles = tiles(&keyspace, &known).into_iter().map(|(shard, arc)| {
             let nothing = birth::first_state(&keyspace, 0, hasher);
-            (shard, slots, Arc::new(RwLock::new(nothing)))
+            (shard, arc, Arc::new(RwLock::new(nothing)))
         });
         Arc::new(Route::new(keyspace.clone(), hasher, tiles.collect()))
     }
@@ -225,7 +230,7 @@ mod tests {
     fn what_was_turned_away_is_sent_on_in_order_and_the_rest_answered() {
         let keys = [key_in(0..1000, 0), key_in(1000..2048, 0), key_in(1000..2048, 1)];
         let writes = keys.each_ref().map(|key| Write::Delete { key });
-        let moved = || Reply::Moved { from: 0 };
+        let moved = || Reply::Moved { from: Cut::Slot(0) };
         let (effects, mut postponed) = turned_away(&writes, vec![Reply::Int(1), moved(), moved()]);
         let [Answer::Applied { spent, replies, .. }] = &effects.answers[..] else { panic!() };
         assert_eq!((&spent.waiters, replies), (&vec![Waiter(0)], &vec![Reply::Int(1)]));
@@ -248,9 +253,9 @@ mod tests {
         let writes = [
             Write::Delete { key: &high },
             Write::Rename { from: &low, to: &high, if_absent: false },
-            Write::Flush { end: 2048 },
+            Write::Flush { end: Cut::Slot(2048) },
         ];
-        let moved = |from| Reply::Moved { from };
+        let moved = |from| Reply::Moved { from: Cut::Slot(from) };
         let (_, mut postponed) = turned_away(&writes, vec![moved(0), moved(0), moved(1000)]);
         let (on, refused) = postponed.sort_out(|_| Some(route(true)), 20, 1000);
         assert_eq!(on.len(), 1);

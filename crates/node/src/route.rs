@@ -1,8 +1,8 @@
 //! From a key to the shard that owns it, on this node: what gateways hold of a keyspace.
 //!
 //! A keyspace begins with the shards that the catalogue lists, and they change: one is cut in two,
-//! and each half is a shard. So a route holds **tiles**: which shard has which slots, as far as
-//! this node knows, from its own replicas and from the table of all ([`tiles`]):
+//! and each half is a shard. So a route holds **tiles**: which shard has which slots, or keys, as
+//! far as this node knows, from its own replicas and from the table of all ([`tiles`]):
 //!
 //! ```text
 //!   the catalogue's list      17 [0, 8192)            18 [8192, 16384)
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Generations rise with every change, and both halves of a shard have a higher one than the whole
-//! had. So of two that claim a slot, the one of the higher generation is right.
+//! had. So of two that claim a place, the one of the higher generation is right.
 //!
 //! Tiles may be wrong or old: each shard says itself what it owns (SAFETY G1 check 1), and who asks
 //! the wrong one asks again.
@@ -20,17 +20,17 @@
 use std::sync::Arc;
 
 use keyspace::{
-    Generation, HashedKey, KeyHasher, Keyspace, Placement, SLOTS, ShardId, Slot, slot_of,
+    Arc as RingArc, Generation, HashedKey, KeyHasher, Keyspace, Placement, Position, SLOTS,
+    ShardId, Slot, slot_of,
 };
 use parking_lot::RwLock;
-use storage::engine::Layout;
 
 use crate::state::ShardState;
 
 /// What readers see of a shard.
 pub type View = Arc<RwLock<ShardState>>;
 
-/// A stretch of slots: the first, and the first behind it. All of them for an ordered keyspace.
+/// A stretch of slots: the first, and the first behind it.
 pub type Slots = (Slot, Slot);
 
 /// A keyspace as a gateway uses it: its settings, and its shards in ring order with their views.
@@ -44,43 +44,66 @@ pub struct Route {
     /// The view of each shard, in ring order: its number here is the shard's *place*.
     pub views: Vec<View>,
     shards: Vec<ShardId>,
-    /// The first slot of each: rising, from 0.
+    /// The part of each: side by side, from the origin on.
+    arcs: Vec<RingArc>,
+    /// The first slot of each: rising, from 0. Of an ordered keyspace 0 alone.
     firsts: Vec<Slot>,
 }
 
-/// What is known of a shard's slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What is known of a shard's part of its keyspace.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
     /// Which shard.
     pub shard: ShardId,
     /// What it owned …
-    pub slots: Slots,
+    pub arc: RingArc,
     /// … at this generation.
     pub generation: Generation,
 }
 
 impl Claim {
-    /// Of a descriptor; `None` if its arc is no stretch of slots.
-    pub fn of(descriptor: &keyspace::Descriptor) -> Option<Self> {
-        let slots = descriptor.arc.slots()?;
-        Some(Self { shard: descriptor.shard, slots, generation: descriptor.generation })
+    /// Of a descriptor.
+    pub fn of(descriptor: &keyspace::Descriptor) -> Self {
+        let (shard, generation) = (descriptor.shard, descriptor.generation);
+        Self { shard, arc: descriptor.arc.clone(), generation }
+    }
+
+    /// Whether shards of the keyspace may have such an arc.
+    fn may_be_of(&self, keyspace: &Keyspace) -> bool {
+        let arc = &self.arc;
+        let is_straight = arc.end().is_origin() || arc.start() < arc.end();
+        let is_hashed = keyspace.options.placement == Placement::Hashed;
+        arc.keyspace() == keyspace.id && is_straight && (!is_hashed || arc.slots().is_some())
     }
 }
 
 impl Route {
-    /// With these tiles, which begin with slot 0 and leave no gap, and a view for each.
-    pub fn new(keyspace: Keyspace, hasher: KeyHasher, tiles: Vec<(ShardId, Slots, View)>) -> Self {
-        let firsts: Vec<Slot> = tiles.iter().map(|(_, (first, _), _)| *first).collect();
-        assert_eq!(firsts.first(), Some(&0), "tiles begin with slot 0");
+    /// With these tiles, which begin at the origin and leave no gap, and a view for each.
+    pub fn new(
+        keyspace: Keyspace,
+        hasher: KeyHasher,
+        tiles: Vec<(ShardId, RingArc, View)>,
+    ) -> Self {
+        let first_of = |(_, arc, _): &(_, RingArc, _)| {
+            let (first, _) = arc.slots().expect("hashed keyspaces are cut at slots");
+            first
+        };
+        let firsts: Vec<Slot> = match keyspace.options.placement {
+            Placement::Hashed => tiles.iter().map(first_of).collect(),
+            Placement::Ordered => vec![0],
+        };
+        let begins = tiles.first().map(|(_, arc, _)| arc.start().is_origin());
+        assert_eq!(begins, Some(true), "tiles begin at the origin");
         let shards = tiles.iter().map(|(shard, ..)| *shard).collect();
+        let arcs = tiles.iter().map(|(_, arc, _)| arc.clone()).collect();
         let views = tiles.into_iter().map(|(.., view)| view).collect();
-        Self { keyspace, hasher, views, shards, firsts }
+        Self { keyspace, hasher, views, shards, arcs, firsts }
     }
 
     /// As the keyspace began, with a view of each shard.
     pub fn begun(keyspace: Keyspace, hasher: KeyHasher, views: Vec<View>) -> Self {
         let tiles = tiles(&keyspace, &[]).into_iter().zip(views);
-        let tiles = tiles.map(|((shard, slots), view)| (shard, slots, view)).collect();
+        let tiles = tiles.map(|((shard, arc), view)| (shard, arc, view)).collect();
         Self::new(keyspace, hasher, tiles)
     }
 
@@ -94,7 +117,7 @@ impl Route {
     pub fn place(&self, key: &HashedKey<'_>) -> usize {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(key.slot),
-            Placement::Ordered => 0,
+            Placement::Ordered => self.place_in_order(key.bytes),
         }
     }
 
@@ -103,11 +126,17 @@ impl Route {
     pub fn place_of_key(&self, key: &[u8]) -> usize {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(slot_of(key)),
-            Placement::Ordered => 0,
+            Placement::Ordered => self.place_in_order(key),
         }
     }
 
-    /// The place of the shard that has a slot.
+    /// The place of the shard of an ordered keyspace that has a key.
+    #[inline]
+    fn place_in_order(&self, key: &[u8]) -> usize {
+        self.arcs.partition_point(|arc| arc.start().tail() <= key) - 1
+    }
+
+    /// The place of the shard that has a slot; 0 if the keyspace is ordered, and has none.
     #[inline]
     pub fn place_of_slot(&self, slot: Slot) -> usize {
         self.firsts.partition_point(|first| *first <= slot) - 1
@@ -128,32 +157,38 @@ impl Route {
         &self.shards
     }
 
-    /// The slots of the shard at a place.
+    /// The slots of the shard at a place; all of them, if the keyspace is ordered.
     pub fn slots(&self, place: usize) -> Slots {
-        (self.firsts[place], self.firsts.get(place + 1).copied().unwrap_or(SLOTS))
-    }
-
-    /// Whether a shard's state is of just these slots: a question about all keys is asked of states
-    /// that together hold each key once.
-    pub fn is_tile(&self, place: usize, state: &ShardState) -> bool {
-        match state.keys().map(|engine| engine.layout()) {
-            Some(Layout::Hashed { first_slot, end_slot }) => {
-                (first_slot, end_slot) == self.slots(place)
+        match self.keyspace.options.placement {
+            Placement::Hashed => {
+                (self.firsts[place], self.firsts.get(place + 1).copied().unwrap_or(SLOTS))
             }
-            _ => true,
+            Placement::Ordered => (0, SLOTS),
         }
     }
 
+    /// What the shard at a place has.
+    pub fn arc(&self, place: usize) -> &RingArc {
+        &self.arcs[place]
+    }
+
+    /// Whether a shard's state is of just this part: a question about all keys is asked of states
+    /// that together hold each key once.
+    pub fn is_tile(&self, place: usize, state: &ShardState) -> bool {
+        state.descriptor.arc == self.arcs[place]
+    }
+
     /// All tiles, with their views.
-    pub fn tiles(&self) -> impl Iterator<Item = (ShardId, Slots, View)> + '_ {
-        let tile =
-            |(place, view): (usize, &View)| (self.shards[place], self.slots(place), view.clone());
+    pub fn tiles(&self) -> impl Iterator<Item = (ShardId, RingArc, View)> + '_ {
+        let tile = |(place, view): (usize, &View)| {
+            (self.shards[place], self.arcs[place].clone(), view.clone())
+        };
         self.views.iter().enumerate().map(tile)
     }
 
-    /// Whether both say the same of who has which slots.
+    /// Whether both say the same of who has what.
     pub fn has_tiles_of(&self, other: &Self) -> bool {
-        (&self.shards, &self.firsts) == (&other.shards, &other.firsts)
+        (&self.shards, &self.arcs) == (&other.shards, &other.arcs)
     }
 
     /// The same with other settings.
@@ -162,77 +197,95 @@ impl Route {
     }
 }
 
-/// Which shard has which slots of a keyspace, from what is known of its shards: of one shard the
-/// highest generation counts, of two that claim a slot the higher one. Those that began with the
+/// Which shard has which part of a keyspace, from what is known of its shards: of one shard the
+/// highest generation counts, of two that claim a place the higher one. Those that began with the
 /// keyspace are known, at its beginning. What nobody claims is taken to be the left neighbour's:
 /// it may have been cut off there. Each shard has one tile at most.
-pub fn tiles(keyspace: &Keyspace, known: &[Claim]) -> Vec<(ShardId, Slots)> {
-    if keyspace.options.placement == Placement::Ordered {
-        return vec![(keyspace.shards[0], (0, SLOTS))];
-    }
-    let began = keyspace.tiles().map(|(shard, arc)| {
-        let slots = arc.slots().expect("hashed keyspaces are cut at slots");
-        Claim { shard, slots, generation: Generation(0) }
-    });
-    let mut claims: Vec<Claim> = began.chain(known.iter().copied()).collect();
+pub fn tiles(keyspace: &Keyspace, known: &[Claim]) -> Vec<(ShardId, RingArc)> {
+    let began =
+        keyspace.tiles().map(|(shard, arc)| Claim { shard, arc, generation: Generation(0) });
+    let known = known.iter().filter(|claim| claim.may_be_of(keyspace)).cloned();
+    let mut claims: Vec<Claim> = began.chain(known).collect();
     claims.sort_by_key(|claim| (claim.shard, claim.generation));
     // Of each shard the last, which is the newest.
     claims.reverse();
     claims.dedup_by_key(|claim| claim.shard);
     claims.sort_by_key(|claim| (claim.generation, claim.shard));
-    let mut owners = vec![None; usize::from(SLOTS)];
+    // Between two points next to each other all has one owner. The first is the origin.
+    let ends = |claim: &'_ Claim| [claim.arc.start().clone(), claim.arc.end().clone()];
+    let mut points: Vec<Position> = claims.iter().flat_map(ends).collect();
+    points.push(Position::origin(keyspace.id));
+    points.sort_unstable();
+    points.dedup();
+    let mut owners = vec![None; points.len()];
     for claim in &claims {
-        let (first, end) = claim.slots;
-        owners[usize::from(first)..usize::from(end)].fill(Some(claim.shard));
+        let place = |point| points.binary_search(point).expect("it is one of them");
+        let first = place(claim.arc.start());
+        let end = if claim.arc.end().is_origin() { points.len() } else { place(claim.arc.end()) };
+        owners[first..end].fill(Some(claim.shard));
     }
-    let mut begins: Vec<(ShardId, Slot)> = Vec::new();
+    let mut begins: Vec<(ShardId, usize)> = Vec::new();
     let mut before = None;
-    for (slot, owner) in (0..).zip(&owners) {
+    for (place, owner) in owners.iter().enumerate() {
         let is_new = |shard: &ShardId| begins.iter().all(|(there, _)| there != shard);
         if *owner != before
             && let Some(shard) = owner.filter(is_new)
         {
-            begins.push((shard, slot));
+            begins.push((shard, place));
         }
         before = *owner;
     }
-    let ends = begins.iter().skip(1).map(|(_, first)| *first).chain([SLOTS]);
-    let mut tiles: Vec<_> =
-        begins.iter().zip(ends).map(|((shard, first), end)| (*shard, (*first, end))).collect();
-    // Nothing is known of the lowest slots: whoever is next knows better.
-    if let Some((_, (first, _))) = tiles.first_mut() {
+    // Nothing is known of the lowest places: whoever is next knows better.
+    if let Some((_, first)) = begins.first_mut() {
         *first = 0;
     }
-    tiles
+    let ends = begins.iter().skip(1).map(|(_, first)| *first).chain([0]);
+    let tile = |((shard, first), end): (&(ShardId, usize), usize)| {
+        let arc = RingArc::new(points[*first].clone(), points[end].clone());
+        (*shard, arc.expect("both are of this keyspace"))
+    };
+    begins.iter().zip(ends).map(tile).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Catalogue, KeyspaceOptions};
+    use keyspace::{Catalogue, Cut, KeyspaceOptions};
     use proptest::prelude::*;
 
     use super::*;
 
     fn keyspace() -> Keyspace {
-        let mut catalogue = Catalogue::default();
-        catalogue.create("k", KeyspaceOptions::default()).expect("a good name").clone()
+        keyspace_of(Placement::Hashed)
     }
 
-    fn claim(shard: u64, slots: Slots, generation: u64) -> Claim {
-        Claim { shard: ShardId(shard), slots, generation: Generation(generation) }
+    fn keyspace_of(placement: Placement) -> Keyspace {
+        let mut catalogue = Catalogue::default();
+        let options = KeyspaceOptions { placement, ..Default::default() };
+        catalogue.create("k", options).expect("a good name").clone()
+    }
+
+    fn claim(shard: u64, (first, end): Slots, generation: u64) -> Claim {
+        let arc = RingArc::of_slots(keyspace().id, first, end);
+        Claim { shard: ShardId(shard), arc, generation: Generation(generation) }
+    }
+
+    /// Tiles of the hashed keyspace, by their slots.
+    fn tiles_of(known: &[Claim]) -> Vec<(ShardId, Slots)> {
+        let slots = |arc: RingArc| arc.slots().expect("it is hashed");
+        tiles(&keyspace(), known).into_iter().map(|(shard, arc)| (shard, slots(arc))).collect()
     }
 
     #[test]
     fn what_is_not_known_is_the_left_neighbours() {
-        let began: Vec<_> = tiles(&keyspace(), &[]);
+        let began = tiles_of(&[]);
         assert_eq!((began.len(), began[1]), (8, (ShardId(2), (2048, 4096))));
         // The left half has been heard of, not the right one.
-        let found = tiles(&keyspace(), &[claim(2, (2048, 3000), 2)]);
+        let found = tiles_of(&[claim(2, (2048, 3000), 2)]);
         assert_eq!(found, began);
         // The right half has been heard of, not the left one; and then its own right half.
-        let found = tiles(&keyspace(), &[claim(9, (3000, 4096), 2)]);
+        let found = tiles_of(&[claim(9, (3000, 4096), 2)]);
         assert_eq!(found[1..3], [(ShardId(2), (2048, 3000)), (ShardId(9), (3000, 4096))]);
-        let found = tiles(&keyspace(), &[claim(9, (3000, 3500), 3)]);
+        let found = tiles_of(&[claim(9, (3000, 3500), 3)]);
         assert_eq!(found[1..3], [(ShardId(2), (2048, 3000)), (ShardId(9), (3000, 4096))]);
     }
 
@@ -240,7 +293,7 @@ mod tests {
     #[derive(Clone, Debug)]
     struct Step {
         place: prop::sample::Index,
-        at: prop::sample::Index,
+        at: u16,
         raise: u64,
     }
 
@@ -249,42 +302,50 @@ mod tests {
         /// newest of all is known, they are right.
         #[test]
         fn tiles_tile(
+            is_hashed: bool,
             steps in prop::collection::vec(
-                (any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0u64..3)
+                (any::<prop::sample::Index>(), any::<u16>(), 0u64..3)
                     .prop_map(|(place, at, raise)| Step { place, at, raise }),
                 0..12,
             ),
             heard in prop::collection::vec(any::<bool>(), 40),
         ) {
-            let keyspace = keyspace();
+            let placement = if is_hashed { Placement::Hashed } else { Placement::Ordered };
+            let keyspace = keyspace_of(placement);
             let mut now: Vec<Claim> = tiles(&keyspace, &[])
                 .into_iter()
-                .map(|(shard, slots)| claim(shard.0, slots, 1))
+                .map(|(shard, arc)| Claim { shard, arc, generation: Generation(1) })
                 .collect();
             let (mut history, mut next) = (now.clone(), 100);
             for Step { place, at, raise } in &steps {
                 let place = place.index(now.len());
-                let Claim { shard, slots: (first, end), generation } = now[place];
-                if end - first < 2 {
-                    continue;
-                }
-                let cut = first + 1 + at.index(usize::from(end - first - 1)) as Slot;
-                let generation = generation.0 + 1 + raise;
-                now[place] = claim(shard.0, (first, cut), generation);
-                now.insert(place + 1, claim(next, (cut, end), generation));
-                history.extend([now[place], now[place + 1]]);
+                let Claim { shard, arc, generation } = now[place].clone();
+                let tail = match placement {
+                    Placement::Hashed => (at % SLOTS).to_be_bytes().to_vec(),
+                    Placement::Ordered => at.to_string().into_bytes(),
+                };
+                let at = Cut::at(placement, &tail).map(|cut| cut.position(keyspace.id));
+                let Some((left, right)) = at.and_then(|at| arc.split(&at)) else { continue };
+                let generation = Generation(generation.0 + 1 + raise);
+                now[place] = Claim { shard, arc: left, generation };
+                now.insert(place + 1, Claim { shard: ShardId(next), arc: right, generation });
+                history.extend([now[place].clone(), now[place + 1].clone()]);
                 next += 1;
             }
-            let right: Vec<_> = now.iter().map(|claim| (claim.shard, claim.slots)).collect();
+            let right: Vec<_> = now.iter().map(|claim| (claim.shard, claim.arc.clone())).collect();
             history.reverse();
             prop_assert_eq!(&tiles(&keyspace, &history), &right);
             prop_assert_eq!(&tiles(&keyspace, &now), &right);
-            let some: Vec<_> =
-                history.iter().zip(&heard).filter(|(_, heard)| **heard).map(|(c, _)| *c).collect();
+            let some: Vec<_> = history
+                .iter()
+                .zip(&heard)
+                .filter(|(_, heard)| **heard)
+                .map(|(claim, _)| claim.clone())
+                .collect();
             let found = tiles(&keyspace, &some);
-            prop_assert_eq!(found[0].1.0, 0);
-            prop_assert_eq!(found[found.len() - 1].1.1, SLOTS);
-            prop_assert!(found.windows(2).all(|pair| pair[0].1.1 == pair[1].1.0));
+            prop_assert!(found[0].1.start().is_origin());
+            prop_assert!(found[found.len() - 1].1.end().is_origin());
+            prop_assert!(found.windows(2).all(|pair| pair[0].1.is_before(&pair[1].1)));
             let mut shards: Vec<_> = found.iter().map(|(shard, _)| *shard).collect();
             shards.sort_unstable();
             shards.dedup();

@@ -27,23 +27,23 @@
 //!
 //! # Bytes
 //! Body of an entry of kind [`crate::entry::Kind::Split`]: the right half's id, the generation that
-//! the shard has before, the first slot of the right half, `varint` each.
+//! the shard has before, `varint` each, and where it is cut: a [`Cut`].
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
-use keyspace::{Arc, Descriptor, Generation, SLOTS, ShardId, Slot};
+use keyspace::{Cut, Descriptor, Generation, Placement, ShardId};
 
 use crate::members::Roster;
 use crate::state::{Content, ShardState};
 
 /// A shard is to be cut in two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Split {
     /// The id of the right half, which was given out for it.
     pub right: ShardId,
     /// The shard as it is known.
     pub generation: Generation,
-    /// The first slot of the right half.
-    pub at: Slot,
+    /// The first slot or key of the right half.
+    pub at: Cut,
 }
 
 /// The state that a right half begins with.
@@ -62,7 +62,7 @@ impl Split {
         let mut out = Vec::new();
         put_varint(self.right.0, &mut out);
         put_varint(self.generation.0, &mut out);
-        put_varint(self.at.into(), &mut out);
+        self.at.encode(&mut out);
         out
     }
 
@@ -73,7 +73,7 @@ impl Split {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let reader = &mut Reader::new(bytes);
         let (right, generation) = (ShardId(reader.varint()?), Generation(reader.varint()?));
-        let at = reader.varint_max(SLOTS.into(), "slot")? as Slot;
+        let at = Cut::decode(reader)?;
         reader.end()?;
         Ok(Self { right, generation, at })
     }
@@ -81,12 +81,14 @@ impl Split {
     /// Whether a shard can be cut so now.
     pub fn fits(&self, state: &ShardState) -> bool {
         let Descriptor { generation, arc, .. } = &state.descriptor;
-        let is_within = arc.slots().is_some_and(|(first, end)| first < self.at && self.at < end);
-        let is_hashed = state.keys().is_some_and(|engine| engine.layout().is_hashed());
+        let is_within = arc.split(&self.at.position(arc.keyspace())).is_some();
+        let is_hashed = self.at.placement() == Placement::Hashed;
+        let is_of_layout =
+            state.keys().is_some_and(|engine| engine.layout().is_hashed() == is_hashed);
         let is_at_rest = state.members.learners.is_empty()
             && !state.members.is_joint()
             && state.roster.is_settled;
-        *generation == self.generation && is_within && is_hashed && is_at_rest
+        *generation == self.generation && is_within && is_of_layout && is_at_rest
     }
 }
 
@@ -97,19 +99,19 @@ impl ShardState {
             return None;
         }
         let Content::Keys(engine) = &mut self.content else { return None };
-        let cut_off = engine.split_off(split.at).ok()?;
+        let cut_off = engine.split_off(&split.at).ok()?;
         // Whoever reads piece by piece begins again.
         self.cuts += 1;
-        let (first, end) = self.descriptor.arc.slots().expect("it was looked at");
-        let (keyspace, generation) =
-            (self.descriptor.keyspace(), Generation(split.generation.0 + 1));
+        let at = split.at.position(self.descriptor.keyspace());
+        let (of_left, of_right) = self.descriptor.arc.split(&at).expect("it was looked at");
+        let generation = Generation(split.generation.0 + 1);
         self.descriptor.generation = generation;
-        self.descriptor.arc = Arc::of_slots(keyspace, first, split.at);
+        self.descriptor.arc = of_left;
         let voters = &self.members.voters;
         let replicas = self.descriptor.replicas.iter().copied();
         let descriptor = Descriptor {
             shard: split.right,
-            arc: Arc::of_slots(keyspace, split.at, end),
+            arc: of_right,
             replicas: replicas.filter(|(replica, _)| voters.contains(replica)).collect(),
             generation,
             leader: None,
@@ -123,7 +125,7 @@ impl ShardState {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{KeyHasher, KeyspaceId, NodeId, ReplicaId, Timestamp};
+    use keyspace::{Arc, KeyHasher, KeyspaceId, NodeId, ReplicaId, SLOTS, Timestamp};
     use replication::Members;
     use storage::engine::{Engine, Layout};
 
@@ -132,6 +134,10 @@ mod tests {
     const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 
     fn state() -> ShardState {
+        state_of(Layout::Hashed { first_slot: 0, end_slot: SLOTS })
+    }
+
+    fn state_of(layout: Layout) -> ShardState {
         let replicas = (1..=3).map(|id| (ReplicaId(id), NodeId(id * 10))).collect();
         let descriptor = Descriptor {
             shard: ShardId(9),
@@ -140,11 +146,11 @@ mod tests {
             generation: Generation(4),
             leader: None,
         };
-        let layout = Layout::Hashed { first_slot: 0, end_slot: SLOTS };
         ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, HASHER))))
     }
 
-    const SPLIT: Split = Split { right: ShardId(300), generation: Generation(4), at: 8000 };
+    const SPLIT: Split =
+        Split { right: ShardId(300), generation: Generation(4), at: Cut::Slot(8000) };
 
     #[test]
     fn a_split_survives_its_bytes_and_nothing_else_is_one() {
@@ -183,6 +189,34 @@ mod tests {
     }
 
     #[test]
+    fn an_ordered_shard_is_cut_at_a_key_and_so_are_its_halves() {
+        let mut left = state_of(Layout::Ordered);
+        let names = [&b"apple"[..], b"melon", b"melon pie", b"pear"];
+        for name in names {
+            let engine = left.keys_mut().expect("it has keys");
+            engine.put(&HASHER.key(name), &[b"v"], 0, Timestamp(5));
+        }
+        left.last = Timestamp(60);
+        assert!(left.split(&SPLIT).is_none(), "it has no slots");
+        let at = |key: &[u8]| Cut::Key(key.into());
+        let split = Split { at: at(b"melon"), ..SPLIT };
+        assert_eq!(Split::decode(&split.encode()), Ok(split.clone()));
+        let Half(mut middle) = left.split(&split).expect("it fits");
+        let generation = Generation(5);
+        assert!(!Split { at: at(b"apple"), generation, ..SPLIT }.fits(&middle));
+        let split = Split { right: ShardId(301), generation, at: at(b"nut") };
+        let Half(right) = middle.split(&split).expect("it fits");
+        for (half, its) in [(&left, 0..1), (&*middle, 1..3), (&*right, 3..4)] {
+            for (place, name) in names.iter().enumerate() {
+                let key = HASHER.key(name);
+                let engine = half.keys().expect("it has keys");
+                let is_here = engine.newest(&key, Timestamp(60)).is_some();
+                assert_eq!((is_here, half.owns(&key)), (its.contains(&place), is_here));
+            }
+        }
+    }
+
+    #[test]
     fn what_changes_is_not_cut() {
         let ids = |ids: &[u64]| ids.iter().map(|id| ReplicaId(*id)).collect::<Vec<_>>();
         let mut joint = state();
@@ -195,7 +229,7 @@ mod tests {
             assert!(state.split(&SPLIT).is_none());
         }
         for at in [0, SLOTS] {
-            assert!(!Split { at, ..SPLIT }.fits(&state()));
+            assert!(!Split { at: Cut::Slot(at), ..SPLIT }.fits(&state()));
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
-use keyspace::{Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
+use keyspace::{Arc as RingArc, Cut, Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
 use replication::Members;
 use smallvec::SmallVec;
 use storage::engine::{Engine, Layout, Settings};
@@ -198,7 +198,7 @@ impl ShardState {
     fn apply_body(&mut self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
-                apply_commands(engine, header, body, replies);
+                apply_commands(engine, &self.descriptor.arc, header, body, replies);
                 Outcome::Quiet
             }
             (Kind::Once, Content::Keys(engine)) => {
@@ -206,7 +206,7 @@ impl ShardState {
                 let verdict = self.sessions.judge(id, header.timestamp.millis());
                 Outcome::Once(verdict.unwrap_or_else(|| {
                     let mut replies = Vec::new();
-                    apply_commands(engine, header, commands, &mut replies);
+                    apply_commands(engine, &self.descriptor.arc, header, commands, &mut replies);
                     self.sessions.applied(id, &replies)
                 }))
             }
@@ -258,7 +258,7 @@ impl ShardState {
             Some(Layout::Hashed { first_slot, end_slot }) => {
                 (first_slot..end_slot).contains(&key.slot)
             }
-            Some(Layout::Ordered) => true,
+            Some(Layout::Ordered) => self.descriptor.arc.holds(key.bytes),
             None => false,
         }
     }
@@ -266,7 +266,13 @@ impl ShardState {
 
 /// Applies the commands of an entry, in order. Their keys are looked up a few at a time ahead of
 /// their use: most of a write's time is waiting for memory.
-fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mut Vec<Reply>) {
+fn apply_commands(
+    engine: &mut Engine,
+    arc: &RingArc,
+    header: Header,
+    body: &[u8],
+    replies: &mut Vec<Reply>,
+) {
     let (hasher, layout) = (engine.hasher(), engine.layout());
     let mut rest = body;
     let mut left = header.count as usize;
@@ -288,9 +294,14 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
         left -= ahead.len();
         for (write, key) in &ahead {
             let at = header.timestamp;
-            replies.push(match is_owned(layout, write, key) {
-                true => command::apply_hashed(engine, write, key, at, &limits::APPLY),
-                false => Reply::Moved { from: 0 },
+            let mut apply = || command::apply_hashed(engine, write, key, at, &limits::APPLY);
+            replies.push(match write {
+                Write::Flush { end } => {
+                    let flushed = apply();
+                    not_flushed(arc, end).map_or(flushed, |from| Reply::Moved { from })
+                }
+                _ if is_owned(layout, arc, write, key) => apply(),
+                _ => Reply::Moved { from: Cut::Slot(0) },
             });
         }
         ahead.clear();
@@ -300,14 +311,25 @@ fn apply_commands(engine: &mut Engine, header: Header, body: &[u8], replies: &mu
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
 }
 
+/// Where a shard with this arc ends, if a flush was to reach farther: it was cut in two since.
+fn not_flushed(arc: &RingArc, end: &Cut) -> Option<Cut> {
+    let to = end.position(arc.keyspace());
+    let is_whatever_it_has = *end == Cut::Slot(0);
+    let is_short = !arc.end().is_origin() && (to.is_origin() || arc.end() < &to);
+    (is_short && !is_whatever_it_has).then(|| arc.ends().1)
+}
+
 /// Whether all keys of a command are the shard's: it may have been proposed before the shard was
-/// cut in two. A flush is for whatever the shard has.
+/// cut in two.
 #[inline]
-fn is_owned(layout: Layout, write: &Write<'_>, first: &HashedKey<'_>) -> bool {
-    let Layout::Hashed { first_slot, end_slot } = layout else { return true };
+fn is_owned(layout: Layout, arc: &RingArc, write: &Write<'_>, first: &HashedKey<'_>) -> bool {
+    let Layout::Hashed { first_slot, end_slot } = layout else {
+        let mut are_here = true;
+        write.each_key(&mut |key| are_here &= arc.holds(key));
+        return are_here;
+    };
     let is_here = |slot: Slot| (first_slot..end_slot).contains(&slot);
     match write {
-        Write::Flush { .. } => true,
         Write::SetAllIfAbsent { .. } | Write::Rename { .. } | Write::Copy { .. } => {
             let mut are_here = true;
             write.each_key(&mut |key| are_here &= is_here(slot_of(key)));

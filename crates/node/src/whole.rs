@@ -256,8 +256,8 @@ pub fn each_key_of_slot(
     Ok(())
 }
 
-/// Shows the keys of a stretch with their values, in order. At most `piece_keys` are looked at
-/// under one hold of a guard, usually [`PIECE_KEYS`].
+/// Shows the keys of a stretch with their values, in order, shard after shard. At most `piece_keys`
+/// are looked at under one hold of a guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is hashed.
@@ -268,12 +268,68 @@ pub fn range(
     piece_keys: usize,
     show: &mut dyn FnMut(&[u8], &[u8]),
 ) -> Result<(), WrongLayout> {
-    let Some(at) = asked.time(0) else { return Ok(()) };
     let mut left = stretch.keys_max;
+    let mut places: Vec<usize> = places_of(route, stretch.low, stretch.high).collect();
+    if stretch.reverse {
+        places.reverse();
+    }
+    for place in places {
+        left = range_of_one(route, (place, asked), stretch, left, piece_keys, show)?;
+        if left == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The places of an ordered keyspace's shards that may have keys between two bounds, in order.
+pub fn places_of(
+    route: &Route,
+    low: Bound<&[u8]>,
+    high: Bound<&[u8]>,
+) -> std::ops::RangeInclusive<usize> {
+    let place = |bound| match bound {
+        Bound::Included(key) | Bound::Excluded(key) => Some(route.place_of_key(key)),
+        Bound::Unbounded => None,
+    };
+    place(low).unwrap_or(0)..=place(high).unwrap_or(route.views.len() - 1)
+}
+
+/// A low and a high end.
+pub type Bounds = (Bound<Box<[u8]>>, Bound<Box<[u8]>>);
+
+/// The part between two bounds that lies in an arc of an ordered keyspace: what its shard may be
+/// asked for.
+pub fn within(arc: &keyspace::Arc, low: Bound<&[u8]>, high: Bound<&[u8]>) -> Bounds {
+    let (start, end) = (arc.start(), arc.end());
+    let low = match low {
+        Bound::Included(key) | Bound::Excluded(key) if key >= start.tail() => low,
+        _ if start.is_origin() => Bound::Unbounded,
+        _ => Bound::Included(start.tail()),
+    };
+    let high = match high {
+        _ if end.is_origin() => high,
+        Bound::Included(key) if key < end.tail() => high,
+        Bound::Excluded(key) if key <= end.tail() => high,
+        _ => Bound::Excluded(end.tail()),
+    };
+    (low.map(Box::from), high.map(Box::from))
+}
+
+/// As [`range`], of one shard, if the question is about it: at most `left` keys; how many are left.
+fn range_of_one(
+    route: &Route,
+    (place, asked): (usize, &Asked),
+    stretch: &Stretch<'_>,
+    mut left: usize,
+    piece_keys: usize,
+    show: &mut dyn FnMut(&[u8], &[u8]),
+) -> Result<usize, WrongLayout> {
+    let Some(at) = asked.time(place) else { return Ok(left) };
     let mut last: Option<Box<[u8]>> = None;
     loop {
-        let state = route.views[0].read();
-        let Some(engine) = state.keys() else { return Ok(()) };
+        let state = route.views[place].read();
+        let Some(engine) = state.keys() else { return Ok(left) };
         let reached = last.as_deref().map(Bound::Excluded);
         let (start, end) = match stretch.reverse {
             false => (reached.unwrap_or(stretch.low), stretch.high),
@@ -294,7 +350,7 @@ pub fn range(
         left -= seen;
         match stopped {
             Some(key) if left > 0 => last = Some(key.into()),
-            _ => return Ok(()),
+            _ => return Ok(left),
         }
     }
 }

@@ -31,7 +31,7 @@ pub use cluster::{
     Standing, Verdict,
 };
 pub use decisions::{
-    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus,
+    CutAt, DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus,
 };
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
@@ -66,7 +66,7 @@ pub trait Api: Send + Sync + 'static {
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
     /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
-    fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>);
+    fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
     /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
     /// now if it moved things to be even.
     fn decisions(&self, dry: bool) -> Decisions;

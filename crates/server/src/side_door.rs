@@ -37,9 +37,9 @@ use node::whole;
 use storage::engine::At;
 
 use crate::api::{
-    Answer, Api, ApiError, Command, Decisions, Done, Durability, KeyspaceChange, KeyspaceInfo,
-    KeyspaceSpec, ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf, RequestId,
-    Shards, ShardsAsked, SplitStatus, Standing, Status,
+    Answer, Api, ApiError, Command, CutAt, Decisions, Done, Durability, KeyspaceChange,
+    KeyspaceInfo, KeyspaceSpec, ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf,
+    RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -237,7 +237,7 @@ impl Api for NodeApi {
         self.show_shards(asked)
     }
 
-    fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>) {
+    fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>) {
         self.ask_split(ShardId(shard), at, done);
     }
 

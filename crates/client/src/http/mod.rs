@@ -210,7 +210,7 @@ impl Client {
     ///
     /// # Errors
     /// See [`ClientError::outcome`]; the problem `not-leader` if another node leads the shard.
-    pub fn split(&self, shard: u64, at: Option<u16>) -> Result<serde_json::Value, ClientError> {
+    pub fn split(&self, shard: u64, at: Option<&str>) -> Result<serde_json::Value, ClientError> {
         let path = format!("/v1/shards/{shard}/split");
         let body = serde_json::json!({ "at": at }).to_string();
         let request =

@@ -22,7 +22,7 @@
 //! How Redis holds a value inside is not kept: `OBJECT ENCODING` answers from the value alone.
 
 use keyspace::{HashedKey, KeyHasher, Timestamp};
-use storage::engine::{Engine, Layout, Version};
+use storage::engine::{Engine, Version};
 
 use super::float::{self, Float};
 use super::integer::{self, Digits};
@@ -64,14 +64,9 @@ pub fn apply_hashed(
         Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
         Write::Rename { to, if_absent, .. } => judge.rename(first, &hasher.key(to), *if_absent),
         Write::Copy { to, replace, .. } => Ok(judge.copy(first, &hasher.key(to), *replace)),
-        Write::Flush { end } => {
+        Write::Flush { .. } => {
             judge.engine.flush(at);
-            match judge.engine.layout() {
-                Layout::Hashed { end_slot, .. } if end_slot < *end => {
-                    Ok(Reply::Moved { from: end_slot })
-                }
-                _ => Ok(Reply::Ok),
-            }
+            Ok(Reply::Ok)
         }
     };
     result.unwrap_or_else(Reply::Refused)

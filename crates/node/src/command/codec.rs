@@ -41,7 +41,7 @@
 //! 3. Decoding allocates only the list of op 11, and that in proportion to the bytes.
 
 use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_varint};
-use keyspace::{DecodeError, SLOTS, Slot};
+use keyspace::{Cut, DecodeError};
 
 use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
 
@@ -127,10 +127,10 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
             put(RENAME, &[u8::from(*if_absent)], &[from, to], out);
         }
         Write::Copy { from, to, replace } => put(COPY, &[u8::from(*replace)], &[from, to], out),
-        Write::Flush { end: 0 } => out.push(FLUSH),
+        Write::Flush { end: Cut::Slot(0) } => out.push(FLUSH),
         Write::Flush { end } => {
             out.push(FLUSH_TO);
-            put_varint(u64::from(*end), out);
+            end.encode(out);
         }
     }
 }
@@ -208,9 +208,9 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
             let replace = read_flags(reader, 1)? != 0;
             Write::Copy { from: reader.bytes()?, to: reader.bytes()?, replace }
         }
-        FLUSH => Write::Flush { end: 0 },
-        FLUSH_TO => match reader.varint_max(SLOTS.into(), "slot")? as Slot {
-            0 => return Err(DecodeError::Field { what: "end of a flush" }),
+        FLUSH => Write::Flush { end: Cut::Slot(0) },
+        FLUSH_TO => match Cut::decode(reader)? {
+            Cut::Slot(0) => return Err(DecodeError::Field { what: "end of a flush" }),
             end => Write::Flush { end },
         },
         found => return Err(DecodeError::Tag { what: "command", found }),
@@ -314,8 +314,8 @@ mod tests {
             encoded(&Write::Increment { key: b"n", by: -1 }),
             b"\x07\x01n\xff\xff\xff\xff\xff\xff\xff\xff"
         );
-        assert_eq!(encoded(&Write::Flush { end: 0 }), b"\x0e");
-        assert_eq!(encoded(&Write::Flush { end: 300 }), b"\x0f\xac\x02");
+        assert_eq!(encoded(&Write::Flush { end: Cut::Slot(0) }), b"\x0e");
+        assert_eq!(encoded(&Write::Flush { end: Cut::Slot(300) }), b"\x0f\xac\x02");
     }
 
     #[test]

@@ -37,7 +37,7 @@ mod samples;
 #[cfg(test)]
 mod script;
 
-use keyspace::Slot;
+use keyspace::Cut;
 
 pub use apply::{apply, apply_hashed};
 pub use read::{View, answer};
@@ -193,8 +193,8 @@ pub enum Write<'a> {
     /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19). OK; or
     /// [`Reply::Moved`], if the arc does not reach so far any more, and another has the rest.
     Flush {
-        /// The first slot behind what is to be flushed; 0: whatever the shard has.
-        end: Slot,
+        /// The first slot or key behind what is to be flushed; slot 0: whatever the shard has.
+        end: Cut,
     },
 }
 

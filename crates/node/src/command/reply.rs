@@ -1,7 +1,7 @@
 //! Answers as values, their bytes, and the door through which a gateway takes them.
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, SLOTS, Slot};
+use keyspace::{Cut, DecodeError};
 
 /// Why a command was refused, with nothing changed. Gateways give it their own words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +46,8 @@ pub enum Reply {
     /// Nothing was done: the keys, or some of them, are another shard's by now. Of a flush: what
     /// this shard has was flushed. Whoever has asked for it asks again, and no client sees it.
     Moved {
-        /// Of a flush, the first slot that is another shard's. Else 0.
-        from: Slot,
+        /// Of a flush, the first slot or key that is another shard's. Else slot 0.
+        from: Cut,
     },
 }
 
@@ -173,7 +173,7 @@ impl Reply {
             }
             Reply::Moved { from } => {
                 out.push(9);
-                put_varint(u64::from(*from), out);
+                from.encode(out);
             }
         }
     }
@@ -201,7 +201,7 @@ impl Reply {
                 Reply::Map(pairs)
             }
             8 => Reply::Refused(pick(&REFUSALS, reader.u8()?, "refusal")?),
-            9 => Reply::Moved { from: reader.varint_max(SLOTS.into(), "slot")? as Slot },
+            9 => Reply::Moved { from: Cut::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "reply", found }),
         })
     }

@@ -1,5 +1,6 @@
 //! Random commands for the tests of this folder, owned so that they can be shrunk.
 
+use keyspace::Cut;
 use proptest::prelude::*;
 
 use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
@@ -36,7 +37,7 @@ impl Owned {
             }
             Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
             Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
-            Write::Flush { end } => Write::Flush { end },
+            Write::Flush { end } => Write::Flush { end: end.clone() },
         }
     }
 }
@@ -118,6 +119,8 @@ pub(super) fn writes() -> impl Strategy<Value = Owned> {
         }),
         1 => two().prop_map(|(from, to, if_absent)| Write::Rename { from, to, if_absent }.into()),
         1 => two().prop_map(|(from, to, replace)| Write::Copy { from, to, replace }.into()),
-        1 => (0..=keyspace::SLOTS).prop_map(|end| Write::Flush { end }.into()),
+        1 => (0..=keyspace::SLOTS).prop_map(|end| Write::Flush { end: Cut::Slot(end) }.into()),
+        1 => prop::collection::vec(any::<u8>(), 3..9)
+            .prop_map(|end| Write::Flush { end: Cut::Key(end.into()) }.into()),
     ]
 }

@@ -7,10 +7,9 @@
 use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, SLOTS, Slot, Timestamp};
+use keyspace::{Cut, DecodeError, SLOTS, Slot, Timestamp};
 
-use super::{Found, Held, KEYS_MAX, Then, Want};
-use crate::route::Slots;
+use super::{Ends, Found, Held, KEYS_MAX, Then, Want};
 
 impl Want {
     /// Appends its bytes.
@@ -29,13 +28,13 @@ impl Want {
                 out.push(6);
                 put_varint(*known, out);
             }
-            Want::Size { slots } => {
+            Want::Size { ends } => {
                 out.push(7);
-                put_slots(*slots, out);
+                put_ends(ends, out);
             }
-            Want::Random { slots, number } => {
+            Want::Random { ends, number } => {
                 out.push(8);
-                put_slots(*slots, out);
+                put_ends(ends, out);
                 put_varint(*number, out);
             }
             Want::Scan { cursor, end, keys_max } => {
@@ -83,21 +82,20 @@ impl Want {
                 with_values: read_flag(reader)?,
             },
             6 => Want::Catalogue { known: reader.varint()? },
-            7 => Want::Size { slots: read_slots(reader)? },
-            8 => Want::Random { slots: read_slots(reader)?, number: reader.varint()? },
+            7 => Want::Size { ends: read_ends(reader)? },
+            8 => Want::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })
     }
 }
 
-fn put_slots((first, end): Slots, out: &mut Vec<u8>) {
-    put_varint(u64::from(first), out);
-    put_varint(u64::from(end), out);
+fn put_ends((start, end): &Ends, out: &mut Vec<u8>) {
+    start.encode(out);
+    end.encode(out);
 }
 
-fn read_slots(reader: &mut Reader<'_>) -> Result<Slots, DecodeError> {
-    let mut slot = || Ok(reader.varint_max(SLOTS.into(), "slot")? as Slot);
-    Ok((slot()?, slot()?))
+fn read_ends(reader: &mut Reader<'_>) -> Result<Ends, DecodeError> {
+    Ok((Cut::decode(reader)?, Cut::decode(reader)?))
 }
 
 impl Found {

@@ -13,10 +13,9 @@ use crate::birth;
 use crate::catalogue::{Change, System};
 use crate::command::{Expiry, Reply, SetIf, SetReply, Write};
 use crate::entry::{Batch, Waiter};
-use crate::fetch::{Fetched, Found, Then, Want};
+use crate::fetch::{Ends, Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
 use crate::letter::{Asked, Letter};
-use crate::route::Slots;
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
@@ -33,7 +32,7 @@ struct Two {
     clock_there: Arc<Clock>,
     now: u64,
     shard: ShardId,
-    slots: Slots,
+    arc: keyspace::Arc,
     /// Letters to this node are lost.
     deaf: Option<NodeId>,
     answers: Vec<Answer>,
@@ -56,7 +55,7 @@ impl Two {
     fn new(placement: Placement, nodes: &[NodeId]) -> Self {
         let keyspace = keyspace(placement);
         let shard = keyspace.shards[0];
-        let slots = keyspace.arc(0).slots().expect("it begins with a slot");
+        let arc = keyspace.arc(0);
         let clock_there = Arc::new(Clock::default());
         clock_there.observe_millis(1_000_000);
         let mut there = Lane::new(clock_there.clone(), 1, 1 << 20);
@@ -68,11 +67,15 @@ impl Two {
         here.accept(Input::Away { shard, nodes: nodes.to_vec() });
         let (answers, asked) = Default::default();
         let (now, deaf, bytes_max) = (SECOND, None, usize::MAX);
-        Self { here, there, clock_there, now, shard, slots, deaf, answers, asked, bytes_max }
+        Self { here, there, clock_there, now, shard, arc, deaf, answers, asked, bytes_max }
+    }
+
+    fn ends(&self) -> Ends {
+        self.arc.ends()
     }
 
     fn size(&self) -> Want {
-        Want::Size { slots: self.slots }
+        Want::Size { ends: self.ends() }
     }
 
     fn pass(&mut self, nanos: u64) {
@@ -186,10 +189,14 @@ fn what_is_written_through_it_is_read_through_it() {
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(two.fetch(Want::Size { slots: two.slots }), Found::Size(1));
+    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(1));
     let random = Found::Random { size: 1, key: Some(key.as_bytes().into()) };
-    assert_eq!(two.fetch(Want::Random { slots: two.slots, number: 77 }), random);
-    let scanned = two.fetch(Want::Scan { cursor: 0, end: two.slots.1, keys_max: 10 });
+    assert_eq!(two.fetch(Want::Random { ends: two.ends(), number: 77 }), random);
+    let scanned = two.fetch(Want::Scan {
+        cursor: 0,
+        end: two.arc.slots().expect("it is hashed").1,
+        keys_max: 10,
+    });
     assert_eq!(scanned, Found::Keys { keys: vec![key.as_bytes().into()], next: None });
 }
 
@@ -201,7 +208,7 @@ fn what_has_expired_is_judged_by_the_leaders_clock() {
     assert_eq!(two.get(key), Some("one".into()));
     two.clock_there.observe_millis(1_000_600);
     assert_eq!(two.get(key), None);
-    assert_eq!(two.fetch(Want::Size { slots: two.slots }), Found::Size(0));
+    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(0));
     // At a past time it is still there.
     let at = keyspace::Timestamp::from_millis(1_000_400);
     match two.fetch(Want::At { key: key.as_bytes().into(), at }) {
@@ -292,7 +299,7 @@ fn who_is_known_to_lead_is_asked_first() {
     ] {
         two.here.accept(Input::Known { known: known(two.shard, nodes, leader, version) });
     }
-    two.ask(Want::Size { slots: two.slots });
+    two.ask(Want::Size { ends: two.ends() });
     assert_eq!(two.asked, [THERE]);
     assert!(matches!(two.answers.pop(), Some(Answer::Fetched { .. })));
 }
@@ -333,7 +340,7 @@ fn a_silent_node_costs_half_a_second_and_a_write_is_done_once() {
     let mut two = Two::new(Placement::Hashed, &[THERE, NOBODY_THERE]);
     let key = FIRST_KEY.as_bytes();
     two.deaf = Some(THERE);
-    two.ask(Want::Size { slots: two.slots });
+    two.ask(Want::Size { ends: two.ends() });
     two.write(4, &Write::Increment { key, by: 1 });
     assert!(two.answers.is_empty());
     two.pass(super::SILENCE_NANOS);
@@ -395,7 +402,7 @@ fn who_waits_in_vain_is_told_in_time() {
     let mut two = Two::new(Placement::Hashed, &[THERE]);
     two.set(FIRST_KEY, "1", Expiry::Never);
     two.deaf = Some(THERE);
-    two.ask(Want::Size { slots: two.slots });
+    two.ask(Want::Size { ends: two.ends() });
     two.write(4, &Write::Delete { key: FIRST_KEY.as_bytes() });
     two.pass(crate::lane::PATIENCE_NANOS);
     let told: Vec<NotDone> = two
@@ -413,11 +420,11 @@ fn who_waits_in_vain_is_told_in_time() {
 fn a_shard_that_is_dropped_lets_everyone_know() {
     let mut two = Two::new(Placement::Hashed, &[THERE]);
     two.deaf = Some(THERE);
-    two.ask(Want::Size { slots: two.slots });
+    two.ask(Want::Size { ends: two.ends() });
     two.here.accept(Input::Drop { shard: two.shard });
     two.run();
     assert!(matches!(two.answers[..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
-    two.ask(Want::Size { slots: two.slots });
+    two.ask(Want::Size { ends: two.ends() });
     assert!(matches!(two.answers[1..], [Answer::NotDone { why: NotDone::NoSuchShard, .. }]));
 }
 
@@ -562,7 +569,7 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
     two.there.set_full(true);
     let applied = view.read().applied_index;
     assert_eq!(two.get(FIRST_KEY), Some("one".into()));
-    assert_eq!(two.fetch(Want::Size { slots: two.slots }), Found::Size(1));
+    assert_eq!(two.fetch(Want::Size { ends: two.ends() }), Found::Size(1));
     // Readers at followers are told the time, and how far all is settled.
     let mut effects = Effects::default();
     let letter = Letter::Read { shard, number: 1, at: keyspace::Timestamp::ZERO };

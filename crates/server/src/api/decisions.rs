@@ -27,15 +27,25 @@ pub struct DecisionNode {
     pub name: String,
 }
 
+/// Where a shard is cut in two: at the first slot of its right half, or at the first key, as text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum CutAt {
+    /// A slot.
+    Slot(u16),
+    /// A key; asked for, it may also be a slot.
+    Key(String),
+}
+
 /// A shard is cut in two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitStatus {
-    /// The shard, which keeps the slots below `at`.
+    /// The shard, which keeps what is below `at`.
     pub shard: u64,
-    /// The new shard, with the slots from `at` on.
+    /// The new shard, with all from `at` on.
     pub right: u64,
-    /// Its first slot.
-    pub at: u16,
+    /// Its first slot, or its first key.
+    pub at: CutAt,
 }
 
 /// How even the nodes are: the root of the mean square by which they miss the mean of bytes and

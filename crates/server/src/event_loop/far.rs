@@ -6,7 +6,7 @@
 //!          ──► away: Want::Size     ──┴─► the sum
 //!   KEYS   ──► away: all keys, in pieces, up to `output_bytes_max`
 //!   SCAN   ──► a page of the shard in which the cursor stands, here or away
-//!   RANGE  ──► away: the stretch, in pieces; an ordered keyspace has one shard
+//!   RANGE  ──► away: as much of the stretch as is the shard's, in pieces
 //! ```
 
 use std::ops::Bound;
@@ -95,21 +95,18 @@ pub(super) fn want_of(
     place: usize,
     random: u64,
 ) -> Want {
-    let slots = route.slots(place);
-    let (first, end) = slots;
+    let (first, end) = route.slots(place);
+    let ends = || route.arc(place).ends();
     let from = |slot: Slot| whole::cursor_of(storage::engine::ScanCursor { slot, hash: 0 });
     match request {
         KeyspaceRequest::Size | KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => {
-            Want::Size { slots }
+            Want::Size { ends: ends() }
         }
-        KeyspaceRequest::RandomKey => Want::Random { slots, number: random },
-        KeyspaceRequest::Keys { .. } if is_ordered(route) => Want::Range {
-            low: Bound::Unbounded,
-            high: Bound::Unbounded,
-            reverse: false,
-            keys_max: u64::MAX,
-            with_values: false,
-        },
+        KeyspaceRequest::RandomKey => Want::Random { ends: ends(), number: random },
+        KeyspaceRequest::Keys { .. } if is_ordered(route) => {
+            let (low, high) = whole::within(route.arc(place), Bound::Unbounded, Bound::Unbounded);
+            Want::Range { low, high, reverse: false, keys_max: u64::MAX, with_values: false }
+        }
         KeyspaceRequest::Keys { .. } => Want::Scan { cursor: from(first), end, keys_max: u64::MAX },
         KeyspaceRequest::Scan { cursor, count, .. } => {
             Want::Scan { cursor: *cursor, end, keys_max: *count }
@@ -122,9 +119,10 @@ pub(super) fn want_of(
         }
         KeyspaceRequest::Range(range) => {
             let bounds = stretch(range);
+            let (low, high) = whole::within(route.arc(place), bounds.low, bounds.high);
             Want::Range {
-                low: bounds.low.map(Box::from),
-                high: bounds.high.map(Box::from),
+                low,
+                high,
                 reverse: bounds.reverse,
                 keys_max: bounds.keys_max as u64,
                 with_values: range.with_values,

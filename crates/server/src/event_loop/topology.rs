@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use keyspace::{NodeId, Slot};
+use keyspace::{NodeId, Placement, Slot};
 
 use crate::cluster::{Cluster, MemberInfo, MemberState};
 use crate::config::Config;
@@ -21,8 +21,11 @@ pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
     let mut shards = Vec::new();
     let mut epoch = 0;
     if let Some(route) = hub.routes().get(keyspace) {
-        for (place, view) in route.views.iter().enumerate() {
-            // Ordered keyspaces have no slots.
+        // Ordered keyspaces have no slots: all of them are said to be the first shard's, and who
+        // leads that sends everything on.
+        let is_hashed = route.keyspace.options.placement == Placement::Hashed;
+        let told = if is_hashed { route.views.len() } else { 1 };
+        for (place, view) in route.views.iter().enumerate().take(told) {
             let (first, end) = route.slots(place);
             let slots = (first, last_before(end));
             shards.push(shard(hub, slots, view, &mut nodes, &mut epoch));

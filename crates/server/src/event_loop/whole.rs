@@ -73,7 +73,16 @@ impl EventLoop {
             }
             _ => None,
         };
-        let wanted = |place: usize| of_slot.map_or(mine[place], |of_slot| of_slot == place);
+        let of_range = match request {
+            KeyspaceRequest::Range(range) => {
+                let Stretch { low, high, .. } = stretch(range);
+                whole::places_of(&route, low, high)
+            }
+            _ => 0..=route.views.len(),
+        };
+        let wanted = |place: usize| {
+            of_range.contains(&place) && of_slot.map_or(mine[place], |of_slot| of_slot == place)
+        };
         let mut away: Vec<usize> = (0..route.views.len()).filter(|place| wanted(*place)).collect();
         away.retain(|place| all_away[*place]);
         let places = |place: usize| wanted(place) && !away.contains(&place);
@@ -127,10 +136,7 @@ impl EventLoop {
                     }
                 };
                 far.keys.iter().for_each(|key| show(key));
-                // The only shard of an ordered keyspace may be away.
-                if (0..route.views.len()).any(places) {
-                    whole::each_key(&route, &asked, PIECE_KEYS, &mut show);
-                }
+                whole::each_key(&route, &asked, PIECE_KEYS, &mut show);
                 if bytes > bytes_max || far.is_cut {
                     writer.error(TOO_LONG);
                 } else {
@@ -216,10 +222,16 @@ impl EventLoop {
                     found.push((Box::<[u8]>::from(key), value));
                 };
                 far.pairs.iter().for_each(|(key, value)| show(key, value));
-                let result = match away.is_empty() {
-                    true => whole::range(&route, &asked, &stretch(range), PIECE_KEYS, &mut show),
-                    false => Ok(()),
-                };
+                let bounds = stretch(range);
+                let result = whole::range(&route, &asked, &bounds, PIECE_KEYS, &mut show);
+                if !away.is_empty() {
+                    // What is here and what is not, in one order.
+                    found.sort_unstable_by(|(one, _), (other, _)| match bounds.reverse {
+                        false => one.cmp(other),
+                        true => other.cmp(one),
+                    });
+                    found.truncate(bounds.keys_max);
+                }
                 if self.sampler.notes() {
                     let ends = found.first().zip(found.last());
                     if let Some(((one, _), (other, _))) = ends {
@@ -283,7 +295,7 @@ impl EventLoop {
             let route = selected.unwrap_or(route);
             if is_selected || (all && !is_cluster) {
                 let all = self.mine(route).into_iter().enumerate();
-                let tile = |place| (route.shard(place), route.slots(place).1);
+                let tile = |place| (route.shard(place), route.arc(place).ends().1);
                 shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| tile(place)));
             }
         }

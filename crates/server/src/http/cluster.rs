@@ -11,7 +11,7 @@ use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{number, parameters};
-use crate::api::{Decisions, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
+use crate::api::{CutAt, Decisions, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
@@ -37,8 +37,8 @@ pub async fn shards(State(context): State<Shared>, uri: Uri) -> Result<Json<Shar
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Cut {
-    /// The first slot of the new shard; where its keys part evenly, if it is left out.
-    at: Option<u16>,
+    /// The first slot or key of the new shard; where it parts evenly, if it is left out.
+    at: Option<CutAt>,
 }
 
 /// Has a shard that this node leads cut in two.

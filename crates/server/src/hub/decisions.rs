@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use balancer::{Effect, Led, Nodes};
-use keyspace::{Generation, NodeId, ReplicaId, ShardId, Slot};
+use keyspace::{Cut, Generation, NodeId, ReplicaId, ShardId};
 use parking_lot::Mutex;
 
 /// Decisions that are remembered.
@@ -44,8 +44,8 @@ pub enum What {
     Split {
         /// The new shard, its right half.
         right: ShardId,
-        /// The first slot of that.
-        at: Slot,
+        /// The first slot or key of that.
+        at: Cut,
         /// The shard's generation when it was decided.
         generation: Generation,
     },
@@ -155,9 +155,9 @@ fn came(
         (What::Leader { .. }, Some(_)) => Came::UnderWay,
         (What::Replicas { .. } | What::Split { .. }, None) => Came::HandedOn,
         (What::Split { at, generation, .. }, Some(led)) => {
-            let ends = led.descriptor.arc.slots().map(|(_, end)| end);
+            let ends = led.descriptor.arc.ends().1;
             match led.descriptor.generation > *generation {
-                true if ends == Some(*at) => done(),
+                true if ends == *at => done(),
                 false if !is_late => Came::UnderWay,
                 _ => Came::NotDone,
             }
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn what_came_of_a_cut_is_seen_in_the_slots() {
         let (right, generation) = (ShardId(9), Generation(4));
-        let cut = decided(What::Split { right, at: 2000, generation });
+        let cut = decided(What::Split { right, at: Cut::Slot(2000), generation });
         let after = |end, generation| {
             let mut led = led(&[(1, 1)], generation, true);
             led.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, end);

@@ -211,9 +211,7 @@ impl Hub {
         for (shard, at, rate) in cuts.into_iter().filter(|(shard, ..)| self.leads(*shard)) {
             let rate_max = self.heat.rate_max().unwrap_or_default();
             let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
-            if let Err(whole) = self.split_hot_at(shard, &at, why) {
-                stay.push((shard, whole));
-            }
+            self.split_hot_at(shard, &at, why);
         }
         self.heat.records.lock().whole = stay.into_iter().collect();
     }

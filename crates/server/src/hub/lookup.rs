@@ -194,18 +194,18 @@ impl Hub {
         self.forget_keyspaces(gone.iter().map(|known| known.arc().keyspace()));
     }
 
-    /// The keyspaces of these shards, as far as routes take some of them to have other slots.
+    /// The keyspaces of these shards, as far as routes take some of them to have something else.
     fn otherwise_cut(&self, known: &[Arc<Known>]) -> BTreeSet<KeyspaceId> {
         let routes = self.routes();
         let is_other = |claim: &Claim, keyspace| {
             routes.by_id(keyspace).is_some_and(|route| {
                 let place = route.place_of(claim.shard);
-                place.is_none_or(|place| route.slots(place) != claim.slots)
+                place.is_none_or(|place| *route.arc(place) != claim.arc)
             })
         };
-        let claims = known.iter().filter_map(|known| {
+        let claims = known.iter().map(|known| {
             let descriptor = known.descriptor();
-            Some((Claim::of(descriptor)?, descriptor.keyspace()))
+            (Claim::of(descriptor), descriptor.keyspace())
         });
         claims.filter(|(claim, id)| is_other(claim, *id)).map(|(_, id)| id).collect()
     }

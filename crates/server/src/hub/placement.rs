@@ -197,7 +197,7 @@ impl Hub {
                 format!("replicas come [{on}], go [{go}], because {why}; {predicted}")
             }
             What::Split { right, at, .. } => {
-                format!("it is cut at slot {at}, and shard {right} begins, because {why}")
+                format!("it is cut at {at}, and shard {right} begins, because {why}")
             }
             What::Leader { to, node } => {
                 let node = called(*node, &members);

@@ -5,14 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use keyspace::{
-    Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId, ShardId,
+    Arc as RingArc, Catalogue, CatalogueOp, Durability, Keyspace, KeyspaceId, NodeId, ReplicaId,
+    ShardId,
 };
 use node::birth;
 use node::catalogue::Change;
 use node::entry::Waiter;
 use node::lane::Input;
 use node::moved::SentOn;
-use node::route::{self, Claim, Route, Slots};
+use node::route::{self, Claim, Route};
 use node::shard::ShardStart;
 use parking_lot::RwLock;
 
@@ -208,15 +209,16 @@ impl Hub {
     /// begin now. What the old one leads to elsewhere stays.
     pub(super) fn route_of(&self, keyspace: Keyspace, old: Option<&Route>) -> Route {
         let known = self.peers.as_ref().map_or_else(Vec::new, |p| p.lookup.keyspace(keyspace.id));
-        let claims = known.iter().map(|known| known.descriptor()).filter_map(Claim::of);
+        let claims = known.iter().map(|known| known.descriptor()).map(Claim::of);
         let mut claims: Vec<Claim> = claims.collect();
         claims.extend(self.views.lock().values().filter_map(|view| {
             let descriptor = &view.read().descriptor;
-            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))?
+            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))
         }));
-        let tiles = route::tiles(&keyspace, &claims)
-            .into_iter()
-            .map(|(shard, slots)| (shard, slots, self.view_of(&keyspace, (shard, slots), old)));
+        let tiles = route::tiles(&keyspace, &claims).into_iter().map(|(shard, arc)| {
+            let view = self.view_of(&keyspace, (shard, &arc), old);
+            (shard, arc, view)
+        });
         let tiles = tiles.collect();
         Route::new(keyspace, self.hasher, tiles)
     }
@@ -226,7 +228,7 @@ impl Hub {
     fn view_of(
         &self,
         keyspace: &Keyspace,
-        (shard, slots): (ShardId, Slots),
+        (shard, arc): (ShardId, &RingArc),
         old: Option<&Route>,
     ) -> View {
         if let Some(view) = self.views.lock().get(&shard) {
@@ -259,7 +261,7 @@ impl Hub {
                 view
             }
             None => {
-                if let Some(view) = old.and_then(|old| elsewhere_of(old, (shard, slots), self)) {
+                if let Some(view) = old.and_then(|old| elsewhere_of(old, (shard, arc), self)) {
                     return view;
                 }
                 let nodes = self.who_may_have(keyspace);
@@ -268,7 +270,7 @@ impl Hub {
                     true => replicas,
                     false => Vec::new(),
                 };
-                let tile = (shard, slots);
+                let tile = (shard, arc.clone());
                 let nothing = birth::elsewhere(keyspace, tile, replicas, self.node_id, self.hasher);
                 Arc::new(RwLock::new(nothing))
             }
@@ -332,8 +334,8 @@ impl Hub {
 }
 
 /// What a route has led to for a tile that was on other nodes only, and is so still.
-fn elsewhere_of(old: &Route, (shard, slots): (ShardId, Slots), hub: &Hub) -> Option<View> {
-    let place = old.place_of(shard).filter(|place| old.slots(*place) == slots)?;
+fn elsewhere_of(old: &Route, (shard, arc): (ShardId, &RingArc), hub: &Hub) -> Option<View> {
+    let place = old.place_of(shard).filter(|place| old.arc(*place) == arc)?;
     let view = old.views[place].clone();
     let is_elsewhere = view.read().descriptor.replica_on(hub.node_id).is_none();
     is_elsewhere.then_some(view)

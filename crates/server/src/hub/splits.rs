@@ -11,20 +11,23 @@
 //! Both halves keep their replicas where they are; the balancer moves them later, each by itself.
 //! What comes of it is in the shard's log, or nothing comes of it: the next look sees it as it is.
 //!
-//! A shard stays whole if one of its slots has most of its keys, for a slot is never cut; or if its
-//! keyspace is ordered.
+//! A shard of a hashed keyspace stays whole if one of its slots has most of its keys, for a slot is
+//! never cut. One of an ordered keyspace is cut before a key that parts its bytes about evenly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::{CatalogueOp, Descriptor, NodeId, Placement, ShardId, Slot, Subject};
+use keyspace::{CatalogueOp, Cut as Place, Descriptor, NodeId, Placement, SLOTS, ShardId, Subject};
 use node::lane::{Answer, Input};
 use node::split::Split;
+use node::state::ShardState;
 use parking_lot::Mutex;
+use storage::engine::Engine;
 
 use super::decisions::{Came, Decided, What};
 use super::{Hub, View};
+use crate::api::CutAt;
 
 /// A cut that leaves less than one key in so many on one side does not help.
 const SIDE_MIN: u64 = 10;
@@ -48,8 +51,6 @@ pub struct Splits {
 pub enum Whole {
     /// One slot, which is never cut, has most of its keys.
     OneSlot,
-    /// Its keyspace is ordered.
-    Ordered,
     /// Too many of its requests are for one slot, or one key of an ordered keyspace.
     OneKey,
     /// Most of its requests are for so many keys each that they would be for both halves.
@@ -58,15 +59,14 @@ pub enum Whole {
 
 impl Whole {
     /// All reasons of shards that are too large …
-    pub const LARGE: [Self; 2] = [Self::OneSlot, Self::Ordered];
+    pub const LARGE: [Self; 1] = [Self::OneSlot];
     /// … and of those that are asked too often.
-    pub const HOT: [Self; 3] = [Self::OneKey, Self::Scans, Self::Ordered];
+    pub const HOT: [Self; 2] = [Self::OneKey, Self::Scans];
 
     /// One word, as metrics have it.
     pub fn word(self) -> &'static str {
         match self {
             Whole::OneSlot => "one-slot",
-            Whole::Ordered => "ordered",
             Whole::OneKey => "one-key",
             Whole::Scans => "scans",
         }
@@ -87,14 +87,14 @@ pub enum NoSplit {
 }
 
 /// A shard was told to be cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// The shard, which keeps the slots below.
+    /// The shard, which keeps what is below.
     pub left: ShardId,
-    /// The new shard, with the slots from `at` on.
+    /// The new shard, with all from `at` on.
     pub right: ShardId,
-    /// Its first slot.
-    pub at: Slot,
+    /// Its first slot or key.
+    pub at: Place,
 }
 
 impl Splits {
@@ -128,7 +128,6 @@ impl Hub {
         let mut whole = BTreeMap::new();
         let mut left = AT_ONCE;
         for route in self.routes().iter() {
-            let is_ordered = route.keyspace.options.placement == Placement::Ordered;
             for (shard, view) in route.shards().iter().zip(&route.views) {
                 let Some((bytes, _)) = bytes_of(view).filter(|(bytes, _)| *bytes > bytes_max)
                 else {
@@ -139,9 +138,6 @@ impl Hub {
                 }
                 let middle = view.read().keys().and_then(|engine| engine.middle());
                 match middle {
-                    _ if is_ordered => {
-                        whole.insert(*shard, Whole::Ordered);
-                    }
                     Some((at, [low, high])) if low.min(high) * SIDE_MIN >= low + high => {
                         if left > 0 && self.splits.begin(*shard) {
                             left -= 1;
@@ -162,37 +158,25 @@ impl Hub {
         *self.splits.whole.lock() = whole;
     }
 
-    /// Has a shard cut where its requests were found to part evenly, if it can be cut there; why it
-    /// cannot.
-    pub(super) fn split_hot_at(
-        self: &Arc<Self>,
-        shard: ShardId,
-        place: &[u8],
-        why: String,
-    ) -> Result<(), Whole> {
-        let Some(view) = self.views.lock().get(&shard).cloned() else { return Ok(()) };
-        let slots = {
+    /// Has a shard cut where its requests were found to part evenly.
+    pub(super) fn split_hot_at(self: &Arc<Self>, shard: ShardId, place: &[u8], why: String) {
+        let Some(view) = self.views.lock().get(&shard).cloned() else { return };
+        let at = {
             let state = view.read();
-            let Some(engine) = state.keys() else { return Ok(()) };
-            if !engine.layout().is_hashed() {
-                return Err(Whole::Ordered);
-            }
-            state.descriptor.arc.slots()
+            let Some(engine) = state.keys() else { return };
+            Place::at(placement_of(engine), place).filter(|at| is_within(&state, at))
         };
-        let at = place.try_into().map(Slot::from_be_bytes);
-        let (Ok(at), Some((first, end))) = (at, slots) else { return Ok(()) };
-        if first < at && at < end && self.splits.begin(shard) {
+        if let Some(at) = at.filter(|_| self.splits.begin(shard)) {
             self.split(shard, &view, at, why, Box::new(|_| {}));
         }
-        Ok(())
     }
 
-    /// Has a shard cut at a slot, or where its keys part evenly; `done` is told that it will be, or
-    /// why not.
+    /// Has a shard cut at a slot or key, or where it parts evenly; `done` is told that it will be,
+    /// or why not.
     pub fn ask_split(
         self: &Arc<Self>,
         shard: ShardId,
-        at: Option<Slot>,
+        at: Option<CutAt>,
         done: Box<dyn FnOnce(Result<Cut, NoSplit>) + Send>,
     ) {
         let view = self.views.lock().get(&shard).cloned();
@@ -201,40 +185,18 @@ impl Hub {
             let leader = known.as_ref().map(|known| known.leader());
             return done(Err(leader.map_or(NoSplit::NoShard, NoSplit::LedBy)));
         };
-        let at = {
-            let state = view.read();
-            let Some(engine) = state.keys() else {
-                let why = "it holds the catalogue, and is never cut";
-                return done(Err(NoSplit::Unfit(why.into())));
-            };
-            if !engine.layout().is_hashed() {
-                let why = "its keyspace is ordered, and only hashed ones are cut";
-                return done(Err(NoSplit::Unfit(why.into())));
-            }
-            let (first, end) = state.descriptor.arc.slots().expect("hashed shards have slots");
-            match at.or(engine.middle().map(|(at, _)| at)) {
-                Some(at) if first < at && at < end => at,
-                Some(at) => {
-                    let why = format!(
-                        "it has slots {first} to {}: a cut at {at} leaves nothing on one side",
-                        end - 1
-                    );
-                    return done(Err(NoSplit::Unfit(why)));
-                }
-                None => {
-                    let why = format!("it has slot {first} only, and a slot is never cut");
-                    return done(Err(NoSplit::Unfit(why)));
-                }
-            }
-        };
-        self.split(shard, &view, at, "it was asked for".into(), done);
+        let at = place_to_cut(&view.read(), at);
+        match at {
+            Ok(at) => self.split(shard, &view, at, "it was asked for".into(), done),
+            Err(why) => done(Err(NoSplit::Unfit(why))),
+        }
     }
 
     fn split(
         self: &Arc<Self>,
         shard: ShardId,
         view: &View,
-        at: Slot,
+        at: Place,
         why: String,
         done: Box<dyn FnOnce(Result<Cut, NoSplit>) + Send>,
     ) {
@@ -247,18 +209,19 @@ impl Hub {
             let Subject::Shard(_, right) = *subject else {
                 unreachable!("it was asked for a shard's id")
             };
-            tracing::info!("shard {shard} is cut at slot {at}: shard {right} begins; {why}");
+            tracing::info!("shard {shard} is cut at {at}: shard {right} begins; {why}");
             if let Some(peers) = &hub.peers {
                 peers.placement.decisions.add(Decided {
                     at_ms: hub.millis(),
                     since: Instant::now(),
                     shard,
-                    what: What::Split { right, at, generation },
+                    what: What::Split { right, at: at.clone(), generation },
                     why,
                     came: Came::UnderWay,
                 });
             }
-            hub.submit(shard, Input::Split { shard, split: Split { right, generation, at } });
+            let split = Split { right, generation, at: at.clone() };
+            hub.submit(shard, Input::Split { shard, split });
             done(Ok(Cut { left: shard, right, at }));
         };
         let op = CatalogueOp::Shard { keyspace: arc.keyspace() };
@@ -276,4 +239,65 @@ impl Hub {
 fn bytes_of(view: &View) -> Option<(u64, u64)> {
     let usage = view.read().keys()?.usage();
     Some((usage.live_bytes, usage.keys))
+}
+
+fn placement_of(engine: &Engine) -> Placement {
+    if engine.layout().is_hashed() { Placement::Hashed } else { Placement::Ordered }
+}
+
+/// Whether a cut there leaves something on both sides.
+fn is_within(state: &ShardState, at: &Place) -> bool {
+    let arc = &state.descriptor.arc;
+    arc.split(&at.position(arc.keyspace())).is_some()
+}
+
+/// Where a shard is to be cut that somebody wants cut there, or where it parts evenly; or why it
+/// cannot be, as a clause.
+fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, String> {
+    let Some(engine) = state.keys() else {
+        return Err("it holds the catalogue, and is never cut".into());
+    };
+    let arc = &state.descriptor.arc;
+    let (at, has) = match placement_of(engine) {
+        Placement::Hashed => {
+            let (first, end) = arc.slots().expect("hashed shards have slots");
+            let at = match asked {
+                Some(CutAt::Slot(slot)) => Some(slot),
+                Some(CutAt::Key(text)) => match text.parse() {
+                    Ok(slot) => Some(slot),
+                    Err(_) => return Err(format!("it is cut at a slot, and '{text}' is none")),
+                },
+                None => None,
+            };
+            let at = match at {
+                Some(slot) if slot > SLOTS => return Err(format!("there is no slot {slot}")),
+                Some(slot) => Some(Place::Slot(slot)),
+                None => engine.middle().map(|(at, _)| at),
+            };
+            let at = at.ok_or(format!("it has slot {first} only, and a slot is never cut"))?;
+            (at, format!("slots {first} to {}", end - 1))
+        }
+        Placement::Ordered => {
+            let at = match asked {
+                Some(CutAt::Slot(slot)) => Some(slot.to_string().into_bytes()),
+                Some(CutAt::Key(key)) => Some(key.into_bytes()),
+                None => None,
+            };
+            let at = match at {
+                Some(key) => Place::at(Placement::Ordered, &key),
+                None => engine.middle().map(|(at, _)| at),
+            };
+            let at = at.ok_or("it has less than two keys; say where it is to be cut")?;
+            let shown = |tail: &[u8]| tail.escape_ascii().to_string();
+            let has = match (arc.start().tail(), arc.end().tail()) {
+                (start, []) => format!("keys from '{}' on", shown(start)),
+                (start, end) => format!("keys from '{}' to '{}'", shown(start), shown(end)),
+            };
+            (at, has)
+        }
+    };
+    match is_within(state, &at) {
+        true => Ok(at),
+        false => Err(format!("it has {has}: a cut at {at} leaves nothing on one side")),
+    }
 }

@@ -3,6 +3,7 @@
 use keyspace::NodeId;
 
 use super::NodeApi;
+use super::splits::shown;
 use crate::api::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus};
 use crate::cluster::MemberInfo;
 use crate::hub::decisions::{Came, Decided, What};
@@ -75,7 +76,7 @@ impl NodeApi {
                 ..status
             },
             What::Split { right, at, .. } => {
-                let cut = SplitStatus { shard: shard.0, right: right.0, at: *at };
+                let cut = SplitStatus { shard: shard.0, right: right.0, at: shown(at) };
                 DecisionStatus { split: Some(cut), ..status }
             }
             What::Leader { node: to, .. } => DecisionStatus { leader: Some(node(*to)), ..status },

@@ -316,9 +316,12 @@ impl Api for Fake {
         }));
     }
 
-    fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>) {
+    fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>) {
         done(match (shard, at) {
-            (1, at) => Ok(SplitStatus { shard, right: 9, at: at.unwrap_or(1024) }),
+            (1, at) => {
+                let at = at.unwrap_or(CutAt::Slot(1024));
+                Ok(SplitStatus { shard, right: 9, at })
+            }
             (2, _) => Err(ApiError::NotLeader { why: "shard 2 is led by n2".into() }),
             (3, _) => Err(ApiError::NoSplit { shard, why: "it has slot 7 only".into() }),
             _ => Err(ApiError::NoShard { shard }),

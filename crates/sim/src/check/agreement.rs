@@ -11,6 +11,7 @@ use node::entry::{Header, Kind};
 use node::record;
 use node::session::{BatchId, Sessions};
 use node::shard::Shard;
+use node::state::BORN;
 use storage::log::{Group, Lsn};
 
 use super::{Violation, Witness};
@@ -166,7 +167,9 @@ impl Witness for OfNode<'_> {
             replica.installed = installed;
             replica.entries.clear();
         }
-        if index < replica.applied {
+        // A replica that was born, and whose record of birth is lost in a crash before anything was
+        // applied, begins again to wait for its first state: 1 and 0 are both nothing.
+        if index.max(BORN.0) < replica.applied {
             let text = format!("shard {id} went back from {} to {index}", replica.applied);
             return Err(Violation::new("R3 what is applied stays", text));
         }

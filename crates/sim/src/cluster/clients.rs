@@ -393,7 +393,7 @@ impl World {
         self.trace.event(format_args!(
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
-        let (_, end) = route.slots(route.place_of(shard).expect("it was just found"));
+        let (_, end) = route.arc(route.place_of(shard).expect("it was just found")).ends();
         let flush = (*command == Command::Flush).then_some(Write::Flush { end });
         if let Some(write) = flush.or_else(|| command.write(&names)) {
             let mut batch = Batch::default();

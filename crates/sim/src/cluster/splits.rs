@@ -1,9 +1,9 @@
 //! Shards are cut in two while everything else breaks.
 //!
-//! Some shard that somebody believes to lead is told to be cut, at a slot that parts the keys in
-//! use, if there are such. Its right half has an id that was never used.
+//! Some shard that somebody believes to lead is told to be cut, at a slot or key that parts the
+//! keys in use, if there are such. Its right half has an id that was never used.
 
-use keyspace::{KeyspaceId, ShardId, Slot, slot_of};
+use keyspace::{Cut, KeyspaceId, Placement, ShardId, Slot, slot_of};
 use node::lane::Input;
 use node::split::Split;
 
@@ -22,22 +22,40 @@ impl World {
         if led.is_empty() || self.counts.splits >= SPLITS_MAX {
             return;
         }
-        let (at, shard) = *self.rng.pick(&led);
-        let machine = self.seats[at].machine.as_ref().expect("it leads");
-        let view = machine.view(shard).expect("it leads it");
-        let descriptor = view.read().descriptor.clone();
-        let Some((first, end)) = descriptor.arc.slots() else { return };
-        let within = |slot: &Slot| first < *slot && *slot < end;
-        let slots: Vec<Slot> =
-            self.clients.names().iter().map(|name| slot_of(name)).filter(within).collect();
-        let slot = match slots.is_empty() {
-            true => self.rng.between(first.into(), end.into()) as Slot,
-            false => *self.rng.pick(&slots),
+        let view_of = |(at, shard): (usize, ShardId)| {
+            let machine = self.seats[at].machine.as_ref().expect("it leads");
+            machine.view(shard).expect("it leads it")
         };
+        let is_hashed = |led: &(usize, ShardId)| {
+            view_of(*led).read().keys().is_some_and(|engine| engine.layout().is_hashed())
+        };
+        // An ordered keyspace has few shards, and is to be cut as well.
+        let ordered: Vec<_> = led.iter().copied().filter(|led| !is_hashed(led)).collect();
+        let among = if self.rng.one_in(3) && !ordered.is_empty() { &ordered } else { &led };
+        let (at, shard) = *self.rng.pick(among);
+        let view = view_of((at, shard));
+        let descriptor = view.read().descriptor.clone();
+        let is_hashed = view.read().keys().is_some_and(|engine| engine.layout().is_hashed());
+        let placement = if is_hashed { Placement::Hashed } else { Placement::Ordered };
+        let arc = &descriptor.arc;
+        let place = |name: &[u8]| match placement {
+            Placement::Hashed => Cut::at(placement, &slot_of(name).to_be_bytes()),
+            Placement::Ordered => Cut::at(placement, name),
+        };
+        let within = |cut: &Cut| arc.split(&cut.position(arc.keyspace())).is_some();
+        let names = self.clients.names().iter();
+        let mut cuts: Vec<Cut> = names.filter_map(|name| place(name)).filter(within).collect();
+        if let (true, Some((first, end))) = (cuts.is_empty() && is_hashed, arc.slots()) {
+            cuts.push(Cut::Slot(self.rng.between(first.into(), end.into()) as Slot));
+        }
+        if cuts.is_empty() {
+            return;
+        }
+        let cut = self.rng.pick(&cuts).clone();
         let right = ShardId(FIRST_HALF + self.counts.splits);
         self.counts.splits += 1;
-        self.trace.event(format_args!("shard {shard} is to be cut at {slot}: {right}"));
-        let split = Split { right, generation: descriptor.generation, at: slot };
+        self.trace.event(format_args!("shard {shard} is to be cut at {cut}: {right}"));
+        let split = Split { right, generation: descriptor.generation, at: cut };
         let machine = self.seats[at].machine.as_mut().expect("it leads");
         machine.submit(shard, Input::Split { shard, split });
     }

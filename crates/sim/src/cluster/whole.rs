@@ -128,13 +128,15 @@ impl OfWhole {
     fn want(&self, place: usize, count: u64) -> Want {
         let (first, end) = self.route.slots(place);
         let is_ordered = self.route.keyspace.options.placement == Placement::Ordered;
+        let ends = || self.route.arc(place).ends();
         let everything = |reverse, with_values| {
-            let (low, high) = (Bound::Unbounded, Bound::Unbounded);
+            let arc = self.route.arc(place);
+            let (low, high) = whole::within(arc, Bound::Unbounded, Bound::Unbounded);
             Want::Range { low, high, reverse, keys_max: u64::MAX, with_values }
         };
         match &self.ask {
-            Ask::Size => Want::Size { slots: (first, end) },
-            Ask::Random(random) => Want::Random { slots: (first, end), number: *random },
+            Ask::Size => Want::Size { ends: ends() },
+            Ask::Random(random) => Want::Random { ends: ends(), number: *random },
             Ask::Range { reverse } => everything(*reverse, true),
             Ask::Keys if is_ordered => everything(false, false),
             Ask::Keys => {
@@ -466,10 +468,22 @@ fn look(
         Ask::Range { reverse } if !near.is_empty() => {
             let (low, high) = (Bound::Unbounded, Bound::Unbounded);
             let stretch = Stretch { low, high, reverse: *reverse, keys_max: usize::MAX };
-            let mut pairs: Vec<Pair> = Vec::new();
-            let show = &mut |key: &[u8], value: &[u8]| pairs.push((key.into(), value.into()));
+            let mut all: Vec<Pair> = Vec::new();
+            let show = &mut |key: &[u8], value: &[u8]| all.push((key.into(), value.into()));
             whole::range(route, asked, &stretch, count, show).expect("it is ordered");
-            return Ok(vec![Found::Pairs { pairs, reached: None }]);
+            if !all.windows(2).all(|pair| (pair[0].0 < pair[1].0) != *reverse) {
+                let text = format!("a node shows keys in no order: {all:?}");
+                return Err(Violation::new("RANGE is in order", text));
+            }
+            let place = |pair: &Pair| route.place(&route.key(&pair.0));
+            if let Some(pair) = all.iter().find(|pair| !near.contains(&place(pair))) {
+                return Err(invented(format!("{pair:?} is of a shard that was not asked")));
+            }
+            let of = |asked: &usize| {
+                let pairs = all.iter().filter(|pair| place(pair) == *asked).cloned().collect();
+                Found::Pairs { pairs, reached: None }
+            };
+            return Ok(near.iter().map(of).collect());
         }
         Ask::Keys if !near.is_empty() => whole::each_key(route, asked, count, &mut show),
         Ask::Scan(scan) if !near.is_empty() => {

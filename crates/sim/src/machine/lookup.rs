@@ -96,17 +96,17 @@ impl Machine {
         }
     }
 
-    /// The keyspaces of these shards, as far as routes take some of them to have other slots.
+    /// The keyspaces of these shards, as far as routes take some of them to have something else.
     fn otherwise_cut(&self, known: &[Arc<Known>]) -> BTreeSet<KeyspaceId> {
-        let claims = known.iter().filter_map(|known| {
+        let claims = known.iter().map(|known| {
             let descriptor = known.descriptor();
-            Some((Claim::of(descriptor)?, descriptor.keyspace()))
+            (Claim::of(descriptor), descriptor.keyspace())
         });
         let is_other = |(claim, keyspace): &(Claim, KeyspaceId)| {
             let mut routes = self.routes.values();
             routes.find(|route| route.keyspace.id == *keyspace).is_some_and(|route| {
                 let place = route.place_of(claim.shard);
-                place.is_none_or(|place| route.slots(place) != claim.slots)
+                place.is_none_or(|place| *route.arc(place) != claim.arc)
             })
         };
         claims.filter(is_other).map(|(_, keyspace)| keyspace).collect()

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use keyspace::{Keyspace, KeyspaceId, ShardId};
+use keyspace::{Arc as RingArc, Keyspace, KeyspaceId, ShardId};
 use node::birth;
 use node::lane::Input;
 use node::moved::SentOn;
-use node::route::{self, Claim, Route, Slots, View};
+use node::route::{self, Claim, Route, View};
 use node::shard::{Shard, ShardStart};
 use parking_lot::RwLock;
 
@@ -45,15 +45,17 @@ impl Machine {
     /// begin here with their shards begin now.
     pub(super) fn route(&mut self, keyspace: Keyspace) {
         let known = self.table().keyspace(keyspace.id);
-        let known = known.filter_map(|known| Claim::of(known.descriptor()));
+        let known = known.map(|known| Claim::of(known.descriptor()));
         let mut claims: Vec<Claim> = known.collect();
         claims.extend(self.views().filter_map(|view| {
             let descriptor = &view.read().descriptor;
-            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))?
+            (descriptor.keyspace() == keyspace.id).then(|| Claim::of(descriptor))
         }));
         let tiles = route::tiles(&keyspace, &claims).into_iter();
-        let tiles =
-            tiles.map(|(shard, slots)| (shard, slots, self.view_of(&keyspace, (shard, slots))));
+        let tiles = tiles.map(|(shard, arc)| {
+            let view = self.view_of(&keyspace, (shard, &arc));
+            (shard, arc, view)
+        });
         let tiles = tiles.collect();
         let name = keyspace.name.clone();
         self.routes.insert(name, Arc::new(Route::new(keyspace, self.hasher, tiles)));
@@ -78,7 +80,7 @@ impl Machine {
 
     /// The view of a keyspace's shard: of its replica here, which begins now if the shard begins
     /// here with its keyspace; or else of nothing, which serves nobody.
-    fn view_of(&mut self, keyspace: &Keyspace, (shard, slots): (ShardId, Slots)) -> View {
+    fn view_of(&mut self, keyspace: &Keyspace, (shard, arc): (ShardId, &RingArc)) -> View {
         if let Some(view) = self.view_here(shard) {
             return view;
         }
@@ -100,24 +102,25 @@ impl Machine {
                 view
             }
             None => {
-                if let Some(view) = self.elsewhere(keyspace, (shard, slots)) {
+                if let Some(view) = self.elsewhere(keyspace, (shard, arc)) {
                     return view;
                 }
                 let nodes = self.who_may_have(keyspace);
                 self.submit(shard, Input::Away { shard, nodes });
                 self.tell_known(shard);
                 let replicas = if began.is_some() { replicas } else { Vec::new() };
-                let nothing = birth::elsewhere(keyspace, (shard, slots), replicas, node, settings);
+                let nothing =
+                    birth::elsewhere(keyspace, (shard, arc.clone()), replicas, node, settings);
                 Arc::new(RwLock::new(nothing))
             }
         }
     }
 
     /// What the route has led to for a tile that was on other nodes only, and is so still.
-    fn elsewhere(&self, keyspace: &Keyspace, (shard, slots): (ShardId, Slots)) -> Option<View> {
+    fn elsewhere(&self, keyspace: &Keyspace, (shard, arc): (ShardId, &RingArc)) -> Option<View> {
         let mut routes = self.routes.values();
         let old = routes.find(|route| route.keyspace.id == keyspace.id)?;
-        let place = old.place_of(shard).filter(|place| old.slots(*place) == slots)?;
+        let place = old.place_of(shard).filter(|place| old.arc(*place) == arc)?;
         let view = old.views[place].clone();
         let is_elsewhere = view.read().descriptor.replica_on(self.manifest.node).is_none();
         is_elsewhere.then_some(view)

@@ -376,7 +376,7 @@ impl World {
             Ask::Flush(..) => {
                 for shard in &route.keyspace.shards {
                     let batch = self.batches.entry(*shard).or_default();
-                    batch.push(&Write::Flush { end: 0 }, waiter(*shard));
+                    batch.push(&Write::Flush { end: keyspace::Cut::Slot(0) }, waiter(*shard));
                 }
             }
             Ask::One(command) => {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use keyspace::{KeyHasher, SLOTS, Slot, Timestamp, slot_of};
+use keyspace::{Cut, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 use proptest::prelude::*;
 
 use super::era::Era;
@@ -141,11 +141,15 @@ impl Model {
         }
     }
 
-    /// Cuts off the keys of the slots from `at` on.
-    fn split_off(&mut self, at: Slot) -> Self {
-        let (names, right) = self.names.iter().partition(|name| slot_of(name) < at);
+    /// Cuts off the keys from `at` on.
+    fn split_off(&mut self, at: &Cut) -> Self {
+        let is_left = |key: &[u8]| match at {
+            Cut::Slot(at) => slot_of(key) < *at,
+            Cut::Key(at) => key < &**at,
+        };
+        let (names, right) = self.names.iter().partition(|name| is_left(name));
         let (keys, of_right) =
-            std::mem::take(&mut self.keys).into_iter().partition(|(key, _)| slot_of(key) < at);
+            std::mem::take(&mut self.keys).into_iter().partition(|(key, _)| is_left(key));
         (self.names, self.keys) = (names, keys);
         Self { names: right, keys: of_right, safe_point: self.safe_point }
     }
@@ -422,6 +426,19 @@ fn go_on(mut run: Run, ops: &[Op]) {
     assert_eq!((engine.queue.len(), engine.retired.len(), engine.current.index.len()), (0, 0, 0));
 }
 
+/// Both halves go on as the whole would, each with its keys.
+fn halves(mut left: Run, at: &Cut, after: &[Op]) {
+    let engine = left.engine.split_off(at).expect("of this layout");
+    let model = left.model.split_off(at);
+    left.dump = None;
+    let right = Run { engine, model, now: left.now, dump: None };
+    for half in [left, right] {
+        half.engine.check();
+        compare(&half.engine, &half.model, half.now);
+        go_on(half, after);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
@@ -441,22 +458,36 @@ proptest! {
         let mut left = begin(HASHED);
         before.iter().for_each(|op| left.step(op));
         let index = left.engine.current.index.hashed().expect("hashed");
-        let (middle, sides) = left.engine.middle().expect("it has many slots");
+        let Some((Cut::Slot(middle), sides)) = left.engine.middle() else { panic!("no middle") };
         let of = |slots: std::ops::Range<Slot>| {
             let heads = index.heads_from(ScanCursor::default());
             heads.filter(|(cursor, _)| slots.contains(&cursor.slot)).count() as u64
         };
         assert_eq!(sides, [of(0..middle), of(middle..SLOTS)]);
         assert!(sides[0].abs_diff(sides[1]) <= of(0..at).abs_diff(of(at..SLOTS)));
-        let engine = left.engine.split_off(at).expect("hashed");
-        let model = left.model.split_off(at);
-        left.dump = None;
-        let right = Run { engine, model, now: left.now, dump: None };
-        for half in [left, right] {
-            half.engine.check();
-            compare(&half.engine, &half.model, half.now);
-            go_on(half, &after);
+        halves(left, &Cut::Slot(at), &after);
+    }
+
+    /// The same, cut at a key.
+    #[test]
+    fn ordered_halves_agree_with_the_model(
+        before in ops(),
+        at in 0..KEYS.len(),
+        is_middle: bool,
+        after in ops(),
+    ) {
+        let mut left = begin(Layout::Ordered);
+        before.iter().for_each(|op| left.step(op));
+        let middle = left.engine.middle();
+        if let Some((Cut::Key(at), sides)) = &middle {
+            let heads: Vec<Record> = left.engine.current.index.heads_from(None).collect();
+            let of_left = heads.iter().filter(|head| head.key() < &**at);
+            let bytes: u64 = of_left.map(|head| head.bytes()).sum();
+            let total: u64 = heads.iter().map(|head| head.bytes()).sum();
+            assert_eq!(*sides, [bytes, total - bytes], "few keys are all looked at");
         }
+        let middle = middle.filter(|_| is_middle).map(|(at, _)| at);
+        halves(left, &middle.unwrap_or(Cut::Key(KEYS[at].into())), &after);
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! How does a shard's engine become two? Everything from one slot on is cut off.
+//! How does a shard's engine become two? Everything from one slot, or one key, on is cut off.
 //!
 //! ```text
-//!   slots   [a ─────── at ─────── b)          tables: handed over, none is copied
+//!   slots   [a ─────── at ─────── b)          tables: handed over, none is copied; trees parted
 //!   left    [a ─────── at)                    queue, expiring heads: each to its key's side
 //!   right             [at ─────── b)          counts: those of the right side are counted
 //! ```
@@ -12,10 +12,11 @@
 //!
 //! Whoever reads piece by piece (a dump) has to begin again: its pin is gone with the rest.
 
-use keyspace::{Slot, slot_of};
+use keyspace::{Cut, slot_of};
 
 use super::collect::Queue;
 use super::era::{Era, Index, Retired};
+use super::record::Record;
 use super::{Engine, Layout, WrongLayout};
 
 /// How many superseding records ahead of the one that is looked at memory is asked for.
@@ -29,25 +30,37 @@ struct Versions {
 }
 
 impl Engine {
-    /// Where it could be cut in two so that both sides have about as many keys: the first slot of
-    /// the right side, and how many keys each side has then. None if it has one slot, or none.
-    pub fn middle(&self) -> Option<(Slot, [u64; 2])> {
-        self.current.index.hashed().ok()?.middle()
+    /// Where it could be cut in two so that both sides have about as many keys, or bytes if it is
+    /// ordered, and how many each side has then: exactly of slots, by a sample of the keys else.
+    /// None if it has one slot or key, or none.
+    pub fn middle(&self) -> Option<(Cut, [u64; 2])> {
+        match &self.current.index {
+            Index::Hashed(tables) => tables.middle().map(|(at, sides)| (Cut::Slot(at), sides)),
+            Index::Ordered(tree) => tree.middle().map(|(at, sides)| (Cut::Key(at), sides)),
+        }
     }
 
-    /// Cuts off all keys of the slots from `at` on: what is left owns those below. There are no
-    /// pins afterwards, on either side.
+    /// Cuts off all keys from `at` on: what is left owns those below. There are no pins
+    /// afterwards, on either side.
     ///
     /// # Errors
-    /// [`WrongLayout`]: an ordered engine has no slots. Nothing has changed.
+    /// [`WrongLayout`]: it is cut at slots, or at keys, and not so. Nothing has changed.
     ///
     /// # Panics
-    /// If `at` does not lie within the layout, above its first slot.
-    pub fn split_off(&mut self, at: Slot) -> Result<Engine, WrongLayout> {
-        let Layout::Hashed { first_slot, end_slot } = self.layout else {
-            return Err(WrongLayout { needed: "hashed" });
+    /// If a slot does not lie within the layout, above its first.
+    pub fn split_off(&mut self, at: &Cut) -> Result<Engine, WrongLayout> {
+        let [of_left, of_right] = match (self.layout, at) {
+            (Layout::Hashed { first_slot, end_slot }, Cut::Slot(at)) => {
+                let at = *at;
+                let is_within = first_slot < at && at < end_slot;
+                assert!(is_within, "a cut at slot {at} of {first_slot}..{end_slot}");
+                [(first_slot, at), (at, end_slot)]
+                    .map(|(first_slot, end_slot)| Layout::Hashed { first_slot, end_slot })
+            }
+            (Layout::Ordered, Cut::Key(_)) => [Layout::Ordered; 2],
+            (Layout::Hashed { .. }, Cut::Key(_)) => return Err(WrongLayout { needed: "ordered" }),
+            (Layout::Ordered, Cut::Slot(_)) => return Err(WrongLayout { needed: "hashed" }),
         };
-        assert!(first_slot < at && at < end_slot, "a cut at slot {at} of {first_slot}..{end_slot}");
         let mut versions = Versions::default();
         let mut cut = |era: &mut Era| era.split_off(at, &mut versions);
         let retired = self
@@ -57,12 +70,12 @@ impl Engine {
         let retired = retired.collect();
         let current = cut(&mut self.current);
         let queue = self.queue.split_off(at);
-        self.layout = Layout::Hashed { first_slot, end_slot: at };
+        self.layout = of_left;
         self.pins.clear();
         self.versions -= versions.count;
         self.version_bytes -= versions.bytes;
         Ok(Engine {
-            layout: Layout::Hashed { first_slot: at, end_slot },
+            layout: of_right,
             hasher: self.hasher,
             flush_in_place_keys_max: self.flush_in_place_keys_max,
             current,
@@ -76,11 +89,35 @@ impl Engine {
     }
 }
 
+impl Index {
+    fn split_off(&mut self, at: &Cut) -> Self {
+        match (self, at) {
+            (Self::Hashed(tables), Cut::Slot(at)) => Self::Hashed(tables.split_off(*at)),
+            (Self::Ordered(tree), Cut::Key(at)) => Self::Ordered(tree.split_off(at)),
+            _ => unreachable!("cuts are of the engine's layout"),
+        }
+    }
+
+    fn each_head(&self, each: impl FnMut(Record)) {
+        match self {
+            Self::Hashed(tables) => tables.each_head(each),
+            Self::Ordered(tree) => tree.each_head(each),
+        }
+    }
+}
+
+/// Whether a record's key is in the right half.
+fn is_right(at: &Cut, record: Record) -> bool {
+    match at {
+        Cut::Slot(at) => slot_of(record.key()) >= *at,
+        Cut::Key(at) => record.key() >= &**at,
+    }
+}
+
 impl Era {
-    /// Cuts off what lies from slot `at` on, and counts its versions.
-    fn split_off(&mut self, at: Slot, versions: &mut Versions) -> Self {
-        let Index::Hashed(tables) = &mut self.index else { unreachable!("of a hashed engine") };
-        let right = tables.split_off(at);
+    /// Cuts off what lies from `at` on, and counts its versions.
+    fn split_off(&mut self, at: &Cut, versions: &mut Versions) -> Self {
+        let right = self.index.split_off(at);
         // While an era goes, key by key, its bytes do not count any more.
         let is_going = self.live_bytes == 0;
         let (mut live_keys, mut live_bytes) = (0, 0);
@@ -100,19 +137,19 @@ impl Era {
         self.live_bytes -= live_bytes;
         let expiring = std::mem::take(&mut self.expiring).into_iter();
         let (left, of_right): (Vec<_>, Vec<_>) =
-            expiring.partition(|entry| slot_of(entry.record.key()) < at);
+            expiring.partition(|entry| !is_right(at, entry.record));
         // Each is in order still, and becomes a tree at once.
         self.expiring = left.into_iter().collect();
         let expiring = of_right.into_iter().collect();
         let (number, start, newest) = (self.number, self.start, self.newest);
-        let index = Index::Hashed(right);
+        let index = right;
         Self { number, start, newest, index, live_keys, live_bytes, expiring }
     }
 }
 
 impl Queue {
-    /// Cuts off the records of keys in the slots from `at` on; both keep their order.
-    fn split_off(&mut self, at: Slot) -> Self {
+    /// Cuts off the records of keys from `at` on; both keep their order.
+    fn split_off(&mut self, at: &Cut) -> Self {
         let records = std::mem::take(&mut self.records);
         let (mut left, mut right) = (Self::default(), Self::default());
         (left.unsorted, right.unsorted) = (self.unsorted, self.unsorted);
@@ -120,7 +157,7 @@ impl Queue {
             if let Some(ahead) = records.get(place + AHEAD) {
                 ahead.prefetch();
             }
-            let side = if slot_of(record.key()) < at { &mut left } else { &mut right };
+            let side = if is_right(at, *record) { &mut right } else { &mut left };
             side.records.push_back(*record);
         }
         *self = left;

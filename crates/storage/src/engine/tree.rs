@@ -11,6 +11,10 @@ use std::ops::Bound;
 use super::record::Record;
 
 const PREFIX_BYTES: usize = size_of::<u128>();
+/// About so many keys are looked at to find the middle.
+const MIDDLE_KEYS: usize = 1024;
+/// How many heads ahead of the one that is looked at memory is asked for.
+const AHEAD: usize = 16;
 
 /// A key in the tree, or one that is searched for.
 struct Entry {
@@ -83,6 +87,12 @@ impl Ord for Entry {
             }
         })
     }
+}
+
+/// The shortest beginning of `high` that is above `low`, which is below it.
+fn separator<'k>(low: &[u8], high: &'k [u8]) -> &'k [u8] {
+    let alike = low.iter().zip(high).take_while(|(one, other)| one == other).count();
+    &high[..alike + 1]
 }
 
 /// All keys of an ordered shard.
@@ -161,6 +171,53 @@ impl Tree {
         let probe = |bound: Bound<&[u8]>| bound.map(|key| Entry::new(key, 0));
         let range = (!crossed).then(|| self.entries.range((probe(start), probe(end))));
         range.into_iter().flatten().map(Entry::record)
+    }
+
+    /// The key before which a cut leaves most nearly as many bytes on one side as on the other, as
+    /// far as one in so many keys tells; and about how many both have. None with one key.
+    pub(super) fn middle(&self) -> Option<(Box<[u8]>, [u64; 2])> {
+        let step = (self.samples.len() / MIDDLE_KEYS).max(1);
+        let mut some: Vec<Record> = self.samples.iter().copied().step_by(step).collect();
+        some.sort_unstable_by(|one, other| one.key().cmp(other.key()));
+        let total: u64 = some.iter().map(|record| record.bytes()).sum();
+        let mut left = 0;
+        let sides = some.windows(2).map(|pair| {
+            left += pair[0].bytes();
+            (pair, [left, total - left])
+        });
+        let (pair, sides) = sides.min_by_key(|(_, [left, right])| left.abs_diff(*right))?;
+        let at = separator(pair[0].key(), pair[1].key()).into();
+        Some((at, sides.map(|bytes| bytes * step as u64)))
+    }
+
+    /// Cuts off all keys from `at` on. Each entry of both is looked at once, and no record.
+    pub(super) fn split_off(&mut self, at: &[u8]) -> Self {
+        let at = Entry::new(at, 0);
+        let mut right = Self { entries: self.entries.split_off(&at), samples: Vec::new() };
+        self.sample_all();
+        right.sample_all();
+        right
+    }
+
+    /// Makes the samples again, of all entries.
+    fn sample_all(&mut self) {
+        self.samples = Vec::with_capacity(self.entries.len());
+        for (entry, sample) in self.entries.iter().zip(0..) {
+            entry.sample.set(sample);
+            self.samples.push(entry.record());
+        }
+    }
+
+    /// All heads, each asked for some time before it is looked at.
+    pub(super) fn each_head(&self, mut each: impl FnMut(Record)) {
+        let heads = || self.entries.iter().map(Entry::record);
+        let mut ahead = heads().skip(AHEAD);
+        for head in heads() {
+            if let Some(ahead) = ahead.next() {
+                ahead.prefetch();
+            }
+            each(head);
+        }
     }
 
     /// A uniformly random head.

@@ -9,8 +9,7 @@ use std::time::Duration;
 use client::http::Got;
 use keyspace::slot_of;
 
-mod four;
-use four::{Cluster, EMPTY, until};
+use crate::four::{Cluster, EMPTY, until};
 
 const KEYSPACE: &str = "0";
 

@@ -1,0 +1,165 @@
+//! Where is a shard cut in two? Before one place, which is then the first of the right half.
+//!
+//! Hashed keyspaces are cut between slots, ordered ones before any key:
+//!
+//! ```text
+//!   hashed    [slot 4096 …)            4096 as a varint: 80 20
+//!   ordered   [melon …)                16385, which is no slot, and the key: 81 80 01 05 melon
+//! ```
+//!
+//! A key of two bytes that are a slot's number is no place for a cut: the one right behind it is.
+//! So an arc's ends tell which keyspace it is of, but for the whole circle's. A key longer than
+//! [`KEY_BYTES_MAX`] is none either: every node keeps the ends of all arcs. Its beginning is.
+
+use std::fmt;
+
+use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
+use crate::ids::KeyspaceId;
+use crate::position::{Placement, Position};
+use crate::slot::{SLOTS, Slot};
+
+/// Keys of cuts are not longer.
+pub const KEY_BYTES_MAX: usize = 1024;
+/// Stands before a key, where else a slot is.
+const KEY: u64 = SLOTS as u64 + 1;
+
+/// The first place of a right half.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// This slot.
+    Slot(Slot),
+    /// This key, which need not have a value; it is not empty.
+    Key(Box<[u8]>),
+}
+
+impl Cut {
+    /// At a position of this placement, without the keyspace's id. `None`: no cut can be there.
+    pub fn at(placement: Placement, tail: &[u8]) -> Option<Self> {
+        match placement {
+            Placement::Ordered => (!tail.is_empty()).then(|| Self::before(tail)),
+            Placement::Hashed => slot_at(tail).filter(|slot| *slot > 0).map(Self::Slot),
+        }
+    }
+
+    /// Before this key, which is not empty, or the beginning of it; or right behind it, if it could
+    /// be taken for a slot.
+    fn before(key: &[u8]) -> Self {
+        let key = &key[..key.len().min(KEY_BYTES_MAX)];
+        match slot_at(key) {
+            Some(_) => Self::Key([key, &[0]].concat().into()),
+            None => Self::Key(key.into()),
+        }
+    }
+
+    /// Which keyspaces are cut so.
+    pub fn placement(&self) -> Placement {
+        match self {
+            Cut::Slot(_) => Placement::Hashed,
+            Cut::Key(_) => Placement::Ordered,
+        }
+    }
+
+    /// Where it is.
+    ///
+    /// # Panics
+    /// If it is a slot above [`SLOTS`].
+    pub fn position(&self, keyspace: KeyspaceId) -> Position {
+        match self {
+            Cut::Slot(slot) => Position::slot_start(keyspace, *slot),
+            Cut::Key(key) => Position::at(keyspace, key),
+        }
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Cut::Slot(slot) => put_varint(u64::from(*slot), out),
+            Cut::Key(key) => {
+                put_varint(KEY, out);
+                put_bytes(key, out);
+            }
+        }
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`DecodeError`]: something else is there.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        match reader.varint_max(KEY, "slot")? {
+            KEY => match reader.bytes()? {
+                key if key.is_empty() || key.len() > KEY_BYTES_MAX || slot_at(key).is_some() => {
+                    Err(DecodeError::Field { what: "key of a cut" })
+                }
+                key => Ok(Self::Key(key.into())),
+            },
+            slot => Ok(Self::Slot(slot as Slot)),
+        }
+    }
+}
+
+/// The slot that begins at a position, without the keyspace's id, if one does.
+pub(crate) fn slot_at(tail: &[u8]) -> Option<Slot> {
+    Some(Slot::from_be_bytes(tail.try_into().ok()?)).filter(|slot| *slot < SLOTS)
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cut::Slot(slot) => write!(f, "slot {slot}"),
+            Cut::Key(key) => write!(f, "key {}", key.escape_ascii()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encoded(cut: &Cut) -> Vec<u8> {
+        let mut out = Vec::new();
+        cut.encode(&mut out);
+        out
+    }
+
+    #[test]
+    fn cuts_survive_their_bytes_and_nothing_else_is_one() {
+        let melon = Cut::Key((*b"melon").into());
+        assert_eq!(encoded(&Cut::Slot(4096)), [0x80, 0x20]);
+        assert_eq!(encoded(&melon), b"\x81\x80\x01\x05melon");
+        for cut in [Cut::Slot(4096), Cut::Slot(SLOTS), melon] {
+            let bytes = encoded(&cut);
+            let mut reader = Reader::new(&bytes);
+            assert_eq!(Cut::decode(&mut reader), Ok(cut));
+            assert!(reader.end().is_ok());
+            assert!(Cut::decode(&mut Reader::new(&bytes[..bytes.len() - 1])).is_err());
+        }
+        for wrong in [&b"\x81\x80\x01\x00"[..], b"\x81\x80\x01\x0210", b"\x82\x80\x01"] {
+            assert!(Cut::decode(&mut Reader::new(wrong)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_cut_is_where_a_position_is() {
+        for (placement, tail) in
+            [(Placement::Hashed, &b"\x10\0"[..]), (Placement::Ordered, b"melon")]
+        {
+            let cut = Cut::at(placement, tail).expect("it is a place");
+            assert_eq!((cut.placement(), cut.position(KeyspaceId(7)).tail()), (placement, tail));
+        }
+        for (placement, tail) in [
+            (Placement::Hashed, &b"\0\0"[..]),
+            (Placement::Hashed, b"\x40\0"),
+            (Placement::Hashed, b"\x10\0x"),
+            (Placement::Ordered, b""),
+        ] {
+            assert_eq!(Cut::at(placement, tail), None);
+        }
+        // Two bytes that are no slot are a key, others nearly so.
+        let long = [b'k'; KEY_BYTES_MAX + 1];
+        let begins = &long[..KEY_BYTES_MAX];
+        for (key, at) in [(&b"zz"[..], &b"zz"[..]), (b"10", b"10\0"), (&long, begins)] {
+            assert_eq!(Cut::at(Placement::Ordered, key), Some(Cut::Key(at.into())));
+        }
+    }
+}
