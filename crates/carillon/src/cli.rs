@@ -67,6 +67,8 @@ pub enum Command {
     Shards(ShardsArgs),
     /// Cut a shard in two.
     Split(SplitArgs),
+    /// Have a shard take in the one behind it.
+    Merge(crate::merge::MergeArgs),
     /// Prove what the cluster can lose, as its shards are placed now.
     Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
@@ -287,7 +289,7 @@ pub struct ShardsArgs {
 #[command(after_help = "\
 Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes. This cuts one
 sooner, say to try it, or before much is written. Both halves keep their replicas where they are;
-with balance on they then move, each by itself. A cut cannot be undone yet.
+with balance on they then move, each by itself. `carillon merge` undoes it.
 
 Examples:
   carillon split 7                  where its keys part evenly

@@ -47,6 +47,8 @@ pub enum Kind {
     Settle = 9,
     /// The shard is cut in two ([`crate::split`]).
     Split = 10,
+    /// A step of two neighbours that become one ([`crate::merge`]).
+    Merge = 11,
 }
 
 impl Kind {
@@ -62,6 +64,7 @@ impl Kind {
             8 => Kind::Check,
             9 => Kind::Settle,
             10 => Kind::Split,
+            11 => Kind::Merge,
             _ => return None,
         })
     }

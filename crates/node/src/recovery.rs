@@ -31,12 +31,14 @@ use crate::catalogue::System;
 use crate::entry::{Header, Kind};
 use crate::lane::Ended;
 use crate::members::{self, Roster};
+use crate::merge::{Absorb, Merging};
 use crate::record;
 use crate::session::Sessions;
 use crate::shard::{HalfOf, ShardStart};
 use crate::split::Half;
 use crate::state::{Content, Outcome, ShardState};
 
+mod absorbing;
 mod recovered;
 
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
@@ -121,7 +123,7 @@ impl Replay {
     /// As [`Recovering::record`] and [`Recovering::born`].
     pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
         let id = record.shard;
-        if record.kind == record::SHARD_DROPPED {
+        if [record::SHARD_DROPPED, record::SHARD_ABSORBED].contains(&record.kind) {
             self.end(id);
             self.headless.remove(&id);
             self.ended.remove(&id);
@@ -136,7 +138,10 @@ impl Replay {
         }
         let ended = self.ended.get(&id).map(|ended| ended.replica);
         match self.shards.get_mut(&id) {
-            Some(shard) => return shard.record(lsn, record.kind, record.payload),
+            Some(shard) => {
+                shard.record(lsn, record.kind, record.payload)?;
+                self.take_in(id);
+            }
             None if self.dropped.contains(&id) => {}
             None if record.kind == record::SHARD_CREATED && ended.is_none() => {
                 let shard = Recovering::born(id, self.node, record.payload, self.settings)?;
@@ -154,10 +159,11 @@ impl Replay {
         Ok(())
     }
 
-    /// A replica has ended; what was cut off from it goes on.
-    fn end(&mut self, id: ShardId) {
-        let halves = self.shards.remove(&id).map(|shard| shard.halves).unwrap_or_default();
+    /// A replica has ended, which had this state; what was cut off from it goes on.
+    fn end(&mut self, id: ShardId) -> Option<ShardState> {
+        let Recovering { halves, state, .. } = self.shards.remove(&id)?;
         self.halves.extend(halves.into_iter().map(|(half, state)| (half, (id, state))));
+        Some(state)
     }
 
     /// A record of this shard is read: if it is the first one of a right half, that begins.
@@ -257,6 +263,8 @@ pub struct Recovering {
     halves: BTreeMap<ShardId, Box<ShardState>>,
     /// The left half, if it has begun as a right one behind the newest checkpoint.
     left: Option<ShardId>,
+    /// What is at hand before it can go on.
+    waits_for: Option<Absorb>,
 }
 
 /// Entries are missing, and nothing has taken their place yet.
@@ -320,6 +328,7 @@ impl Recovering {
             gap: None,
             halves: BTreeMap::new(),
             left: None,
+            waits_for: None,
         }
     }
 
@@ -353,6 +362,7 @@ impl Recovering {
         let replica = ReplicaId(reader.u64()?);
         state.members = members::decode(&mut reader)?;
         state.roster = Roster::decode(&mut reader)?;
+        state.merging = Merging::decode(&mut reader)?;
         reader.end()?;
         let sessions_due = state.keys().is_some();
         Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
@@ -453,6 +463,10 @@ impl Recovering {
             if !is_sole && entry.index() > self.hard_state.commit {
                 return;
             }
+            self.waits_for = self.state.absorbs(entry);
+            if self.waits_for.is_some() {
+                return;
+            }
             let entry = self.pending.pop_front().expect("it was just seen");
             self.apply(&entry);
         }
@@ -549,6 +563,7 @@ pub(crate) fn encode_meta(
     out.extend_from_slice(&replica.0.to_le_bytes());
     members::encode(&state.members, &mut out);
     state.roster.encode(&mut out);
+    state.merging.encode(&mut out);
     out
 }
 

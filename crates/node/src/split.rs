@@ -83,10 +83,7 @@ impl Split {
         let Descriptor { generation, arc, .. } = &state.descriptor;
         let is_within = arc.slots().is_some_and(|(first, end)| first < self.at && self.at < end);
         let is_hashed = state.keys().is_some_and(|engine| engine.layout().is_hashed());
-        let is_at_rest = state.members.learners.is_empty()
-            && !state.members.is_joint()
-            && state.roster.is_settled;
-        *generation == self.generation && is_within && is_hashed && is_at_rest
+        *generation == self.generation && is_within && is_hashed && state.is_at_rest()
     }
 }
 

@@ -31,7 +31,7 @@ pub use cluster::{
     Standing, Verdict,
 };
 pub use decisions::{
-    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus,
+    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
 };
 pub use error::{ApiError, Outcome};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
@@ -67,6 +67,11 @@ pub trait Api: Send + Sync + 'static {
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
     /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
     fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>);
+    /// Has a shard take in its right neighbour, if this node leads it.
+    ///
+    /// # Errors
+    /// [`ApiError`]; nothing was done.
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError>;
     /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
     /// now if it moved things to be even.
     fn decisions(&self, dry: bool) -> Decisions;

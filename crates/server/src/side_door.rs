@@ -38,8 +38,8 @@ use storage::engine::At;
 
 use crate::api::{
     Answer, Api, ApiError, Command, Decisions, Done, Durability, KeyspaceChange, KeyspaceInfo,
-    KeyspaceSpec, ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf, RequestId,
-    Shards, ShardsAsked, SplitStatus, Standing, Status,
+    KeyspaceSpec, ListenerStatus, MergeStatus, Metrics, NodeStanding, Nodes, Placement, PutIf,
+    RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -238,6 +238,10 @@ impl Api for NodeApi {
 
     fn split(&self, shard: u64, at: Option<u16>, done: Done<SplitStatus>) {
         self.ask_split(ShardId(shard), at, done);
+    }
+
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
+        self.ask_merge(ShardId(shard))
     }
 
     fn decisions(&self, dry: bool) -> Decisions {

@@ -311,6 +311,28 @@ fn shards_are_told_to_be_cut() {
 }
 
 #[test]
+fn shards_are_told_to_take_others_in() {
+    let server = serve(options());
+    let merge = |shard: &str, body: &str| {
+        ask_json(&server, "POST", &format!("/v1/shards/{shard}/merge"), body)
+    };
+    let merged = merge("1", "{}");
+    let told: serde_json::Value = serde_json::from_slice(&merged.body).unwrap();
+    assert_eq!(merged.status, 202);
+    assert_eq!(told, serde_json::json!({ "shard": 1, "right": 9, "moves": true }));
+    for (shard, body, status, problem) in [
+        ("2", "{}", 409, "not-leader"),
+        ("3", "{}", 409, "no-merge"),
+        ("4", "{}", 404, "no-shard"),
+        ("one", "{}", 400, "bad-request"),
+        ("1", r#"{"right":9}"#, 400, "bad-request"),
+    ] {
+        let bad = merge(shard, body);
+        assert_eq!((bad.status, bad.problem().as_str()), (status, problem), "{shard} {body}");
+    }
+}
+
+#[test]
 fn nodes_are_told_to_stand_otherwise() {
     let server = serve(options());
     let act = |node: &str, action: &str| {

@@ -218,6 +218,17 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
+    /// Has a shard take in the one behind it, if the node leads it: which that is, and whether its
+    /// replicas move first.
+    ///
+    /// # Errors
+    /// As [`Self::split`].
+    pub fn merge(&self, shard: u64) -> Result<serde_json::Value, ClientError> {
+        let path = format!("/v1/shards/{shard}/merge");
+        let request = Request { body: b"{}", json: true, ..Request::write("POST", &path) };
+        self.json(&self.ask(request)?)
+    }
+
     /// What the node has decided about the shards that it leads, and why; or, `dry`, what it would
     /// decide now if it moved things to be even: later versions may say more.
     ///

@@ -24,7 +24,7 @@ use keyspace::codec::Reader;
 use keyspace::{DecodeError, Descriptor, NodeId, ReplicaId, ShardId};
 use storage::log::Group as Records;
 
-use super::{Effects, Lane, push};
+use super::{Effects, Given, Lane, push};
 use crate::letter::Letter;
 use crate::proxy::Proxy;
 use crate::record;
@@ -95,6 +95,9 @@ impl Lane {
     /// Ends the shard's replica here.
     pub(super) fn end_replica(&mut self, id: ShardId, why: Unfit, effects: &mut Effects) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
+        if let Some(left) = shard.is_waited_for_by() {
+            effects.given.push(Given { left, right: id, state: None });
+        }
         self.gone = self.gone.and(shard.tally(self.now));
         let birth = shard.view().read().birth_record();
         let replica = shard.replica();

@@ -34,6 +34,7 @@ use crate::record;
 use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
 use crate::state::ShardState;
 
+mod absorbed;
 pub mod admission;
 mod answer;
 mod early;
@@ -41,6 +42,7 @@ mod effects;
 mod ended;
 mod input;
 
+pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
 pub use answer::{Answer, NotDone, Origin};
 use early::Early;
 pub use effects::{Effects, Envelope};
@@ -86,6 +88,10 @@ pub struct Lane {
     early: Early,
     /// Right halves that were handed out to be begun.
     unborn: BTreeSet<ShardId>,
+    /// Shards that others have taken in.
+    absorbed: BTreeMap<ShardId, Absorbed>,
+    /// Whether `pending` may have something about that.
+    has_merged: bool,
 }
 
 impl Lane {
@@ -114,6 +120,8 @@ impl Lane {
             gone: Tally::default(),
             early: Early::default(),
             unborn: BTreeSet::new(),
+            absorbed: BTreeMap::new(),
+            has_merged: false,
         }
     }
 
@@ -245,7 +253,7 @@ impl Lane {
                 let now = self.now;
                 match self.touch_away(id) {
                     Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
-                    None => self.refuse(id, origin, batch.into_parts().1),
+                    None => self.turn_away(id, origin, batch),
                 }
             }
             Input::Fetch { shard, want, bytes_max, origin, waiter } => {
@@ -271,6 +279,28 @@ impl Lane {
                 if let Some(shard) = self.touch(shard) {
                     shard.split(split, now, &clock);
                 }
+            }
+            Input::Merge { shard, step } => {
+                let (now, clock) = (self.now, self.clock.clone());
+                if let Some(shard) = self.touch(shard) {
+                    shard.intend(step, now, &clock);
+                }
+            }
+            Input::Surrender { left, at, absorb } => {
+                self.has_merged = true;
+                self.surrender(left, at, &absorb);
+            }
+            Input::Absorb { left, state } => {
+                if let Some(shard) = self.touch(left) {
+                    shard.is_given(state);
+                }
+            }
+            Input::Inherit { shard, heir } => self.inherit(shard, heir),
+            Input::Superseded { shard, by } => {
+                self.has_merged = true;
+                let mut pending = std::mem::take(&mut self.pending);
+                self.supersede(shard, by, &mut pending);
+                self.pending = pending;
             }
             Input::Transfer { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
@@ -342,7 +372,7 @@ impl Lane {
             }
             Input::Create(start) => self.create(start),
             Input::Away { shard, nodes } => {
-                if !self.shards.contains_key(&shard) {
+                if !self.shards.contains_key(&shard) && !self.absorbed.contains_key(&shard) {
                     self.go_away(shard, nodes);
                 }
             }
@@ -382,6 +412,11 @@ impl Lane {
         effects.known.append(&mut self.pending.known);
         effects.ended.append(&mut self.pending.ended);
         effects.moved.append(&mut self.pending.moved);
+        if std::mem::take(&mut self.has_merged) {
+            effects.words.append(&mut self.pending.words);
+            effects.given.append(&mut self.pending.given);
+            effects.bequeathed.append(&mut self.pending.bequeathed);
+        }
         effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
@@ -391,11 +426,12 @@ impl Lane {
             *self;
         let (shards, clock) = (&mut self.shards, &*self.clock);
         let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, seed };
-        let mut unfit = Vec::new();
+        let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
             shard.turn(&turn, effects);
             unfit.extend(shard.unfit().map(|why| (*id, why)));
+            given_up.extend(shard.surrenders().map(|_| *id));
             shard.active = !shard.is_idle();
             shard.active
         });
@@ -409,6 +445,7 @@ impl Lane {
         let halves = effects.halves.iter().map(|start| start.view.read().descriptor.shard);
         self.unborn.extend(halves);
         unfit.into_iter().for_each(|(id, why)| self.end_replica(id, why, effects));
+        given_up.into_iter().for_each(|id| self.give_up(id, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -494,6 +531,11 @@ impl Lane {
 
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
         let is_away = self.away.contains_key(&shard);
+        if self.absorbed.contains_key(&shard) {
+            // Whoever waits looks again whose it is.
+            let go = |waiter| Answer::Go { origin, waiter };
+            return self.pending.answers.extend(waiters.into_iter().map(go));
+        }
         let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
@@ -531,6 +573,7 @@ impl Lane {
             self.pending.refused.push((id, refused));
             if matches!(refused, Refused::LostLog { .. }) {
                 let mut pending = std::mem::take(&mut self.pending);
+                self.has_merged = true;
                 self.end_replica(id, Unfit::LostLog, &mut pending);
                 self.pending = pending;
             }
@@ -540,6 +583,7 @@ impl Lane {
     fn letter(&mut self, from: NodeId, letter: Letter) {
         let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
         let is_full = self.is_full;
+        self.has_merged |= matches!(letter, Letter::Merge { .. });
         let mut pending = std::mem::take(&mut self.pending);
         if let Letter::NotLed { known: Some(known), .. } = &letter {
             pending.known.push((**known).clone());
@@ -594,6 +638,7 @@ impl Lane {
         if let Some(shard) = self.shards.get(&id) {
             if shard.is_out(known) {
                 let mut pending = std::mem::take(&mut self.pending);
+                self.has_merged = true;
                 self.end_replica(id, Unfit::Removed, &mut pending);
                 self.pending = pending;
             } else {

@@ -99,6 +99,7 @@ impl Shard {
             }
             Letter::Raise(raise) => self.raise(Some(from), raise, clock, is_full, effects),
             Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            Letter::Merge { word, .. } => self.hears_of_merge(word, now, clock, effects),
         }
     }
 

@@ -488,6 +488,16 @@ impl Group {
         Ok(Proposed { index: self.last_index(), term: self.term() })
     }
 
+    /// Whether its log holds this entry. If that is committed, so is all before it here.
+    pub fn has(&self, index: u64, term: u64) -> bool {
+        self.raw.raft.raft_log.match_term(index, term)
+    }
+
+    /// This entry, which its log [has](Self::has), is committed: somebody has said so who knows.
+    pub fn commit(&mut self, index: u64) {
+        self.raw.raft.raft_log.commit_to(index);
+    }
+
     /// What is to be done now, if anything.
     pub fn ready(&mut self) -> Option<Work> {
         if !self.raw.has_ready() {

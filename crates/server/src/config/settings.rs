@@ -145,6 +145,10 @@ settings! {
     /// Bytes of live keys and values beyond which a shard of a hashed keyspace is cut in two, each
     /// half a shard of its own; or off: never.
     split_bytes: Option<NonZeroU64> = "96MiB", Rate(MIB..=1024 * GIB), Rate;
+    /// Bytes of live keys and values below which two neighbouring shards of a hashed keyspace
+    /// become one, both taken together, if the second was cut off from another; at most half of
+    /// split_bytes; or off: never.
+    merge_bytes: Option<NonZeroU64> = "16MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;

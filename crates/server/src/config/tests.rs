@@ -81,7 +81,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "log_format" => "json",
         "key_bytes_max" => "5KiB",
         "value_bytes_max" => "3mb",
-        "move_rate" | "split_bytes" => "8MiB",
+        "move_rate" | "split_bytes" | "merge_bytes" => "8MiB",
         "segment_bytes" => "128 MiB",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
         _ if setting.name.ends_with("_ms") => "1234",

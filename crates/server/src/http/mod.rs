@@ -16,6 +16,7 @@
 //!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
 //!              &limit=N                          page by page
 //!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by who leads it
+//!   POST   /v1/shards/{shard}/merge               it takes in the one behind it, by who leads it
 //!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
 //!                                                leads, and why; or would decide
 //!   GET    /v1/keyspaces                         all keyspaces

@@ -137,6 +137,9 @@ impl From<ApiError> for Problem {
             ApiError::NoSplit { .. } => {
                 (S::CONFLICT, "no-split", "Not cut", "Ask for what the detail leaves open.")
             }
+            ApiError::NoMerge { .. } => {
+                (S::CONFLICT, "no-merge", "Not merged", "Ask for what the detail leaves open.")
+            }
             ApiError::NoStanding { .. } => (
                 S::CONFLICT,
                 "no-standing",

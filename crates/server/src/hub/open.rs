@@ -32,6 +32,7 @@ use super::kept::Kept;
 use super::lanes::LaneCell;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
+use super::merges::Merges;
 use super::peers::Peers;
 use super::placement::Placement;
 use super::routes::Routes;
@@ -339,6 +340,10 @@ fn build(
         time: ArcSwap::from_pointee(time),
         disk_pace: DiskPace::default(),
         splits: Splits::new(config.split_bytes.map(NonZeroU64::get)),
+        merges: Merges::new(
+            config.merge_bytes.map(NonZeroU64::get),
+            config.split_bytes.map(NonZeroU64::get),
+        ),
         clocks: Clocks::new(config.clock_offset_max_ms),
     });
     hub.clock.observe_millis(hub.millis());

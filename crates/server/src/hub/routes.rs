@@ -115,7 +115,11 @@ impl Hub {
         let routes = self.routes();
         let Some(old) = routes.by_id(keyspace) else { return };
         let route = self.route_of(old.keyspace.clone(), Some(old));
-        self.publish(routes.with(route));
+        let next = routes.with(route);
+        if let Some(new) = next.by_id(keyspace).cloned() {
+            self.publish(next);
+            self.supersede_gone(old, &new);
+        }
     }
 
     /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
@@ -301,8 +305,10 @@ impl Hub {
                 return;
             }
             let routes = self.routes();
-            let keyspace =
-                |shard| self.views.lock().get(&shard).map(|v| v.read().descriptor.keyspace());
+            let keyspace = |shard| match self.views.lock().get(&shard).cloned() {
+                Some(view) => Some(view.read().descriptor.keyspace()),
+                None => self.merges.keyspace_of_gone(shard),
+            };
             let route = |shard| {
                 let known = || routes.by_id(keyspace(shard)?);
                 routes.of_shard(shard).or_else(known).cloned()

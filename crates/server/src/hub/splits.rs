@@ -230,14 +230,14 @@ impl Hub {
         self.ask_catalogue(&op, Some(Box::new(callback)));
     }
 
-    fn leads(&self, shard: ShardId) -> bool {
+    pub(super) fn leads(&self, shard: ShardId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
         lane.with(self, |lane| lane.shard(shard).is_some_and(|shard| shard.is_leader()))
     }
 }
 
 /// Bytes of what a shard here holds, and how many keys that are.
-fn bytes_of(view: &View) -> Option<(u64, u64)> {
+pub(super) fn bytes_of(view: &View) -> Option<(u64, u64)> {
     let usage = view.read().keys()?.usage();
     Some((usage.live_bytes, usage.keys))
 }

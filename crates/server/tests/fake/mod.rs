@@ -325,6 +325,15 @@ impl Api for Fake {
         });
     }
 
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
+        match shard {
+            1 => Ok(MergeStatus { shard, right: 9, moves: true }),
+            2 => Err(ApiError::NotLeader { why: "shard 2 is led by n2".into() }),
+            3 => Err(ApiError::NoMerge { shard, why: "it is the last of its keyspace".into() }),
+            _ => Err(ApiError::NoShard { shard }),
+        }
+    }
+
     fn decisions(&self, dry: bool) -> Decisions {
         let node = DecisionNode { id: format!("{:016x}", 4), name: "n4".into() };
         let deviation = Deviation { before: 0.5, predicted: 0.25, achieved: None };
@@ -336,6 +345,7 @@ impl Api for Fake {
             remove: vec![2],
             leader: None,
             split: None,
+            merge: None,
             why: "n2 is draining".into(),
             deviation: Some(deviation),
             came: if dry { DecisionCame::Dry } else { DecisionCame::HandedOn },

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::entry::{Header, Kind};
+use node::merge::Step;
 use node::record;
 use node::session::{BatchId, Sessions};
 use node::shard::Shard;
@@ -178,6 +179,9 @@ impl Witness for OfNode<'_> {
                     if let Some(header) = header.filter(|header| header.term == entry.term) {
                         last_ms.insert(id, header.timestamp.millis());
                     }
+                    if let Some(right) = absorbed_by(entry) {
+                        unite(sessions, batches, id, right);
+                    }
                     if let Some((batch, now_ms)) = batch_of(&entry.data) {
                         let table = sessions.entry(id).or_default();
                         if table.judge(batch, now_ms).is_none() {
@@ -197,6 +201,34 @@ impl Witness for OfNode<'_> {
         replica.applied = index;
         Ok(())
     }
+}
+
+/// Whom an entry takes in, if it takes a neighbour in; or would, had that not been called off.
+fn absorbed_by(entry: &Entry) -> Option<ShardId> {
+    let (header, body) = Header::decode(&entry.data)?;
+    let is_step = header.kind == Kind::Merge && header.term == entry.term;
+    match is_step.then(|| Step::decode(body).ok())?? {
+        Step::Absorb { right, .. } => Some(right),
+        _ => None,
+    }
+}
+
+/// What was applied once by a shard is known by who has taken it in. If that was called off, nobody
+/// asks there.
+fn unite(
+    sessions: &mut BTreeMap<ShardId, Sessions>,
+    batches: &mut BTreeMap<(ShardId, u64), u64>,
+    left: ShardId,
+    right: ShardId,
+) {
+    if let Some(mut table) = sessions.get(&right).cloned() {
+        let ours = sessions.entry(left).or_default();
+        table.unite(std::mem::take(ours));
+        *ours = table;
+    }
+    let more: Vec<_> =
+        batches.range((right, 0)..=(right, u64::MAX)).map(|((_, s), n)| (*s, *n)).collect();
+    batches.extend(more.into_iter().map(|(session, sequence)| ((left, session), sequence)));
 }
 
 /// The batch of an entry, if it has one, and its time in ms.

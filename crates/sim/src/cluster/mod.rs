@@ -43,6 +43,7 @@ mod commands;
 pub mod disks;
 pub mod faults;
 mod gossip;
+mod merges;
 mod moves;
 pub mod network;
 pub mod options;
@@ -117,6 +118,12 @@ pub struct Counts {
     pub splits: u64,
     /// Shards that were.
     pub halves: u64,
+    /// Shards that were told to take in a neighbour.
+    pub merges: u64,
+    /// Replicas that have given up what they held to a neighbour's.
+    pub given_up: u64,
+    /// Writes that were sent to shards which others have taken in meanwhile.
+    pub inherited: u64,
     /// Writes that a shard has turned away, and that were sent on.
     pub moved: u64,
     /// Replicas whose groups have gone on without them, and that have ended.
@@ -504,7 +511,14 @@ impl World {
         let Some(machine) = self.seats[at].machine.as_mut() else { return };
         let (on, refused) =
             (std::mem::take(&mut machine.sent_on), std::mem::take(&mut machine.refused));
+        let inherited = std::mem::take(&mut machine.inherited);
+        let (node, given_up) = (machine.node(), std::mem::take(&mut machine.given_up));
+        for shard in given_up {
+            self.counts.given_up += 1;
+            self.agreement.ended(node, shard);
+        }
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
+        inherited.into_iter().for_each(|(waiter, shard)| self.is_inherited(waiter, shard));
         refused.into_iter().for_each(|answer| self.answered(answer));
     }
 
@@ -554,6 +568,7 @@ impl World {
                 self.look_for_leases(at)?;
                 answers.into_iter().for_each(|answer| self.answered(answer));
                 self.forget_sessions(at);
+                self.thaw(at);
             }
             1 => {
                 machine.log.begin_sync(self.rng.one_in(2))?;

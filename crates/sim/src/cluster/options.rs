@@ -39,6 +39,8 @@ pub enum Plant {
     NoDedupe,
     /// The right half of a shard that was cut in two forgets its votes when it is replayed (G11).
     ReplayedHalf,
+    /// A frozen shard goes on though the log of its left neighbour does not say so (G11).
+    Thaw,
     /// Lanes are not told what tables know: a replica that its group has gone on without stays
     /// (R12).
     ForgottenReplica,
@@ -46,7 +48,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -58,6 +60,7 @@ impl Plant {
         Self::WrongAge,
         Self::NoDedupe,
         Self::ReplayedHalf,
+        Self::Thaw,
         Self::ForgottenReplica,
     ];
 
@@ -75,6 +78,7 @@ impl Plant {
             Self::WrongAge => "wrong-age",
             Self::NoDedupe => "no-dedupe",
             Self::ReplayedHalf => "replayed-half",
+            Self::Thaw => "thaw",
             Self::ForgottenReplica => "forgotten-replica",
         }
     }
@@ -85,7 +89,7 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half and forgotten-replica can be planted"
+     replayed-half, thaw and forgotten-replica can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

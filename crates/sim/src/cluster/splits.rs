@@ -34,10 +34,26 @@ impl World {
             true => self.rng.between(first.into(), end.into()) as Slot,
             false => *self.rng.pick(&slots),
         };
+        self.cut_at(at, shard, slot);
+    }
+
+    /// A node that leads a shard has it cut in two, in the middle of its slots.
+    pub(crate) fn cut_in_two(&mut self, at: usize, shard: ShardId) {
+        let view = self.seats[at].machine.as_ref().and_then(|machine| machine.view(shard));
+        let arc = view.map(|view| view.read().descriptor.arc.clone());
+        if let Some((first, end)) = arc.and_then(|arc| arc.slots()) {
+            self.cut_at(at, shard, first + (end - first) / 2);
+        }
+    }
+
+    fn cut_at(&mut self, at: usize, shard: ShardId, slot: Slot) {
+        let machine = self.seats[at].machine.as_ref().expect("it leads");
+        let view = machine.view(shard).expect("it leads it");
+        let generation = view.read().descriptor.generation;
         let right = ShardId(FIRST_HALF + self.counts.splits);
         self.counts.splits += 1;
         self.trace.event(format_args!("shard {shard} is to be cut at {slot}: {right}"));
-        let split = Split { right, generation: descriptor.generation, at: slot };
+        let split = Split { right, generation, at: slot };
         let machine = self.seats[at].machine.as_mut().expect("it leads");
         machine.submit(shard, Input::Split { shard, split });
     }

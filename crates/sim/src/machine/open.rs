@@ -210,6 +210,9 @@ fn build(
         may_lose: false,
         postponed: Postponed::default(),
         sent_on: Vec::new(),
+        inherited: Vec::new(),
+        given_up: Vec::new(),
+        gone_tiles: BTreeMap::new(),
         refused: Vec::new(),
     };
     machine.now();
