@@ -86,6 +86,12 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
+    /// The cluster's level cannot become the one that was asked for. Nothing was done.
+    #[error("{why}")]
+    NoLevel {
+        /// Why, as a clause.
+        why: String,
+    },
     /// The catalogue refuses it for another reason. Nothing was done.
     #[error("{why}")]
     NoStanding {
@@ -170,6 +176,7 @@ impl ApiError {
             | ApiError::NoShard { .. }
             | ApiError::NotLeader { .. }
             | ApiError::NoSplit { .. }
+            | ApiError::NoLevel { .. }
             | ApiError::KeyTooLong { .. }
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }

@@ -27,6 +27,7 @@ pub mod keeper;
 pub mod kept;
 pub mod laggards;
 pub mod lanes;
+pub mod levels;
 pub mod log;
 pub mod lookup;
 pub mod mail;
@@ -66,6 +67,7 @@ use clocks::Clocks;
 use disk_pace::DiskPace;
 use growth::Growth;
 use lanes::LaneCell;
+use levels::ClusterLevel;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
 use peers::Peers;
@@ -138,6 +140,8 @@ pub struct Hub {
     pub disk_pace: DiskPace,
     /// Which shards are to be cut in two.
     pub splits: Splits,
+    /// The cluster's feature level.
+    pub level: ClusterLevel,
 }
 
 /// What a lane's step wants of the rest of the node.

@@ -230,7 +230,7 @@ impl Hub {
         self.ask_catalogue(&op, Some(Box::new(callback)));
     }
 
-    fn leads(&self, shard: ShardId) -> bool {
+    pub(super) fn leads(&self, shard: ShardId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
         lane.with(self, |lane| lane.shard(shard).is_some_and(|shard| shard.is_leader()))
     }

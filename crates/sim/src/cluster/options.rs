@@ -42,11 +42,13 @@ pub enum Plant {
     /// Lanes are not told what tables know: a replica that its group has gone on without stays
     /// (R12).
     ForgottenReplica,
+    /// The cluster's level rises although not all nodes speak the next one (G3).
+    EarlyLevel,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -59,6 +61,7 @@ impl Plant {
         Self::NoDedupe,
         Self::ReplayedHalf,
         Self::ForgottenReplica,
+        Self::EarlyLevel,
     ];
 
     /// As it is typed.
@@ -76,6 +79,7 @@ impl Plant {
             Self::NoDedupe => "no-dedupe",
             Self::ReplayedHalf => "replayed-half",
             Self::ForgottenReplica => "forgotten-replica",
+            Self::EarlyLevel => "early-level",
         }
     }
 }
@@ -85,7 +89,7 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half and forgotten-replica can be planted"
+     replayed-half, forgotten-replica and early-level can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
