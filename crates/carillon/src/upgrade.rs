@@ -56,7 +56,7 @@ fn raise(client: &Client, args: &UpgradeArgs) -> Result<Exit, client::http::Clie
     let now = level["level"].as_u64();
     let number = now.unwrap_or(0);
     let text = match now == before {
-        true => format!("the cluster's feature level is {number}, and there is none to rise to"),
+        true => format!("the cluster's feature level is {number} already"),
         false => format!("the cluster's feature level is {number} from now on"),
     };
     Ok(print(args, &level, text))

@@ -3,8 +3,8 @@
 //! A **keyspace** is a named set of keys. Its **placement** turns a key into a **position**, a
 //! point on the keyspace's circle. The circle is cut into **arcs**, and each arc belongs to one
 //! **shard**. A **descriptor** says of a shard which arc it owns and which nodes hold it. The
-//! **catalogue** is the list of keyspaces, and says what may be used ([`level`]). **Timestamps** order
-//! what happens to keys.
+//! **catalogue** is the list of keyspaces, and says what may be used ([`level`]). **Timestamps**
+//! order what happens to keys.
 //!
 //! ```text
 //!   "user:7" ── placement hashed ──► position 00000003 ‖ 2af1 ‖ "user:7"

@@ -155,12 +155,12 @@ settings! {
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
     /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
     placement: Policy = "balanced", OneOf(PLACEMENTS), OneOf<Policy>;
-    /// Highest feature level that this node speaks: it behaves as the version before does where that
-    /// is lower. To hold a node back, or to try a downgrade.
+    /// Highest feature level that this node speaks: below the newest it behaves as the version
+    /// before. To hold a node back, or to try a downgrade.
     level_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;
     /// Whether the cluster's feature level rises by itself once all nodes speak the next one, if
-    /// this node leads the catalogue then. Off, on all nodes: `carillon upgrade` raises it, and until
-    /// then the version before can be gone back to.
+    /// this node leads the catalogue then. Off, on all nodes: carillon upgrade raises it, and until
+    /// then one can go back to the version before.
     auto_upgrade: bool = "true", Switch, Switch;
     /// How long all nodes must have been up and spoken the next level before it is used.
     auto_upgrade_after_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;

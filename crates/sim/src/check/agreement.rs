@@ -4,7 +4,7 @@
 //! the first one applied at that index (R3). Of each shard and term the node that was elected is
 //! remembered (R1). The end of a run compares whole states (R6).
 //!
-//! And is nothing in a log that a level of the cluster must allow, before the catalogue has it (G3)?
+//! And is nothing in a log that a level must allow, before the catalogue has that level (G3)?
 
 use std::collections::{BTreeMap, BTreeSet};
 

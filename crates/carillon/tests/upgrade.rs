@@ -1,0 +1,144 @@
+//! Three real nodes are upgraded one after the other while clients write: versions N−1 and N
+//! together, a way back, the level that rises, and then old nodes that are refused.
+//!
+//! One binary plays both versions: with `--level-max 1` it speaks what the version before does.
+
+#[allow(dead_code, reason = "the tests of faults use all of it")]
+#[path = "faults/harness/mod.rs"]
+mod harness;
+#[allow(dead_code, reason = "the tests of faults use all of it")]
+#[path = "faults/load/mod.rs"]
+mod load;
+
+use std::fs;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use client::http::{Client, ClientError};
+use harness::node::HTTP;
+use harness::{Cluster, PATIENCE};
+use load::Load;
+use load::history::Event;
+use serde_json::Value;
+
+const NODES: usize = 3;
+/// For no longer than that a key may be without service while a node stops and comes back.
+const SILENCE_MAX: Duration = Duration::from_millis(1_500);
+/// Flags of a node of the version before.
+const OLD: [&str; 2] = ["--level-max", "1"];
+/// Flags of one of this version, with a short time before the level rises.
+const NEW: [&str; 2] = ["--auto-upgrade-after-ms", "2s"];
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// Waits until all nodes say that all is well, as whoever upgrades does before the next one.
+fn all_well(cluster: &Cluster) {
+    let is_well = |status: Value| {
+        status["health"]["verdict"] == "ok" && status["cluster"]["members_up"] == NODES
+    };
+    until("all is well", || (1..=NODES).all(|number| cluster.status(number).is_ok_and(is_well)));
+}
+
+fn run_as(cluster: &mut Cluster, number: usize, flags: [&str; 2]) {
+    cluster.node(number).more = flags.map(str::to_owned).to_vec();
+}
+
+/// Stops a node as people do, and has it come back as this version.
+fn replace(cluster: &mut Cluster, load: &Load, number: usize, flags: [&str; 2]) -> Event {
+    let from = load.now();
+    assert!(cluster.node(number).stop().success());
+    run_as(cluster, number, flags);
+    cluster.restart(number);
+    let gone = Some((number, load.now()));
+    all_well(cluster);
+    let what = format!("node {number} with {flags:?}");
+    Event { what, from, until: load.now(), gone }
+}
+
+fn ask<T: Send>(
+    cluster: &mut Cluster,
+    number: usize,
+    ask: impl FnOnce(&Client) -> Result<T, ClientError> + Send,
+) -> Result<T, ClientError> {
+    let address = cluster.node(number).at(HTTP).to_string();
+    cluster.net.clients().inside(|| ask(&Client::new(&address)?))
+}
+
+/// The cluster's level, as each node knows it.
+fn levels(cluster: &Cluster) -> Vec<Option<u64>> {
+    let level = |number| cluster.status(number).ok()?["level"]["level"].as_u64();
+    (1..=NODES).map(level).collect()
+}
+
+/// It cannot rise for the sake of these, and says so.
+fn is_held_by(cluster: &mut Cluster, words: &str) {
+    let refused = ask(cluster, 1, |client| client.raise_level(None)).unwrap_err().to_string();
+    assert!(refused.contains(words), "{refused}");
+    assert_eq!(levels(cluster), [Some(1); NODES]);
+}
+
+#[test]
+fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
+    let mut cluster = Cluster::new(NODES);
+    (1..=NODES).for_each(|number| run_as(&mut cluster, number, OLD));
+    cluster.start();
+    all_well(&cluster);
+    let load = Load::start(&cluster);
+    let mut events = vec![replace(&mut cluster, &load, 1, NEW)];
+    events.push(replace(&mut cluster, &load, 2, NEW));
+    is_held_by(&mut cluster, "node-3 speaks 1 only");
+    // The way back is open until the level rises.
+    events.push(replace(&mut cluster, &load, 2, OLD));
+    is_held_by(&mut cluster, "node-2 speaks 1 only; node-3 speaks 1 only");
+    events.push(replace(&mut cluster, &load, 2, NEW));
+    events.push(replace(&mut cluster, &load, 3, NEW));
+    until("the level rises", || levels(&cluster) == [Some(2); NODES]);
+    for number in 1..=NODES {
+        let words = "the cluster's feature level is 2 from now on, and was 1";
+        cluster.node(number).wait_until_said(words, 1);
+    }
+    let raised = ask(&mut cluster, 1, |client| client.raise_level(Some(2)));
+    assert_eq!(raised.unwrap()["level"], 2, "it may be asked for again");
+    let lower = ask(&mut cluster, 1, |client| client.raise_level(Some(1))).unwrap_err();
+    assert!(lower.to_string().contains("never lowered"), "{lower}");
+
+    // By its own catalogue, and with no change: so it comes back as it was.
+    assert!(cluster.node(3).stop().success());
+    run_as(&mut cluster, 3, OLD);
+    cluster.node(3).start();
+    assert_eq!(cluster.node(3).wait().code(), Some(1));
+    let own = "the cluster is at feature level 2, and this program speaks 1 only because of \
+               level_max. Nothing was changed";
+    assert!(cluster.node(3).last_words().contains(own), "{}", cluster.node(3).last_words());
+    // At the door, where it would join.
+    let dir = cluster.node(3).dir.clone();
+    let aside = dir.with_extension("aside");
+    fs::rename(&dir, &aside).unwrap();
+    cluster.node(3).start();
+    assert_eq!(cluster.node(3).wait().code(), Some(5));
+    let words = cluster.node(3).said();
+    assert_eq!(words.matches("this program speaks 1 only").count(), 3, "logged, too: {words}");
+    fs::remove_dir_all(&dir).unwrap();
+    fs::rename(&aside, &dir).unwrap();
+    run_as(&mut cluster, 3, NEW);
+    cluster.restart(3);
+    all_well(&cluster);
+
+    let (history, stalls) = load.finish();
+    let (answered, not_done, unknown) = history.counts();
+    eprintln!("{answered} answered, {not_done} not done, {unknown} unknown");
+    history.check().unwrap();
+    for event in &events {
+        let (what, silence) = (&event.what, history.longest_silence(event));
+        let allowance = stalls.allowance(event.from, event.until);
+        eprintln!("{what}: no key without service for longer than {silence:.3?}");
+        assert!(silence <= SILENCE_MAX + allowance, "{what}: {silence:?}, stalls {allowance:?}");
+    }
+    assert!(answered > 500, "too little happened: {answered} answered");
+}
