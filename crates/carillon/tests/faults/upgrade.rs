@@ -3,27 +3,19 @@
 //!
 //! One binary plays both versions: with `--level-max 1` it speaks what the version before does.
 
-#[allow(dead_code, reason = "the tests of faults use all of it")]
-#[path = "faults/harness/mod.rs"]
-mod harness;
-#[allow(dead_code, reason = "the tests of faults use all of it")]
-#[path = "faults/load/mod.rs"]
-mod load;
-
 use std::fs;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use client::http::{Client, ClientError};
-use harness::node::HTTP;
-use harness::{Cluster, PATIENCE};
-use load::Load;
-use load::history::Event;
 use serde_json::Value;
 
-const NODES: usize = 3;
-/// For no longer than that a key may be without service while a node stops and comes back.
-const SILENCE_MAX: Duration = Duration::from_millis(1_500);
+use crate::harness::node::HTTP;
+use crate::harness::{Cluster, PATIENCE};
+use crate::load::Load;
+use crate::load::history::Event;
+use crate::service::{NODES, SILENCE_MAX, judge};
+
 /// Flags of a node of the version before.
 const OLD: [&str; 2] = ["--level-max", "1"];
 /// Flags of one of this version, with a short time before the level rises.
@@ -77,9 +69,11 @@ fn levels(cluster: &Cluster) -> Vec<Option<u64>> {
 }
 
 /// It cannot rise for the sake of these, and says so.
-fn is_held_by(cluster: &mut Cluster, words: &str) {
+fn is_held_by(cluster: &mut Cluster, nodes: &[&str]) {
     let refused = ask(cluster, 1, |client| client.raise_level(None)).unwrap_err().to_string();
-    assert!(refused.contains(words), "{refused}");
+    for node in nodes {
+        assert!(refused.contains(&format!("{node} speaks 1 only")), "{refused}");
+    }
     assert_eq!(levels(cluster), [Some(1); NODES]);
 }
 
@@ -92,10 +86,10 @@ fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
     let load = Load::start(&cluster);
     let mut events = vec![replace(&mut cluster, &load, 1, NEW)];
     events.push(replace(&mut cluster, &load, 2, NEW));
-    is_held_by(&mut cluster, "node-3 speaks 1 only");
+    is_held_by(&mut cluster, &["node-3"]);
     // The way back is open until the level rises.
     events.push(replace(&mut cluster, &load, 2, OLD));
-    is_held_by(&mut cluster, "node-2 speaks 1 only; node-3 speaks 1 only");
+    is_held_by(&mut cluster, &["node-2", "node-3"]);
     events.push(replace(&mut cluster, &load, 2, NEW));
     events.push(replace(&mut cluster, &load, 3, NEW));
     until("the level rises", || levels(&cluster) == [Some(2); NODES]);
@@ -130,15 +124,5 @@ fn nodes_are_upgraded_one_by_one_and_the_level_rises_when_all_are() {
     cluster.restart(3);
     all_well(&cluster);
 
-    let (history, stalls) = load.finish();
-    let (answered, not_done, unknown) = history.counts();
-    eprintln!("{answered} answered, {not_done} not done, {unknown} unknown");
-    history.check().unwrap();
-    for event in &events {
-        let (what, silence) = (&event.what, history.longest_silence(event));
-        let allowance = stalls.allowance(event.from, event.until);
-        eprintln!("{what}: no key without service for longer than {silence:.3?}");
-        assert!(silence <= SILENCE_MAX + allowance, "{what}: {silence:?}, stalls {allowance:?}");
-    }
-    assert!(answered > 500, "too little happened: {answered} answered");
+    judge(load, &events, SILENCE_MAX);
 }
