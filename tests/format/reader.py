@@ -171,12 +171,13 @@ def read_options(reader):
 
 
 class Catalogue:
-    """Section 5.5: keyspaces by name, each with id, options and shards; standings of nodes."""
+    """Section 5.5: keyspaces by name, each with id, options and shards; standings; level."""
 
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
         self.standings = {}
+        self.level = 1
 
     def set_standing(self, reader):
         node, standing = reader.number("Q"), reader.number("B")
@@ -196,7 +197,7 @@ class Catalogue:
 
     def read(self, reader):
         version = reader.number("B")
-        check(version in (2, 3), "version of the catalogue")
+        check(version in (2, 3, 4), "version of the catalogue")
         self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
         for _ in range(reader.varint()):
             name, number, options = reader.counted(), reader.varint(), read_options(reader)
@@ -204,10 +205,14 @@ class Catalogue:
             for _ in range(reader.number("B")):
                 reader.number("Q")
             self.keyspaces[name] = (number, options, shards)
-        for _ in range(reader.varint() if version == 3 else 0):
+        for _ in range(reader.varint() if version >= 3 else 0):
             node, standing = reader.number("Q"), reader.number("B")
             check(standing in (1, 2, 3), "standing")
             self.standings[node] = standing
+        check(version != 3 or self.standings, "standings")
+        if version == 4:
+            self.level = reader.number("B")
+            check(self.level >= 2, "level")
 
     def apply(self, reader):
         op = reader.number("B")
@@ -218,6 +223,13 @@ class Catalogue:
             reader.varint()
             reader.end()
             self.next_shard += 1
+            return
+        if op == 6:
+            level = reader.number("B")
+            reader.end()
+            check(level > 0, "level")
+            if level == self.level + 1:
+                self.level = level
             return
         name = reader.counted()
         if op == 1:

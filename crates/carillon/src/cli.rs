@@ -9,6 +9,7 @@ use sim::scenario::Scenario;
 
 use crate::dev::DevArgs;
 use crate::start::StartArgs;
+use crate::upgrade::UpgradeArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -69,6 +70,8 @@ pub enum Command {
     Split(SplitArgs),
     /// Have a shard take in the one behind it.
     Merge(crate::merge::MergeArgs),
+    /// Raise the cluster's feature level once all nodes run a new version.
+    Upgrade(UpgradeArgs),
     /// Prove what the cluster can lose, as its shards are placed now.
     Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
@@ -680,7 +683,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
-    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age or forgotten-replica.
+    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, forgotten-replica or
+    /// early-level.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.

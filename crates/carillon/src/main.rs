@@ -25,6 +25,7 @@ mod sim;
 mod split;
 mod start;
 mod status;
+mod upgrade;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -64,6 +65,7 @@ fn run(command: Command) -> Exit {
         Command::Shards(args) => cluster::shards(&args),
         Command::Split(args) => split::split(&args),
         Command::Merge(args) => merge::merge(&args),
+        Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),

@@ -28,7 +28,7 @@ use storage::engine::Settings;
 use storage::log::{Lsn, Record};
 
 use crate::catalogue::System;
-use crate::entry::{Header, Kind};
+use crate::entry::{Header, Kind, UnknownEntry};
 use crate::lane::Ended;
 use crate::members::{self, Roster};
 use crate::merge::{Absorb, Merging};
@@ -58,6 +58,9 @@ pub enum RecoverError {
         /// Why.
         source: DecodeError,
     },
+    /// An entry that a newer version has written.
+    #[error(transparent)]
+    Unknown(#[from] UnknownEntry),
     /// Entries are missing between the checkpoint, or the last entry read, and the next.
     #[error(
         "shard {shard}: the log goes on at entry {found}, but entry {expected} is missing. A file \
@@ -404,13 +407,14 @@ impl Recovering {
     /// Takes the shard's next record of the log.
     ///
     /// # Errors
-    /// [`RecoverError::Unreadable`].
+    /// [`RecoverError::Unreadable`], [`RecoverError::Unknown`].
     pub fn record(&mut self, lsn: Lsn, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
         let field = |what| DecodeError::Field { what };
         match kind {
             record::ENTRY => {
                 let (index, term, data) = record::split_entry(payload)
                     .ok_or_else(|| unreadable(self.shard, "an entry", field("prefix")))?;
+                UnknownEntry::of(self.shard, index, data).map_or(Ok(()), Err)?;
                 self.entry(lsn, index, term, data);
                 Ok(())
             }

@@ -11,7 +11,7 @@ use txn::Unsettled;
 
 use crate::catalogue::{self, System};
 use crate::command::{self, Reply, Write, codec};
-use crate::entry::{Header, Kind};
+use crate::entry::{self, Header, Kind, UnknownEntry};
 use crate::limits;
 use crate::members::{Roster, Step};
 use crate::merge::{self, Merging};
@@ -183,7 +183,8 @@ impl ShardState {
     ///
     /// # Panics
     /// If the entry cannot be read: it was checked when it was proposed, and its bytes are
-    /// checksummed in the log, so this is a broken invariant and the node must stop.
+    /// checksummed in the log, so this is a broken invariant and the node must stop. Or a newer
+    /// version has written it ([`UnknownEntry`]), and passing over it is no way either.
     pub fn apply(&mut self, entry: &replication::Entry, replies: &mut Vec<Reply>) -> Outcome {
         assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
         self.applied_index = entry.index();
@@ -191,7 +192,14 @@ impl ShardState {
         if entry.data().is_empty() {
             return Outcome::Quiet;
         }
-        let (header, body) = Header::decode(entry.data()).expect("entries in the log are readable");
+        let known = Header::decode(entry.data()).filter(|(header, _)| {
+            header.kind != Kind::Catalogue || entry::since(entry.data()).is_some()
+        });
+        let Some((header, body)) = known else {
+            let shard = self.descriptor.shard;
+            let unknown = UnknownEntry::of(shard, entry.index(), entry.data());
+            panic!("{}", unknown.expect("an entry that cannot be read is unknown"));
+        };
         if header.term != entry.term() {
             // Forwarded by a leader that had lost its term: nobody waits for it (G3).
             return Outcome::Quiet;

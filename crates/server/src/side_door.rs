@@ -10,10 +10,12 @@
 //! | `status`, `shards` | how the node, its cluster and its shards are |
 //! | `decisions` | what was decided about shards, and why |
 //! | `splits` | shards that are cut in two |
+//! | `levels` | the cluster's feature level |
 //! | `standings` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 
 mod decisions;
+mod levels;
 mod metrics;
 mod shards;
 mod splits;
@@ -38,8 +40,8 @@ use storage::engine::At;
 
 use crate::api::{
     Answer, Api, ApiError, Command, Decisions, Done, Durability, KeyspaceChange, KeyspaceInfo,
-    KeyspaceSpec, ListenerStatus, MergeStatus, Metrics, NodeStanding, Nodes, Placement, PutIf,
-    RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
+    KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeStanding, Nodes,
+    Placement, PutIf, RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -117,7 +119,7 @@ impl NodeApi {
             // As it was made, though by now another may have changed or dropped it.
             lane::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
                 Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
-                Subject::Node(..) | Subject::Shard(..) => {
+                Subject::Node(..) | Subject::Shard(..) | Subject::Level(..) => {
                     unreachable!("it was asked about a keyspace")
                 }
             },
@@ -242,6 +244,14 @@ impl Api for NodeApi {
 
     fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
         self.ask_merge(ShardId(shard))
+    }
+
+    fn level(&self) -> LevelStatus {
+        self.show_level(&self.hub.survey())
+    }
+
+    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+        self.ask_level(id, to, done);
     }
 
     fn decisions(&self, dry: bool) -> Decisions {

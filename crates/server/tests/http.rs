@@ -333,6 +333,31 @@ fn shards_are_told_to_take_others_in() {
 }
 
 #[test]
+fn the_level_is_shown_and_raised() {
+    let server = serve(options());
+    let reply = ask(&server, "GET", "/v1/level", b"");
+    let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!((&told["level"], &told["speaks"]), (&1.into(), &serde_json::json!([1, 2])));
+    assert_eq!(
+        told["nodes"][2],
+        serde_json::json!({
+            "id": "0000000000000003", "name": "n3", "speaks": null
+        })
+    );
+    let raise = |body: &str| ask_json(&server, "POST", "/v1/level", body);
+    assert_eq!(raise(r#"{"to":1}"#).status, 200);
+    for (body, status, problem) in [
+        ("{}", 409, "no-level"),
+        (r#"{"to":7}"#, 409, "no-level"),
+        (r#"{"to":300}"#, 400, "bad-request"),
+        (r#"{"level":2}"#, 400, "bad-request"),
+    ] {
+        let bad = raise(body);
+        assert_eq!((bad.status, bad.problem().as_str()), (status, problem), "{body}");
+    }
+}
+
+#[test]
 fn nodes_are_told_to_stand_otherwise() {
     let server = serve(options());
     let act = |node: &str, action: &str| {

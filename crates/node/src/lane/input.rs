@@ -6,7 +6,7 @@ use super::{Answer, Effects};
 use crate::shard::Shard;
 use std::sync::Arc;
 
-use keyspace::{Durability, Generation, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, Generation, Level, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use replication::Message;
 use storage::log::Lsn;
@@ -119,6 +119,11 @@ pub enum Input {
     Drop {
         /// The shard.
         shard: ShardId,
+    },
+    /// The cluster's level is at least this: what it allows may be proposed.
+    Level {
+        /// The level.
+        level: Level,
     },
     /// The shard's keyspace has another durability from now on.
     Configure {

@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Feature, Level, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState, Message, Refused};
@@ -80,6 +80,8 @@ pub struct Lane {
     check_every: u64,
     /// Whether the log has no room but for what it was reserved for.
     is_full: bool,
+    /// The cluster's level, as far as it is known here.
+    level: Level,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -116,6 +118,7 @@ impl Lane {
             patience: PATIENCE_NANOS,
             check_every: 0,
             is_full: false,
+            level: Level::FIRST,
             pending: Effects::default(),
             gone: Tally::default(),
             early: Early::default(),
@@ -134,6 +137,11 @@ impl Lane {
     /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
     pub fn set_check_every(&mut self, nanos: u64) {
         self.check_every = nanos;
+    }
+
+    /// The cluster's level is at least this: what it allows may be proposed.
+    pub fn allow(&mut self, level: Level) {
+        self.level = self.level.max(level);
     }
 
     /// Whether the log has no room but for what it was reserved for: then nothing is logged for
@@ -282,7 +290,8 @@ impl Lane {
             }
             Input::Merge { shard, step } => {
                 let (now, clock) = (self.now, self.clock.clone());
-                if let Some(shard) = self.touch(shard) {
+                let is_allowed = self.level.allows(Feature::Merges);
+                if let Some(shard) = self.touch(shard).filter(|_| is_allowed) {
                     shard.intend(step, now, &clock);
                 }
             }
@@ -378,6 +387,7 @@ impl Lane {
             }
             Input::Known { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
+            Input::Level { level } => self.allow(level),
             Input::Configure { shard, durability } => {
                 if let Some(shard) = self.shards.get_mut(&shard) {
                     shard.configure(durability);
@@ -422,10 +432,9 @@ impl Lane {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, check_every, is_full, turn_bytes_max: bytes_max, .. } =
-            *self;
-        let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, seed };
+        let Self { now, seed, patience, check_every, is_full, level, .. } = *self;
+        let (shards, clock, bytes_max) = (&mut self.shards, &*self.clock, self.turn_bytes_max);
+        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, level, seed };
         let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
@@ -681,6 +690,8 @@ pub(crate) struct Turn<'a> {
     pub check_every: u64,
     /// Whether the log has no room for what readers need.
     pub is_full: bool,
+    /// The cluster's level: what may be proposed.
+    pub level: Level,
     /// Drawn for the lane.
     pub seed: u64,
 }

@@ -39,6 +39,7 @@ impl Shard {
                 }
             };
             turn_bytes += bytes.len() as u64;
+            assert!(kind.since() <= turn.level, "all nodes can read what is proposed (G3)");
             let term = self.stamp(turn.clock, index, kind, count, &mut bytes);
             let place = match self.group.propose(bytes) {
                 Ok(place) => place,

@@ -94,6 +94,12 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
+    /// The cluster's level cannot become the one that was asked for. Nothing was done.
+    #[error("{why}")]
+    NoLevel {
+        /// Why, as a clause.
+        why: String,
+    },
     /// The catalogue refuses it for another reason. Nothing was done.
     #[error("{why}")]
     NoStanding {
@@ -179,6 +185,7 @@ impl ApiError {
             | ApiError::NotLeader { .. }
             | ApiError::NoSplit { .. }
             | ApiError::NoMerge { .. }
+            | ApiError::NoLevel { .. }
             | ApiError::KeyTooLong { .. }
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }

@@ -159,6 +159,15 @@ settings! {
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
     /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
     placement: Policy = "balanced", OneOf(PLACEMENTS), OneOf<Policy>;
+    /// Highest feature level that this node speaks: below the newest it behaves as the version
+    /// before. To hold a node back, or to try a downgrade.
+    level_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;
+    /// Whether the cluster's feature level rises by itself once all nodes speak the next one, if
+    /// this node leads the catalogue then. Off, on all nodes: carillon upgrade raises it, and until
+    /// then one can go back to the version before.
+    auto_upgrade: bool = "true", Switch, Switch;
+    /// How long all nodes must have been up and spoken the next level before it is used.
+    auto_upgrade_after_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.
     clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;
@@ -188,6 +197,9 @@ settings! {
     /// How it is logged: text for people, json for machines.
     log_format: Format = "text", OneOf(FORMATS), OneOf<Format>;
 }
+
+const LEVEL_LOWEST: u64 = keyspace::Levels::OURS.lowest().number() as u64;
+const LEVEL_HIGHEST: u64 = keyspace::Levels::OURS.highest().number() as u64;
 
 const DURABILITIES: &[(&str, Durability)] = &[
     ("sync", Durability::Sync),

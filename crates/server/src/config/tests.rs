@@ -54,6 +54,7 @@ fn defaults_are_as_promised() {
     assert_eq!(config.memory_max, MemoryMax::Percent(60));
     assert_eq!((config.log_level, config.log_format), (Level::Info, Format::Text));
     assert!(!config.insecure && config.threads_count() >= 1);
+    assert_eq!(config.levels(), keyspace::Levels::OURS);
     assert_eq!(config.memory_max.bytes(1000), 600);
 }
 
@@ -71,6 +72,8 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "replicas" => "5",
         "insecure" | "balance" => "true",
         "native_error_reason" => "true",
+        "auto_upgrade" => "false",
+        "level_max" => "1",
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",

@@ -140,6 +140,13 @@ impl From<ApiError> for Problem {
             ApiError::NoMerge { .. } => {
                 (S::CONFLICT, "no-merge", "Not merged", "Ask for what the detail leaves open.")
             }
+            ApiError::NoLevel { .. } => (
+                S::CONFLICT,
+                "no-level",
+                "Level refused",
+                "Upgrade the nodes that the detail names, or remove those that are gone for good; \
+                 GET /v1/level says what each speaks.",
+            ),
             ApiError::NoStanding { .. } => (
                 S::CONFLICT,
                 "no-standing",

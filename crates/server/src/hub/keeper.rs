@@ -93,6 +93,7 @@ pub fn run(
             hub.limit_kept();
             hub.split_large();
             hub.merge_small();
+            hub.raise_when_ripe();
         }
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::{Descriptor, KeyspaceId, NodeId, Placement, ShardId, Slot};
+use keyspace::{Descriptor, Feature, KeyspaceId, NodeId, Placement, ShardId, Slot};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
 use node::merge::{self, Absorb, Step, Word};
@@ -178,7 +178,8 @@ impl Hub {
     /// Looks at the shards that are led here: those that hold little take their neighbours in.
     pub(super) fn merge_small(self: &Arc<Self>) {
         self.supersede_left_over();
-        if let Some(bytes_max) = self.merges.bytes_max {
+        let bytes_max = self.merges.bytes_max.filter(|_| self.may_use(Feature::Merges));
+        if let Some(bytes_max) = bytes_max {
             let mut cold = BTreeMap::new();
             for route in self.routes().iter() {
                 self.find_cold(route, bytes_max, &mut cold);
@@ -274,6 +275,9 @@ impl Hub {
             return Err(leader.map_or(NoMerge::NoShard, NoMerge::LedBy));
         };
         let unfit = |why: &str| Err(NoMerge::Unfit(why.to_owned()));
+        if !self.may_use(Feature::Merges) {
+            return unfit("the cluster's level is too low yet: see `carillon upgrade`");
+        }
         let ours = view.read().descriptor.clone();
         let routes = self.routes();
         let Some(route) = routes.of_shard(left) else {

@@ -27,6 +27,7 @@ pub mod keeper;
 pub mod kept;
 pub mod laggards;
 pub mod lanes;
+pub mod levels;
 pub mod log;
 pub mod lookup;
 pub mod mail;
@@ -68,6 +69,7 @@ use clocks::Clocks;
 use disk_pace::DiskPace;
 use growth::Growth;
 use lanes::LaneCell;
+use levels::ClusterLevel;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
 use merges::Merges;
@@ -143,6 +145,8 @@ pub struct Hub {
     pub splits: Splits,
     /// … and which to become one.
     pub merges: Merges,
+    /// The cluster's feature level.
+    pub level: ClusterLevel,
 }
 
 /// What a lane's step wants of the rest of the node.

@@ -88,6 +88,7 @@ impl Hub {
             // Its entry in a shard's log makes the shard.
             Change::Drawn { .. } => {}
             Change::Node { node, standing } => self.follow_standing(node, standing),
+            Change::Level(level) => self.follow_level(level),
         }
     }
 
@@ -100,6 +101,7 @@ impl Hub {
         }
         self.publish(routes);
         self.follow_standings(catalogue.standings().clone());
+        self.follow_level(catalogue.level());
         let known = self.keyspaces_looked_up().into_iter();
         self.forget_keyspaces(known.filter(|id| catalogue.has_dropped(*id)));
         // Also those that have begun by a message, and whose coming and going it has jumped over.

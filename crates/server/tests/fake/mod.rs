@@ -218,6 +218,7 @@ impl Api for Fake {
                 shards_led: 1,
                 ..ClusterStatus::default()
             },
+            level: Some(self.level()),
             uptime_ms: 3_723_004,
             listeners: vec![ListenerStatus { protocol: "resp".into(), address: "::1:1".into() }],
             dir: "/data".into(),
@@ -332,6 +333,32 @@ impl Api for Fake {
             3 => Err(ApiError::NoMerge { shard, why: "it is the last of its keyspace".into() }),
             _ => Err(ApiError::NoShard { shard }),
         }
+    }
+
+    fn level(&self) -> LevelStatus {
+        let node = |id: u64, speaks| NodeLevels {
+            id: format!("{id:016x}"),
+            name: format!("n{id}"),
+            speaks,
+        };
+        LevelStatus {
+            level: 1,
+            speaks: [1, 2],
+            automatic: true,
+            objections: vec!["n2 speaks 1 only".into(), "n3 has not been heard of".into()],
+            nodes: vec![node(1, Some([1, 2])), node(2, Some([1, 1])), node(3, None)],
+        }
+    }
+
+    fn raise_level(&self, _id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+        done(match to {
+            Some(1) => Ok(self.level()),
+            None | Some(2) => {
+                let why = format!("not all nodes speak level 2: {}", self.level().objections[0]);
+                Err(ApiError::NoLevel { why })
+            }
+            Some(to) => Err(ApiError::NoLevel { why: format!("{to} is not the next level") }),
+        });
     }
 
     fn decisions(&self, dry: bool) -> Decisions {

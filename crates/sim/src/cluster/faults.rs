@@ -1,6 +1,6 @@
 //! What breaks in a cluster, and how it comes back.
 
-use keyspace::{NodeId, ShardId};
+use keyspace::{Level, NodeId, ShardId};
 use node::lane::Input;
 use storage::engine::PieceLimits;
 use storage::faulty::Crash;
@@ -39,6 +39,7 @@ impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
         self.betray();
+        self.upgrade();
         self.lose_links();
         self.decay();
         if self.now_ms < self.truce_until || !self.rng.one_in(self.mood.break_ms) {
@@ -404,6 +405,7 @@ impl World {
             join,
             // So that what is small still comes in several blocks.
             limits: Limits { block: BLOCK, ..Limits::usual() },
+            level: if self.upgrading.is_some() { Level::FIRST } else { Level::NEWEST },
             forgets,
             seed: self.rng.bits(),
         };

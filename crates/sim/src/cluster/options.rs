@@ -44,11 +44,13 @@ pub enum Plant {
     /// Lanes are not told what tables know: a replica that its group has gone on without stays
     /// (R12).
     ForgottenReplica,
+    /// The cluster's level rises although not all nodes speak the next one (G3).
+    EarlyLevel,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -62,6 +64,7 @@ impl Plant {
         Self::ReplayedHalf,
         Self::Thaw,
         Self::ForgottenReplica,
+        Self::EarlyLevel,
     ];
 
     /// As it is typed.
@@ -80,6 +83,7 @@ impl Plant {
             Self::ReplayedHalf => "replayed-half",
             Self::Thaw => "thaw",
             Self::ForgottenReplica => "forgotten-replica",
+            Self::EarlyLevel => "early-level",
         }
     }
 }
@@ -89,7 +93,7 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half, thaw and forgotten-replica can be planted"
+     replayed-half, thaw, forgotten-replica and early-level can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

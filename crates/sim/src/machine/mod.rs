@@ -25,7 +25,7 @@ pub mod streams;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ShardId, Slot, Timestamp};
+use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, ShardId, Slot, Timestamp};
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
 use node::digest::{Digesting, Step};
@@ -114,6 +114,8 @@ pub struct Machine {
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
     news: VecDeque<News>,
     round: Option<Round>,
+    /// The cluster's level, as far as this node knows.
+    pub level: Level,
     /// Planted: syncs are said to be done when they are not.
     pub unsynced_ack: bool,
     /// Planted: lanes are not told what the table knows.
@@ -466,7 +468,17 @@ impl Machine {
             }
             // Nobody here goes by it; replicas of the catalogue are compared.
             Change::Node { .. } | Change::Drawn { .. } => return None,
+            Change::Level(level) => {
+                self.allow(level);
+                return None;
+            }
         })
+    }
+
+    /// The cluster's level is at least this.
+    pub(super) fn allow(&mut self, level: Level) {
+        self.level = self.level.max(level);
+        self.lanes.iter_mut().for_each(|seat| seat.lane.allow(level));
     }
 
     /// Has the replica made that this node has of a new shard.

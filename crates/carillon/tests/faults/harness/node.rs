@@ -27,6 +27,8 @@ pub struct Node {
     /// Where it runs.
     pub site: Site,
     flags: Vec<String>,
+    /// Flags of its next start, besides.
+    pub more: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -35,7 +37,7 @@ impl Node {
     /// A node that does not run yet. Its log grows beside its directory.
     pub fn new(number: usize, dir: PathBuf, site: Site, flags: Vec<String>) -> Self {
         let log = dir.with_extension("log");
-        Self { number, dir, site, flags, log, child: None }
+        Self { number, dir, site, flags, more: Vec::new(), log, child: None }
     }
 
     /// One of its addresses.
@@ -50,7 +52,7 @@ impl Node {
         let log: File = log.expect("a log can be made");
         let site = self.site.clone();
         let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        command.arg("start").args(&self.flags);
+        command.arg("start").args(&self.flags).args(&self.more);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         // SAFETY: between fork and exec only system calls are made that take numbers.
         unsafe {
@@ -123,7 +125,8 @@ impl Node {
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    /// Waits until it has ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it was signalled");
         let begun = Instant::now();
         loop {
