@@ -46,8 +46,8 @@
 //! - A second process on a copy of a directory is refused by those who are linked with the first.
 //!   If none is, both are taken for the node, in turn: copies of directories are not to be started.
 //! - Refusals but those of removed nodes and of levels are not authenticated; the two that end a
-//!   start ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could also just
-//!   not answer.
+//!   start ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could
+//!   also just not answer.
 
 mod desk;
 mod doors;

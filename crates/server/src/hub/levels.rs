@@ -106,7 +106,8 @@ impl Hub {
         if before >= level.number() {
             return;
         }
-        if before > 0 {
+        // What a start finds, or a founder begins with, is no news.
+        if before > 0 && self.ready.load(Ordering::Acquire) {
             tracing::warn!(
                 "the cluster's feature level is {level} from now on, and was {before}. Nodes that \
                  do not speak {level} are refused; there is no way back"
