@@ -53,7 +53,7 @@
 //! # Caveats
 //! - Old loads make leaders overshoot. A node should tell of replicas on their way to it as if
 //!   they had come, and a driver should let a shard rest a while after each move.
-//! - Loads are bytes, replicas and leaders; how often they are asked for is not among them.
+//! - Loads are bytes, replicas and leaders; how often they are asked is not among them.
 //! - Only one replica is moved at a time, never two exchanged: shards larger than what two nodes
 //!   differ by stay where they are.
 //! - Leaders are evened out among the nodes of one shard only: between nodes that share no shard,
@@ -63,11 +63,13 @@
 //! [`decide`](decide()), then `strength`, `part`, `even`; [`heir`](heir()) for leaders; [`Policy`]
 //! for where to. [`led`] is about all shards that a node leads, and is what drivers call; what they
 //! tell of nodes is [`Told`]. [`prove`] says what the placement that came of it survives.
+//! [`hot`] is about one shard alone: whether it is asked too often, and where it should be cut.
 
 mod chance;
 mod decide;
 mod even;
 mod heir;
+pub mod hot;
 pub mod led;
 mod measure;
 mod nodes;

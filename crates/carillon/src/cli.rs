@@ -290,9 +290,10 @@ pub struct ShardsArgs {
 /// `carillon split`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes. This cuts one
-sooner, say to try it, or before much is written. Both halves keep their replicas where they are;
-with balance on they then move, each by itself. `carillon merge` undoes it.
+Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes, or are
+asked more often than split_rate. This cuts one sooner, say to try it, or before much is written.
+Both halves keep their replicas where they are; with balance on they then move, each by itself. `carillon
+merge` undoes it.
 
 Examples:
   carillon split 7                  where its keys part evenly

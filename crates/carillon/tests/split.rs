@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use client::http::PutOptions;
 
@@ -44,7 +45,7 @@ fn shards_are_cut_while_clients_write() {
             cluster.done(asked, &format!("split {shard}"), "begins");
             until("both halves are known", || (shards(&cluster, EMPTY) == 8 + shard).then_some(()));
         }
-        thread::sleep(std::time::Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
         let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
         all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")

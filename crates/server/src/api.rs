@@ -131,6 +131,12 @@ pub enum Command {
 }
 
 impl Command {
+    /// The key that it is about.
+    pub fn key(&self) -> &[u8] {
+        let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key }) = self;
+        key
+    }
+
     /// Whether it may change anything.
     pub fn is_write(&self) -> bool {
         match self {

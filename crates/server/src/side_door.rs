@@ -146,6 +146,7 @@ impl Api for NodeApi {
                 false => done(Err(ApiError::NoKeyspace { name: keyspace.to_owned() })),
             };
         };
+        self.hub.heat.asked(&route, command.key());
         match command {
             Command::Get { key, at: None, stale_ms: Some(stale_ms) } => {
                 let age_max = stale_ms.saturating_mul(1_000_000);

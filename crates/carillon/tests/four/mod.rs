@@ -24,6 +24,7 @@ pub struct Cluster {
     dir: PathBuf,
     peers: Vec<SocketAddr>,
     http: Vec<SocketAddr>,
+    resp: Vec<SocketAddr>,
     children: Vec<Option<Child>>,
     flags: Vec<&'static str>,
 }
@@ -55,11 +56,12 @@ impl Cluster {
         let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
         assert!(made.success());
         let addresses = || (0..=EMPTY).map(|_| unused()).collect::<Vec<_>>();
-        let (peers, http) = (addresses(), addresses());
+        let (peers, http, resp) = (addresses(), addresses(), addresses());
         Self {
             dir,
             peers,
             http,
+            resp,
             children: (0..=EMPTY).map(|_| None).collect(),
             flags: flags.to_vec(),
         }
@@ -70,12 +72,13 @@ impl Cluster {
         let log = File::create(self.log_file(number)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
         command
-            .args(["start", "--native", "off", "--resp", "off", "--peer-secret-file"])
+            .args(["start", "--native", "off", "--peer-secret-file"])
             .arg(self.dir.join("secret"))
             .arg("--dir")
             .arg(self.dir_of(number))
             .args(["--name", &format!("n{number}"), "--peer", &self.peers[number].to_string()])
             .args(["--http", &self.http[number].to_string()])
+            .args(["--resp", &self.resp[number].to_string()])
             .args(&self.flags)
             .env("NO_COLOR", "1")
             .stderr(Stdio::from(log));
@@ -122,6 +125,16 @@ impl Cluster {
     /// What it has said.
     pub fn log_of(&self, number: usize) -> String {
         std::fs::read_to_string(self.log_file(number)).unwrap()
+    }
+
+    /// Where Redis clients reach it.
+    pub fn resp_of(&self, number: usize) -> SocketAddr {
+        self.resp[number]
+    }
+
+    /// Where HTTP clients reach it.
+    pub fn http_of(&self, number: usize) -> SocketAddr {
+        self.http[number]
     }
 
     /// Speaks HTTP with it.

@@ -161,6 +161,26 @@ impl Kind for Rate {
     }
 }
 
+/// So many a second, within bounds; `off` or 0: as many as there are.
+pub struct PerSecond(pub RangeInclusive<u64>);
+
+impl Kind for PerSecond {
+    type Value = Option<NonZeroU64>;
+    const TOML: Toml = Toml::Number;
+
+    fn parse(&self, text: &str) -> Result<Option<NonZeroU64>, String> {
+        if matches!(text, "off" | "0") {
+            return Ok(None);
+        }
+        let rate = Number(self.0.clone()).parse(text).ok().and_then(NonZeroU64::new);
+        rate.map(Some).ok_or_else(|| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        format!("a number a second from {} to {}, or off", self.0.start(), self.0.end())
+    }
+}
+
 const TIME_UNITS: &[(&str, u64)] = &[
     ("", 1),
     ("ms", 1),

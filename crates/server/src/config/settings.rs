@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use balancer::Policy;
 
 use super::kind::{
-    Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, Rate, Size, Switch,
-    Text, Toml,
+    Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, PerSecond, Rate, Size,
+    Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
 use crate::api::Durability;
@@ -149,6 +149,9 @@ settings! {
     /// become one, both taken together, if the second was cut off from another; at most half of
     /// split_bytes; or off: never.
     merge_bytes: Option<NonZeroU64> = "16MiB", Rate(64 * KIB..=1024 * GIB), Rate;
+    /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
+    /// about evenly; or off: never.
+    split_rate: Option<NonZeroU64> = "50000", PerSecond(100..=1_000_000_000), PerSecond;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;

@@ -112,6 +112,9 @@ impl EventLoop {
             self.hub.counters.errors.add(1);
             session.writer(&mut connection.output).error(text.as_bytes());
         };
+        self.sampler.among((hits + misses) as u32, |which| {
+            self.hub.heat.note_keys(&route, keys.get(which as usize).copied());
+        });
         self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;

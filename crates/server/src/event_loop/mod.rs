@@ -44,12 +44,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use balancer::hot::Sampler;
 use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
+use node::command::Read;
 use node::entry::Batch;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
+use node::route::Route;
 use slab::Slab;
 
 use crate::config::Config;
@@ -140,6 +143,8 @@ pub struct EventLoop {
     inputs: Vec<(ShardId, Input)>,
     /// What this turn has counted and not yet told the process's counters.
     tally: Tally,
+    /// Which of the requests are noted, to know how often shards are asked.
+    sampler: Sampler,
     random: u64,
     answers: Vec<Answer>,
     /// Lanes and tickets of a sync that this loop has made.
@@ -169,6 +174,7 @@ impl EventLoop {
         listeners: Listeners,
     ) -> Self {
         Self {
+            sampler: hub.heat.sampler(number),
             hub,
             limits: resp::limits(&config),
             config,
@@ -446,6 +452,14 @@ impl EventLoop {
             self.full.push((shard, std::mem::replace(&mut self.open[place].1, next)));
         }
         &mut self.open[place].1
+    }
+
+    /// A read was served: it is counted, and noted if it is its turn.
+    #[inline]
+    fn note_read(&mut self, route: &Route, read: &Read<'_>) {
+        if self.sampler.notes() {
+            self.hub.heat.note_keys(route, read.keys().iter().copied());
+        }
     }
 
     /// Puts a connection into this turn's queue.

@@ -106,7 +106,10 @@ impl EventLoop {
         let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.fetched);
         match node::read::read_with(route, read, now, &fetched, &mut sink) {
-            Ok(()) => true,
+            Ok(()) => {
+                self.note_read(route, read);
+                true
+            }
             Err(blocked) => {
                 connection.output.truncate(before);
                 connection.fetched = fetched;

@@ -230,6 +230,7 @@ impl EventLoop {
                 self.refuse(connection, session, TOO_LONG, muted)
             }
             Ok(_) => {
+                self.note_read(route, read);
                 if let Read::Get(_) = read {
                     let found =
                         connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
@@ -473,6 +474,9 @@ impl EventLoop {
             return Err(CROSS_SLOT);
         }
         let shard = route.shard(place.expect("commands for one shard name a key"));
+        if self.sampler.notes() {
+            self.hub.heat.note_write(route, write);
+        }
         if self.hub.peers.is_some() {
             connection.written.add(shard);
         }

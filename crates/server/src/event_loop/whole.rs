@@ -21,6 +21,7 @@ use super::serve::{go_waiter, waiter};
 use crate::gateway::resp::{
     Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
 };
+use crate::hub::heat::Heat;
 
 /// SCAN of an ordered keyspace.
 const SCAN_NEEDS_HASH: &str = "ERR SCAN needs a keyspace with hashed placement; use RANGE";
@@ -157,6 +158,13 @@ impl EventLoop {
                     }
                     (next, _) => next,
                 };
+                if self.sampler.notes() {
+                    // A page is for a few slots: it is as one for the first of them.
+                    let slot = whole::place_of_cursor(*cursor).slot;
+                    let shard = route.shard(route.place_of_slot(slot));
+                    let at = slot.to_be_bytes();
+                    self.hub.heat.note_stretch(shard, &at, Some(&at));
+                }
                 match scanned.map(behind) {
                     Ok(next) => {
                         writer.array(2);
@@ -212,6 +220,12 @@ impl EventLoop {
                     true => whole::range(&route, &asked, &stretch(range), PIECE_KEYS, &mut show),
                     false => Ok(()),
                 };
+                if self.sampler.notes() {
+                    let ends = found.first().zip(found.last());
+                    if let Some(((one, _), (other, _))) = ends {
+                        note_range(&self.hub.heat, &route, (one, other));
+                    }
+                }
                 match result {
                     Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
                     Ok(()) if range.with_values => {
@@ -230,6 +244,11 @@ impl EventLoop {
                 }
             }
             KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => unreachable!("handled above"),
+        }
+        let is_large = matches!(request, KeyspaceRequest::Keys { .. });
+        if is_large && self.sampler.notes() {
+            let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
+            places.for_each(|place| self.hub.heat.note_stretch(route.shard(place), &[], None));
         }
         if !whole::stood(&route, &asked) {
             // A shard was cut in two meanwhile.
@@ -312,6 +331,16 @@ fn needs_other_layout(request: &KeyspaceRequest<'_>, route: &Route) -> Option<&'
         ) => Some(SLOTS_NEED_HASH),
         (KeyspaceRequest::Range(_), Placement::Hashed) => Some(RANGE_NEEDS_ORDER),
         _ => None,
+    }
+}
+
+/// Notes a RANGE that has shown keys from one to another, in either order.
+fn note_range(heat: &Heat, route: &Route, (one, other): (&[u8], &[u8])) {
+    let (low, high) = if one <= other { (one, other) } else { (other, one) };
+    let (from, to) = (route.place_of_key(low), route.place_of_key(high));
+    for place in from..=to {
+        let first = if place == from { low } else { &[] };
+        heat.note_stretch(route.shard(place), first, (place == to).then_some(high));
     }
 }
 

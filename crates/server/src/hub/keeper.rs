@@ -94,6 +94,7 @@ pub fn run(
             hub.split_large();
             hub.merge_small();
             hub.raise_when_ripe();
+            hub.split_hot();
         }
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);

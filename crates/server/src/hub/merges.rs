@@ -209,8 +209,10 @@ impl Hub {
         };
         for place in (0..route.shards().len() - 1).filter(|place| !has_begun(place + 1)) {
             let (Some(one), Some(other)) = (bytes(place), bytes(place + 1)) else { continue };
-            if one + other <= bytes_max && self.leads(route.shard(place)) {
-                cold.insert(route.shard(place), route.shard(place + 1));
+            let (left, right) = (route.shard(place), route.shard(place + 1));
+            let are_cold = || self.heat.is_cold(left) && self.heat.is_cold(right);
+            if one + other <= bytes_max && self.leads(left) && are_cold() {
+                cold.insert(left, right);
             }
         }
     }

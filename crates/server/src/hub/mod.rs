@@ -22,6 +22,7 @@ pub mod digests;
 pub mod disk_pace;
 pub mod durations;
 pub mod growth;
+pub mod heat;
 mod image;
 pub mod keeper;
 pub mod kept;
@@ -68,6 +69,7 @@ use crate::counters::Counters;
 use clocks::Clocks;
 use disk_pace::DiskPace;
 use growth::Growth;
+use heat::Heat;
 use lanes::LaneCell;
 use levels::ClusterLevel;
 use log::LogRoom;
@@ -147,6 +149,8 @@ pub struct Hub {
     pub merges: Merges,
     /// The cluster's feature level.
     pub level: ClusterLevel,
+    /// How often shards are asked.
+    pub heat: Heat,
 }
 
 /// What a lane's step wants of the rest of the node.

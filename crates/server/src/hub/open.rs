@@ -29,6 +29,7 @@ use txn::{Clock, Physical};
 use super::clocks::Clocks;
 use super::disk_pace::DiskPace;
 use super::growth::Growth;
+use super::heat::Heat;
 use super::kept::Kept;
 use super::lanes::LaneCell;
 use super::levels::ClusterLevel;
@@ -365,6 +366,7 @@ fn build(
             config.merge_bytes.map(NonZeroU64::get),
             config.split_bytes.map(NonZeroU64::get),
         ),
+        heat: Heat::new(config.split_rate, seed),
         clocks: Clocks::new(config.clock_offset_max_ms),
         level: ClusterLevel::new(config),
     });

@@ -430,6 +430,7 @@ impl HubFrames {
                 }
                 Ok(Some(Item::Letter(letter))) => {
                     tally.letter(&letter);
+                    self.0.asked_by_letter(&letter);
                     self.for_lane(letter.shard(), Input::Letter { from, letter });
                 }
                 Err(why) => {

@@ -1,7 +1,9 @@
-//! Shards that are led here are cut in two when they have grown too large, or when people say so.
+//! Shards that are led here are cut in two when they have grown too large, or are asked too often,
+//! or when people say so.
 //!
 //! ```text
 //!   each second: bytes of a shard > split_bytes ──► where its keys part evenly ──┐
+//!   requests/s > split_rate ──► where its requests part evenly (super::heat) ────┤
 //!   people: POST /v1/shards/9/split ─────────────────────────────────────────────┤
 //!         the shard is cut (G11)  ◄── Input::Split ◄── an id, from the catalogue ◄┘
 //! ```
@@ -48,17 +50,25 @@ pub enum Whole {
     OneSlot,
     /// Its keyspace is ordered.
     Ordered,
+    /// Too many of its requests are for one slot, or one key of an ordered keyspace.
+    OneKey,
+    /// Most of its requests are for so many keys each that they would be for both halves.
+    Scans,
 }
 
 impl Whole {
-    /// All reasons.
-    pub const ALL: [Self; 2] = [Self::OneSlot, Self::Ordered];
+    /// All reasons of shards that are too large …
+    pub const LARGE: [Self; 2] = [Self::OneSlot, Self::Ordered];
+    /// … and of those that are asked too often.
+    pub const HOT: [Self; 3] = [Self::OneKey, Self::Scans, Self::Ordered];
 
     /// One word, as metrics have it.
     pub fn word(self) -> &'static str {
         match self {
             Whole::OneSlot => "one-slot",
             Whole::Ordered => "ordered",
+            Whole::OneKey => "one-key",
+            Whole::Scans => "scans",
         }
     }
 }
@@ -94,9 +104,9 @@ impl Splits {
     }
 
     /// How many shards that are led here are too large and stay whole, for each reason.
-    pub fn whole(&self) -> [(Whole, u64); Whole::ALL.len()] {
+    pub fn whole(&self) -> [(Whole, u64); Whole::LARGE.len()] {
         let whole = self.whole.lock();
-        Whole::ALL.map(|why| (why, whole.values().filter(|other| **other == why).count() as u64))
+        Whole::LARGE.map(|why| (why, whole.values().filter(|other| **other == why).count() as u64))
     }
 
     /// Whether the shard may be looked at, which it is now.
@@ -150,6 +160,31 @@ impl Hub {
             }
         }
         *self.splits.whole.lock() = whole;
+    }
+
+    /// Has a shard cut where its requests were found to part evenly, if it can be cut there; why it
+    /// cannot.
+    pub(super) fn split_hot_at(
+        self: &Arc<Self>,
+        shard: ShardId,
+        place: &[u8],
+        why: String,
+    ) -> Result<(), Whole> {
+        let Some(view) = self.views.lock().get(&shard).cloned() else { return Ok(()) };
+        let slots = {
+            let state = view.read();
+            let Some(engine) = state.keys() else { return Ok(()) };
+            if !engine.layout().is_hashed() {
+                return Err(Whole::Ordered);
+            }
+            state.descriptor.arc.slots()
+        };
+        let at = place.try_into().map(Slot::from_be_bytes);
+        let (Ok(at), Some((first, end))) = (at, slots) else { return Ok(()) };
+        if first < at && at < end && self.splits.begin(shard) {
+            self.split(shard, &view, at, why, Box::new(|_| {}));
+        }
+        Ok(())
     }
 
     /// Has a shard cut at a slot, or where its keys part evenly; `done` is told that it will be, or
@@ -230,6 +265,7 @@ impl Hub {
         self.ask_catalogue(&op, Some(Box::new(callback)));
     }
 
+    /// Whether the replica here leads it.
     pub(super) fn leads(&self, shard: ShardId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
         lane.with(self, |lane| lane.shard(shard).is_some_and(|shard| shard.is_leader()))

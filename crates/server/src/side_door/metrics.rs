@@ -13,9 +13,10 @@ use crate::api::{Kind, Metrics, Overview};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
 use crate::hub::clocks::Clocks;
+use crate::hub::heat::Heat;
 use crate::hub::overview::{Seen, Survey, name_of};
 use crate::hub::peers::Peers;
-use crate::hub::splits::Splits;
+use crate::hub::splits::{Splits, Whole};
 use crate::hub::tallies::Mail;
 use crate::peer::PeerCounters;
 
@@ -34,7 +35,7 @@ impl NodeApi {
         verdicts(&mut out, &survey.overview);
         self.level_metrics(&mut out);
         self.leaders(&mut out);
-        splits(&mut out, &self.hub.splits);
+        splits(&mut out, &self.hub.splits, &self.hub.heat);
         shards(&mut out, &survey);
         if let Some(peers) = &self.hub.peers {
             mail(&mut out, peers);
@@ -121,13 +122,15 @@ impl NodeApi {
     }
 }
 
-/// Shards led here that are too large, and stay whole.
-fn splits(out: &mut Metrics, splits: &Splits) {
+/// Shards led here that are too large, or asked too often, and stay whole.
+fn splits(out: &mut Metrics, splits: &Splits, heat: &Heat) {
     let help = "Shards led here that hold more than split_bytes and are not cut in two, by reason.";
-    let reason = |(why, count): (crate::hub::splits::Whole, u64)| {
-        (vec![("reason", why.word().to_owned())], count as f64)
-    };
+    let reason =
+        |(why, count): (Whole, u64)| (vec![("reason", why.word().to_owned())], count as f64);
     out.numbers("carillon_shards_too_large", help, Kind::Gauge, splits.whole().map(reason));
+    let help =
+        "Shards led here that are asked more often than split_rate and are not cut, by reason.";
+    out.numbers("carillon_shards_too_hot", help, Kind::Gauge, heat.whole().map(reason));
 }
 
 fn verdicts(out: &mut Metrics, overview: &Overview) {

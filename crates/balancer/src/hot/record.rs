@@ -1,0 +1,160 @@
+//! How often is a shard asked, and what is to be done about it?
+//!
+//! The rate is a mean that follows within seconds. While it is above `rate_max`, a [`Finder`] sees
+//! what is noted; after [`RECORD_MS`], and once it has seen enough, it says what it has found, and
+//! another begins: what clients ask for changes.
+
+use super::{Finder, Found, GAP};
+
+/// So long a finder sees requests before it is asked.
+pub const RECORD_MS: u64 = 10_000;
+/// With each look the rate goes this part of the way to what was counted since the last.
+const FOLLOW: f64 = 0.25;
+
+/// What is known of how often a shard is asked.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    /// Noted since the last look.
+    noted: u32,
+    /// Requests a second.
+    rate: f64,
+    /// Since when it sees what is noted.
+    finder: Option<(u64, Finder)>,
+    /// Why the shard stays whole although it is asked too often.
+    whole: Option<Found>,
+}
+
+impl Record {
+    /// A request was noted: see [`Finder::add`].
+    pub fn add(&mut self, first: &[u8], last: Option<&[u8]>) {
+        self.noted = self.noted.saturating_add(1);
+        if let Some((_, finder)) = &mut self.finder {
+            finder.add(first, last);
+        }
+    }
+
+    /// At `now_ms`, which is `elapsed_ms` after the last look: where the shard is to be cut, if it
+    /// is. `seed` decides what the next finder keeps.
+    pub fn look(
+        &mut self,
+        now_ms: u64,
+        elapsed_ms: u64,
+        rate_max: u64,
+        seed: u64,
+    ) -> Option<Box<[u8]>> {
+        let noted = f64::from(std::mem::take(&mut self.noted)) * f64::from(GAP);
+        let counted = noted * 1_000.0 / elapsed_ms.max(1) as f64;
+        self.rate += (counted - self.rate) * FOLLOW;
+        if self.rate <= rate_max as f64 {
+            (self.finder, self.whole) = (None, None);
+            return None;
+        }
+        let Some((since, finder)) = &self.finder else {
+            self.finder = Some((now_ms, Finder::new(seed)));
+            return None;
+        };
+        if now_ms.saturating_sub(*since) < RECORD_MS {
+            return None;
+        }
+        let found = finder.found();
+        if found == Found::TooFew {
+            return None;
+        }
+        self.finder = Some((now_ms, Finder::new(seed)));
+        match found {
+            Found::Cut(at) => {
+                self.whole = None;
+                Some(at)
+            }
+            found => {
+                self.whole = Some(found);
+                None
+            }
+        }
+    }
+
+    /// Requests a second.
+    pub fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// Why the shard stays whole although it is asked too often, if that is known:
+    /// [`Found::OneKey`] or [`Found::Scans`].
+    pub fn whole(&self) -> Option<&Found> {
+        self.whole.as_ref()
+    }
+
+    /// Whether it says nothing any more: nobody has asked for long.
+    pub fn is_idle(&self) -> bool {
+        self.noted == 0 && self.rate < 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::random::Random;
+
+    use super::*;
+
+    /// One second with so many requests noted, each for a slot that `slot` says; what comes of it.
+    fn second(
+        record: &mut Record,
+        now: u64,
+        noted: u32,
+        mut slot: impl FnMut() -> u16,
+    ) -> Option<Box<[u8]>> {
+        for _ in 0..noted {
+            let slot = slot().to_be_bytes();
+            record.add(&slot, Some(&slot));
+        }
+        record.look(now * 1_000, 1_000, 1_000, now)
+    }
+
+    #[test]
+    fn the_rate_follows_what_is_asked() {
+        let mut record = Record::default();
+        for now in 0..20 {
+            second(&mut record, now, 10, || 1);
+        }
+        assert!((record.rate() - 640.0).abs() < 5.0, "{}", record.rate());
+        for now in 20..60 {
+            second(&mut record, now, 0, || 1);
+        }
+        assert!(record.is_idle());
+    }
+
+    #[test]
+    fn it_sees_ten_seconds_before_it_says_where() {
+        let mut random = Random::new(3);
+        let mut record = Record::default();
+        let mut slot = || random.below(16_384) as u16;
+        let cuts: Vec<u64> =
+            (0..26).filter(|now| second(&mut record, *now, 100, &mut slot).is_some()).collect();
+        // It begins with the first second, which is above: 6 400 / 4 > 1 000.
+        assert_eq!(cuts, [10, 20]);
+        assert!(record.whole().is_none());
+    }
+
+    #[test]
+    fn why_it_stays_whole_is_known_until_it_is_not_asked_so_often() {
+        let mut record = Record::default();
+        for now in 0..12 {
+            assert_eq!(second(&mut record, now, 100, || 7), None);
+        }
+        assert_eq!(record.whole(), Some(&Found::OneKey));
+        for now in 12..30 {
+            second(&mut record, now, 0, || 7);
+        }
+        assert_eq!(record.whole(), None);
+    }
+
+    #[test]
+    fn few_requests_are_seen_for_longer() {
+        let mut record = Record::default();
+        let mut random = Random::new(5);
+        let at = |now: u64| second(&mut record, now, 20, || random.below(16_384) as u16);
+        // 1 280 a second; the first candidates have seen a hundred after five seconds or so.
+        let cut = (0..40).map(at).position(|cut| cut.is_some());
+        assert!(cut.is_some_and(|second| (10..20).contains(&second)), "{cut:?}");
+    }
+}

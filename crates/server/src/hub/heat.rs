@@ -1,0 +1,228 @@
+//! How often are the shards asked? Those that are asked too often are cut in two.
+//!
+//! ```text
+//!   event loops: reads and writes of their clients ──┐ one in 64
+//!   HTTP, and what other nodes' clients ask ─────────┴──► Record of each shard (balancer::hot)
+//!   each second: a rate; above split_rate, where a cut parts it ──► Hub::split
+//! ```
+//!
+//! A shard's leader does nearly all that is done for it, so only what leaders here are asked
+//! counts: reads that a follower answers ask the leader for an index, many at once.
+//!
+//! A loop counts down to the next request that it notes, and nothing else; the rest is done for
+//! that one alone, under a lock that all loops share.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::time::Instant;
+
+use balancer::hot::{Found, Record, Sampler};
+use keyspace::random::{Random, mix};
+use keyspace::{Placement, ShardId, Slot, slot_of};
+use node::command::{Write, codec};
+use node::fetch::Want;
+use node::letter::Letter;
+use node::route::Route;
+use parking_lot::Mutex;
+
+use super::Hub;
+use super::splits::Whole;
+
+/// What the node remembers about it.
+pub struct Heat {
+    /// More requests a second than this, and a shard is cut.
+    rate_max: Option<NonZeroU64>,
+    seed: u64,
+    /// Of those who ask other than by a loop.
+    sampler: Mutex<Sampler>,
+    records: Mutex<Records>,
+}
+
+struct Records {
+    shards: BTreeMap<ShardId, Record>,
+    random: Random,
+    looked_at: Instant,
+    /// Shards led here that stay whole, and why.
+    whole: BTreeMap<ShardId, Whole>,
+}
+
+/// A place of a shard: what stands behind the keyspace's id in positions there.
+fn place_of(placement: Placement, key: &[u8]) -> Box<[u8]> {
+    match placement {
+        Placement::Hashed => slot_of(key).to_be_bytes().into(),
+        Placement::Ordered => key.into(),
+    }
+}
+
+impl Heat {
+    /// As configured. `seed` was drawn at random.
+    pub fn new(rate_max: Option<NonZeroU64>, seed: u64) -> Self {
+        let (looked_at, random) = (Instant::now(), Random::new(mix(seed)));
+        let (shards, whole) = (BTreeMap::new(), BTreeMap::new());
+        Self {
+            rate_max,
+            seed,
+            sampler: Mutex::new(Sampler::new(seed)),
+            records: Mutex::new(Records { shards, random, looked_at, whole }),
+        }
+    }
+
+    /// Whether a shard is asked so seldom that it may become one with another: less than a quarter of
+    /// what makes it hot.
+    pub(super) fn is_cold(&self, shard: ShardId) -> bool {
+        let records = self.records.lock();
+        let rate = records.shards.get(&shard).map_or(0.0, |record| record.rate());
+        self.rate_max().is_none_or(|rate_max| rate * 4.0 < rate_max as f64)
+    }
+
+    /// What a loop counts with.
+    pub fn sampler(&self, number: usize) -> Sampler {
+        Sampler::new(mix(self.seed ^ number as u64))
+    }
+
+    /// Beyond so many requests a second a shard is cut.
+    pub fn rate_max(&self) -> Option<u64> {
+        self.rate_max.map(NonZeroU64::get)
+    }
+
+    /// How many shards that are led here are asked too often and stay whole, for each reason.
+    pub fn whole(&self) -> [(Whole, u64); Whole::HOT.len()] {
+        let whole = &self.records.lock().whole;
+        Whole::HOT.map(|why| (why, whole.values().filter(|other| **other == why).count() as u64))
+    }
+
+    /// A request that is noted: for keys of one keyspace.
+    #[cold]
+    pub fn note_keys<'k>(&self, route: &Route, keys: impl IntoIterator<Item = &'k [u8]>) {
+        let placement = route.keyspace.options.placement;
+        let place = |key| (route.place_of_key(key), place_of(placement, key));
+        let mut places: Vec<(usize, Box<[u8]>)> = keys.into_iter().map(place).collect();
+        places.sort_unstable();
+        let mut records = self.records.lock();
+        for of_shard in places.chunk_by(|(one, _), (other, _)| one == other) {
+            let [(place, first), ..] = of_shard else { continue };
+            let last = of_shard.last().map(|(_, last)| &**last);
+            records.shards.entry(route.shard(*place)).or_default().add(first, last);
+        }
+    }
+
+    /// A request that is noted: a write.
+    #[cold]
+    pub fn note_write(&self, route: &Route, write: &Write<'_>) {
+        let mut keys = Vec::new();
+        write.each_key(&mut |key| keys.push(key));
+        self.note_keys(route, keys);
+    }
+
+    /// A request that is noted: for a stretch of a shard, from `first` up to and with `last`, or to
+    /// its end.
+    pub fn note_stretch(&self, shard: ShardId, first: &[u8], last: Option<&[u8]>) {
+        self.records.lock().shards.entry(shard).or_default().add(first, last);
+    }
+
+    /// A request for one key, which came by no loop.
+    pub fn asked(&self, route: &Route, key: &[u8]) {
+        if self.sampler.lock().notes() {
+            self.note_keys(route, [key]);
+        }
+    }
+}
+
+impl Hub {
+    /// A letter has come: another node asks for its clients.
+    pub(super) fn asked_by_letter(&self, letter: &Letter) {
+        match letter {
+            Letter::Write { shard, count, commands, .. } => {
+                let mut noted = Vec::new();
+                // Each has a byte at least, whatever is said of their number.
+                let count = (*count).min(commands.len() as u32);
+                self.heat.sampler.lock().among(count, |which| noted.push(which));
+                if !noted.is_empty() {
+                    self.note_commands(*shard, commands, &noted);
+                }
+            }
+            // These may be of several requests, and each key is taken for one.
+            Letter::Fetch { shard, want: Want::Keys(keys), .. } => {
+                let mut noted = Vec::new();
+                let count = keys.len() as u32;
+                self.heat.sampler.lock().among(count, |which| noted.push(which as usize));
+                noted.into_iter().for_each(|which| self.note_key(*shard, &keys[which]));
+            }
+            Letter::Fetch { shard, want, .. } if self.heat.sampler.lock().notes() => {
+                self.note_want(*shard, want);
+            }
+            _ => {}
+        }
+    }
+
+    #[cold]
+    fn note_commands(&self, shard: ShardId, mut commands: &[u8], noted: &[u32]) {
+        let routes = self.routes();
+        let Some(route) = routes.of_shard(shard) else { return };
+        for number in 0..=noted.last().copied().unwrap_or_default() {
+            // What cannot be read is refused elsewhere.
+            let Ok(write) = codec::decode(&mut commands) else { return };
+            if noted.contains(&number) && !matches!(write, Write::Flush { .. }) {
+                self.heat.note_write(route, &write);
+            }
+        }
+    }
+
+    fn note_key(&self, shard: ShardId, key: &[u8]) {
+        let routes = self.routes();
+        if let Some(route) = routes.of_shard(shard) {
+            self.heat.note_keys(route, [key]);
+        }
+    }
+
+    #[cold]
+    fn note_want(&self, shard: ShardId, want: &Want) {
+        let routes = self.routes();
+        let Some(route) = routes.of_shard(shard) else { return };
+        let slot = |slot: Slot| slot.to_be_bytes();
+        match want {
+            Want::At { key, .. } => self.heat.note_keys(route, [&**key]),
+            Want::Scan { cursor, end, .. } => {
+                let from = node::whole::place_of_cursor(*cursor).slot;
+                let last = end.saturating_sub(1);
+                self.heat.note_stretch(shard, &slot(from), Some(&slot(last)));
+            }
+            Want::Range { .. } => self.heat.note_stretch(shard, &[], None),
+            _ => {}
+        }
+    }
+
+    /// Looks at how often shards are asked, and has those led here cut that are asked too often.
+    pub(super) fn split_hot(self: &Arc<Self>) {
+        let now_ms = self.elapsed_millis();
+        let mut cuts = Vec::new();
+        let mut stay = Vec::new();
+        {
+            let mut records = self.heat.records.lock();
+            let Records { shards, random, looked_at, .. } = &mut *records;
+            let elapsed = std::mem::replace(looked_at, Instant::now()).elapsed();
+            let rate_max = self.heat.rate_max().unwrap_or(u64::MAX);
+            for (shard, record) in shards.iter_mut() {
+                let elapsed_ms = elapsed.as_millis() as u64;
+                if let Some(at) = record.look(now_ms, elapsed_ms, rate_max, random.bits()) {
+                    cuts.push((*shard, at, record.rate()));
+                }
+                stay.extend(record.whole().map(|found| match found {
+                    Found::Scans => (*shard, Whole::Scans),
+                    _ => (*shard, Whole::OneKey),
+                }));
+            }
+            shards.retain(|_, record| !record.is_idle());
+        }
+        stay.retain(|(shard, _)| self.leads(*shard));
+        for (shard, at, rate) in cuts.into_iter().filter(|(shard, ..)| self.leads(*shard)) {
+            let rate_max = self.heat.rate_max().unwrap_or_default();
+            let why = format!("it has {rate:.0} requests/s, above split_rate = {rate_max}");
+            if let Err(whole) = self.split_hot_at(shard, &at, why) {
+                stay.push((shard, whole));
+            }
+        }
+        self.heat.records.lock().whole = stay.into_iter().collect();
+    }
+}
