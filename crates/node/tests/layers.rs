@@ -7,6 +7,7 @@
 //!       │           └──► balancer ─► keyspace
 //!       ├─► client ─► keyspace
 //!       └─► sim             bench ─► anything; nobody ─► bench
+//!   tests of carillon, bench ─► testbed
 //! ```
 //!
 //! A crate may name only those that [`ALLOWED`] gives it. Every Rust file begins with a front
@@ -42,7 +43,17 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ),
     (
         "carillon",
-        &["keyspace", "balancer", "membership", "storage", "node", "server", "sim", "client"],
+        &[
+            "keyspace",
+            "balancer",
+            "membership",
+            "storage",
+            "node",
+            "server",
+            "sim",
+            "client",
+            "testbed",
+        ],
     ),
     (
         "bench",
@@ -58,8 +69,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "server",
             "sim",
             "client",
+            "testbed",
         ],
     ),
+    ("testbed", &[]),
 ];
 
 /// Crates whose purity a clippy.toml of their own guards.
