@@ -41,6 +41,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "sim",
         &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"],
     ),
+    ("testbed", &[]),
     (
         "carillon",
         &[
@@ -72,7 +73,6 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "testbed",
         ],
     ),
-    ("testbed", &[]),
 ];
 
 /// Crates whose purity a clippy.toml of their own guards.

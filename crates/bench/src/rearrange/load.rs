@@ -1,9 +1,10 @@
 //! A fixed load: so many clients, each of which asks, waits for the answer, pauses and asks again.
 //!
-//! Every client has keys of its own, which nobody else writes, in one of the keyspaces: it sets one,
-//! reads one, sets one. So it knows what each must hold: what it was last told is done, or what it
-//! asked for since and was not told about. Each answer is held against that at once, and at the end
-//! every key is read again, so what was acknowledged and is gone is seen ([`Counts::lost`]).
+//! Every client has keys of its own, which nobody else writes, in one of the keyspaces: it sets
+//! one, reads one, sets one. So it knows what each must hold: what it was last told is done, or
+//! what it asked for since and was not told about. Each answer is held against that at once, and at
+//! the end every key is read again, so what was acknowledged and is gone is seen
+//! ([`Counts::lost`]).
 //!
 //! A client keeps to a node. It goes to the next one when the connection breaks or cannot be made,
 //! as programs do, and stays there. It never asks anything twice.

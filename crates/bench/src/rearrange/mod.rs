@@ -2,9 +2,9 @@
 //!
 //! Real processes, each with a network namespace (without root: with an address of its own on the
 //! loopback interface), under a fixed load, of which one thing after the other is asked or taken
-//! away ([`plays`]). Each second is looked at from both sides: what clients saw ([`load`]), and what
-//! nodes say of themselves ([`watch`]). The whole timeline is written as JSON ([`timeline`]) and as
-//! a picture ([`svg`]); figures stand beside what must be reached ([`judge`]).
+//! away ([`plays`]). Each second is looked at from both sides: what clients saw ([`load`]), and
+//! what nodes say of themselves ([`watch`]). The whole timeline is written as JSON ([`timeline`])
+//! and as a picture ([`svg`]); figures stand beside what must be reached ([`judge`]).
 //!
 //! The load: clients in a closed loop, each with one request under way and a pause between, half
 //! SETs of 100 bytes, half GETs, over three keyspaces of 8 shards, 3 replicas, durability `sync`.

@@ -18,9 +18,9 @@
 //! ```
 //!
 //! A second's counts are of `[at_s, at_s + 1)`; what nodes hold is as they said at its end, and
-//! `sent_bytes`, `moved_bytes`, `processor` (cores) and `host_taken` (cores that the host took away)
-//! are of that second too. `longest_wait_ms` is the longest time between two answers to the same
-//! client that ended in it, `machine_stalled_ms` how long the machine itself stood still
+//! `sent_bytes`, `moved_bytes`, `processor` (cores) and `host_taken` (cores that the host took
+//! away) are of that second too. `longest_wait_ms` is the longest time between two answers to the
+//! same client that ended in it, `machine_stalled_ms` how long the machine itself stood still
 //! ([`testbed::stalls`]). A node that is off or did not answer is not among `nodes`.
 
 use std::collections::BTreeMap;

@@ -2,8 +2,8 @@
 //!
 //! [`limits`] has what it is configured with, [`types`] what goes in and out of its verbs, [`rest`]
 //! the messages that need no work, [`stand`] when it may be elected. What is here decides three
-//! things by itself: when the replica may stand or vote ([`lease`]), what leaves before and what after an fsync, and which applied
-//! entries stay in memory.
+//! things by itself: when the replica may stand or vote ([`lease`]), what leaves before and what
+//! after an fsync, and which applied entries stay in memory.
 //!
 //! [`lease`]: crate::lease
 
