@@ -289,7 +289,7 @@ pub struct ShardsArgs {
 #[command(after_help = "\
 Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes. This cuts one
 sooner, say to try it, or before much is written. Both halves keep their replicas where they are;
-with balance on they then move, each by itself. `carillon merge` undoes it.
+unless balance is off they then move, each by itself. `carillon merge` undoes it.
 
 Examples:
   carillon split 7                  where its keys part evenly

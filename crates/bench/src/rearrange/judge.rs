@@ -87,7 +87,7 @@ pub fn load_alone(seen: &Seen, alone: Window) -> Vec<Figure> {
 
 /// The lowest second of a window beside the load alone. Seconds in which the machine itself was
 /// disturbed count; how low the others are stands beside it.
-pub fn throughput(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
+pub fn lowest_second(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
     let answered = answered_alone(seen, alone).max(1.0);
     let part = |second: &Second| second.answered as f64 / answered;
     let all = lowest(touching(seen, window));
@@ -96,11 +96,17 @@ pub fn throughput(seen: &Seen, what: &str, alone: Window, window: Window) -> Fig
     let disturbed = touching(seen, window).filter(|second| is_disturbed(second)).count();
     let calm = calm.map_or(0.0, part);
     let seconds = touching(seen, window).count();
-    Figure::at_least(format!("{what}: lowest second ÷ load alone"), value, "", THROUGHPUT_MIN)
-        .noted(format!(
-            "second {at_s}, of {seconds}; {calm:.2} without the {disturbed} in which the machine \
-             was disturbed"
-        ))
+    Figure::told(format!("{what}: lowest second ÷ load alone"), value, "").noted(format!(
+        "second {at_s}, of {seconds}; {calm:.2} without the {disturbed} in which the machine was \
+         disturbed"
+    ))
+}
+
+/// As [`lowest_second`], and it must be as high as it must be when nodes join.
+pub fn throughput(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
+    let lowest = lowest_second(seen, what, alone, window);
+    let judged = Figure::at_least(lowest.what.clone(), lowest.value, "", THROUGHPUT_MIN);
+    judged.noted(lowest.note)
 }
 
 /// What must not be passed in a picture of these figures.

@@ -111,7 +111,7 @@ impl Options {
 
     fn plan(&self, binary: &str, play: Play, scale: &Scale) -> Plan {
         let (nodes, held) = play.nodes(scale);
-        let mut flags: Vec<String> = vec!["--balance".into()];
+        let mut flags: Vec<String> = Vec::new();
         if play == Play::Lose {
             flags.extend(["--dead-after-ms", "3s"].map(str::to_owned));
         }

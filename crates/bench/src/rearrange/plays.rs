@@ -77,9 +77,12 @@ impl Play {
     /// For people.
     pub fn title(self, scale: &Scale) -> String {
         match self {
-            Play::Join => format!("{} nodes join three under load", scale.joins),
-            Play::Drain => "one of five nodes is drained under load".to_owned(),
-            Play::Lose => format!("{} of nine nodes are killed, one by one", scale.losses),
+            Play::Join if scale.joins == 1 => "A node joins three under load".to_owned(),
+            Play::Join => format!("{} nodes join three under load, one by one", scale.joins),
+            Play::Drain => "One of five nodes is drained under load".to_owned(),
+            Play::Lose => {
+                format!("{} of nine nodes are killed under load, one by one", scale.losses)
+            }
         }
     }
 
@@ -157,7 +160,7 @@ fn drain(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Fig
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
     figures.push(judge::drain(&seen, bytes, until - from));
-    figures.push(judge::throughput(&seen, "the drain", alone, (from, until)));
+    figures.push(judge::lowest_second(&seen, "the drain", alone, (from, until)));
     figures.extend(judge::rate(&seen));
     figures.extend(judge::failures(&seen, true));
     figures.push(judge::lost(&seen));

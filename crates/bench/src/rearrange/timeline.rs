@@ -10,7 +10,7 @@
 //!   events     [{at_s, what}], by time; at_s since the load began
 //!   seconds    [{at_s, answered, not_done, unknown, lost, longest_wait_ms, machine_stalled_ms,
 //!              host_taken, moved_bytes, changing, below_strength,
-//!              nodes: [{node, replicas, leaders, bytes, sent_bytes, processor}]}]
+//!              nodes: [{node, replicas, leaders, bytes, sent_bytes, sending, processor}]}]
 //!   figures    [{what, value, unit, limit, holds, note}]; limit as in "≥ 0.7", or null
 //!   failures   [{at_s, asked, told}]; the first 200 requests that failed
 //!   slow       [{at_s, took_ms, asked}]; the first 200 that took 200 ms or more

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::random::{Random, mix};
 
-use super::net::Site;
+use testbed::net::Site;
 
 /// Longest piece that has a fate of its own.
 const CHUNK_BYTES_MAX: usize = 4 << 10;
