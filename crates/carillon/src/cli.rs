@@ -292,8 +292,8 @@ pub struct ShardsArgs {
 #[command(after_help = "\
 Shards of hashed keyspaces are cut by themselves when they hold more than split_bytes, or are
 asked more often than split_rate. This cuts one sooner, say to try it, or before much is written.
-Both halves keep their replicas where they are; with balance on they then move, each by itself. `carillon
-merge` undoes it.
+Both halves keep their replicas where they are; unless balance is off they then move, each by
+itself. `carillon merge` undoes it.
 
 Examples:
   carillon split 7                  where its keys part evenly

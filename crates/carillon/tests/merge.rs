@@ -16,7 +16,7 @@ fn shards(cluster: &Cluster, asked: usize) -> Vec<u64> {
 
 #[test]
 fn shards_are_merged_while_clients_write() {
-    let mut cluster = Cluster::new("merge", &["--merge-bytes", "off"]);
+    let mut cluster = Cluster::new("merge", &["--balance=off", "--merge-bytes", "off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);
@@ -100,7 +100,7 @@ fn shards_are_merged_while_clients_write() {
 
 #[test]
 fn cold_shards_become_one_by_themselves() {
-    let mut cluster = Cluster::new("cold", &[]);
+    let mut cluster = Cluster::new("cold", &["--balance=off"]);
     cluster.begin(0..=EMPTY - 1);
     let client = cluster.client(0);
     let put = |key: &str| client.put("0", key.as_bytes(), b"v", &Default::default());

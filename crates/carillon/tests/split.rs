@@ -24,7 +24,8 @@ fn keys(cluster: &Cluster, asked: usize) -> u64 {
 
 #[test]
 fn shards_are_cut_while_clients_write() {
-    let mut cluster = Cluster::new("split", &["--split-bytes", "1MiB", "--merge-bytes", "off"]);
+    let flags = ["--balance=off", "--split-bytes", "1MiB", "--merge-bytes", "off"];
+    let mut cluster = Cluster::new("split", &flags);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);

@@ -499,7 +499,6 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             NotDone::NotLeader
             | NotDone::Replaced
             | NotDone::Unknown
-            | NotDone::Away
             | NotDone::Lags
             | NotDone::Busy
             | NotDone::TooLong

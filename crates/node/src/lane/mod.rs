@@ -545,7 +545,7 @@ impl Lane {
             let go = |waiter| Answer::Go { origin, waiter };
             return self.pending.answers.extend(waiters.into_iter().map(go));
         }
-        let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
+        let why = if is_away { NotDone::Lags } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
 

@@ -310,10 +310,11 @@ impl Proxy {
         self.forward.applied(self.image_index, effects);
     }
 
-    /// There is no replica here any more, and so nothing is asked for it: its numbers are gone on
-    /// with.
-    pub fn succeed(&mut self, fetches: Fetches) {
-        self.fetches = fetches;
+    /// There is no replica here any more: what it was to ask of others is asked from here, with
+    /// its numbers.
+    pub fn succeed(&mut self, (forward, fetches): (Forward, Fetches), now: BootNanos) {
+        (self.forward, self.fetches) = (forward, fetches);
+        self.heard_at = now;
     }
 
     /// There is a replica here from now on: it goes on with the writes. Readers look again.

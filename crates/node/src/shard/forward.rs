@@ -563,6 +563,15 @@ impl Forward {
         self.asks.retain(|ask| ask.index.is_none() || !std::mem::replace(&mut any, true));
     }
 
+    /// The replica here has gone: readers have what they look at fetched, and all else is asked
+    /// again, of whoever is found to lead.
+    pub fn leave(&mut self, effects: &mut Effects) {
+        self.turn_away(effects);
+        self.asks.clear();
+        self.sent_to = None;
+        self.pause_until = 0;
+    }
+
     /// Tells those who have waited too long.
     #[inline(never)]
     pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {

@@ -493,18 +493,17 @@ impl Shard {
         self.checks.differs.then_some(Unfit::Differs).or(lacks)
     }
 
-    /// Tells everyone who waits that this replica has gone, and others must be asked. Who will do
-    /// that goes on with its numbers.
-    pub(crate) fn give_up(&mut self, effects: &mut Effects) -> Fetches {
+    /// This replica has gone, and others are asked from now on: with what it was to ask of them,
+    /// which is handed on. Readers here are told to have what they look at fetched.
+    pub(crate) fn give_up(&mut self, now: BootNanos, effects: &mut Effects) -> (Forward, Fetches) {
         self.serving.end();
-        self.refuse_queued(NotDone::Away, effects);
+        self.hand_queue_over(now, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             self.refuse(in_flight.asker, NotDone::Unknown, effects);
         }
-        self.refuse_readers(NotDone::Away, effects);
-        self.forward.abandon(NotDone::Away, NotDone::Unknown, effects);
+        self.forward.leave(effects);
         self.fetches.let_go(effects);
-        std::mem::take(&mut self.fetches)
+        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches))
     }
 
     /// Tells everyone who waits that the shard is dropped.

@@ -157,7 +157,7 @@ settings! {
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
     /// Whether the shards that this node leads move so that all nodes carry about the same, and
     /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
-    balance: bool = "false", Switch, Switch;
+    balance: bool = "true", Switch, Switch;
     /// Where replicas go: balanced (where most room is), successors (on the nodes that follow the
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
     /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
