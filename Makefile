@@ -35,6 +35,7 @@ bench: build ## Measures one node, then a cluster, beside others; BENCH='--quick
 	@cargo run --release --locked --quiet --package bench -- cluster $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- failover $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- idle $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- rearrange $(filter --quick,$(BENCH))
 
 callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh

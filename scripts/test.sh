@@ -72,6 +72,7 @@ step "cluster clients" "$python" tests/clients/with_cluster.py
 # machine itself stood still. This one does not, and so is patient.
 step "service when a node breaks" cargo run --release --locked --quiet --package bench -- \
   failover --rounds 2 --watch-ms 2600 --gap-ms-max 2500 --out target/bench/test
+step "a cluster that grows" "$python" tests/rearrange/run.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8
 step "bad input" "$python" tests/abuse/run.py
 step "format: the document as a reader" "$python" tests/format/run.py

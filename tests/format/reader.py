@@ -171,12 +171,13 @@ def read_options(reader):
 
 
 class Catalogue:
-    """Section 5.5: keyspaces by name, each with id, options and shards; standings of nodes."""
+    """Section 5.5: keyspaces by name, each with id, options and shards; standings; level."""
 
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
         self.standings = {}
+        self.level = 1
 
     def set_standing(self, reader):
         node, standing = reader.number("Q"), reader.number("B")
@@ -196,7 +197,7 @@ class Catalogue:
 
     def read(self, reader):
         version = reader.number("B")
-        check(version in (2, 3), "version of the catalogue")
+        check(version in (2, 3, 4), "version of the catalogue")
         self.next_keyspace, self.next_shard = reader.varint(), reader.varint()
         for _ in range(reader.varint()):
             name, number, options = reader.counted(), reader.varint(), read_options(reader)
@@ -204,10 +205,14 @@ class Catalogue:
             for _ in range(reader.number("B")):
                 reader.number("Q")
             self.keyspaces[name] = (number, options, shards)
-        for _ in range(reader.varint() if version == 3 else 0):
+        for _ in range(reader.varint() if version >= 3 else 0):
             node, standing = reader.number("Q"), reader.number("B")
             check(standing in (1, 2, 3), "standing")
             self.standings[node] = standing
+        check(version != 3 or self.standings, "standings")
+        if version == 4:
+            self.level = reader.number("B")
+            check(self.level >= 2, "level")
 
     def apply(self, reader):
         op = reader.number("B")
@@ -218,6 +223,13 @@ class Catalogue:
             reader.varint()
             reader.end()
             self.next_shard += 1
+            return
+        if op == 6:
+            level = reader.number("B")
+            reader.end()
+            check(level > 0, "level")
+            if level == self.level + 1:
+                self.level = level
             return
         name = reader.counted()
         if op == 1:
@@ -257,6 +269,7 @@ class Shard:
         self.sessions = {}
         self.catalogue = Catalogue()
         self.halves = {}
+        self.merging = None
 
     @classmethod
     def from_checkpoint(cls, meta, blocks):
@@ -270,6 +283,10 @@ class Shard:
         newest, going = reader.varint(), [reader.varint() for _ in range(reader.varint())]
         check(newest > 0 and all(replica <= newest for replica in going), "who will go")
         check(reader.number("B") in (0, 1), "whether a change is settled")
+        if reader.at < len(meta):
+            tag = reader.number("B")
+            check(tag in (1, 2, 3), "state of a merge")
+            shard.merging = (tag, *(reader.varint() for _ in range(6 if tag == 3 else 2)))
         reader.end()
         shard.index, shard.last = numbers[0], numbers[3]
         if shard.placement != 2:
@@ -323,8 +340,8 @@ class Shard:
             reader.end()
             self.values.clear()
 
-    def entry(self, payload):
-        """Section 5.3."""
+    def entry(self, payload, shards):
+        """Section 5.3. Which shard ends with it, if one does."""
         reader = Reader(payload)
         index, term = reader.number("Q"), reader.number("Q")
         if index <= self.index:
@@ -339,6 +356,10 @@ class Shard:
             return
         check(timestamp > self.last, "timestamps rise")
         self.last = timestamp
+        if kind == 11:
+            return self.merge(reader, shards)
+        if self.merging and self.merging[0] == 3:
+            return
         if kind == 1 or (kind == 7 and self.is_due(reader, timestamp >> 16)):
             for _ in range(count):
                 self.command(reader, timestamp >> 16)
@@ -366,9 +387,10 @@ class Shard:
         else:
             fits = key is not None and key != self.descriptor["start"] and self.owns(key)
             start, is_right = key, lambda other: other >= key
-        if generation != self.descriptor["generation"] or not fits:
+        if generation != self.descriptor["generation"] or not fits or self.merging:
             return
         right = object.__new__(Shard)
+        right.merging = None
         right.placement, right.index, right.last = self.placement, 1, self.last
         right.sessions, right.catalogue, right.halves = {}, Catalogue(), {}
         self.descriptor["generation"] = generation + 1
@@ -377,6 +399,37 @@ class Shard:
         right.values = {k: v for k, v in self.values.items() if is_right(k)}
         self.values = {k: v for k, v in self.values.items() if not is_right(k)}
         self.halves[number] = right
+
+    def merge(self, reader, shards):
+        """Section 5.3, kind 11; with one node all that is needed is at hand."""
+        step, first = reader.number("B"), reader.varint()
+        rest = [reader.varint() for _ in range([2, 2, 3, 0, 0, 0][step])]
+        reader.end()
+        ours = self.descriptor["generation"]
+        state = self.merging[0] if self.merging else 0
+        if step == 0 and rest[1] == ours and state == 0:
+            self.merging = (1, first, rest[0])
+        elif step == 1 and rest[1] == ours and state == 0:
+            self.merging = (3, first, rest[0], self.index)
+        elif step == 2 and rest[2] == ours and state == 1 and self.merging[1] == first:
+            right = shards[first]
+            check(right.merging[0] == 3 and right.merging[3] == rest[0], "what is taken in")
+            check(self.descriptor["end"] == right.descriptor["start"], "neighbours")
+            self.descriptor["end"] = right.descriptor["end"]
+            self.descriptor["generation"] = max(ours, right.descriptor["generation"]) + 1
+            self.values.update(right.values)
+            self.sessions.update(right.sessions)
+            self.halves.update(right.halves)
+            self.merging = None
+            return first
+        elif step == 3 and first == ours and state == 1:
+            self.merging = (2, *self.merging[1:])
+            self.descriptor["generation"] += 1
+        elif step == 4 and first == ours:
+            self.merging = None if state == 3 else self.merging
+            self.descriptor["generation"] += 1
+        elif step == 5 and state == 2:
+            self.merging = None
 
     def owns(self, *keys):
         """Section 5.4: a command on keys of another shard does nothing."""
@@ -490,7 +543,7 @@ def read(directory):
         path = directory / f"ckpt-{number:016x}-{index:016x}.ckpt"
         shards[number] = Shard.from_checkpoint(*read_checkpoint(path, manifest.cluster, number, index))
     for number, kind, payload in read_log(directory, manifest):
-        if kind == 4:
+        if kind in (4, 8):
             shards.pop(number, None)
             dropped.add(number)
         elif number in dropped:
@@ -513,7 +566,10 @@ def read(directory):
             check(len(payload) == 64 and number in shards, "replica recovered")
         else:
             check(kind == 1 and number in shards, "a record without a beginning")
-            shards[number].entry(payload)
+            ended = shards[number].entry(payload, shards)
+            if ended is not None:
+                del shards[ended]
+                dropped.add(ended)
     while halves := {n: s for shard in shards.values() for n, s in shard.halves.items()}:
         for shard in shards.values():
             shard.halves = {}

@@ -8,6 +8,7 @@ next start.
 
 import json
 import random
+import re
 import sys
 import time
 from pathlib import Path
@@ -58,7 +59,7 @@ def command(rng):
     )
 
 
-def one_round(node, rng):
+def one_round(node, rng, merges):
     """Commands, a kill, and the two accounts of what is there. Returns checkpoints in use."""
     connection = node.connect()
     # Two shards are cut while others are written to: one of the first, one of the others.
@@ -72,6 +73,11 @@ def one_round(node, rng):
     body = rng.choice([{}, {"at": f"{{t{rng.randrange(40)}}}"}])
     status, said = node.request("POST", f"/v1/shards/{shard}/split", body)
     assert status in (202, 409), said
+    # … and two take in those behind them.
+    for shard in rng.sample(range(1, 17), 2):
+        status, said = node.request("POST", f"/v1/shards/{shard}/merge", {})
+        assert status in (202, 404, 409), said
+        merges.append(status)
     for name in ("0", "1", "ranges"):
         connection.call("SELECT", name)
         batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]
@@ -115,11 +121,19 @@ def main():
     with Server(COMMANDS["carillon"] + SMALL) as node:
         body = {"name": "ranges", "placement": "ordered"}
         assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
-        seen = []
+        seen, merges = [], []
         for number in range(ROUNDS):
-            report.run(f"round {number}", lambda: seen.append(one_round(node, rng)))
+            report.run(f"round {number}", lambda: seen.append(one_round(node, rng, merges)))
         report.run("checkpoints were read", lambda: check_seen(seen))
+        report.run("shards were merged", lambda: check_merged(node, merges))
     report.finish()
+
+
+def check_merged(node, merges):
+    assert 202 in merges, "no shard could take one in"
+    status, said = node.request("GET", "/v1/shards")
+    ids = [int(number) for number in re.findall(r'"id":(\d+)', said)]
+    assert status == 200 and len(ids) < max(ids), f"no shard has ended: {ids}"
 
 
 def check_seen(seen):

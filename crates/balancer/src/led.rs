@@ -1,8 +1,8 @@
 //! What does a node decide about all the shards that it leads?
 //!
 //! Each shard by itself, but not all at once: every change sends a state to another node, so at
-//! most [`AT_ONCE`] of the shards led at a node are being changed, and one that was moved by choice
-//! rests a while. Learners that will never vote are called off all the same: that ends a change.
+//! most [`AT_ONCE`] of the shards led at a node are being changed; by choice fewer, if they are
+//! large ([`CHOICE_BYTES`]), and one that was moved by choice rests a while. Learners that will never vote are called off all the same: that ends a change.
 //! A driver says what it leads ([`Led`]), what rests, and carries out what comes of it.
 
 use keyspace::{Descriptor, Placement, ReplicaId, ShardId};
@@ -15,6 +15,11 @@ use crate::why::Why;
 
 /// Shards led at a node whose replicas change at one time, at most.
 pub const AT_ONCE: usize = 4;
+
+/// Bytes of the shards led at a node whose replicas change at one time, beyond which none is moved
+/// by choice; so a large one is moved alone. A node that joins is sent states by all leaders at
+/// once, and it is in no hurry: whoever serves clients there and here would notice.
+pub const CHOICE_BYTES: u64 = 8 << 20;
 
 /// A shard that is led here, owned: what [`Shard`] borrows from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,16 +89,22 @@ pub fn decide_all<'l>(
     mut settings: impl FnMut() -> Settings,
     rests: impl Fn(ShardId) -> bool,
 ) -> Vec<(&'l Led, Decision)> {
-    let mut changing = led.iter().filter(|led| led.is_changing()).count();
+    let is_changing = |led: &&Led| led.is_changing();
+    let mut changing = led.iter().filter(is_changing).count();
+    let mut bytes: u64 = led.iter().filter(is_changing).map(|led| led.bytes).sum();
     let mut decided = Vec::new();
     for led in led {
         let shard = led.shard();
         let Some(decision) = decide(nodes, &shard, &settings()) else { continue };
         let is_call_off = matches!(decision.why, Why::CallOff { .. });
-        if !is_call_off && (changing >= AT_ONCE || decision.why.is_choice() && rests(shard.shard)) {
+        let is_much = changing > 0 && bytes + led.bytes > CHOICE_BYTES;
+        let waits = || decision.why.is_choice() && (is_much || rests(shard.shard));
+        if !is_call_off && (changing >= AT_ONCE || waits()) {
             continue;
         }
-        changing += usize::from(!is_call_off);
+        if !is_call_off {
+            (changing, bytes) = (changing + 1, bytes + led.bytes);
+        }
         decided.push((led, decision));
     }
     decided
@@ -167,6 +178,28 @@ mod tests {
         let settings = || Settings { damp: false, ..Settings::default() };
         assert_eq!(decide_all(&nodes, &all, settings, |_| false).len(), 1);
         assert_eq!(decide_all(&nodes, &all, settings, |_| true).len(), 0);
+    }
+
+    #[test]
+    fn large_ones_are_moved_by_choice_one_at_a_time_and_of_need_all_at_once() {
+        let crowded = |id| Node {
+            id: NodeId(id),
+            takes: true,
+            is_alive: true,
+            replicas: if id < 4 { 40 } else { 0 },
+            ..Node::default()
+        };
+        let uneven = Nodes::new((1..=4).map(crowded).collect());
+        let settings = || Settings { damp: false, ..Settings::default() };
+        let decided =
+            |nodes: &Nodes, all: &[Led]| decide_all(nodes, all, settings, |_| false).len();
+        let all = |bytes| (1..=9).map(|id| Led { bytes, ..led(id, &[1, 2, 3], 0) }).collect();
+        let (small, large): (Vec<Led>, Vec<Led>) = (all(CHOICE_BYTES / 9), all(CHOICE_BYTES));
+        assert_eq!((decided(&uneven, &small), decided(&uneven, &large)), (AT_ONCE, 1));
+        assert_eq!(decided(&nodes(3), &large), AT_ONCE);
+        let mut changing = large;
+        changing[8].is_joint = true;
+        assert_eq!(decided(&uneven, &changing), 0, "it waits for what is under way");
     }
 
     #[test]

@@ -1,35 +1,46 @@
 //! The few HTTP requests a benchmark needs, by hand.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::Outcome;
 
-/// Sends one request and returns the status. `body` is JSON, or empty.
+/// How long an answer may take.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// Sends one request to this machine and returns the status. `body` is JSON, or empty.
 pub fn request(port: u16, method: &str, path: &str, body: &str) -> Outcome<u16> {
-    let answer = exchange(port, method, path, body)?;
-    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
-    status.ok_or_else(|| format!("{method} {path}: no HTTP answer: {answer:.100}").into())
+    Ok(ask((Ipv4Addr::LOCALHOST, port).into(), ANSWER_MAX, method, path, body)?.0)
 }
 
 /// The body of what a GET answers.
 pub fn body(port: u16, path: &str) -> Outcome<String> {
-    let answer = exchange(port, "GET", path, "")?;
-    let body = answer.split_once("\r\n\r\n").map(|(_, body)| body.to_owned());
-    body.ok_or_else(|| format!("GET {path}: no HTTP answer: {answer:.100}").into())
+    Ok(ask((Ipv4Addr::LOCALHOST, port).into(), ANSWER_MAX, "GET", path, "")?.1)
 }
 
-fn exchange(port: u16, method: &str, path: &str, body: &str) -> Outcome<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+/// Sends one request to an address and returns status and body of the answer, each part of which
+/// may take so long.
+pub fn ask(
+    at: SocketAddr,
+    answer_max: Duration,
+    method: &str,
+    path: &str,
+    body: &str,
+) -> Outcome<(u16, String)> {
+    let mut stream = TcpStream::connect_timeout(&at, answer_max)?;
+    stream.set_read_timeout(Some(answer_max))?;
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\
+        "{method} {path} HTTP/1.1\r\nhost: {at}\r\nconnection: close\r\n\
          content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
     );
     stream.write_all(head.as_bytes())?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    Ok(answer)
+    let status = answer.split(' ').nth(1).and_then(|word| word.parse().ok());
+    let Some((status, (_, body))) = status.zip(answer.split_once("\r\n\r\n")) else {
+        return Err(format!("{method} {path}: no HTTP answer: {answer:.100}").into());
+    };
+    Ok((status, body.to_owned()))
 }

@@ -39,6 +39,7 @@ mod load;
 mod machine;
 mod memory;
 mod rates;
+mod rearrange;
 mod resp;
 mod server;
 mod table;
@@ -103,6 +104,8 @@ enum Command {
     Failover(cluster::failover::Options),
     /// What a thousand shards cost each of three nodes while nobody asks.
     Idle(cluster::idle::Options),
+    /// What clients notice while nodes join, are drained and are lost, and where it comes to rest.
+    Rearrange(rearrange::Options),
 }
 
 fn main() -> Outcome<()> {
@@ -157,6 +160,10 @@ fn measure_cluster(
         }
         Command::Idle(idle) => {
             finish("idle", machine, options, cluster::idle::measure(binary, idle)?)
+        }
+        Command::Rearrange(rearrange) => {
+            let measured = rearrange::measure(binary, machine, &options.out, rearrange)?;
+            finish("rearrange", machine, options, measured)
         }
     }
 }

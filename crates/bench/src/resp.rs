@@ -1,13 +1,16 @@
 //! A blocking RESP client: enough to fill a server and to ask it something.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use crate::Outcome;
 
 /// Commands in flight while filling.
 const PIPELINE: usize = 1_000;
+
+/// How long a server on this machine may take to take a connection.
+const CONNECT_MAX: Duration = Duration::from_secs(120);
 
 /// One connection.
 pub struct Connection {
@@ -23,18 +26,33 @@ impl Connection {
 
     /// Connects to a server on this machine, whose replies may take so long.
     pub fn open_for(port: u16, reply_max: Duration) -> Outcome<Self> {
-        let writer = TcpStream::connect(("127.0.0.1", port))?;
+        Self::open_at((Ipv4Addr::LOCALHOST, port).into(), CONNECT_MAX, reply_max)
+    }
+
+    /// Connects to a server, which may take so long, whose replies may take so long.
+    pub fn open_at(at: SocketAddr, connect_max: Duration, reply_max: Duration) -> Outcome<Self> {
+        let writer = TcpStream::connect_timeout(&at, connect_max)?;
         writer.set_nodelay(true)?;
         writer.set_read_timeout(Some(reply_max))?;
         Ok(Self { reader: BufReader::with_capacity(1 << 16, writer.try_clone()?), writer })
+    }
+
+    /// Connects to a server that is asked for much at once.
+    pub fn open_for_bulk(at: SocketAddr) -> Outcome<Self> {
+        Self::open_at(at, CONNECT_MAX, CONNECT_MAX)
     }
 
     /// Sends a command and returns its reply as text; an error reply is an `Err`.
     pub fn call(&mut self, args: &[&str]) -> Outcome<String> {
         let mut out = Vec::new();
         encode(&mut out, args);
-        self.writer.write_all(&out)?;
+        self.send(&out)?;
         self.reply()
+    }
+
+    /// Sends commands, encoded; each is owed a reply.
+    pub fn send(&mut self, commands: &[u8]) -> Outcome<()> {
+        Ok(self.writer.write_all(commands)?)
     }
 
     /// Sets `count` keys of 16 bytes, made from their number by `key`, to values of `value_bytes`.
@@ -47,7 +65,7 @@ impl Connection {
             for number in part.clone() {
                 encode(&mut out, &["SET", &key(number), &value]);
             }
-            self.writer.write_all(&out)?;
+            self.send(&out)?;
             for _ in part {
                 self.reply()?;
             }
@@ -55,7 +73,8 @@ impl Connection {
         Ok(())
     }
 
-    fn reply(&mut self) -> Outcome<String> {
+    /// The next reply, as [`Self::call`] returns it.
+    pub fn reply(&mut self) -> Outcome<String> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {
             let why = "the server closed the connection";

@@ -9,6 +9,7 @@ use sim::scenario::Scenario;
 
 use crate::dev::DevArgs;
 use crate::start::StartArgs;
+use crate::upgrade::UpgradeArgs;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -67,6 +68,10 @@ pub enum Command {
     Shards(ShardsArgs),
     /// Cut a shard in two.
     Split(SplitArgs),
+    /// Have a shard take in the one behind it.
+    Merge(crate::merge::MergeArgs),
+    /// Raise the cluster's feature level once all nodes run a new version.
+    Upgrade(UpgradeArgs),
     /// Prove what the cluster can lose, as its shards are placed now.
     Prove(ProveArgs),
     /// Verify the data directory of a node that does not run.
@@ -287,8 +292,8 @@ pub struct ShardsArgs {
 #[command(after_help = "\
 Shards are cut by themselves when they hold more than split_bytes, or are asked more often than
 split_rate. This cuts one sooner, say to try it, or before much is written. Both halves keep
-their replicas where they are; with balance on they then move, each by itself. A cut
-cannot be undone yet.
+their replicas where they are; unless balance is off they then move, each by itself. `carillon
+merge` undoes it, for shards of hashed keyspaces.
 
 Examples:
   carillon split 7                  where its keys part evenly
@@ -681,7 +686,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
-    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age or forgotten-replica.
+    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, forgotten-replica or
+    /// early-level.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.

@@ -96,6 +96,10 @@ fn shown(one: &Value, now: u64, paint: Paint) -> String {
         }
         None => what,
     };
+    let what = match one["merge"]["right"].as_u64() {
+        Some(right) => format!("it takes in shard {right}"),
+        None => what,
+    };
     let shard = one["shard"].as_u64().unwrap_or(0);
     let of =
         one["keyspace"].as_str().map(|name| format!(" of keyspace {name}")).unwrap_or_default();

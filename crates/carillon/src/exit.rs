@@ -21,6 +21,13 @@ pub enum Exit {
     NotHere,
 }
 
+impl Exit {
+    /// This, unless `self` is worse news.
+    pub fn and(self, other: Self) -> Self {
+        if self == Exit::Done { other } else { self }
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
         ExitCode::from(match exit {

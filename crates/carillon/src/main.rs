@@ -16,6 +16,8 @@ mod everybody;
 mod exit;
 mod keys;
 mod keyspaces;
+mod leader;
+mod merge;
 mod output;
 mod prove;
 mod recover;
@@ -23,6 +25,7 @@ mod sim;
 mod split;
 mod start;
 mod status;
+mod upgrade;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -61,6 +64,8 @@ fn run(command: Command) -> Exit {
         Command::Shards(args) if args.why || args.dry_run => decisions::decisions(&args),
         Command::Shards(args) => cluster::shards(&args),
         Command::Split(args) => split::split(&args),
+        Command::Merge(args) => merge::merge(&args),
+        Command::Upgrade(args) => upgrade::upgrade(&args),
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),

@@ -51,6 +51,7 @@ fn show(status: &Value, paint: Paint) -> String {
     let rows = [
         ("node", text("name").zip(text("node_id")).map(|(name, id)| format!("{name} ({id})"))),
         ("version", text("version")),
+        ("level", level(&status["level"])),
         ("state", Some(state)),
         ("health", status["health"]["verdict"].as_str().map(|verdict| health(verdict, paint))),
         ("cluster", members.map(|(up, down)| format!("{up} nodes up{suspected}, {down} down"))),
@@ -80,6 +81,18 @@ fn show(status: &Value, paint: Paint) -> String {
         out += &format!("{:<10} {}\n", "warning", warning.as_str().unwrap_or_default());
     }
     out
+}
+
+/// The cluster's feature level, and what is in the way of the next one.
+fn level(level: &Value) -> Option<String> {
+    let mut text = level["level"].as_u64()?.to_string();
+    if let Some(speaks) = crate::upgrade::range(&level["speaks"]) {
+        text += &format!(" (this node speaks {speaks})");
+    }
+    for why in level["objections"].as_array().into_iter().flatten() {
+        text += &format!("\n{:<10} - {}", "", why.as_str().unwrap_or_default());
+    }
+    Some(text)
 }
 
 /// Whether everything in a directory is readable.

@@ -56,7 +56,7 @@ impl Cluster {
             .arg(self.dir.join(format!("n{number}")))
             .args(["--name", &format!("n{number}"), "--peer", &self.peers[number].to_string()])
             .args(["--resp", &self.resp[number].to_string()])
-            .args(["--http", &self.http[number].to_string()])
+            .args(["--http", &self.http[number].to_string(), "--balance=off"])
             .args(self.more)
             .stderr(Stdio::null());
         if number > 0 {

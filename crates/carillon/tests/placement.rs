@@ -39,7 +39,7 @@ fn well(cluster: &Cluster, asked: usize) {
 
 #[test]
 fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
-    let mut cluster = Cluster::new("placement", &["--dead-after-ms", "3s"]);
+    let mut cluster = Cluster::new("placement", &["--balance=off", "--dead-after-ms", "3s"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);
@@ -126,7 +126,7 @@ impl Drop for Stalled {
 
 #[test]
 fn leaders_leave_a_node_whose_disk_stalls() {
-    let mut cluster = Cluster::new("stalls", &[]);
+    let mut cluster = Cluster::new("stalls", &["--balance=off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.all_well(0..=EMPTY - 1);
     write(&cluster, 0);
@@ -149,7 +149,7 @@ fn leaders_leave_a_node_whose_disk_stalls() {
 
 #[test]
 fn replicas_spread_to_who_joins() {
-    let mut cluster = Cluster::new("spread", &["--balance"]);
+    let mut cluster = Cluster::new("spread", &[]);
     (0..=EMPTY).for_each(|number| cluster.start(number));
     until("all have their part", || {
         let held: Vec<u64> = (0..=EMPTY).map(|number| replicas(&cluster, 0, number)).collect();

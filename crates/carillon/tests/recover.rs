@@ -91,7 +91,7 @@ fn in_step(cluster: &Cluster) {
 
 #[test]
 fn the_last_of_three_goes_on_and_grows_again() {
-    let mut cluster = Cluster::new("recover", &[]);
+    let mut cluster = Cluster::new("recover", &["--balance=off"]);
     cluster.begin(0..=2);
     let names = |from: u32| (from..from + KEYS).map(|number| format!("key-{number}"));
     names(0).enumerate().for_each(|(at, key)| put(&cluster, at % 3, &key));

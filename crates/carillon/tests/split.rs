@@ -1,18 +1,14 @@
 //! Shards are cut in two while clients write to them through every node: real processes.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use client::http::{Client, Got, PutOptions};
+use client::http::PutOptions;
 
 mod four;
+use four::writers::{KEYS, KEYSPACE, read, write};
 use four::{Cluster, EMPTY, until};
-
-const KEYSPACE: &str = "0";
-/// Keys that each writer goes round.
-const KEYS: usize = 60;
 
 /// How many shards a node knows of the keyspace.
 fn shards(cluster: &Cluster, asked: usize) -> usize {
@@ -26,38 +22,10 @@ fn keys(cluster: &Cluster, asked: usize) -> u64 {
     all.iter().find(|keyspace| keyspace.name == KEYSPACE).map_or(0, |keyspace| keyspace.keys)
 }
 
-/// Writes until it is told to stop; what was acknowledged last of each key. Nothing may fail.
-fn write(client: &Client, name: usize, stop: &AtomicBool) -> BTreeMap<String, String> {
-    let mut written = BTreeMap::new();
-    for number in 0.. {
-        if stop.load(Ordering::Relaxed) {
-            break;
-        }
-        let (key, value) = (format!("w{name}-{}", number % KEYS), format!("v{number}"));
-        let put = client.put(KEYSPACE, key.as_bytes(), value.as_bytes(), &PutOptions::default());
-        assert!(put.unwrap_or_else(|error| panic!("{key} = {value}: {error}")));
-        written.insert(key, value);
-    }
-    assert!(written.len() == KEYS, "the writer came round");
-    written
-}
-
-#[track_caller]
-fn read(cluster: &Cluster, asked: usize, written: &BTreeMap<String, String>) {
-    let client = cluster.client(asked);
-    for (key, value) in written {
-        match client.get(KEYSPACE, key.as_bytes(), None).expect("it answers") {
-            Got::Value { value: found, .. } => {
-                assert_eq!(String::from_utf8_lossy(&found), *value, "{key} at n{asked}");
-            }
-            _ => panic!("{key} is missing at n{asked}"),
-        }
-    }
-}
-
 #[test]
 fn shards_are_cut_while_clients_write() {
-    let mut cluster = Cluster::new("split", &["--split-bytes", "1MiB"]);
+    let flags = ["--balance=off", "--split-bytes", "1MiB", "--merge-bytes", "off"];
+    let mut cluster = Cluster::new("split", &flags);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);

@@ -16,6 +16,9 @@
 //! It also says how nodes stand in the cluster ([`Standing`]): that one is to get no more replicas,
 //! is to lose those it has, or is gone for good. All who place replicas go by that.
 //!
+//! And it says the cluster's [`Level`]: what may be used in it. Whether all nodes speak the next
+//! one knows who asks to raise it; here it only rises, by one.
+//!
 //! Names 0 to 15 are ordinary names. The Redis protocol's `SELECT n` means the keyspace of that
 //! name and makes it on first use; nothing here treats them differently.
 //!
@@ -24,6 +27,7 @@
 //! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; an ordered one has one.
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
 //! 4. [`Standing::Removed`] is for ever: ids of nodes are never used again.
+//! 5. The level never falls, and rises by one at a time.
 //!
 //! How many replicas a keyspace has is odd where it is chosen: four survive the loss of one, as
 //! three do. Catalogues with even numbers can still be read. The number can be raised only.
@@ -34,15 +38,16 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint` |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8` |
 //! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
-//! | catalogue | version `u8` = 2 or 3, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; in version 3 then count `varint`, at least 1, and by rising node u64 its standing, not 0. Version 2 if no node has any |
+//! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its standing, not 0; in version 4 then level `u8`, at least 2. Level 1: version 2 if no node has a standing, else 3 |
 //! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`) |
 
 mod codec;
+mod raise;
 mod standings;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,6 +56,7 @@ use thiserror::Error;
 
 use crate::arc::Arc;
 use crate::ids::{KeyspaceId, NodeId, ShardId};
+use crate::level::Level;
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
@@ -281,6 +287,14 @@ pub enum CatalogueError {
     /// There are as many standings as there may be.
     #[error("{STANDINGS_MAX} nodes are cordoned, draining or removed, the most there may be")]
     TooManyStandings,
+    /// The level was to rise by more than one.
+    #[error("the cluster's level is {from}, and {to} is not the next one")]
+    LevelSkipped {
+        /// The one there is.
+        from: Level,
+        /// What was asked for.
+        to: Level,
+    },
 }
 
 /// A change of the catalogue, as an entry of the system shard's log.
@@ -320,6 +334,11 @@ pub enum CatalogueOp<'a> {
         /// judged whether enough are left; the catalogue itself knows no nodes but the odd ones.
         among: BTreeSet<NodeId>,
     },
+    /// Raises the cluster's level to this: the next one, which all nodes speak.
+    Level {
+        /// The level from then on.
+        to: Level,
+    },
 }
 
 /// What an op was about, as it is then.
@@ -331,13 +350,16 @@ pub enum Subject {
     Node(NodeId, Standing),
     /// A keyspace, and the id of a shard that it may have from now on.
     Shard(KeyspaceId, ShardId),
+    /// The cluster's level from now on.
+    Level(Level),
 }
 
-/// All keyspaces, by name; and nodes that stand otherwise than most.
+/// All keyspaces, by name; nodes that stand otherwise than most; and the cluster's level.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
     keyspaces: BTreeMap<Box<str>, Keyspace>,
     standings: Standings,
+    level: Level,
     next_keyspace: KeyspaceId,
     next_shard: ShardId,
 }
@@ -348,6 +370,7 @@ impl Default for Catalogue {
         Self {
             keyspaces: BTreeMap::new(),
             standings: Standings::default(),
+            level: Level::FIRST,
             next_keyspace: KeyspaceId(1),
             next_shard: ShardId(1),
         }
@@ -506,8 +529,8 @@ impl Catalogue {
     /// Applies a log entry and answers what it was about, as it is now, or was before a drop.
     ///
     /// # Errors
-    /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::draw_shard`] and
-    /// [`Self::set_standing`].
+    /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::draw_shard`],
+    /// [`Self::set_standing`] and [`Self::raise_level`].
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
@@ -520,6 +543,7 @@ impl Catalogue {
                 self.set_standing(*node, *standing, among)?;
                 return Ok(Subject::Node(*node, *standing));
             }
+            CatalogueOp::Level { to } => return Ok(Subject::Level(self.raise_level(*to)?)),
         };
         keyspace.map(Subject::Keyspace)
     }

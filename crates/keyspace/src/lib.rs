@@ -3,7 +3,8 @@
 //! A **keyspace** is a named set of keys. Its **placement** turns a key into a **position**, a
 //! point on the keyspace's circle. The circle is cut into **arcs**, and each arc belongs to one
 //! **shard**. A **descriptor** says of a shard which arc it owns and which nodes hold it. The
-//! **catalogue** is the list of keyspaces. **Timestamps** order what happens to keys.
+//! **catalogue** is the list of keyspaces, and says what may be used ([`level`]). **Timestamps**
+//! order what happens to keys.
 //!
 //! ```text
 //!   "user:7" ── placement hashed ──► position 00000003 ‖ 2af1 ‖ "user:7"
@@ -38,6 +39,7 @@ pub mod cut;
 pub mod descriptor;
 pub mod hash;
 pub mod ids;
+pub mod level;
 pub mod position;
 pub mod random;
 pub mod slot;
@@ -53,6 +55,7 @@ pub use cut::Cut;
 pub use descriptor::Descriptor;
 pub use hash::{HashedKey, KeyHasher};
 pub use ids::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
+pub use level::{Feature, Level, Levels, Unspoken};
 pub use position::{Placement, Position};
 pub use slot::{SLOTS, Slot, slot_of};
 pub use timestamp::Timestamp;

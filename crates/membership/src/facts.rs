@@ -10,13 +10,13 @@
 //! |---|---|
 //! | texts | `bytes` × 5: name, peer address, advertised host, failure domain, software version |
 //! | ports | `varint` × 3: RESP, native, HTTP; 0 = off |
-//! | protocol versions | `varint` lowest, `varint` highest |
+//! | protocol versions | `varint` lowest, `varint` highest: 8 bits each, and above them 8 bits of the lowest and highest feature level, less 1 |
 //! | joined at | `varint` ms |
 //! | load | `varint` shards, leaders (bit 31 beside them: the disk is slow), data bytes |
 //! | clock offset | `varint`, zigzag: 0, −1, 1, −2 … as 0, 1, 2, 3 … |
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, NodeId};
+use keyspace::{DecodeError, Level, Levels, NodeId};
 
 /// The longest name of a node, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -77,9 +77,12 @@ pub struct Facts {
     /// The port of HTTP, if it listens.
     pub http: Option<u16>,
     /// The lowest version of the peer protocol it speaks.
-    pub protocol_lowest: u16,
+    pub protocol_lowest: u8,
     /// The highest version of the peer protocol it speaks.
-    pub protocol_highest: u16,
+    pub protocol_highest: u8,
+    /// The feature levels it speaks. They stand above the protocol versions, where who does not
+    /// know of them reads odd versions that nobody goes by; who does not tell speaks the first.
+    pub levels: Levels,
     /// When it first joined, wall clock, ms since 1970; kept in its directory. Gives the order of
     /// joining.
     pub joined_at: u64,
@@ -133,8 +136,8 @@ impl Facts {
         for port in [self.resp, self.native, self.http] {
             put_varint(u64::from(port.unwrap_or(0)), out);
         }
-        put_varint(u64::from(self.protocol_lowest), out);
-        put_varint(u64::from(self.protocol_highest), out);
+        put_varint(versions(self.protocol_lowest, self.levels.lowest()), out);
+        put_varint(versions(self.protocol_highest, self.levels.highest()), out);
         put_varint(self.joined_at, out);
         put_varint(u64::from(self.load.shards), out);
         let slow = if self.load.is_slow { SLOW } else { 0 };
@@ -145,17 +148,28 @@ impl Facts {
     }
 
     fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let name = text(reader, "name of a node")?;
+        let peer = text(reader, "peer address")?;
+        let advertised = text(reader, "advertised host")?;
+        let domain = text(reader, "failure domain")?;
+        let software = text(reader, "software version")?;
+        let [resp, native, http] = [port(reader)?, port(reader)?, port(reader)?];
+        let (protocol_lowest, lowest) = read_versions(reader)?;
+        let (protocol_highest, highest) = read_versions(reader)?;
+        let levels = Levels::new(lowest, highest);
+        let levels = levels.ok_or(DecodeError::Field { what: "feature levels" })?;
         let mut facts = Self {
-            name: text(reader, "name of a node")?,
-            peer: text(reader, "peer address")?,
-            advertised: text(reader, "advertised host")?,
-            domain: text(reader, "failure domain")?,
-            software: text(reader, "software version")?,
-            resp: port(reader)?,
-            native: port(reader)?,
-            http: port(reader)?,
-            protocol_lowest: small(reader, "protocol version")?,
-            protocol_highest: small(reader, "protocol version")?,
+            name,
+            peer,
+            advertised,
+            domain,
+            software,
+            resp,
+            native,
+            http,
+            protocol_lowest,
+            protocol_highest,
+            levels,
             joined_at: reader.varint()?,
             load: Load {
                 shards: reader.varint_max(u32::MAX.into(), "shards")? as u32,
@@ -186,6 +200,17 @@ fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, DecodeErr
 
 fn small(reader: &mut Reader<'_>, what: &'static str) -> Result<u16, DecodeError> {
     Ok(reader.varint_max(u16::MAX.into(), what)? as u16)
+}
+
+/// A version of the protocol, and above it a feature level.
+fn versions(protocol: u8, level: Level) -> u64 {
+    u64::from(protocol) | u64::from(level.number() - 1) << 8
+}
+
+fn read_versions(reader: &mut Reader<'_>) -> Result<(u8, Level), DecodeError> {
+    let [protocol, level] = small(reader, "protocol version")?.to_le_bytes();
+    let level = level.checked_add(1).and_then(Level::new);
+    Ok((protocol, level.ok_or(DecodeError::Field { what: "feature level" })?))
 }
 
 fn port(reader: &mut Reader<'_>) -> Result<Option<u16>, DecodeError> {
@@ -282,7 +307,8 @@ mod tests {
             native: None,
             http: Some(1),
             protocol_lowest: 1,
-            protocol_highest: u16::MAX,
+            protocol_highest: u8::MAX,
+            levels: Levels::new(Level::FIRST, Level::new(u8::MAX).unwrap()).unwrap(),
             joined_at: u64::MAX,
             load: Load { shards: u32::MAX, leaders: SLOW - 1, data_bytes: u64::MAX, is_slow: true },
             clock_offset_ms: i64::MIN,
@@ -300,5 +326,30 @@ mod tests {
         assert_eq!(torn.check(), Err(DecodeError::Field { what: "failure domain" }));
         let turned = Facts { protocol_highest: 0, ..facts };
         assert_eq!(turned.check(), Err(DecodeError::Field { what: "protocol versions" }));
+    }
+
+    /// Who knows of no levels reads versions in their place, and tells them on as they came.
+    #[test]
+    fn levels_stand_where_others_read_versions() {
+        let level = |number| Level::new(number).unwrap();
+        let told = |levels| {
+            let facts =
+                Facts { protocol_lowest: 1, protocol_highest: 3, levels, ..Facts::default() };
+            let mut bytes = Vec::new();
+            facts.encode(&mut bytes);
+            let mut reader = Reader::new(&bytes);
+            assert_eq!(Facts::decode(&mut reader).unwrap().levels, levels);
+            // Five texts and three ports come before, all empty.
+            let mut reader = Reader::new(&bytes[8..]);
+            (reader.varint().unwrap(), reader.varint().unwrap())
+        };
+        assert_eq!(told(Levels::BEFORE), (1, 3), "as it was before there were levels");
+        assert_eq!(told(Levels::new(level(1), level(2)).unwrap()), (1, 256 + 3));
+        assert_eq!(told(Levels::new(level(2), level(3)).unwrap()), (256 + 1, 512 + 3));
+        let mut turned = vec![0; 8];
+        put_varint(256 + 1, &mut turned);
+        put_varint(1, &mut turned);
+        let decoded = Facts::decode(&mut Reader::new(&turned));
+        assert_eq!(decoded, Err(DecodeError::Field { what: "feature levels" }));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
 use keyspace::{
-    Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, NodeId, ShardId, Standing,
+    Catalogue, CatalogueError, CatalogueOp, Keyspace, KeyspaceId, Level, NodeId, ShardId, Standing,
     Subject, Timestamp,
 };
 
@@ -40,6 +40,8 @@ pub enum Change {
         /// How.
         standing: Standing,
     },
+    /// The cluster has this level from now on, or was to and had it before.
+    Level(Level),
 }
 
 impl Change {
@@ -51,6 +53,7 @@ impl Change {
             }
             Change::Drawn { keyspace, shard } => Subject::Shard(*keyspace, *shard),
             Change::Node { node, standing } => Subject::Node(*node, *standing),
+            Change::Level(level) => Subject::Level(*level),
         }
     }
 }
@@ -72,6 +75,7 @@ impl System {
             Subject::Keyspace(keyspace) => keyspace,
             Subject::Node(node, standing) => return Ok(Change::Node { node, standing }),
             Subject::Shard(keyspace, shard) => return Ok(Change::Drawn { keyspace, shard }),
+            Subject::Level(level) => return Ok(Change::Level(level)),
         };
         Ok(match op {
             CatalogueOp::Create { name, .. } => {
@@ -84,7 +88,7 @@ impl System {
                 self.safe_points.remove(&keyspace.id);
                 Change::Dropped(keyspace)
             }
-            CatalogueOp::Node { .. } | CatalogueOp::Shard { .. } => {
+            CatalogueOp::Node { .. } | CatalogueOp::Shard { .. } | CatalogueOp::Level { .. } => {
                 unreachable!("their subjects are no keyspaces")
             }
         })

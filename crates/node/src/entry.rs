@@ -11,7 +11,8 @@
 //! A batch is built with room for the header, so that proposing it copies nothing: the header is
 //! filled in when the entry takes its timestamp. An entry of no bytes opens a leader's term.
 
-use keyspace::Timestamp;
+use keyspace::codec::Reader;
+use keyspace::{CatalogueOp, Feature, Level, ShardId, Timestamp};
 
 use crate::command::{Write, codec};
 use crate::session::{BATCH_ID_BYTES, BatchId};
@@ -47,6 +48,8 @@ pub enum Kind {
     Settle = 9,
     /// The shard is cut in two ([`crate::split`]).
     Split = 10,
+    /// A step of two neighbours that become one ([`crate::merge`]).
+    Merge = 11,
 }
 
 impl Kind {
@@ -62,8 +65,72 @@ impl Kind {
             8 => Kind::Check,
             9 => Kind::Settle,
             10 => Kind::Split,
+            11 => Kind::Merge,
             _ => return None,
         })
+    }
+
+    /// The level that a cluster must have before a leader proposes such an entry: from then on all
+    /// nodes can read it ([`keyspace::level`]).
+    pub const fn since(self) -> Level {
+        match self {
+            Kind::Commands
+            | Kind::Horizon
+            | Kind::SafePoint
+            | Kind::Catalogue
+            | Kind::KeyspaceSafePoint
+            | Kind::Members
+            | Kind::Once
+            | Kind::Check
+            | Kind::Settle
+            | Kind::Split => Level::FIRST,
+            Kind::Merge => Feature::Merges.since(),
+        }
+    }
+}
+
+/// The level that all nodes must speak before an entry may be in a log; none if this program does
+/// not know.
+pub fn since(data: &[u8]) -> Option<Level> {
+    match Header::decode(data) {
+        None => data.is_empty().then_some(Level::FIRST),
+        Some((Header { kind: Kind::Catalogue, .. }, body)) => {
+            CatalogueOp::decode(&mut Reader::new(body)).ok().map(|op| op.since())
+        }
+        Some((header, _)) => Some(header.kind.since()),
+    }
+}
+
+/// An entry that this program cannot read, though its bytes are as they were written. It must not
+/// be passed over: what comes after it would be applied to another state than elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "shard {shard}: entry {index} of its log is of kind {kind}{}, which this program does not \
+     know: a newer version of carillon has written it. Nothing was changed: start the version \
+     that ran here, or a newer one",
+    .op.map(|op| format!(", op {op}")).unwrap_or_default()
+)]
+pub struct UnknownEntry {
+    /// Whose.
+    pub shard: ShardId,
+    /// Which.
+    pub index: u64,
+    /// Its first byte.
+    pub kind: u8,
+    /// The first byte of the operation on the catalogue, if that is what is not known.
+    pub op: Option<u8>,
+}
+
+impl UnknownEntry {
+    /// If this entry is one.
+    pub fn of(shard: ShardId, index: u64, data: &[u8]) -> Option<Self> {
+        if since(data).is_some() {
+            return None;
+        }
+        let kind = *data.first().expect("an empty entry is known");
+        let is_catalogue = kind == Kind::Catalogue as u8;
+        let op = data.get(HEADER_BYTES).copied().filter(|_| is_catalogue);
+        Some(Self { shard, index, kind, op })
     }
 }
 
@@ -188,4 +255,37 @@ pub fn operation(body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; HEADER_BYTES];
     bytes.extend_from_slice(body);
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(kind: u8, body: &[u8]) -> Vec<u8> {
+        let mut bytes = operation(body);
+        Header { kind: Kind::Check, timestamp: Timestamp(1), term: 1, count: 0 }.fill(&mut bytes);
+        bytes[0] = kind;
+        bytes
+    }
+
+    #[test]
+    fn an_entry_says_from_which_level_on_it_may_be_in_a_log() {
+        assert_eq!(since(b""), Some(Level::FIRST), "it opens a term");
+        assert_eq!(since(&entry(Kind::Check as u8, b"")), Some(Level::FIRST));
+        let mut op = Vec::new();
+        CatalogueOp::Level { to: Level::NEWEST }.encode(&mut op);
+        assert_eq!(since(&entry(Kind::Catalogue as u8, &op)), Some(Level::NEWEST));
+        assert_eq!(since(&entry(99, b"")), None);
+    }
+
+    #[test]
+    fn what_a_newer_version_wrote_is_named() {
+        let unknown = |data: &[u8]| UnknownEntry::of(ShardId(5), 17, data);
+        assert_eq!(unknown(&entry(Kind::Check as u8, b"")), None);
+        let kind = unknown(&entry(99, b"")).unwrap();
+        assert!(kind.to_string().starts_with("shard 5: entry 17 of its log is of kind 99, which"));
+        let op = unknown(&entry(Kind::Catalogue as u8, &[88])).unwrap();
+        assert_eq!((op.kind, op.op), (Kind::Catalogue as u8, Some(88)));
+        assert!(op.to_string().contains("of kind 4, op 88, which"), "{op}");
+    }
 }

@@ -15,6 +15,7 @@
 //!                                          ──► Unable: its disk is full
 //!   Raise      keyspace, time              ──► SafePoint: what its safe point is
 //!   Count      shard, number, index        ──► Counted: who has its log on disk up to there
+//!   Merge      what leaders of two say that are to become one ([`crate::merge`])
 //!   Tiding     what replicas tell each other about themselves ([`crate::tiding`])
 //! ```
 //!
@@ -27,6 +28,7 @@ use keyspace::{CatalogueError, DecodeError, KeyspaceId, ShardId, Subject, Timest
 use overlay::Known;
 
 use crate::fetch::{Found, Want};
+use crate::merge::Word;
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
 use crate::shard::{Count, Raise, SYSTEM};
 use crate::tiding::Tiding;
@@ -167,6 +169,13 @@ pub enum Letter {
         /// Who has it: index `varint`, others `varint`, whether the asker's node has it `u8`.
         count: Count,
     },
+    /// 15: what the leader of a neighbour says: two are to become one.
+    Merge {
+        /// The shard that it is said to: `varint`.
+        shard: ShardId,
+        /// What.
+        word: Word,
+    },
     /// 20: what a replica says of itself or another.
     Tiding {
         /// The shard: `varint`.
@@ -222,6 +231,7 @@ impl Letter {
             | Letter::Unable { shard, .. }
             | Letter::Count { shard, .. }
             | Letter::Counted { shard, .. }
+            | Letter::Merge { shard, .. }
             | Letter::Tiding { shard, .. } => *shard,
             Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => SYSTEM,
             Letter::Raise(_) | Letter::SafePoint { .. } => SYSTEM,
@@ -229,7 +239,7 @@ impl Letter {
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 15] = [
+    pub const KINDS: [&'static str; 16] = [
         "write",
         "read",
         "catalogue",
@@ -245,6 +255,7 @@ impl Letter {
         "safe_point",
         "count",
         "counted",
+        "merge",
     ];
 
     /// The place of its kind in [`Self::KINDS`].
@@ -265,6 +276,7 @@ impl Letter {
             Letter::SafePoint { .. } => 12,
             Letter::Count { .. } => 13,
             Letter::Counted { .. } => 14,
+            Letter::Merge { .. } => 15,
         }
     }
 
@@ -361,6 +373,10 @@ impl Letter {
                     put_varint(word, out);
                 }
             }
+            Letter::Merge { shard, word } => {
+                begin(15, *shard, out);
+                word.encode(out);
+            }
             Letter::Counted { shard, number, origin, count } => {
                 begin(14, *shard, out);
                 for word in [*number, u64::from(*origin), count.index, count.others] {
@@ -456,6 +472,7 @@ impl Letter {
                 let is_here = read_flag(reader, "replica on disk")?;
                 Letter::Counted { shard, number, origin, count: Count { index, others, is_here } }
             }
+            15 => Letter::Merge { shard, word: Word::decode(reader)? },
             20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })

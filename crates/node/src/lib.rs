@@ -98,6 +98,7 @@ pub mod letter;
 pub mod limits;
 pub mod lost;
 pub mod members;
+pub mod merge;
 pub mod moved;
 mod proxy;
 pub mod read;

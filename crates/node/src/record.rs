@@ -9,6 +9,7 @@
 //! | 5 | replica created | replica u64, then as 3: it waits for a snapshot of its group |
 //! | 6 | replica quarantined | replica u64, then as 3: it takes no part any more |
 //! | 7 | replica removed | as 6: its group has gone on without it |
+//! | 8 | shard absorbed | the shard that has taken it in, u64: the replica here has ended |
 //! | 9 | replica recovered | [`Recovered`], eight u64: from here on it is its shard's only voter |
 
 use keyspace::codec::{DecodeError, Reader};
@@ -34,6 +35,9 @@ pub const REPLICA_QUARANTINED: u8 = 6;
 /// Kind of the record with which a replica ends whose group has gone on without it: a later one of
 /// its shard may begin on this node, under a greater id.
 pub const REPLICA_REMOVED: u8 = 7;
+
+/// Kind of the record with which a replica ends whose shard another has taken in.
+pub const SHARD_ABSORBED: u8 = 8;
 
 /// Kind of the record that makes a replica its shard's only voter, after people have given the
 /// others up ([`crate::lost`]).

@@ -28,15 +28,17 @@ use storage::engine::Settings;
 use storage::log::{Lsn, Record};
 
 use crate::catalogue::System;
-use crate::entry::{Header, Kind};
+use crate::entry::{Header, Kind, UnknownEntry};
 use crate::lane::Ended;
 use crate::members::{self, Roster};
+use crate::merge::{Absorb, Merging};
 use crate::record;
 use crate::session::Sessions;
 use crate::shard::{HalfOf, ShardStart};
 use crate::split::Half;
 use crate::state::{Content, Outcome, ShardState};
 
+mod absorbing;
 mod recovered;
 
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
@@ -56,6 +58,9 @@ pub enum RecoverError {
         /// Why.
         source: DecodeError,
     },
+    /// An entry that a newer version has written.
+    #[error(transparent)]
+    Unknown(#[from] UnknownEntry),
     /// Entries are missing between the checkpoint, or the last entry read, and the next.
     #[error(
         "shard {shard}: the log goes on at entry {found}, but entry {expected} is missing. A file \
@@ -121,7 +126,7 @@ impl Replay {
     /// As [`Recovering::record`] and [`Recovering::born`].
     pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
         let id = record.shard;
-        if record.kind == record::SHARD_DROPPED {
+        if [record::SHARD_DROPPED, record::SHARD_ABSORBED].contains(&record.kind) {
             self.end(id);
             self.headless.remove(&id);
             self.ended.remove(&id);
@@ -136,7 +141,10 @@ impl Replay {
         }
         let ended = self.ended.get(&id).map(|ended| ended.replica);
         match self.shards.get_mut(&id) {
-            Some(shard) => return shard.record(lsn, record.kind, record.payload),
+            Some(shard) => {
+                shard.record(lsn, record.kind, record.payload)?;
+                self.take_in(id);
+            }
             None if self.dropped.contains(&id) => {}
             None if record.kind == record::SHARD_CREATED && ended.is_none() => {
                 let shard = Recovering::born(id, self.node, record.payload, self.settings)?;
@@ -154,10 +162,11 @@ impl Replay {
         Ok(())
     }
 
-    /// A replica has ended; what was cut off from it goes on.
-    fn end(&mut self, id: ShardId) {
-        let halves = self.shards.remove(&id).map(|shard| shard.halves).unwrap_or_default();
+    /// A replica has ended, which had this state; what was cut off from it goes on.
+    fn end(&mut self, id: ShardId) -> Option<ShardState> {
+        let Recovering { halves, state, .. } = self.shards.remove(&id)?;
         self.halves.extend(halves.into_iter().map(|(half, state)| (half, (id, state))));
+        Some(state)
     }
 
     /// A record of this shard is read: if it is the first one of a right half, that begins.
@@ -257,6 +266,8 @@ pub struct Recovering {
     halves: BTreeMap<ShardId, Box<ShardState>>,
     /// The left half, if it has begun as a right one behind the newest checkpoint.
     left: Option<ShardId>,
+    /// What is at hand before it can go on.
+    waits_for: Option<Absorb>,
 }
 
 /// Entries are missing, and nothing has taken their place yet.
@@ -320,6 +331,7 @@ impl Recovering {
             gap: None,
             halves: BTreeMap::new(),
             left: None,
+            waits_for: None,
         }
     }
 
@@ -353,6 +365,7 @@ impl Recovering {
         let replica = ReplicaId(reader.u64()?);
         state.members = members::decode(&mut reader)?;
         state.roster = Roster::decode(&mut reader)?;
+        state.merging = Merging::decode(&mut reader)?;
         reader.end()?;
         let sessions_due = state.keys().is_some();
         Ok(Self { sessions_due, ..Self::of(shard, replica, state, hard_state) })
@@ -394,13 +407,14 @@ impl Recovering {
     /// Takes the shard's next record of the log.
     ///
     /// # Errors
-    /// [`RecoverError::Unreadable`].
+    /// [`RecoverError::Unreadable`], [`RecoverError::Unknown`].
     pub fn record(&mut self, lsn: Lsn, kind: u8, payload: &[u8]) -> Result<(), RecoverError> {
         let field = |what| DecodeError::Field { what };
         match kind {
             record::ENTRY => {
                 let (index, term, data) = record::split_entry(payload)
                     .ok_or_else(|| unreadable(self.shard, "an entry", field("prefix")))?;
+                UnknownEntry::of(self.shard, index, data).map_or(Ok(()), Err)?;
                 self.entry(lsn, index, term, data);
                 Ok(())
             }
@@ -451,6 +465,10 @@ impl Recovering {
         while let Some(entry) = self.pending.front() {
             let is_sole = self.state.members.is_sole(self.replica);
             if !is_sole && entry.index() > self.hard_state.commit {
+                return;
+            }
+            self.waits_for = self.state.absorbs(entry);
+            if self.waits_for.is_some() {
                 return;
             }
             let entry = self.pending.pop_front().expect("it was just seen");
@@ -549,6 +567,7 @@ pub(crate) fn encode_meta(
     out.extend_from_slice(&replica.0.to_le_bytes());
     members::encode(&state.members, &mut out);
     state.roster.encode(&mut out);
+    state.merging.encode(&mut out);
     out
 }
 

@@ -99,9 +99,11 @@ impl Serving {
         self.fresh_at.fetch_max(at, Ordering::Release);
     }
 
-    /// The replica has ended: nothing is served any more, nor is it said how old it would be.
+    /// The replica has ended: nothing is served any more, nor is it said how old it would be. What
+    /// is read is to be fetched.
     pub(crate) fn end(&self) {
         self.until(0);
+        self.lag(true);
         self.fresh_at.store(0, Ordering::Release);
         self.led_by(None);
     }

@@ -182,6 +182,29 @@ impl Sessions {
         Verdict::Done(Some(bytes))
     }
 
+    /// Takes in those of another shard. Numbers are drawn at random, so none is in both; else this
+    /// shard's would stay.
+    pub fn unite(&mut self, others: Self) {
+        for (number, session) in others.sessions {
+            if let std::collections::btree_map::Entry::Vacant(place) = self.sessions.entry(number) {
+                self.kept_bytes += session.answers.values().map(bytes_of).sum::<usize>();
+                place.insert(session);
+            }
+        }
+    }
+
+    /// What became of a batch, if it was applied; nothing changes.
+    pub fn look_up(&self, id: BatchId) -> Option<Verdict> {
+        let session = self.sessions.get(&id.session)?;
+        if id.sequence >= session.next {
+            return None;
+        }
+        Some(match session.answers.get(&id.sequence) {
+            Some(answer) => Verdict::Done(answer.clone()),
+            None => Verdict::Known,
+        })
+    }
+
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(self.sessions.len() as u64, out);

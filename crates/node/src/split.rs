@@ -85,10 +85,7 @@ impl Split {
         let is_hashed = self.at.placement() == Placement::Hashed;
         let is_of_layout =
             state.keys().is_some_and(|engine| engine.layout().is_hashed() == is_hashed);
-        let is_at_rest = state.members.learners.is_empty()
-            && !state.members.is_joint()
-            && state.roster.is_settled;
-        *generation == self.generation && is_within && is_of_layout && is_at_rest
+        *generation == self.generation && is_within && is_of_layout && state.is_at_rest()
     }
 }
 

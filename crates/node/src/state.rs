@@ -11,9 +11,10 @@ use txn::Unsettled;
 
 use crate::catalogue::{self, System};
 use crate::command::{self, Reply, Write, codec};
-use crate::entry::{Header, Kind};
+use crate::entry::{self, Header, Kind, UnknownEntry};
 use crate::limits;
 use crate::members::{Roster, Step};
+use crate::merge::{self, Merging};
 use crate::serving::Serving;
 use crate::session::{BatchId, Sessions, Verdict};
 use crate::split::{Half, Split};
@@ -29,9 +30,11 @@ pub struct ShardState {
     pub members: Members,
     /// What else the log has made of the replicas.
     pub roster: Roster,
+    /// Whether it is about to become one with a neighbour.
+    pub merging: Merging,
     /// How many snapshots have taken the place of what was here.
     pub installed: u64,
-    /// How often it was cut in two here.
+    /// How often it was cut in two here, or has taken a neighbour in.
     pub cuts: u64,
     /// Until when linearizable reads may be served here (G1 check 2).
     pub serving: Arc<Serving>,
@@ -85,6 +88,8 @@ pub enum Outcome {
     Check,
     /// The shard was cut in two: what the right half begins with.
     Split(Half),
+    /// It has taken a step towards becoming one with a neighbour, or back.
+    Merge,
 }
 
 impl ShardState {
@@ -97,6 +102,7 @@ impl ShardState {
             descriptor,
             content,
             members: Members::of_voters(&voters),
+            merging: Merging::Not,
             installed: 0,
             cuts: 0,
             serving: Arc::default(),
@@ -177,7 +183,8 @@ impl ShardState {
     ///
     /// # Panics
     /// If the entry cannot be read: it was checked when it was proposed, and its bytes are
-    /// checksummed in the log, so this is a broken invariant and the node must stop.
+    /// checksummed in the log, so this is a broken invariant and the node must stop. Or a newer
+    /// version has written it ([`UnknownEntry`]), and passing over it is no way either.
     pub fn apply(&mut self, entry: &replication::Entry, replies: &mut Vec<Reply>) -> Outcome {
         assert_eq!(entry.index(), self.applied_index + 1, "entries are applied without gaps");
         self.applied_index = entry.index();
@@ -185,7 +192,14 @@ impl ShardState {
         if entry.data().is_empty() {
             return Outcome::Quiet;
         }
-        let (header, body) = Header::decode(entry.data()).expect("entries in the log are readable");
+        let known = Header::decode(entry.data()).filter(|(header, _)| {
+            header.kind != Kind::Catalogue || entry::since(entry.data()).is_some()
+        });
+        let Some((header, body)) = known else {
+            let shard = self.descriptor.shard;
+            let unknown = UnknownEntry::of(shard, entry.index(), entry.data());
+            panic!("{}", unknown.expect("an entry that cannot be read is unknown"));
+        };
         if header.term != entry.term() {
             // Forwarded by a leader that had lost its term: nobody waits for it (G3).
             return Outcome::Quiet;
@@ -196,6 +210,9 @@ impl ShardState {
     }
 
     fn apply_body(&mut self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
+        if self.merging.is_frozen() && !matches!(header.kind, Kind::Merge | Kind::Members) {
+            return self.apply_frozen(header, body, replies);
+        }
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
                 apply_commands(engine, &self.descriptor.arc, header, body, replies);
@@ -226,6 +243,10 @@ impl ShardState {
                 let split = Split::decode(body).expect("entries in the log are readable");
                 self.split(&split).map_or(Outcome::Quiet, Outcome::Split)
             }
+            (Kind::Merge, _) => {
+                self.merge(&merge::Step::decode(body).expect("entries in the log are readable"));
+                Outcome::Merge
+            }
             (Kind::SafePoint, Content::Keys(engine)) => {
                 engine.raise_safe_point(read_timestamp(body));
                 Outcome::Quiet
@@ -243,6 +264,26 @@ impl ShardState {
             (kind, _) => {
                 panic!("an entry of kind {kind:?} in the log of a shard that has no use for it")
             }
+        }
+    }
+
+    /// Nothing that its left neighbour would take over changes any more: commands are turned away,
+    /// as what is not its own.
+    fn apply_frozen(&self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
+        let from = self.descriptor.arc.slots().map_or(0, |(first, _)| first);
+        match header.kind {
+            Kind::Commands => {
+                let from = Cut::Slot(from);
+                replies.extend((0..header.count).map(|_| Reply::Moved { from: from.clone() }));
+                Outcome::Quiet
+            }
+            Kind::Once => {
+                let (id, _) = BatchId::split(body).expect("entries in the log are readable");
+                let known = self.sessions.look_up(id);
+                Outcome::Once(known.unwrap_or(Verdict::Gap { next: id.sequence }))
+            }
+            Kind::Check => Outcome::Check,
+            _ => Outcome::Quiet,
         }
     }
 

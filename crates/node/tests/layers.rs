@@ -7,6 +7,7 @@
 //!       │           └──► balancer ─► keyspace
 //!       ├─► client ─► keyspace
 //!       └─► sim             bench ─► anything; nobody ─► bench
+//!   tests of carillon, bench ─► testbed
 //! ```
 //!
 //! A crate may name only those that [`ALLOWED`] gives it. Every Rust file begins with a front
@@ -40,9 +41,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "sim",
         &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"],
     ),
+    ("testbed", &[]),
     (
         "carillon",
-        &["keyspace", "balancer", "membership", "storage", "node", "server", "sim", "client"],
+        &[
+            "keyspace",
+            "balancer",
+            "membership",
+            "storage",
+            "node",
+            "server",
+            "sim",
+            "client",
+            "testbed",
+        ],
     ),
     (
         "bench",
@@ -58,6 +70,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "server",
             "sim",
             "client",
+            "testbed",
         ],
     ),
 ];

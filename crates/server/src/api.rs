@@ -19,6 +19,7 @@
 mod cluster;
 mod decisions;
 mod error;
+mod levels;
 mod metrics;
 
 use bytes::Bytes;
@@ -31,9 +32,11 @@ pub use cluster::{
     Standing, Verdict,
 };
 pub use decisions::{
-    CutAt, DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus,
+    CutAt, DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus,
+    SplitStatus,
 };
 pub use error::{ApiError, Outcome};
+pub use levels::{LevelStatus, NodeLevels};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 
 /// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
@@ -67,6 +70,15 @@ pub trait Api: Send + Sync + 'static {
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;
     /// Has a shard cut in two at a slot, or where its keys part evenly, if this node leads it.
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>);
+    /// Has a shard take in its right neighbour, if this node leads it.
+    ///
+    /// # Errors
+    /// [`ApiError`]; nothing was done.
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError>;
+    /// The cluster's feature level, and what its nodes speak.
+    fn level(&self) -> LevelStatus;
+    /// Raises it: to the next one, unless another is named.
+    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>);
     /// What the node has decided about the shards that it leads; or, `dry`, what it would decide
     /// now if it moved things to be even.
     fn decisions(&self, dry: bool) -> Decisions;
@@ -277,6 +289,9 @@ pub struct Status {
     pub health: Health,
     /// The cluster in numbers.
     pub cluster: ClusterStatus,
+    /// The cluster's feature level, and what its nodes speak.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub level: Option<LevelStatus>,
     /// How long the process has run.
     pub uptime_ms: u64,
     /// Where it listens.

@@ -212,7 +212,7 @@ fn enter(
         let cluster = Cluster::start(options, None, listener, on_fatal)?;
         let Some(identity) = cluster.wait_for_identity(|| stop.is_asked()) else {
             cluster.stop();
-            return Ok(None);
+            return cluster.fatal().map_or(Ok(None), |why| Err(StartError::Cluster(why.clone())));
         };
         held.load_or_begin(config, Some(&identity))?;
         cluster.begin();

@@ -10,10 +10,12 @@
 //! | `status`, `shards` | how the node, its cluster and its shards are |
 //! | `decisions` | what was decided about shards, and why |
 //! | `splits` | shards that are cut in two |
+//! | `levels` | the cluster's feature level |
 //! | `standings` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
 
 mod decisions;
+mod levels;
 mod metrics;
 mod shards;
 mod splits;
@@ -38,8 +40,8 @@ use storage::engine::At;
 
 use crate::api::{
     Answer, Api, ApiError, Command, CutAt, Decisions, Done, Durability, KeyspaceChange,
-    KeyspaceInfo, KeyspaceSpec, ListenerStatus, Metrics, NodeStanding, Nodes, Placement, PutIf,
-    RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
+    KeyspaceInfo, KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeStanding,
+    Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -117,7 +119,7 @@ impl NodeApi {
             // As it was made, though by now another may have changed or dropped it.
             lane::Answer::Catalogue { result: Ok(subject), .. } => match *subject {
                 Subject::Keyspace(keyspace) => done(Ok(this.info(&keyspace))),
-                Subject::Node(..) | Subject::Shard(..) => {
+                Subject::Node(..) | Subject::Shard(..) | Subject::Level(..) => {
                     unreachable!("it was asked about a keyspace")
                 }
             },
@@ -239,6 +241,18 @@ impl Api for NodeApi {
 
     fn split(&self, shard: u64, at: Option<CutAt>, done: Done<SplitStatus>) {
         self.ask_split(ShardId(shard), at, done);
+    }
+
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
+        self.ask_merge(ShardId(shard))
+    }
+
+    fn level(&self) -> LevelStatus {
+        self.show_level(&self.hub.survey())
+    }
+
+    fn raise_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+        self.ask_level(id, to, done);
     }
 
     fn decisions(&self, dry: bool) -> Decisions {
@@ -485,7 +499,6 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             NotDone::NotLeader
             | NotDone::Replaced
             | NotDone::Unknown
-            | NotDone::Away
             | NotDone::Lags
             | NotDone::Busy
             | NotDone::TooLong

@@ -311,6 +311,53 @@ fn shards_are_told_to_be_cut() {
 }
 
 #[test]
+fn shards_are_told_to_take_others_in() {
+    let server = serve(options());
+    let merge = |shard: &str, body: &str| {
+        ask_json(&server, "POST", &format!("/v1/shards/{shard}/merge"), body)
+    };
+    let merged = merge("1", "{}");
+    let told: serde_json::Value = serde_json::from_slice(&merged.body).unwrap();
+    assert_eq!(merged.status, 202);
+    assert_eq!(told, serde_json::json!({ "shard": 1, "right": 9, "moves": true }));
+    for (shard, body, status, problem) in [
+        ("2", "{}", 409, "not-leader"),
+        ("3", "{}", 409, "no-merge"),
+        ("4", "{}", 404, "no-shard"),
+        ("one", "{}", 400, "bad-request"),
+        ("1", r#"{"right":9}"#, 400, "bad-request"),
+    ] {
+        let bad = merge(shard, body);
+        assert_eq!((bad.status, bad.problem().as_str()), (status, problem), "{shard} {body}");
+    }
+}
+
+#[test]
+fn the_level_is_shown_and_raised() {
+    let server = serve(options());
+    let reply = ask(&server, "GET", "/v1/level", b"");
+    let told: serde_json::Value = serde_json::from_slice(&reply.body).unwrap();
+    assert_eq!((&told["level"], &told["speaks"]), (&1.into(), &serde_json::json!([1, 2])));
+    assert_eq!(
+        told["nodes"][2],
+        serde_json::json!({
+            "id": "0000000000000003", "name": "n3", "speaks": null
+        })
+    );
+    let raise = |body: &str| ask_json(&server, "POST", "/v1/level", body);
+    assert_eq!(raise(r#"{"to":1}"#).status, 200);
+    for (body, status, problem) in [
+        ("{}", 409, "no-level"),
+        (r#"{"to":7}"#, 409, "no-level"),
+        (r#"{"to":300}"#, 400, "bad-request"),
+        (r#"{"level":2}"#, 400, "bad-request"),
+    ] {
+        let bad = raise(body);
+        assert_eq!((bad.status, bad.problem().as_str()), (status, problem), "{body}");
+    }
+}
+
+#[test]
 fn nodes_are_told_to_stand_otherwise() {
     let server = serve(options());
     let act = |node: &str, action: &str| {

@@ -107,11 +107,13 @@ pub enum Fault {
     Move,
     /// Of clusters: shards are cut in two.
     Split,
+    /// Of clusters: nodes come back as other versions.
+    Upgrade,
 }
 
 impl Fault {
     /// All of them, in the order of the bits of [`Faults`].
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Kill,
         Self::Power,
         Self::SyncFails,
@@ -130,9 +132,10 @@ impl Fault {
         Self::Tail,
         Self::Move,
         Self::Split,
+        Self::Upgrade,
     ];
     /// Those that mean nothing to a node alone.
-    pub const OF_CLUSTERS: [Self; 9] = [
+    pub const OF_CLUSTERS: [Self; 10] = [
         Self::Pause,
         Self::Cut,
         Self::Loss,
@@ -142,6 +145,7 @@ impl Fault {
         Self::Tail,
         Self::Move,
         Self::Split,
+        Self::Upgrade,
     ];
 
     /// As it is typed and printed.
@@ -165,6 +169,7 @@ impl Fault {
             Self::Tail => "tail",
             Self::Move => "move",
             Self::Split => "split",
+            Self::Upgrade => "upgrade",
         }
     }
 }
@@ -216,7 +221,7 @@ impl fmt::Display for Faults {
 #[error(
     "no fault '{0}': all, none, or a list of kill, power, sync-fails, write-fails, full, clock, \
      catalogue, checkpoints and collection; of clusters also pause, cut, loss, link, transfer, \
-     slow-sync, tail and move"
+     slow-sync, tail, move, split and upgrade"
 )]
 pub struct NoSuchFault(pub String);
 

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{CatalogueOp, Durability, KeyspaceOptions, ShardId};
+use keyspace::{CatalogueOp, Durability, KeyspaceOptions, Level, ShardId};
 use node::command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, NotDone};
@@ -63,6 +63,7 @@ fn start_at(wall_ms: u64) -> Start {
         boot: 0,
         join: None,
         limits: Limits::usual(),
+        level: Level::NEWEST,
         seed: 1,
         forgets: None,
     }

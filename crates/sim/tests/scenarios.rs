@@ -1,21 +1,28 @@
 //! Every scenario, in its short form; and that what judges them finds what is wrong.
 
 use sim::cli::Life as _;
+use sim::cluster::Counts;
 use sim::scenario::{Options, Scenario, run};
 
 fn short(scenario: Scenario, seed: u64) -> Options {
     Options { scenario, seed, is_short: true, verbose: false }
 }
 
+/// Runs one, which must hold; what was seen in its last world.
+fn plays(scenario: Scenario, seed: u64) -> Counts {
+    let options = short(scenario, seed);
+    let (counts, told) = run(&options);
+    if let Err(violation) = told.verdict {
+        panic!("{violation}\nreplay: {}", options.command());
+    }
+    counts
+}
+
 /// Runs seeds of a scenario, all of which must hold; replicas must have moved, and clients been
 /// answered.
 fn holds(scenario: Scenario, seeds: std::ops::Range<u64>) {
     for seed in seeds {
-        let options = short(scenario, seed);
-        let (counts, told) = run(&options);
-        if let Err(violation) = told.verdict {
-            panic!("{violation}\nreplay: {}", options.command());
-        }
+        let counts = plays(scenario, seed);
         assert!(counts.decisions > 5, "leaders ask the balancer: {counts:?}");
         assert!(counts.removals > 3, "and what it says is done: {counts:?}");
         assert!(counts.answered > 30, "clients are answered: {counts:?}");
@@ -58,6 +65,22 @@ fn who_was_replaced_returns() {
 fn power_goes_at_every_point_of_a_change() {
     // Even seeds exchange a follower, odd ones the leader.
     holds(Scenario::ReplicaChangeCrashes, 0..2);
+}
+
+#[test]
+fn power_goes_at_every_point_of_a_cut_and_of_a_merge() {
+    for seed in 0..2 {
+        assert!(plays(Scenario::SplitCrashes, seed).halves > 0);
+        assert!(plays(Scenario::MergeCrashes, seed).answered > 30);
+    }
+}
+
+#[test]
+fn shards_are_cut_and_merged_while_groups_are_parted() {
+    for seed in 0..4 {
+        assert!(plays(Scenario::SplitInPartition, seed).halves > 0);
+        plays(Scenario::MergeInPartition, seed);
+    }
 }
 
 #[test]

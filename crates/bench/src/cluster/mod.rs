@@ -18,10 +18,10 @@
 pub mod compare;
 pub mod contender;
 pub mod failover;
-mod figures;
+pub mod figures;
 pub mod idle;
 mod nodes;
 mod pipes;
-mod process;
+pub mod process;
 mod rivals;
 mod silence;

@@ -8,6 +8,7 @@
 //!   weather   what they notice when the links between nodes are late, narrow, stalled and cut
 //!   snapshots a shard's state on its way over links that are cut
 //!   members   who is there, who is not
+//!   upgrade   versions N and N−1 together, one node after the other, and the level that rises
 //!   unfit     a replica whose disk has lost what it had promised is replaced
 //! ```
 //!
@@ -21,4 +22,5 @@ mod service;
 mod snapshots;
 mod tools;
 mod unfit;
+mod upgrade;
 mod weather;

@@ -1,7 +1,7 @@
 //! Do nodes notice who is there and who is not?
 
 use crate::harness::Cluster;
-use crate::harness::net::can_cut;
+use testbed::net::can_cut;
 
 /// What a node says when another one comes.
 fn up(number: usize) -> String {

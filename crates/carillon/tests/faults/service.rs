@@ -7,16 +7,16 @@
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::harness::net::can_cut;
 use crate::harness::{Cluster, PATIENCE};
 use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
 use crate::load::{ANSWER_MAX, Load, keys};
+use testbed::net::can_cut;
 
 /// Nodes of each test here.
 pub const NODES: usize = 3;
 /// For no longer than that a key may be without service, whichever nodes are asked.
-const SILENCE_MAX: Duration = Duration::from_millis(1_500);
+pub const SILENCE_MAX: Duration = Duration::from_millis(1_500);
 /// The same for what no leader is simply gone in: a one-way cut is noticed by the leader alone, who
 /// must miss a quorum's answers first, and connections begin again when TCP tries again; and when
 /// all are gone, they have to start.

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+pub mod writers;
+
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The last of the nodes: keyspaces have three replicas, so it is empty.
@@ -96,6 +98,13 @@ impl Cluster {
         let mut child = self.children[number].take().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
+    }
+
+    /// Stops a node, as people do.
+    pub fn stop(&mut self, number: usize) {
+        let pid = self.pid_of(number).to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert_eq!(self.code_of(number), Some(0), "{}", self.log_of(number));
     }
 
     /// The exit code of a node that ends by itself.

@@ -218,6 +218,36 @@ impl Client {
         self.json(&self.ask(request)?)
     }
 
+    /// Has a shard take in the one behind it, if the node leads it: which that is, and whether its
+    /// replicas move first.
+    ///
+    /// # Errors
+    /// As [`Self::split`].
+    pub fn merge(&self, shard: u64) -> Result<serde_json::Value, ClientError> {
+        let path = format!("/v1/shards/{shard}/merge");
+        let request = Request { body: b"{}", json: true, ..Request::write("POST", &path) };
+        self.json(&self.ask(request)?)
+    }
+
+    /// The cluster's feature level, and what its nodes speak: later versions may say more.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn level(&self) -> Result<serde_json::Value, ClientError> {
+        self.json(&self.ask(Request::get("/v1/level"))?)
+    }
+
+    /// Raises the cluster's feature level, to the next one unless another is named. What it is
+    /// then.
+    ///
+    /// # Errors
+    /// See [`ClientError::outcome`]; it may be asked for again.
+    pub fn raise_level(&self, to: Option<u8>) -> Result<serde_json::Value, ClientError> {
+        let body = serde_json::json!({ "to": to }).to_string();
+        let write = Request::write("POST", "/v1/level");
+        self.json(&self.ask(Request { body: body.as_bytes(), json: true, ..write })?)
+    }
+
     /// What the node has decided about the shards that it leads, and why; or, `dry`, what it would
     /// decide now if it moved things to be even: later versions may say more.
     ///

@@ -9,21 +9,26 @@ use super::{
 };
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::{KeyspaceId, NodeId, ShardId};
+use crate::level::Level;
 use crate::position::Placement;
 use crate::slot::SLOTS;
 
 /// Without standings, as it was before there were any: who knows no others can still read it.
 const VERSION_PLAIN: u8 = 2;
-const VERSION: u8 = 3;
+/// At level 1: who knows no others can still read it.
+const VERSION_STANDINGS: u8 = 3;
+const VERSION: u8 = 4;
 const CREATE: u8 = 1;
 const ALTER: u8 = 2;
 const DROP: u8 = 3;
 const NODE: u8 = 4;
 const SHARD: u8 = 5;
+const LEVEL: u8 = 6;
 const SUBJECT_KEYSPACE: u8 = 0;
 const REFUSED: u8 = 1;
 const SUBJECT_NODE: u8 = 2;
 const SUBJECT_SHARD: u8 = 3;
+const SUBJECT_LEVEL: u8 = 4;
 const ALTERS_DURABILITY: u8 = 1;
 const ALTERS_RETENTION: u8 = 2;
 const ALTERS_REPLICAS: u8 = 4;
@@ -65,6 +70,7 @@ impl<'a> CatalogueOp<'a> {
                 put_varint(among.len() as u64, out);
                 among.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
             }
+            CatalogueOp::Level { to } => out.extend([LEVEL, to.number()]),
         }
     }
 
@@ -112,6 +118,7 @@ impl<'a> CatalogueOp<'a> {
                 }
                 Ok(CatalogueOp::Node { node, standing, among })
             }
+            LEVEL => Ok(CatalogueOp::Level { to: read_level(reader)? }),
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
     }
@@ -120,8 +127,13 @@ impl<'a> CatalogueOp<'a> {
 impl Catalogue {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        let has_standings = !self.standings.is_empty();
-        out.push(if has_standings { VERSION } else { VERSION_PLAIN });
+        let has_level = self.level > Level::FIRST;
+        let has_standings = has_level || !self.standings.is_empty();
+        out.push(match (has_level, has_standings) {
+            (true, _) => VERSION,
+            (false, true) => VERSION_STANDINGS,
+            (false, false) => VERSION_PLAIN,
+        });
         put_varint(u64::from(self.next_keyspace.0), out);
         put_varint(self.next_shard.0, out);
         put_varint(self.keyspaces.len() as u64, out);
@@ -131,6 +143,9 @@ impl Catalogue {
         if has_standings {
             put_varint(self.standings.len() as u64, out);
             self.standings.iter().for_each(|(node, standing)| put_standing(node, standing, out));
+        }
+        if has_level {
+            out.push(self.level.number());
         }
     }
 
@@ -162,16 +177,25 @@ impl Catalogue {
             }
             catalogue.keyspaces.insert(keyspace.name.clone(), keyspace);
         }
-        if version == VERSION {
+        if version >= VERSION_STANDINGS {
             catalogue.standings = read_standings(reader)?;
+        }
+        if version == VERSION_STANDINGS && catalogue.standings.is_empty() {
+            return Err(DecodeError::Field { what: "standings: none" });
+        }
+        if version == VERSION {
+            catalogue.level = read_level(reader)?;
+            if catalogue.level == Level::FIRST {
+                return Err(DecodeError::Field { what: "level: the first is not named" });
+            }
         }
         Ok(catalogue)
     }
 }
 
 impl Subject {
-    /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, standing, or 3 and the ids of a
-    /// keyspace and a shard, `varint` each.
+    /// Appends its bytes: `u8` 0 and the keyspace, 2 and node u64, standing, 3 and the ids of a
+    /// keyspace and a shard, `varint` each, or 4 and level `u8`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Subject::Keyspace(keyspace) => {
@@ -187,6 +211,7 @@ impl Subject {
                 put_varint(u64::from(keyspace.0), out);
                 put_varint(shard.0, out);
             }
+            Subject::Level(level) => out.extend([SUBJECT_LEVEL, level.number()]),
         }
     }
 
@@ -219,6 +244,7 @@ impl Subject {
                 let keyspace = read_keyspace_id(reader)?;
                 Ok(Box::new(Subject::Shard(keyspace, ShardId(reader.varint()?))))
             }
+            SUBJECT_LEVEL => Ok(Box::new(Subject::Level(read_level(reader)?))),
             found => return Err(DecodeError::Tag { what: "catalogue's word", found }),
         })
     }
@@ -282,6 +308,7 @@ const NOT_DRAINING: u8 = 12;
 const TOO_FEW_NODES: u8 = 13;
 const LAST_NODE: u8 = 14;
 const TOO_MANY_STANDINGS: u8 = 15;
+const LEVEL_SKIPPED: u8 = 16;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -319,6 +346,9 @@ impl CatalogueError {
             }
             Self::LastNode => out.push(LAST_NODE),
             Self::TooManyStandings => out.push(TOO_MANY_STANDINGS),
+            Self::LevelSkipped { from, to } => {
+                out.extend([LEVEL_SKIPPED, from.number(), to.number()]);
+            }
         }
     }
 
@@ -351,6 +381,9 @@ impl CatalogueError {
             },
             LAST_NODE => Self::LastNode,
             TOO_MANY_STANDINGS => Self::TooManyStandings,
+            LEVEL_SKIPPED => {
+                Self::LevelSkipped { from: read_level(reader)?, to: read_level(reader)? }
+            }
             found => return Err(DecodeError::Tag { what: "catalogue error", found }),
         })
     }
@@ -394,10 +427,11 @@ fn read_standings(reader: &mut Reader<'_>) -> Result<Standings, DecodeError> {
         standings.set(node, standing);
         last = Some(node);
     }
-    if standings.is_empty() {
-        return Err(DecodeError::Field { what: "standings: none" });
-    }
     Ok(standings)
+}
+
+fn read_level(reader: &mut Reader<'_>) -> Result<Level, DecodeError> {
+    Level::new(reader.u8()?).ok_or(DecodeError::Field { what: "level: 0" })
 }
 
 fn read_keyspace_id(reader: &mut Reader<'_>) -> Result<KeyspaceId, DecodeError> {

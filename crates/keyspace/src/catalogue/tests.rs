@@ -260,11 +260,36 @@ fn the_bytes_of_standings() {
     assert_eq!(bytes, expected);
 }
 
+/// Level 1 is not written, so that who knows no levels can still read it.
+#[test]
+fn a_level_rises_by_one_and_never_falls() {
+    let level = |number| Level::new(number).unwrap();
+    let mut catalogue = Catalogue::default();
+    assert_eq!(catalogue.level(), Level::FIRST);
+    let skipped = CatalogueError::LevelSkipped { from: level(1), to: level(3) };
+    assert_eq!(catalogue.raise_level(level(3)), Err(skipped));
+    assert_eq!(encoded(&catalogue), b"\x02\x01\x01\x00");
+    for (to, now) in [(1, 1), (2, 2), (2, 2), (3, 3), (1, 3)] {
+        assert_eq!(catalogue.raise_level(level(to)), Ok(level(now)));
+    }
+    let bytes = b"\x04\x01\x01\x00\x00\x03";
+    assert_eq!(encoded(&catalogue), bytes);
+    assert_eq!(Catalogue::decode(&mut Reader::new(bytes)).unwrap(), catalogue);
+    catalogue.set_standing(NodeId(7), Standing::Cordoned, &among(&[])).unwrap();
+    let bytes = b"\x04\x01\x01\x00\x01\x07\0\0\0\0\0\0\0\x01\x03";
+    assert_eq!(encoded(&catalogue), bytes);
+    let mut op = Vec::new();
+    CatalogueOp::Level { to: level(2) }.encode(&mut op);
+    assert_eq!(op, b"\x06\x02");
+}
+
 #[test]
 fn a_catalogue_that_breaks_its_invariants_is_refused() {
     let field = |what| Err(DecodeError::Field { what });
     for (bytes, refusal) in [
-        (&b"\x04"[..], Err(DecodeError::Version { what: "catalogue", found: 4 })),
+        (&b"\x05"[..], Err(DecodeError::Version { what: "catalogue", found: 5 })),
+        (b"\x04\x01\x01\x00\x00\x00", field("level: 0")),
+        (b"\x04\x01\x01\x00\x00\x01", field("level: the first is not named")),
         (b"\x01", Err(DecodeError::Version { what: "catalogue", found: 1 })),
         (b"\x03\x01\x01\x00\x00", field("standings: none")),
         (
@@ -326,7 +351,12 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         }),
         1 => Just(CatalogueError::LastNode),
         1 => Just(CatalogueError::TooManyStandings),
+        1 => (level(), level()).prop_map(|(from, to)| CatalogueError::LevelSkipped { from, to }),
     ]
+}
+
+fn level() -> impl Strategy<Value = Level> {
+    (1..=u8::MAX).prop_map(|number| Level::new(number).expect("not 0"))
 }
 
 fn standing() -> impl Strategy<Value = Standing> {
@@ -345,6 +375,7 @@ enum Op {
     Drop(String),
     Node(u64, Standing, BTreeSet<u64>),
     Shard(u32),
+    Level(Level),
 }
 
 impl Op {
@@ -354,6 +385,7 @@ impl Op {
             Op::Alter(name, change) => CatalogueOp::Alter { name, change: *change },
             Op::Drop(name) => CatalogueOp::Drop { name },
             Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
+            Op::Level(to) => CatalogueOp::Level { to: *to },
             Op::Node(node, standing, others) => CatalogueOp::Node {
                 node: NodeId(*node),
                 standing: *standing,
@@ -378,6 +410,7 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => (name(), change).prop_map(|(name, change)| Op::Alter(name, change)),
         1 => name().prop_map(Op::Drop),
         1 => (0..9u32).prop_map(Op::Shard),
+        1 => (1..4u8).prop_map(|to| Op::Level(Level::new(to).expect("not 0"))),
         2 => (0..6u64, standing(), prop::collection::btree_set(0..6u64, 0..6))
             .prop_map(|(node, standing, among)| Op::Node(node, standing, among)),
     ]
@@ -389,6 +422,7 @@ proptest! {
         error in errors(),
         node: u64,
         standing in standing(),
+        level in level(),
         options in options(),
     ) {
         let mut catalogue = Catalogue::default();
@@ -396,7 +430,8 @@ proptest! {
         let made = made.map(Subject::Keyspace).map(Box::new);
         let drawn = Subject::Shard(KeyspaceId(node as u32), ShardId(node));
         let stands = Subject::Node(NodeId(node), standing);
-        for said in [made, Err(error), Ok(Box::new(stands)), Ok(Box::new(drawn))] {
+        let subjects = [stands, drawn, Subject::Level(level)].map(|subject| Ok(Box::new(subject)));
+        for said in [made, Err(error)].into_iter().chain(subjects) {
             let mut bytes = Vec::new();
             Subject::encode_result(&said, &mut bytes);
             let mut reader = Reader::new(&bytes);
@@ -429,8 +464,11 @@ proptest! {
                     prop_assert_eq!(catalogue.standing(node), standing);
                 }
                 Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
+                Ok(Subject::Level(level)) => prop_assert_eq!(catalogue.level(), level),
                 Ok(Subject::Keyspace(_)) => {}
             }
+            let rise = catalogue.level().number() - before.level().number();
+            prop_assert!(rise == 0 || rise == 1 && matches!(op, Op::Level(_)));
             let stays = before.standings().removed();
             for node in stays {
                 prop_assert_eq!(catalogue.standing(node), Standing::Removed);

@@ -38,10 +38,15 @@ pub fn log_bytes(input: &Input) -> u64 {
         // A reader may need a horizon.
         Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
         Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => FRAMING_BYTES,
-        Input::Split { .. } => FRAMING_BYTES,
+        Input::Split { .. } | Input::Merge { .. } => FRAMING_BYTES,
+        Input::Inherit { heir, .. } => {
+            let (bytes, entries) = heir.held();
+            bytes + entries * FRAMING_BYTES
+        }
         Input::Letter { letter, .. } => match letter {
             Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
             Letter::Read { .. } | Letter::Fetch { .. } | Letter::Raise(_) => FRAMING_BYTES,
+            Letter::Merge { .. } => FRAMING_BYTES,
             _ => 0,
         },
         Input::Message { message, .. } => message.entry_bytes(),
@@ -61,9 +66,9 @@ pub fn without_room(input: Input) -> Admission {
             Admission::Refused(Answer::NotDone { origin, waiters: vec![waiter], why })
         }
         // The keeper asks again, and so does a leader.
-        Input::RaiseKeyspace(_) | Input::RaiseShard { .. } | Input::Split { .. } => {
-            Admission::LeftOut
-        }
+        Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => Admission::LeftOut,
+        Input::Split { .. } | Input::Merge { .. } => Admission::LeftOut,
+        Input::Letter { letter: Letter::Merge { .. }, .. } => Admission::LeftOut,
         Input::Message { message, .. } if message.entry_bytes() > 0 => Admission::LeftOut,
         Input::Letter { from, letter } => match letter.when_unable() {
             Some(answer) => Admission::Unable(from, answer),

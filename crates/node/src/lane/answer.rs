@@ -16,14 +16,12 @@ pub struct Origin(pub u32);
 pub enum NotDone {
     /// The shard is not here (any more): look its keyspace up again.
     NoSuchShard,
-    /// This node has no replica of the shard, or none yet.
-    Away,
     /// Everything of the shard that was under way when it was dropped may or may not be done.
     Dropped,
     /// Nobody is known to lead the shard, and the time for the request is over.
     NotLeader,
-    /// Of a read: the replica here lacks too much of what its leader has told. Look again: what is
-    /// wanted of the shard is to be fetched ([`crate::route::Route::must_fetch`]).
+    /// Of a read: the replica here lacks too much of what its leader has told, or has gone. Look
+    /// again: what is wanted of the shard is to be fetched ([`crate::route::Route::must_fetch`]).
     Lags,
     /// Another leader's entry has taken its place in the log.
     Replaced,

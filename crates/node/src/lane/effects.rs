@@ -7,11 +7,12 @@ use overlay::Known;
 use replication::{Message, Refused};
 use storage::log::Group as Records;
 
-use super::{Answer, Origin};
+use super::{Absorbing, Answer, Bequeathed, Given, Origin};
 use crate::catalogue::Change;
 use crate::digest::Digesting;
 use crate::entry::Waiter;
 use crate::letter::Letter;
+use crate::merge::Word;
 use crate::moved::Moved;
 use crate::shard::{Finding, ShardStart, Unfit};
 use crate::state::Outcome;
@@ -68,6 +69,16 @@ pub struct Effects {
     pub halves: Vec<ShardStart>,
     /// Commands that shards have turned away: to be sent on ([`crate::moved`]).
     pub moved: Vec<Moved>,
+    /// To be said to whoever leads these shards, here or elsewhere, as [`Letter::Merge`]. Some may
+    /// be lost.
+    pub words: Vec<(ShardId, Word)>,
+    /// Replicas that wait for others here: [`Input::Surrender`] for the right one's lane.
+    pub absorbing: Vec<Absorbing>,
+    /// [`Input::Absorb`] for the left one's lane. The right one's replica has ended, and is not to
+    /// be shown to readers.
+    pub given: Vec<Given>,
+    /// [`Input::Propose`], [`Input::Await`] and [`Input::Inherit`] for the left one's lane.
+    pub bequeathed: Vec<Bequeathed>,
 }
 
 impl Effects {
@@ -87,6 +98,10 @@ impl Effects {
         self.ended.clear();
         self.halves.clear();
         self.moved.clear();
+        self.words.clear();
+        self.absorbing.clear();
+        self.given.clear();
+        self.bequeathed.clear();
     }
 
     /// Whether the turn had nothing to say.
@@ -104,6 +119,10 @@ impl Effects {
             && self.ended.is_empty()
             && self.halves.is_empty()
             && self.moved.is_empty()
+            && self.words.is_empty()
+            && self.absorbing.is_empty()
+            && self.given.is_empty()
+            && self.bequeathed.is_empty()
     }
 }
 
@@ -120,6 +139,7 @@ pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects:
         | Outcome::Members(_)
         | Outcome::Once(_)
         | Outcome::Split(_)
+        | Outcome::Merge
         | Outcome::Check => {}
         Outcome::SafePoint(keyspace, to) => effects.safe_points.push((keyspace, to)),
         Outcome::Catalogue(result) => {

@@ -24,7 +24,7 @@ use keyspace::codec::Reader;
 use keyspace::{DecodeError, Descriptor, NodeId, ReplicaId, ShardId};
 use storage::log::Group as Records;
 
-use super::{Effects, Lane, push};
+use super::{Effects, Given, Lane, push};
 use crate::letter::Letter;
 use crate::proxy::Proxy;
 use crate::record;
@@ -95,6 +95,9 @@ impl Lane {
     /// Ends the shard's replica here.
     pub(super) fn end_replica(&mut self, id: ShardId, why: Unfit, effects: &mut Effects) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
+        if let Some(left) = shard.is_waited_for_by() {
+            effects.given.push(Given { left, right: id, state: None });
+        }
         self.gone = self.gone.and(shard.tally(self.now));
         let birth = shard.view().read().birth_record();
         let replica = shard.replica();
@@ -103,9 +106,12 @@ impl Lane {
         ended.is_remembered = false;
         ended.write(id, self.next_ticket, &mut effects.records);
         effects.sync = true;
-        let fetches = shard.give_up(effects);
+        let now = self.now;
+        let unasked = shard.give_up(now, effects);
         self.go_away(id, ended.others.clone());
-        self.away.entry(id).and_modify(|proxy| proxy.succeed(fetches));
+        if let Some((proxy, _)) = self.touch_away(id) {
+            proxy.succeed(unasked, now);
+        }
         self.ended_replicas.insert(id, ended);
         effects.ended.push((id, replica, why));
     }
@@ -232,23 +238,31 @@ mod tests {
         effects
     }
 
-    /// Who waits for a change of the catalogue at a replica that ends is told so.
+    /// What waits at a replica that ends goes on: a change of the catalogue and a write are asked
+    /// of who has the shard, and a reader is told to have what it wants fetched.
     #[test]
     fn nobody_waits_at_what_has_ended() {
         let system = ShardId(0);
         let mut lane = lane_with(system);
         let (mut op, options) = (Vec::new(), KeyspaceOptions::default());
         CatalogueOp::Create { name: "k", options }.encode(&mut op);
-        let (origin, waiter) = (Origin(1), Waiter(5));
+        let (origin, waiter, reader) = (Origin(1), Waiter(5), Waiter(6));
         lane.accept(Input::Catalogue { op, origin, waiter });
+        let at = keyspace::Timestamp::ZERO;
+        lane.accept(Input::Await { shard: system, at, origin, waiter: reader });
         // Nobody leads yet.
         assert!(turn(&mut lane).answers.is_empty());
-        let answers = end(&mut lane, system).answers;
+        let Effects { answers, letters, .. } = end(&mut lane, system);
         let told = |answer: &Answer| {
-            matches!(answer, Answer::NotDone { why: NotDone::Away, .. })
-                && answer.waiters() == [waiter]
+            matches!(answer, Answer::NotDone { why: NotDone::Lags, .. })
+                && answer.waiters() == [reader]
         };
         assert!(answers.len() == 1 && told(&answers[0]), "{answers:?}");
+        let asked = |(node, letter): &(NodeId, Letter)| {
+            *node == OTHER && matches!(letter, Letter::Catalogue { .. })
+        };
+        let letters = letters.iter().chain(&turn(&mut lane).letters).filter(|l| asked(l)).count();
+        assert_eq!(letters, 1);
     }
 
     /// A table that is newer than the replica, and does not name it, ends it: not one that is

@@ -6,7 +6,7 @@ use super::{Answer, Effects};
 use crate::shard::Shard;
 use std::sync::Arc;
 
-use keyspace::{Durability, Generation, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Durability, Generation, Level, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use replication::Message;
 use storage::log::Lsn;
@@ -15,7 +15,8 @@ use super::Origin;
 use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::letter::Letter;
-use crate::shard::{Raise, ShardStart};
+use crate::merge;
+use crate::shard::{Heir, Raise, ShardStart};
 use crate::split::Split;
 use crate::state::ShardState;
 
@@ -119,6 +120,11 @@ pub enum Input {
         /// The shard.
         shard: ShardId,
     },
+    /// The cluster's level is at least this: what it allows may be proposed.
+    Level {
+        /// The level.
+        level: Level,
+    },
     /// The shard's keyspace has another durability from now on.
     Configure {
         /// The shard.
@@ -159,6 +165,47 @@ pub enum Input {
         shard: ShardId,
         /// How.
         split: Split,
+    },
+    /// The shard should take in its right neighbour. Its leader sees to it, if it is asked, and if
+    /// the shard is as who asks knows it; nothing happens if it has changed meanwhile, or is
+    /// changing.
+    Merge {
+        /// The shard.
+        shard: ShardId,
+        /// The step [`merge::Step::Intend`].
+        step: merge::Step,
+    },
+    /// A replica of the left neighbour here waits for what this shard's replica holds
+    /// ([`Effects::absorbing`]).
+    Surrender {
+        /// The left neighbour.
+        left: ShardId,
+        /// The entry of it that waits.
+        at: u64,
+        /// Whose, and as of which entry.
+        absorb: merge::Absorb,
+    },
+    /// What the right neighbour's replica here held ([`Effects::given`]).
+    Absorb {
+        /// The left neighbour.
+        left: ShardId,
+        /// None: there is nothing.
+        state: Option<Box<ShardState>>,
+    },
+    /// What was sent to a shard that this one has taken in ([`Effects::bequeathed`]).
+    Inherit {
+        /// The shard.
+        shard: ShardId,
+        /// What.
+        heir: Heir,
+    },
+    /// Another shard has taken this one in, as the lookup knows: its replica here ends, if there is
+    /// one, and nobody else is asked for it.
+    Superseded {
+        /// The shard.
+        shard: ShardId,
+        /// Who has its first slot by now.
+        by: ShardId,
     },
     /// Hand the leadership of a shard over to another of its replicas.
     Transfer {

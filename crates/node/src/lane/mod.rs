@@ -20,7 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use keyspace::{NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Cut, Feature, Level, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState, Message, Refused};
@@ -34,6 +34,7 @@ use crate::record;
 use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
 use crate::state::ShardState;
 
+mod absorbed;
 pub mod admission;
 mod answer;
 mod early;
@@ -41,6 +42,7 @@ mod effects;
 mod ended;
 mod input;
 
+pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
 pub use answer::{Answer, NotDone, Origin};
 use early::Early;
 pub use effects::{Effects, Envelope};
@@ -78,6 +80,8 @@ pub struct Lane {
     check_every: u64,
     /// Whether the log has no room but for what it was reserved for.
     is_full: bool,
+    /// The cluster's level, as far as it is known here.
+    level: Level,
     /// Answers and records of inputs that needed no turn of a shard.
     pending: Effects,
     /// What happened in shards that have gone.
@@ -86,6 +90,10 @@ pub struct Lane {
     early: Early,
     /// Right halves that were handed out to be begun.
     unborn: BTreeSet<ShardId>,
+    /// Shards that others have taken in.
+    absorbed: BTreeMap<ShardId, Absorbed>,
+    /// Whether `pending` may have something about that.
+    has_merged: bool,
 }
 
 impl Lane {
@@ -110,10 +118,13 @@ impl Lane {
             patience: PATIENCE_NANOS,
             check_every: 0,
             is_full: false,
+            level: Level::FIRST,
             pending: Effects::default(),
             gone: Tally::default(),
             early: Early::default(),
             unborn: BTreeSet::new(),
+            absorbed: BTreeMap::new(),
+            has_merged: false,
         }
     }
 
@@ -126,6 +137,11 @@ impl Lane {
     /// Leaders have their replicas compared every so many nanoseconds. Zero, as at first: never.
     pub fn set_check_every(&mut self, nanos: u64) {
         self.check_every = nanos;
+    }
+
+    /// The cluster's level is at least this: what it allows may be proposed.
+    pub fn allow(&mut self, level: Level) {
+        self.level = self.level.max(level);
     }
 
     /// Whether the log has no room but for what it was reserved for: then nothing is logged for
@@ -245,7 +261,7 @@ impl Lane {
                 let now = self.now;
                 match self.touch_away(id) {
                     Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
-                    None => self.refuse(id, origin, batch.into_parts().1),
+                    None => self.turn_away(id, origin, batch),
                 }
             }
             Input::Fetch { shard, want, bytes_max, origin, waiter } => {
@@ -268,9 +284,34 @@ impl Lane {
             }
             Input::Split { shard, split } => {
                 let (now, clock) = (self.now, self.clock.clone());
-                if let Some(shard) = self.touch(shard) {
+                let is_allowed =
+                    matches!(split.at, Cut::Slot(_)) || self.level.allows(Feature::OrderedSplits);
+                if let Some(shard) = self.touch(shard).filter(|_| is_allowed) {
                     shard.split(split, now, &clock);
                 }
+            }
+            Input::Merge { shard, step } => {
+                let (now, clock) = (self.now, self.clock.clone());
+                let is_allowed = self.level.allows(Feature::Merges);
+                if let Some(shard) = self.touch(shard).filter(|_| is_allowed) {
+                    shard.intend(step, now, &clock);
+                }
+            }
+            Input::Surrender { left, at, absorb } => {
+                self.has_merged = true;
+                self.surrender(left, at, &absorb);
+            }
+            Input::Absorb { left, state } => {
+                if let Some(shard) = self.touch(left) {
+                    shard.is_given(state);
+                }
+            }
+            Input::Inherit { shard, heir } => self.inherit(shard, heir),
+            Input::Superseded { shard, by } => {
+                self.has_merged = true;
+                let mut pending = std::mem::take(&mut self.pending);
+                self.supersede(shard, by, &mut pending);
+                self.pending = pending;
             }
             Input::Transfer { shard, to } => {
                 if let Some(shard) = self.touch(shard) {
@@ -342,12 +383,13 @@ impl Lane {
             }
             Input::Create(start) => self.create(start),
             Input::Away { shard, nodes } => {
-                if !self.shards.contains_key(&shard) {
+                if !self.shards.contains_key(&shard) && !self.absorbed.contains_key(&shard) {
                     self.go_away(shard, nodes);
                 }
             }
             Input::Known { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
+            Input::Level { level } => self.allow(level),
             Input::Configure { shard, durability } => {
                 if let Some(shard) = self.shards.get_mut(&shard) {
                     shard.configure(durability);
@@ -382,20 +424,25 @@ impl Lane {
         effects.known.append(&mut self.pending.known);
         effects.ended.append(&mut self.pending.ended);
         effects.moved.append(&mut self.pending.moved);
+        if std::mem::take(&mut self.has_merged) {
+            effects.words.append(&mut self.pending.words);
+            effects.given.append(&mut self.pending.given);
+            effects.bequeathed.append(&mut self.pending.bequeathed);
+        }
         effects.safe_points.append(&mut self.pending.safe_points);
         if !self.pending.records.is_empty() {
             std::mem::swap(&mut effects.records, &mut self.pending.records);
             effects.sync = true;
         }
-        let Self { now, seed, patience, check_every, is_full, turn_bytes_max: bytes_max, .. } =
-            *self;
-        let (shards, clock) = (&mut self.shards, &*self.clock);
-        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, seed };
-        let mut unfit = Vec::new();
+        let Self { now, seed, patience, check_every, is_full, level, .. } = *self;
+        let (shards, clock, bytes_max) = (&mut self.shards, &*self.clock, self.turn_bytes_max);
+        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, level, seed };
+        let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
             shard.turn(&turn, effects);
             unfit.extend(shard.unfit().map(|why| (*id, why)));
+            given_up.extend(shard.surrenders().map(|_| *id));
             shard.active = !shard.is_idle();
             shard.active
         });
@@ -409,6 +456,7 @@ impl Lane {
         let halves = effects.halves.iter().map(|start| start.view.read().descriptor.shard);
         self.unborn.extend(halves);
         unfit.into_iter().for_each(|(id, why)| self.end_replica(id, why, effects));
+        given_up.into_iter().for_each(|id| self.give_up(id, effects));
         if !effects.records.is_empty() {
             self.next_ticket += 1;
         }
@@ -494,7 +542,12 @@ impl Lane {
 
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
         let is_away = self.away.contains_key(&shard);
-        let why = if is_away { NotDone::Away } else { NotDone::NoSuchShard };
+        if self.absorbed.contains_key(&shard) {
+            // Whoever waits looks again whose it is.
+            let go = |waiter| Answer::Go { origin, waiter };
+            return self.pending.answers.extend(waiters.into_iter().map(go));
+        }
+        let why = if is_away { NotDone::Lags } else { NotDone::NoSuchShard };
         self.pending.answers.push(Answer::NotDone { origin, waiters, why });
     }
 
@@ -531,6 +584,7 @@ impl Lane {
             self.pending.refused.push((id, refused));
             if matches!(refused, Refused::LostLog { .. }) {
                 let mut pending = std::mem::take(&mut self.pending);
+                self.has_merged = true;
                 self.end_replica(id, Unfit::LostLog, &mut pending);
                 self.pending = pending;
             }
@@ -540,6 +594,7 @@ impl Lane {
     fn letter(&mut self, from: NodeId, letter: Letter) {
         let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
         let is_full = self.is_full;
+        self.has_merged |= matches!(letter, Letter::Merge { .. });
         let mut pending = std::mem::take(&mut self.pending);
         if let Letter::NotLed { known: Some(known), .. } = &letter {
             pending.known.push((**known).clone());
@@ -594,6 +649,7 @@ impl Lane {
         if let Some(shard) = self.shards.get(&id) {
             if shard.is_out(known) {
                 let mut pending = std::mem::take(&mut self.pending);
+                self.has_merged = true;
                 self.end_replica(id, Unfit::Removed, &mut pending);
                 self.pending = pending;
             } else {
@@ -636,6 +692,8 @@ pub(crate) struct Turn<'a> {
     pub check_every: u64,
     /// Whether the log has no room for what readers need.
     pub is_full: bool,
+    /// The cluster's level: what may be proposed.
+    pub level: Level,
     /// Drawn for the lane.
     pub seed: u64,
 }

@@ -34,7 +34,7 @@ use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
 use crate::shard::fetches::Fetches;
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
-use crate::shard::{Raise, counted};
+use crate::shard::{Heir, Legacy, Raise, counted};
 
 /// Who was asked and has said nothing for so long is not asked any more, as long as there is
 /// another.
@@ -310,16 +310,28 @@ impl Proxy {
         self.forward.applied(self.image_index, effects);
     }
 
-    /// There is no replica here any more, and so nothing is asked for it: its numbers are gone on
-    /// with.
-    pub fn succeed(&mut self, fetches: Fetches) {
-        self.fetches = fetches;
+    /// There is no replica here any more: what it was to ask of others is asked from here, with
+    /// its numbers.
+    pub fn succeed(&mut self, (forward, fetches): (Forward, Fetches), now: BootNanos) {
+        (self.forward, self.fetches) = (forward, fetches);
+        self.heard_at = now;
     }
 
     /// There is a replica here from now on: it goes on with the writes. Readers look again.
     pub fn replaced(&mut self, effects: &mut Effects) -> (Forward, Fetches) {
         self.fetches.let_go(effects);
         (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches))
+    }
+
+    /// Another has taken the shard in. Readers look again.
+    pub fn bequeath(&mut self, effects: &mut Effects) -> Legacy {
+        self.fetches.let_go(effects);
+        self.forward.bequeath()
+    }
+
+    /// Goes on with what was sent to a neighbour that the shard has taken in.
+    pub fn inherit(&mut self, heir: Heir) {
+        self.forward.inherit(heir);
     }
 
     /// The shard is gone.

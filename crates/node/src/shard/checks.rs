@@ -53,6 +53,8 @@ pub enum Unfit {
     LostLog,
     /// Its state is another than that of a majority.
     Differs,
+    /// Its shard has taken a neighbour in of which nothing was here ([`crate::merge`]).
+    LacksRight,
     /// Nothing is wrong with it: its group has gone on without it.
     Removed,
     /// It was found so before the node started.

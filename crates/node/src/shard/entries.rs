@@ -13,11 +13,14 @@ use crate::lane::{Effects, NotDone, Turn, push, report};
 use crate::moved::answer_applied;
 use crate::record;
 use crate::session::BatchId;
-use crate::state::Outcome;
+use crate::state::{Outcome, ShardState};
 
 impl Shard {
     pub(super) fn propose_queued(&mut self, turn: &Turn<'_>, mut turn_bytes: u64) {
         if self.queue.is_empty() || !self.leads() || self.group.is_transferring() {
+            return;
+        }
+        if self.stands_still() {
             return;
         }
         while turn_bytes < turn.bytes_max {
@@ -36,6 +39,7 @@ impl Shard {
                 }
             };
             turn_bytes += bytes.len() as u64;
+            assert!(kind.since() <= turn.level, "all nodes can read what is proposed (G3)");
             let term = self.stamp(turn.clock, index, kind, count, &mut bytes);
             let place = match self.group.propose(bytes) {
                 Ok(place) => place,
@@ -181,12 +185,37 @@ impl Shard {
 
     /// Applies what is committed, and answers it. The others hear of it with the next entries, but
     /// of what changes the catalogue at once: all nodes' clients meet that.
-    fn apply(&mut self, committed: Vec<Entry>, clock: &Clock, effects: &mut Effects) {
+    pub(super) fn apply(&mut self, committed: Vec<Entry>, clock: &Clock, effects: &mut Effects) {
         for entry in committed {
+            let may_halt = !self.merges_nothing();
+            if may_halt && self.halts(&entry, effects) {
+                self.halt(entry);
+            } else {
+                self.apply_entry(entry, None, clock, effects);
+            }
+        }
+    }
+
+    /// Applies one; with the state of the neighbour that it takes in, if it takes one in.
+    #[inline]
+    pub(super) fn apply_entry(
+        &mut self,
+        entry: Entry,
+        right: Option<ShardState>,
+        clock: &Clock,
+        effects: &mut Effects,
+    ) {
+        {
             let mut replies = Vec::new();
             let outcome = {
                 let mut state = self.state.write();
-                let outcome = state.apply(&entry, &mut replies);
+                let outcome = match right {
+                    None => state.apply(&entry, &mut replies),
+                    Some(right) => {
+                        state.absorb(&entry, right);
+                        Outcome::Merge
+                    }
+                };
                 if outcome == Outcome::Check {
                     let leads = self.group.is_leader() && entry.term() == self.group.term();
                     let digesting = self.checks.begin(self.replica, leads, &self.state, &mut state);
@@ -222,6 +251,10 @@ impl Shard {
             let outcome = match outcome {
                 Outcome::Split(half) => {
                     self.was_split(half, effects);
+                    Outcome::Quiet
+                }
+                Outcome::Merge => {
+                    self.merged();
                     Outcome::Quiet
                 }
                 outcome => outcome,

@@ -78,6 +78,10 @@ pub(crate) struct Forward {
     leader_ms: Option<(u64, BootNanos)>,
     operations: Vec<Operation>,
     next_number: u64,
+    /// What was sent to shards that this one has taken in.
+    heirs: Vec<Forward>,
+    /// Whether it is one of those.
+    is_heir: bool,
 }
 
 struct Held {
@@ -149,6 +153,15 @@ pub(crate) struct Own {
     pub commands: Vec<u8>,
 }
 
+impl Own {
+    fn of(session: u64, sent: &Sent) -> Self {
+        let (sequence, sent_ms, floor) = (sent.sequence, sent.sent_ms, 0);
+        let id = BatchId { session, sequence, floor, sent_ms };
+        let count = sent.held.waiters.len() as u32;
+        Self { id, count, commands: sent.held.bytes[HEADER_BYTES..].to_vec() }
+    }
+}
+
 /// What a shard is sent with.
 pub(crate) struct Post<'a> {
     pub shard: ShardId,
@@ -166,12 +179,15 @@ impl Forward {
             && self.sent.is_empty()
             && self.readers.is_empty()
             && self.operations.is_empty()
+            && self.heirs.is_empty()
     }
 
     /// Bytes of batches that the replica here would propose if it came to lead, and how many these
     /// are.
     pub fn held(&self) -> (u64, u64) {
-        (self.held_bytes as u64, (self.waiting.len() + self.sent.len()) as u64)
+        let own = (self.held_bytes as u64, (self.waiting.len() + self.sent.len()) as u64);
+        let heirs = self.heirs.iter().map(Self::held);
+        heirs.fold(own, |(bytes, count), (more, others)| (bytes + more, count + others))
     }
 
     /// Holds a batch for whoever leads.
@@ -210,6 +226,7 @@ impl Forward {
         if self.is_idle() {
             return;
         }
+        self.send_heirs(post, effects);
         let Some(leader) = post.leader else { return };
         if self.sent_to != Some(leader) {
             self.sent_to = Some(leader);
@@ -267,6 +284,9 @@ impl Forward {
     }
 
     fn send_asks(&mut self, leader: NodeId, post: &Post<'_>, effects: &mut Effects) {
+        if self.is_heir {
+            return;
+        }
         let stale = |ask: &Ask| ask.index.is_none() && ask.asked_at + RESEND_NANOS <= post.now;
         self.asks.retain(|ask| !stale(ask));
         let covered = self.asks.back().map_or(0, |ask| ask.asked_at);
@@ -312,6 +332,7 @@ impl Forward {
         if self.sent_to == Some(node) {
             self.sent_to = None;
         }
+        self.link_of_heirs_lost(node);
     }
 
     /// What became of a batch.
@@ -323,8 +344,14 @@ impl Forward {
         verdict: Verdict,
         effects: &mut Effects,
     ) {
+        if session != self.session {
+            for heir in self.heirs.iter_mut().filter(|heir| heir.session == session) {
+                heir.written(shard, session, sequence, verdict.clone(), effects);
+            }
+            return self.heirs.retain(|heir| !heir.sent.is_empty());
+        }
         let place = self.sent.iter().position(|sent| sent.sequence == sequence);
-        let Some(place) = place.filter(|_| session == self.session) else { return };
+        let Some(place) = place else { return };
         self.confirmed = true;
         match verdict {
             Verdict::Done(replies) => self.done(shard, place, replies.as_deref(), effects),
@@ -404,7 +431,9 @@ impl Forward {
                 self.sent.iter_mut().filter(|s| s.sequence >= sequence).for_each(|s| s.due = true);
                 self.confirmed = false;
             }
-            Asked::Write { .. } => return,
+            Asked::Write { .. } => {
+                return self.heirs.iter_mut().for_each(|heir| heir.misled(by, what, pause_until));
+            }
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
             // Not its own.
             Asked::Fetch { .. } | Asked::Count { .. } => return,
@@ -430,7 +459,10 @@ impl Forward {
             Asked::Write { session, sequence } if session == self.session => {
                 self.close_session(NotDone::DiskFull, sequence, effects);
             }
-            Asked::Write { .. } | Asked::Fetch { .. } | Asked::Count { .. } => {}
+            Asked::Write { .. } => {
+                self.heirs.iter_mut().for_each(|heir| heir.unable(by, what, pause_until, effects));
+            }
+            Asked::Fetch { .. } | Asked::Count { .. } => {}
             Asked::Read { number } => {
                 self.asks.retain(|ask| ask.number != number);
                 self.pause_until = pause_until;
@@ -531,9 +563,19 @@ impl Forward {
         self.asks.retain(|ask| ask.index.is_none() || !std::mem::replace(&mut any, true));
     }
 
+    /// The replica here has gone: readers have what they look at fetched, and all else is asked
+    /// again, of whoever is found to lead.
+    pub fn leave(&mut self, effects: &mut Effects) {
+        self.turn_away(effects);
+        self.asks.clear();
+        self.sent_to = None;
+        self.pause_until = 0;
+    }
+
     /// Tells those who have waited too long.
     #[inline(never)]
     pub fn expire(&mut self, now: BootNanos, patience: u64, effects: &mut Effects) {
+        self.expire_heirs(now, patience, effects);
         let late = |since: BootNanos| since.saturating_add(patience) <= now;
         while let Some(held) = self.waiting.pop_front_if(|held| late(held.since)) {
             let Held { origin, waiters, bytes, .. } = held;
@@ -571,6 +613,9 @@ impl Forward {
             }
         }
         self.session = 0;
+        for mut heir in std::mem::take(&mut self.heirs) {
+            heir.abandon(why, why_sent, effects);
+        }
         for reader in self.readers.drain(..) {
             refuse_one(reader.origin, reader.waiter, why, effects);
         }
@@ -583,27 +628,13 @@ impl Forward {
     /// The replica here has come to lead. What was sent before keeps its numbers, and is told by
     /// [`Self::written`] what became of it; the rest is as new.
     pub fn lead(&mut self) -> (Vec<Own>, Vec<(Origin, Batch)>) {
-        let is_first = !std::mem::replace(&mut self.led, true);
-        let own = |sent: &Sent| Own {
-            id: BatchId {
-                session: self.session,
-                sequence: sent.sequence,
-                floor: 0,
-                sent_ms: sent.sent_ms,
-            },
-            count: sent.held.waiters.len() as u32,
-            commands: sent.held.bytes[HEADER_BYTES..].to_vec(),
-        };
-        // Its own log is one more place where it may be.
-        self.sent.iter_mut().for_each(|sent| sent.times += 1);
-        let sent = self.sent.iter().filter(|sent| is_first && !sent.answered).map(own).collect();
-        self.sent_to = None;
-        self.asks.clear();
+        let sent = self.own();
         let waiting = self.waiting.drain(..).map(|held| {
             self.held_bytes -= held.bytes.len();
             (held.origin, Batch::from_parts(held.bytes, held.waiters))
         });
-        (sent, waiting.collect())
+        let waiting = waiting.collect();
+        (sent, waiting)
     }
 
     /// The readers, for the replica here has come to lead.
@@ -620,8 +651,9 @@ impl Forward {
 
     /// Session and sequence of the batch that was sent with a waiter's write.
     pub fn batch_of(&self, waiter: Waiter) -> Option<(u64, u64)> {
-        let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter))?;
-        Some((self.session, sent.sequence))
+        let sent = self.sent.iter().find(|sent| sent.held.waiters.contains(&waiter));
+        let own = sent.map(|sent| (self.session, sent.sequence));
+        own.or_else(|| self.heirs.iter().find_map(|heir| heir.batch_of(waiter)))
     }
 }
 
@@ -634,6 +666,8 @@ fn draw_session(post: &Post<'_>) -> u64 {
     let drawn = keyspace::random::mix(post.seed ^ post.clock.tick().0) ^ post.shard.0;
     keyspace::random::mix(drawn).max(1)
 }
+
+pub mod legacy;
 
 #[cfg(test)]
 mod tests;

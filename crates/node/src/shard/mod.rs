@@ -15,6 +15,7 @@
 //! | `lagging` | a replica that is far behind: its readers are served by the leader |
 //! | `post` | what other nodes ask of this one, and answer |
 //! | `splits` | it is cut in two |
+//! | `merges` | two become one |
 //! | `safe_points` | how far old versions may go |
 //! | `report` | how it is, for those who look after it |
 //!
@@ -43,6 +44,7 @@ mod entries;
 pub(crate) mod fetches;
 pub(crate) mod forward;
 mod lagging;
+mod merges;
 mod post;
 mod readers;
 mod replicas;
@@ -54,6 +56,8 @@ use checks::Checks;
 pub use checks::{Finding, Unfit};
 use fetches::Fetches;
 use forward::Forward;
+pub use forward::legacy::{Heir, Legacy};
+use merges::Merges;
 pub(crate) use post::counted;
 use readers::Reader;
 pub use replicas::Count;
@@ -168,6 +172,7 @@ pub struct Shard {
     broken: BTreeSet<ReplicaId>,
     /// If it began as a right half.
     half: Option<HalfOf>,
+    merges: Merges,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
 }
@@ -250,6 +255,7 @@ impl Shard {
         let promise = Promise::new(state.unsettled.clone());
         let serving = state.serving.clone();
         let (applied, is_settled) = (state.applied_index, state.roster.is_settled);
+        let merges = Merges::of(&state);
         // What is not applied yet is still needed in the log.
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
@@ -295,6 +301,7 @@ impl Shard {
             is_settled,
             broken: BTreeSet::new(),
             half,
+            merges,
             active: false,
         }
     }
@@ -434,6 +441,7 @@ impl Shard {
             && self.appends.is_empty()
             && self.readers.is_empty()
             && self.asks_nothing()
+            && self.merges_nothing()
     }
 
     /// Whether nothing is asked of a leader elsewhere.
@@ -455,6 +463,7 @@ impl Shard {
         let clock = turn.clock;
         self.group.observe(turn.now);
         self.expire(turn, effects);
+        self.absorb_given(clock, effects);
         loop {
             if self.leads() && !self.asks_nothing() {
                 self.take_over(effects);
@@ -463,6 +472,7 @@ impl Shard {
             self.check(turn, effects);
             self.propose_queued(turn, effects.records.bytes());
             self.change_members(turn.now, clock);
+            self.merge(turn, effects);
             let Some(work) = self.group.ready() else { break };
             self.hand_out(work, clock, effects);
         }
@@ -479,21 +489,21 @@ impl Shard {
 
     /// Why it must take no part any more, if it must not.
     pub(crate) fn unfit(&self) -> Option<Unfit> {
-        self.checks.differs.then_some(Unfit::Differs)
+        let lacks = self.merges.lacks_right.then_some(Unfit::LacksRight);
+        self.checks.differs.then_some(Unfit::Differs).or(lacks)
     }
 
-    /// Tells everyone who waits that this replica has gone, and others must be asked. Who will do
-    /// that goes on with its numbers.
-    pub(crate) fn give_up(&mut self, effects: &mut Effects) -> Fetches {
+    /// This replica has gone, and others are asked from now on: with what it was to ask of them,
+    /// which is handed on. Readers here are told to have what they look at fetched.
+    pub(crate) fn give_up(&mut self, now: BootNanos, effects: &mut Effects) -> (Forward, Fetches) {
         self.serving.end();
-        self.refuse_queued(NotDone::Away, effects);
+        self.hand_queue_over(now, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
             self.refuse(in_flight.asker, NotDone::Unknown, effects);
         }
-        self.refuse_readers(NotDone::Away, effects);
-        self.forward.abandon(NotDone::Away, NotDone::Unknown, effects);
+        self.forward.leave(effects);
         self.fetches.let_go(effects);
-        std::mem::take(&mut self.fetches)
+        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches))
     }
 
     /// Tells everyone who waits that the shard is dropped.

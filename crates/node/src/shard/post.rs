@@ -99,6 +99,7 @@ impl Shard {
             }
             Letter::Raise(raise) => self.raise(Some(from), raise, clock, is_full, effects),
             Letter::SafePoint { keyspace, at } => effects.safe_points.push((keyspace, at)),
+            Letter::Merge { word, .. } => self.hears_of_merge(word, now, clock, effects),
         }
     }
 
@@ -176,14 +177,24 @@ impl Shard {
 
     /// Has the leader elsewhere do what is asked of this one.
     pub(super) fn hand_over(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        self.hand_queue_over(turn.now, effects);
+        self.look_behind(turn, effects);
+        let leader = self.leader();
+        let Turn { now, clock, seed, .. } = *turn;
+        self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
+        self.fetches.send(self.id, leader, now, effects);
+    }
+
+    /// What waits here, and cannot be done here, is for others: readers and all that is queued.
+    pub(super) fn hand_queue_over(&mut self, now: BootNanos, effects: &mut Effects) {
         for queued in std::mem::take(&mut self.queue) {
             match queued {
                 Queued::Batch { origin, batch } => {
-                    self.forward.write(origin, batch, turn.now, effects);
+                    self.forward.write(origin, batch, now, effects);
                 }
                 Queued::Operation { bytes, asker: Asker::Operation { origin, waiter }, .. } => {
                     let op = bytes[HEADER_BYTES..].to_vec();
-                    self.forward.operate(op, (origin, waiter), turn.now);
+                    self.forward.operate(op, (origin, waiter), now);
                 }
                 // Only leaders log horizons and safe points. Who wants one asks again.
                 Queued::Operation { asker: Asker::Nobody, .. } => {}
@@ -207,11 +218,6 @@ impl Shard {
                 }
             }
         }
-        self.look_behind(turn, effects);
-        let leader = self.leader();
-        let Turn { now, clock, seed, .. } = *turn;
-        self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
-        self.fetches.send(self.id, leader, now, effects);
     }
 
     /// Before a turn: tells who has waited too long, so that it is not sent after that.

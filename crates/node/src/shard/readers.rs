@@ -87,7 +87,7 @@ impl Shard {
     /// Lets go the readers that may read now; has a horizon logged, unless the disk is full, or
     /// leadership confirmed, for those that need it.
     pub(super) fn serve_readers(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if !self.readers.is_empty() && self.leads() {
+        if !self.readers.is_empty() && self.leads() && !self.merges_freeze() {
             self.let_readers_go(turn, effects);
         }
     }

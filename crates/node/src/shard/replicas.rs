@@ -227,6 +227,7 @@ impl Shard {
             *view = ShardState { serving, unsettled, installed, cuts, ..state };
         }
         self.untold = true;
+        self.forget_halted();
         if let Err(refused) = self.group.step(head, now) {
             unreachable!("its head was found sound: {refused}");
         }
@@ -266,7 +267,12 @@ impl Shard {
                 && all.len() + add.len() <= REPLICAS_MAX;
             let stay = members.voters.iter().any(|voter| !remove.contains(voter));
             let is_idle = roster.is_settled && (members.learners.is_empty() || add.is_empty());
-            if !self.leads() || !is_known || !is_idle || (add.is_empty() && !stay) {
+            if !self.leads()
+                || self.keeps_replicas()
+                || !is_known
+                || !is_idle
+                || (add.is_empty() && !stay)
+            {
                 return;
             }
             // Called off are all that do not vote yet, so that it never rests at an even number.
@@ -329,6 +335,9 @@ impl Shard {
     pub(super) fn change_members(&mut self, now: BootNanos, clock: &Clock) {
         if !self.leads() {
             self.broken.clear();
+            return;
+        }
+        if self.keeps_replicas() {
             return;
         }
         let is_joint = self.group.members().is_joint();
@@ -431,6 +440,7 @@ impl Shard {
             self.horizon_asked = keyspace::Timestamp::ZERO;
             self.points_asked.clear();
             self.broken.clear();
+            self.forget_steps();
             self.promise.clear();
         }
         // Alone, or elected already: it is a matter of its own disk.
@@ -456,7 +466,7 @@ impl Shard {
             self.untold = true;
         }
         self.serving.follows(!self.leads());
-        let until = if !self.leads() {
+        let until = if !self.leads() || self.merges_freeze() {
             0
         } else if self.is_sole() {
             BootNanos::MAX

@@ -21,7 +21,10 @@ use crate::split::{Half, Split};
 impl Shard {
     /// Has it cut in two, if it leads, and is still as who asks knows it.
     pub(crate) fn split(&mut self, split: Split, now: BootNanos, clock: &Clock) {
-        if !self.leads() || self.group.is_transferring() || !split.fits(&self.state.read()) {
+        if self.keeps_replicas() || !self.leads() || self.group.is_transferring() {
+            return;
+        }
+        if !split.fits(&self.state.read()) {
             return;
         }
         let index = self.group.last_index() + 1;

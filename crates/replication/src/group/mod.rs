@@ -1,9 +1,9 @@
 //! One replica of one group: its verbs over the library's node.
 //!
 //! [`limits`] has what it is configured with, [`types`] what goes in and out of its verbs, [`rest`]
-//! the messages that need no work. What is here decides three things by itself: when the replica
-//! may stand or vote ([`lease`]), what leaves before and what after an fsync, and which applied
-//! entries stay in memory.
+//! the messages that need no work, [`stand`] when it may be elected. What is here decides three
+//! things by itself: when the replica may stand or vote ([`lease`]), what leaves before and what
+//! after an fsync, and which applied entries stay in memory.
 //!
 //! [`lease`]: crate::lease
 
@@ -21,6 +21,7 @@ use crate::{Change, Members, Message};
 
 mod limits;
 mod rest;
+mod stand;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -49,6 +50,8 @@ pub struct Group {
     restored: Option<(u64, u64)>,
     /// No more is kept for others.
     kept_bytes_max: usize,
+    /// Its leader's word that it is to stand, which came too early.
+    told_to_stand: Option<Message>,
     /// To be sent now.
     outbox: Vec<Message>,
     /// Up to where each replica was told that entries are committed, while this one leads.
@@ -118,21 +121,13 @@ impl Group {
             unsynced: 0,
             restored: None,
             kept_bytes_max: usize::MAX,
+            told_to_stand: None,
             outbox: Vec::new(),
             told: Vec::new(),
             owed: VecDeque::new(),
         };
         group.choose_timeout();
         group
-    }
-
-    /// Stands for election, unless its word to a leader forbids it. A sole voter wins at once.
-    pub fn campaign(&mut self) {
-        if self.may_stand() {
-            self.raw.campaign().expect("campaign fails only on a broken store, and ours is memory");
-            self.elections += 1;
-            self.choose_timeout();
-        }
     }
 
     /// Lets one tick pass. Ticks that were missed must not be made up (SAFETY G5). Whether it has
@@ -152,13 +147,6 @@ impl Group {
             self.choose_timeout();
         }
         has_work
-    }
-
-    /// Whether it may stand for election by itself. Not with entries that it could still lose: the
-    /// library would not have it.
-    fn may_stand(&self) -> bool {
-        let word = self.word.still_until.max(self.word.silent_until);
-        self.unsynced == 0 && self.now >= word
     }
 
     /// It is this late. Never goes back.
@@ -182,10 +170,14 @@ impl Group {
         let forced = inner.context == raft::CAMPAIGN_TRANSFER || kind == MessageType::MsgTimeoutNow;
         if asks_vote || kind == MessageType::MsgTimeoutNow {
             let still = self.now < self.word.still_until && !forced;
-            let unfit = kind == MessageType::MsgTimeoutNow && self.unsynced > 0;
-            if still || unfit || self.now < self.word.silent_until {
+            if still || self.now < self.word.silent_until {
                 return Ok(());
             }
+        }
+        if kind == MessageType::MsgTimeoutNow && !self.is_fit() {
+            // It is told once, and its leader proposes nothing until it has stood.
+            self.told_to_stand = Some(Message { inner, clock });
+            return Ok(());
         }
         match self.raw.step(inner) {
             Ok(()) | Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
@@ -488,6 +480,16 @@ impl Group {
         Ok(Proposed { index: self.last_index(), term: self.term() })
     }
 
+    /// Whether its log holds this entry. If that is committed, so is all before it here.
+    pub fn has(&self, index: u64, term: u64) -> bool {
+        self.raw.raft.raft_log.match_term(index, term)
+    }
+
+    /// This entry, which its log [has](Self::has), is committed: somebody has said so who knows.
+    pub fn commit(&mut self, index: u64) {
+        self.raw.raft.raft_log.commit_to(index);
+    }
+
     /// What is to be done now, if anything.
     pub fn ready(&mut self) -> Option<Work> {
         if !self.raw.has_ready() {
@@ -541,6 +543,7 @@ impl Group {
         while let Some((_, messages)) = self.owed.pop_front_if(|(first, _)| *first <= number) {
             self.send(messages);
         }
+        self.stand_if_told();
     }
 
     /// The state machine has applied everything up to `index`; entries up to there are kept in
@@ -548,6 +551,7 @@ impl Group {
     pub fn applied(&mut self, index: u64) {
         self.raw.advance_apply_to(index);
         self.raw.mut_store().set_applied(index);
+        self.stand_if_told();
         if self.members().is_sole(self.id) {
             return self.raw.mut_store().compact(index, 0);
         }

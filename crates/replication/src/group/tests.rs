@@ -300,3 +300,26 @@ fn members_follow_from_changes_alone() {
     }
     assert_eq!((members.voters, members.learners), (ids(&[4, 6]), ids(&[3])));
 }
+
+/// Hears in one breath that a change of members is committed and that it is to stand: it applies
+/// the one, and then does the other.
+#[test]
+fn who_is_told_to_stand_before_it_has_applied_a_change_stands_afterwards() {
+    let (mut leader, mut follower) = pair();
+    let now = 10_000_000_000;
+    let change = Change::AddLearners(vec![ReplicaId(3)]);
+    leader.propose_change(&change, b"change".to_vec()).expect("leads");
+    work(&mut leader).into_iter().for_each(|message| follower.step(message, now).expect("sound"));
+    work(&mut follower).into_iter().for_each(|message| leader.step(message, now).expect("sound"));
+    let mut said = work(&mut leader);
+    leader.change(&change);
+    leader.tell_all_committed();
+    leader.transfer(ReplicaId(2));
+    let (term, committed) = (follower.term(), follower.committed());
+    said.extend(work(&mut leader));
+    said.retain(|message| message.to() == ReplicaId(2));
+    said.into_iter().for_each(|message| follower.step(message, now).expect("sound"));
+    assert!(follower.committed() > committed && follower.term() == term, "it has not applied it");
+    let stands = work(&mut follower).iter().any(|message| message.term() == term + 1);
+    assert!(stands && follower.term() == term + 1);
+}

@@ -48,6 +48,18 @@ pub struct SplitStatus {
     pub at: CutAt,
 }
 
+/// A shard takes in its right neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeStatus {
+    /// The shard, which will have the slots of both.
+    pub shard: u64,
+    /// The one that ends.
+    pub right: u64,
+    /// Whether the shard's replicas go to where those of the other are first: it takes longer then.
+    #[serde(default)]
+    pub moves: bool,
+}
+
 /// How even the nodes are: the root of the mean square by which they miss the mean of bytes and
 /// replicas, in parts of it. 0: all are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -60,7 +72,8 @@ pub struct Deviation {
     pub achieved: Option<f64>,
 }
 
-/// A decision about one shard: its replicas, its leader, or that it is cut in two.
+/// A decision about one shard: its replicas, its leader, or that it is cut in two, or takes in its
+/// neighbour.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DecisionStatus {
     /// When, in milliseconds since 1970.
@@ -77,6 +90,8 @@ pub struct DecisionStatus {
     pub leader: Option<DecisionNode>,
     /// How the shard is cut in two, if it is about that.
     pub split: Option<SplitStatus>,
+    /// Which shard it takes in, if it is about that.
+    pub merge: Option<MergeStatus>,
     /// Why, in words.
     pub why: String,
     /// What it does for evenness; `null` if it is about the leader.

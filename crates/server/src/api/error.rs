@@ -86,6 +86,20 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
+    /// The shard cannot take in its right neighbour. Nothing was done.
+    #[error("shard {shard} takes no other in: {why}")]
+    NoMerge {
+        /// Its number.
+        shard: u64,
+        /// Why, as a clause.
+        why: String,
+    },
+    /// The cluster's level cannot become the one that was asked for. Nothing was done.
+    #[error("{why}")]
+    NoLevel {
+        /// Why, as a clause.
+        why: String,
+    },
     /// The catalogue refuses it for another reason. Nothing was done.
     #[error("{why}")]
     NoStanding {
@@ -170,6 +184,8 @@ impl ApiError {
             | ApiError::NoShard { .. }
             | ApiError::NotLeader { .. }
             | ApiError::NoSplit { .. }
+            | ApiError::NoMerge { .. }
+            | ApiError::NoLevel { .. }
             | ApiError::KeyTooLong { .. }
             | ApiError::ValueTooLong { .. }
             | ApiError::BelowSafePoint { .. }

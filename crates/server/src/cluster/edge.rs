@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use keyspace::NodeId;
+use keyspace::{Level, Levels, NodeId, Unspoken};
 use membership::{Effect, Load};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -46,6 +46,7 @@ pub struct ClusterCounters {
 /// This node's edge towards the others. See the module's front page.
 pub struct Cluster {
     node: NodeId,
+    levels: Levels,
     net: PeerNet,
     desk: Mutex<Desk>,
     /// The thread of members has to look sooner than it meant.
@@ -90,12 +91,15 @@ impl Cluster {
             software: Options::software(),
             cluster: identity.map(|identity| identity.cluster),
             facts: desk.membership.introduction().into(),
+            levels: options.levels,
+            level: None,
             secret: options.secret,
         };
         let net = PeerNet::new(local, Some(listener), options.net)?;
         let began = Instant::now();
         let this = Arc::new(Self {
             node,
+            levels: options.levels,
             net,
             members: ArcSwap::from_pointee(desk.members(began)),
             desk: Mutex::new(desk),
@@ -272,6 +276,15 @@ impl Cluster {
         self.hand_over(desk);
     }
 
+    /// The cluster has this level: who does not speak it is refused, and if it is this node, it
+    /// must end.
+    pub fn set_level(&self, level: Level) {
+        self.net.set_level(level);
+        if let Some(unspoken) = Unspoken::of(level, self.levels) {
+            self.end(unspoken.into());
+        }
+    }
+
     /// Has the node end, for this.
     fn end(&self, why: ClusterError) {
         if self.fatal.set(why.clone()).is_ok() {
@@ -444,10 +457,25 @@ impl PeerHandler for Cluster {
             Refusal::Removed { node, .. } if node == self.node => {
                 Some(ClusterError::Removed { node })
             }
+            // So has it here, if it is of this node.
+            Refusal::Level { level, speaks, .. } if speaks == self.levels => {
+                Unspoken::of(level, speaks)
+                    .into_iter()
+                    .for_each(|unspoken| self.unspoken(unspoken));
+                self.desk.lock().refused(address, refusal)
+            }
             _ => self.desk.lock().refused(address, refusal),
         };
         if let Some(fatal) = fatal {
             self.end(fatal);
+        }
+    }
+
+    fn unspoken(&self, unspoken: Unspoken) {
+        // Who is too new may have been told by somebody who has slept while the level rose.
+        let is_sure = unspoken.level > self.levels.highest();
+        if is_sure || self.desk.lock().identity.is_none() {
+            self.end(unspoken.into());
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use keyspace::NodeId;
+use keyspace::{Levels, NodeId};
 use membership::{Load, Member, State};
 
 /// Whether a member is there.
@@ -37,6 +37,8 @@ pub struct MemberInfo {
     pub domain: String,
     /// The program it runs.
     pub software: String,
+    /// The feature levels that it speaks.
+    pub levels: Levels,
     /// Whether it is there.
     pub state: MemberState,
     /// It did not answer lately: treat it as up, but do not wait for it.
@@ -73,6 +75,7 @@ impl MemberInfo {
             http: facts.http,
             domain: facts.domain.clone(),
             software: facts.software.clone(),
+            levels: facts.levels,
             state,
             suspected: member.state == State::Suspect,
             since: began + Duration::from_nanos(member.since),

@@ -34,6 +34,9 @@
 //! 5. A node that was removed ([`Cluster::set_removed`]) is no member: it is not listed, not
 //!    dialled, and refused when it dials. It ends when it hears so, from its own image of the
 //!    catalogue or by a refusal that only a node with the secret can make.
+//! 6. So is a node that does not speak the cluster's feature level. It ends if it is too old, since
+//!    levels never fall, or has no cluster yet; one that is too new may know better than who says
+//!    so.
 //!
 //! # What it does not know
 //! What frames of other kinds mean, shards, who should hold what. It judges nobody: a wrong view of
@@ -42,9 +45,9 @@
 //! # Caveats
 //! - A second process on a copy of a directory is refused by those who are linked with the first.
 //!   If none is, both are taken for the node, in turn: copies of directories are not to be started.
-//! - Refusals but that of removed nodes are not authenticated; the two that end a start
-//!   ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could also just
-//!   not answer.
+//! - Refusals but those of removed nodes and of levels are not authenticated; the two that end a
+//!   start ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could
+//!   also just not answer.
 
 mod desk;
 mod doors;
@@ -54,7 +57,7 @@ mod options;
 pub mod secret;
 
 use bytes::Bytes;
-use keyspace::NodeId;
+use keyspace::{NodeId, Unspoken};
 use storage::manifest::Manifest;
 
 pub use edge::{Cluster, ClusterCounters};
@@ -126,6 +129,9 @@ pub enum ClusterError {
         /// This node.
         node: NodeId,
     },
+    /// This node does not speak the cluster's level.
+    #[error(transparent)]
+    Unspoken(#[from] Unspoken),
     /// Another process is this node.
     #[error(
         "node {:016x} of this data directory is in the cluster already, says {address}, as another \

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use keyspace::Levels;
 use membership::Facts;
 
 use crate::config::Config;
@@ -26,6 +27,8 @@ pub struct Options {
     pub http: Option<u16>,
     /// Peer addresses of members to ask.
     pub seeds: Vec<String>,
+    /// The feature levels that it speaks.
+    pub levels: Levels,
     /// What all nodes of the cluster know.
     pub secret: Secret,
     /// Limits and periods of the links.
@@ -47,6 +50,7 @@ impl Options {
             native: port(config.native),
             http: port(config.http),
             seeds: config.join.clone(),
+            levels: config.levels(),
             secret,
             net: peer::Options::default(),
         }
@@ -67,8 +71,9 @@ impl Options {
             resp: self.resp,
             native: self.native,
             http: self.http,
-            protocol_lowest: VERSIONS.lowest,
-            protocol_highest: VERSIONS.highest,
+            protocol_lowest: VERSIONS.lowest as u8,
+            protocol_highest: VERSIONS.highest as u8,
+            levels: self.levels,
             joined_at,
             ..Facts::default()
         }

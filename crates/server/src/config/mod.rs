@@ -32,6 +32,8 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use keyspace::Levels;
+
 pub use error::{ConfigError, Origin};
 pub use kind::{Listen, MemoryMax};
 pub use nearest::nearest;
@@ -200,6 +202,12 @@ impl Config {
     /// Whether other nodes are spoken with.
     pub fn has_peers(&self) -> bool {
         self.peer != Listen::Off
+    }
+
+    /// The feature levels that the node speaks: up to `level_max`.
+    pub fn levels(&self) -> Levels {
+        let highest = u8::try_from(self.level_max).ok().and_then(keyspace::Level::new);
+        highest.and_then(Levels::up_to).expect("level_max is within its bounds")
     }
 
     /// Replicas of keyspaces that do not say how many.

@@ -145,6 +145,10 @@ settings! {
     /// Bytes of live keys and values beyond which a shard of a hashed keyspace is cut in two, each
     /// half a shard of its own; or off: never.
     split_bytes: Option<NonZeroU64> = "96MiB", Rate(MIB..=1024 * GIB), Rate;
+    /// Bytes of live keys and values below which two neighbouring shards of a hashed keyspace
+    /// become one, both taken together, if the second was cut off from another; at most half of
+    /// split_bytes; or off: never.
+    merge_bytes: Option<NonZeroU64> = "16MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
     /// about evenly; or off: never.
     split_rate: Option<NonZeroU64> = "50000", PerSecond(100..=1_000_000_000), PerSecond;
@@ -153,11 +157,20 @@ settings! {
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
     /// Whether the shards that this node leads move so that all nodes carry about the same, and
     /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
-    balance: bool = "false", Switch, Switch;
+    balance: bool = "true", Switch, Switch;
     /// Where replicas go: balanced (where most room is), successors (on the nodes that follow the
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
     /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
     placement: Policy = "balanced", OneOf(PLACEMENTS), OneOf<Policy>;
+    /// Highest feature level that this node speaks: below the newest it behaves as the version
+    /// before. To hold a node back, or to try a downgrade.
+    level_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;
+    /// Whether the cluster's feature level rises by itself once all nodes speak the next one, if
+    /// this node leads the catalogue then. Off, on all nodes: carillon upgrade raises it, and until
+    /// then one can go back to the version before.
+    auto_upgrade: bool = "true", Switch, Switch;
+    /// How long all nodes must have been up and spoken the next level before it is used.
+    auto_upgrade_after_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
     /// How far this node's clock may be from the median of its peers' before it goes by theirs,
     /// and says so.
     clock_offset_max_ms: u64 = "500", Millis(10..=3_600_000), Millis;
@@ -187,6 +200,9 @@ settings! {
     /// How it is logged: text for people, json for machines.
     log_format: Format = "text", OneOf(FORMATS), OneOf<Format>;
 }
+
+const LEVEL_LOWEST: u64 = keyspace::Levels::OURS.lowest().number() as u64;
+const LEVEL_HIGHEST: u64 = keyspace::Levels::OURS.highest().number() as u64;
 
 const DURABILITIES: &[(&str, Durability)] = &[
     ("sync", Durability::Sync),

@@ -54,6 +54,7 @@ fn defaults_are_as_promised() {
     assert_eq!(config.memory_max, MemoryMax::Percent(60));
     assert_eq!((config.log_level, config.log_format), (Level::Info, Format::Text));
     assert!(!config.insecure && config.threads_count() >= 1);
+    assert_eq!(config.levels(), keyspace::Levels::OURS);
     assert_eq!(config.memory_max.bytes(1000), 600);
 }
 
@@ -69,8 +70,11 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "peer_secret_file" => "/etc/secret",
         "domain" => "rack 7",
         "replicas" => "5",
-        "insecure" | "balance" => "true",
+        "insecure" => "true",
+        "balance" => "false",
         "native_error_reason" => "true",
+        "auto_upgrade" => "false",
+        "level_max" => "1",
         "threads" => "3",
         "connections_max" | "http_connections_max" => "77",
         "memory_max" => "33%",
@@ -81,7 +85,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "log_format" => "json",
         "key_bytes_max" => "5KiB",
         "value_bytes_max" => "3mb",
-        "move_rate" | "split_bytes" => "8MiB",
+        "move_rate" | "split_bytes" | "merge_bytes" => "8MiB",
         "split_rate" => "7000",
         "segment_bytes" => "128 MiB",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",

@@ -250,7 +250,12 @@ impl EventLoop {
                 for waiter in waiters {
                     if waiter.0 as u32 == GO {
                         // A keyspace that is gone is looked up again, and so is where to read.
-                        let refused = !matches!(why, NotDone::NoSuchShard | NotDone::Lags);
+                        let refused = match why {
+                            NotDone::NoSuchShard => false,
+                            // Who has no peers fetches nothing.
+                            NotDone::Lags => self.hub.peers.is_none(),
+                            _ => true,
+                        };
                         self.go_on(waiter, refused.then(|| not_done_text(why).into()));
                     } else {
                         self.fill(waiter, Err(not_done_text(why).into()));
@@ -362,10 +367,6 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
         NotDone::Lags => {
             "TRYAGAIN the replica of the key's shard here lacks too much; nothing was done. Send \
              it again"
-        }
-        NotDone::Away => {
-            "TRYAGAIN this node has no replica of the key's shard yet; nothing was done. Send it \
-             again"
         }
         NotDone::Busy => {
             "BUSY too much waits for the node that leads this key's shard; nothing was done. Send \

@@ -11,7 +11,7 @@ use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{number, parameters};
-use crate::api::{CutAt, Decisions, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
+use crate::api::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {
@@ -55,6 +55,25 @@ pub async fn split(
     let id = context.next_id();
     let cut = context.write(id, |done| context.api.split(shard, at, done)).await?;
     Ok((StatusCode::ACCEPTED, Json(cut)).into_response())
+}
+
+/// Nothing more is to be said.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Nothing {}
+
+/// Has a shard that this node leads take in the one behind it.
+pub async fn merge(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<(StatusCode, Json<MergeStatus>), Problem> {
+    let path = uri.path().strip_prefix("/v1/shards/").unwrap_or_default();
+    let shard = number("shard", path.strip_suffix("/merge").unwrap_or(path))?;
+    let [] = parameters(uri.query(), [])?;
+    let Nothing {} = json(&context, &headers, body).await?;
+    Ok((StatusCode::ACCEPTED, Json(context.api.merge(shard)?)))
 }
 
 /// What this node has decided about the shards that it leads; or, with `dry=true`, what it would

@@ -10,7 +10,7 @@ use axum::{Json, Router};
 
 use super::context::Shared;
 use super::problem::Problem;
-use super::{cluster, keyspaces, kv, nodes};
+use super::{cluster, keyspaces, kv, levels, nodes};
 use crate::api::Status;
 
 /// Everything that can be asked.
@@ -25,6 +25,8 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/nodes/{node}/{action}", post(nodes::act))
         .route("/v1/shards", get(cluster::shards))
         .route("/v1/shards/{shard}/split", post(cluster::split))
+        .route("/v1/shards/{shard}/merge", post(cluster::merge))
+        .route("/v1/level", get(levels::show).post(levels::raise))
         .route("/v1/decisions", get(cluster::decisions))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
@@ -108,7 +110,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         format!("there is nothing at {path}"),
         "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
-         /v1/shards/{shard}/split, /v1/decisions, /v1/keyspaces and /v1/kv/{keyspace}/{key}.",
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces and \
+         /v1/kv/{keyspace}/{key}.",
     )
 }
 

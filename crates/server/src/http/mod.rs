@@ -16,6 +16,9 @@
 //!   GET    /v1/shards?keyspace=NAME&after=SHARD  all shards that the node knows, or a keyspace's,
 //!              &limit=N                          page by page
 //!   POST   /v1/shards/{shard}/split               {at}: it is cut in two, by who leads it
+//!   POST   /v1/shards/{shard}/merge               it takes in the one behind it, by who leads it
+//!   GET    /v1/level                             the cluster's feature level, and what nodes speak
+//!   POST   /v1/level                             {to}: it rises
 //!   GET    /v1/decisions?dry=true                what the node has decided about shards that it
 //!                                                leads, and why; or would decide
 //!   GET    /v1/keyspaces                         all keyspaces
@@ -65,6 +68,7 @@ mod context;
 mod handlers;
 mod keyspaces;
 mod kv;
+mod levels;
 mod nodes;
 pub mod problem;
 mod server;

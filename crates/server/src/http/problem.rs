@@ -137,6 +137,16 @@ impl From<ApiError> for Problem {
             ApiError::NoSplit { .. } => {
                 (S::CONFLICT, "no-split", "Not cut", "Ask for what the detail leaves open.")
             }
+            ApiError::NoMerge { .. } => {
+                (S::CONFLICT, "no-merge", "Not merged", "Ask for what the detail leaves open.")
+            }
+            ApiError::NoLevel { .. } => (
+                S::CONFLICT,
+                "no-level",
+                "Level refused",
+                "Upgrade the nodes that the detail names, or remove those that are gone for good; \
+                 GET /v1/level says what each speaks.",
+            ),
             ApiError::NoStanding { .. } => (
                 S::CONFLICT,
                 "no-standing",

@@ -115,6 +115,9 @@ impl Checkpoints {
             if alive.is_empty() {
                 alive.extend(begun_halves(hub).into_iter().filter(|half| seen.insert(*half)));
             }
+            if alive.is_empty() {
+                alive.extend(outdated(hub, &mut names));
+            }
             let Some(shard) = alive.pop() else { break };
             match self.one(hub, shard, names.get(&shard)) {
                 Ok(Some((reference, from))) => {
@@ -247,6 +250,33 @@ fn is_unborn(hub: &Hub, half: ShardId) -> bool {
         |lane: &super::LaneCell| lane.with(hub, |lane| lane.unborn().any(|other| other == half));
     let has_begun = || hub.lanes[hub.lane_of(half)].with(hub, |lane| lane.has_had(half));
     hub.lanes.iter().any(is_waited_for) && !has_begun()
+}
+
+/// Checkpoints of shards that are gone do not count, nor do those of who has taken them in that are
+/// from before that: which are to be made again.
+fn outdated(hub: &Hub, names: &mut BTreeMap<ShardId, CheckpointRef>) -> BTreeSet<ShardId> {
+    let absorbed =
+        |lane: &super::LaneCell| lane.with(hub, |lane| lane.absorbed().collect::<Vec<_>>());
+    let mut again = BTreeSet::new();
+    for (right, absorbed) in hub.lanes.iter().flat_map(absorbed) {
+        names.remove(&right);
+        let (left, Some(at)) = (absorbed.left, absorbed.at) else { continue };
+        let is_older = |file: &CheckpointRef| file.applied_index < at;
+        if !names.get(&left).is_some_and(is_older) {
+            continue;
+        }
+        let applied = || {
+            let lane = &hub.lanes[hub.lane_of(left)];
+            lane.with(hub, |lane| lane.shard(left).map(|shard| shard.applied_index()))
+        };
+        // Whoever stepped the right one's lane hands over what it held next.
+        while applied().is_some_and(|index| index < at) {
+            hub.spread_news();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        again.insert(left);
+    }
+    again
 }
 
 /// Right halves that lanes have handed out by now, when all of them have begun.

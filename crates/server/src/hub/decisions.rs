@@ -8,6 +8,7 @@
 //!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
 //!   another is to lead ────► it leads ─────────────────────────────────────────► done
 //!   it is cut in two ──────► it ends where it was to be cut ───────────────────► done
+//!   it takes one in ───────► it ends where that one ended ─────────────────────► done
 //!                            nothing of the kind within OPEN_MAX ──────────────► not done
 //! ```
 
@@ -46,6 +47,15 @@ pub enum What {
         right: ShardId,
         /// The first slot or key of that.
         at: Cut,
+        /// The shard's generation when it was decided.
+        generation: Generation,
+    },
+    /// The shard takes in its right neighbour.
+    Merge {
+        /// That one, which ends.
+        right: ShardId,
+        /// The first slot behind that.
+        end: Cut,
         /// The shard's generation when it was decided.
         generation: Generation,
     },
@@ -153,8 +163,11 @@ fn came(
         },
         (What::Leader { .. }, Some(_)) if is_late => Came::NotDone,
         (What::Leader { .. }, Some(_)) => Came::UnderWay,
-        (What::Replicas { .. } | What::Split { .. }, None) => Came::HandedOn,
-        (What::Split { at, generation, .. }, Some(led)) => {
+        (_, None) => Came::HandedOn,
+        (
+            What::Split { at, generation, .. } | What::Merge { end: at, generation, .. },
+            Some(led),
+        ) => {
             let ends = led.descriptor.arc.ends().1;
             match led.descriptor.generation > *generation {
                 true if ends == *at => done(),

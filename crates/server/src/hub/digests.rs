@@ -153,6 +153,9 @@ impl Hub {
                 );
             }
             Unfit::LostLog => "its disk holds less than it has told others that it holds",
+            Unfit::LacksRight => {
+                "its shard has taken a neighbour in of which this node has nothing"
+            }
             Unfit::Differs => "it holds something else than a majority of its peers",
         };
         digests.quarantined.add(1);

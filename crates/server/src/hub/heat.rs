@@ -68,6 +68,14 @@ impl Heat {
         }
     }
 
+    /// Whether a shard is asked so seldom that it may become one with another: less than a quarter of
+    /// what makes it hot.
+    pub(super) fn is_cold(&self, shard: ShardId) -> bool {
+        let records = self.records.lock();
+        let rate = records.shards.get(&shard).map_or(0.0, |record| record.rate());
+        self.rate_max().is_none_or(|rate_max| rate * 4.0 < rate_max as f64)
+    }
+
     /// What a loop counts with.
     pub fn sampler(&self, number: usize) -> Sampler {
         Sampler::new(mix(self.seed ^ number as u64))

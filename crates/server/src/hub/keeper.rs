@@ -92,6 +92,8 @@ pub fn run(
             hub.look_around();
             hub.limit_kept();
             hub.split_large();
+            hub.merge_small();
+            hub.raise_when_ripe();
             hub.split_hot();
         }
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);

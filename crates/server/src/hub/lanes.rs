@@ -197,6 +197,7 @@ impl LaneCell {
         hub.post_news(news);
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         hub.post_news(halves.chain(effects.moved.drain(..).map(News::Moved)));
+        post_merges(effects, hub);
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called
             // back may ask lanes at once: not while this one is held.
@@ -208,4 +209,13 @@ impl LaneCell {
             }
         }
     }
+}
+
+/// What lanes want of each other, and of other nodes, when two shards become one.
+fn post_merges(effects: &mut Effects, hub: &Hub) {
+    hub.post_news(effects.words.drain(..).map(|(shard, word)| News::Word(shard, word)));
+    hub.post_news(effects.absorbing.drain(..).map(News::Absorbing));
+    hub.post_news(effects.given.drain(..).map(News::Given));
+    let left = effects.bequeathed.drain(..).map(|left| News::Bequeathed(Box::new(left)));
+    hub.post_news(left);
 }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::lane::Input;
 use node::route::Claim;
-use overlay::{Full, Known, Lookup as _, Message, News as Learn, Outbox};
+use overlay::{Full, Known, Lookup as _, Message, News as Learn, Outbox, Point};
 use parking_lot::Mutex;
 
 use super::peers::{Peers, is_dropped};
@@ -47,6 +47,11 @@ impl Lookup {
         self.full.lock().table().shard(shard).cloned()
     }
 
+    /// The shard that has a place, as far as it is known here.
+    pub fn owner(&self, point: Point<'_>) -> Option<Arc<Known>> {
+        self.full.lock().table().owner(point).cloned()
+    }
+
     /// The shards of a keyspace, as they are known here.
     pub fn keyspace(&self, keyspace: KeyspaceId) -> Vec<Arc<Known>> {
         self.full.lock().table().keyspace(keyspace).cloned().collect()
@@ -67,10 +72,13 @@ impl Hub {
     /// Takes what a lane's turn has found out.
     pub(super) fn learn(&self, known: impl Iterator<Item = Known>) {
         let mut known = known.peekable();
-        let Some(Peers { lookup, .. }) = &self.peers else { return known.for_each(drop) };
         if known.peek().is_none() {
             return;
         }
+        let Some(Peers { lookup, .. }) = &self.peers else {
+            let known: Vec<_> = known.map(Arc::new).collect();
+            return self.post_news(self.otherwise_cut(&known).into_iter().map(News::Retiled));
+        };
         let changed = {
             let mut full = lookup.full.lock();
             for known in known {

@@ -28,10 +28,12 @@ pub mod keeper;
 pub mod kept;
 pub mod laggards;
 pub mod lanes;
+pub mod levels;
 pub mod log;
 pub mod lookup;
 pub mod mail;
 pub mod mailbag;
+pub mod merges;
 pub mod open;
 pub mod overview;
 pub mod peers;
@@ -50,7 +52,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use arc_swap::ArcSwap;
 use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Standings, Timestamp};
 use node::catalogue::Change;
-use node::lane::{Answer, Input, Origin};
+use node::lane::{Absorbing, Answer, Bequeathed, Given, Input, Origin};
+use node::merge::Word;
 use node::moved::{Moved, Postponed};
 use node::read::Now;
 use node::route::Route;
@@ -68,8 +71,10 @@ use disk_pace::DiskPace;
 use growth::Growth;
 use heat::Heat;
 use lanes::LaneCell;
+use levels::ClusterLevel;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
+use merges::Merges;
 use peers::Peers;
 use routes::Routes;
 use splits::Splits;
@@ -138,8 +143,12 @@ pub struct Hub {
     pub clocks: Clocks,
     /// Whether its disk is slow.
     pub disk_pace: DiskPace,
-    /// Which shards are to be cut in two.
+    /// Which shards are to be cut in two …
     pub splits: Splits,
+    /// … and which to become one.
+    pub merges: Merges,
+    /// The cluster's feature level.
+    pub level: ClusterLevel,
     /// How often shards are asked.
     pub heat: Heat,
 }
@@ -158,6 +167,14 @@ pub enum News {
     Half(Box<ShardStart>),
     /// A shard has turned this away.
     Moved(Moved),
+    /// To be said to who leads a shard.
+    Word(ShardId, Word),
+    /// A replica waits for what its neighbour's here holds …
+    Absorbing(Absorbing),
+    /// … which this is.
+    Given(Given),
+    /// What is left to do for those who asked a shard that is gone.
+    Bequeathed(Box<Bequeathed>),
     /// Time has passed for what was turned away.
     Late,
     /// A replica has ended: routes are to lead to nothing in its place.
@@ -395,6 +412,10 @@ impl Hub {
                 self.postponed.lock().add(moved, boot_nanos());
                 self.send_on();
             }
+            News::Word(shard, word) => self.say(shard, word),
+            News::Absorbing(waits) => self.absorbing(waits),
+            News::Given(given) => self.given(given),
+            News::Bequeathed(bequeathed) => self.bequeathed(*bequeathed),
             News::Late => self.send_on(),
             News::Hidden(shard) => self.hide(shard),
             News::Jumped(catalogue) => self.jump(&catalogue),

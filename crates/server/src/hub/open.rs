@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use keyspace::{
-    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, NodeId, ShardId, Timestamp,
+    Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, Levels, NodeId, ShardId, Timestamp,
+    Unspoken,
 };
 use node::birth;
 use node::lane::Ended;
@@ -31,8 +32,10 @@ use super::growth::Growth;
 use super::heat::Heat;
 use super::kept::Kept;
 use super::lanes::LaneCell;
+use super::levels::ClusterLevel;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
+use super::merges::Merges;
 use super::peers::Peers;
 use super::placement::Placement;
 use super::routes::Routes;
@@ -73,6 +76,14 @@ pub enum OpenError {
         dir: PathBuf,
         /// Why.
         source: RecoverError,
+    },
+    /// Its cluster's feature level is none that this program speaks.
+    #[error("{dir}: {source}")]
+    Level {
+        /// The directory.
+        dir: PathBuf,
+        /// Which.
+        source: Unspoken,
     },
 }
 
@@ -165,6 +176,9 @@ pub fn open(
     }
     checkpoint::remove_temporaries(&*disk).map_err(|e| recover(e.into()))?;
     let replay = replay(&disk, &manifest, config.segment_bytes).map_err(recover)?;
+    if let Some(source) = unspoken(&replay, config.levels()) {
+        return Err(OpenError::Level { dir, source });
+    }
     if manifest.log_start == Lsn::NEW {
         manifest.log_start = replay.log.written_end();
         manifest::store(&*disk, &manifest).map_err(|e| recover(e.into()))?;
@@ -191,6 +205,14 @@ pub fn open(
     let hub = build(config, &manifest, replay, mailboxes, cluster, seed);
     hub.log.mark().map_err(|e| recover(e.into()))?;
     Ok(Opened { hub, disk, found, manifest })
+}
+
+/// Whether the catalogue that was read has a level that these do not speak.
+fn unspoken(replay: &Replay, levels: Levels) -> Option<Unspoken> {
+    match &replay.shards.get(&ShardId(0))?.state().content {
+        Content::System(system) => Unspoken::of(system.catalogue.level(), levels),
+        Content::Keys(_) => None,
+    }
 }
 
 fn begin(disk: &dyn Disk, dir: &Path, joined: Option<&Identity>) -> Result<Manifest, OpenError> {
@@ -340,8 +362,13 @@ fn build(
         time: ArcSwap::from_pointee(time),
         disk_pace: DiskPace::default(),
         splits: Splits::new(config.split_bytes.map(NonZeroU64::get)),
+        merges: Merges::new(
+            config.merge_bytes.map(NonZeroU64::get),
+            config.split_bytes.map(NonZeroU64::get),
+        ),
         heat: Heat::new(config.split_rate, seed),
         clocks: Clocks::new(config.clock_offset_max_ms),
+        level: ClusterLevel::new(config),
     });
     hub.clock.observe_millis(hub.millis());
     let is_founder = manifest.origin == Origin::Founder;
@@ -372,10 +399,14 @@ impl Hub {
             None => {
                 assert!(shards.is_empty(), "the system shard is created before all others");
                 self.create_system();
+                self.found_level();
                 Catalogue::default()
             }
         };
         self.follow_standings(catalogue.standings().clone());
+        if self.has_system() {
+            self.follow_level(catalogue.level());
+        }
         let durability = |id: KeyspaceId| {
             let keyspace = catalogue.by_id(id);
             keyspace.map(|keyspace| keyspace.options.durability)

@@ -168,6 +168,11 @@ impl Hub {
 
     /// Tells a node that there is no room for what it has asked.
     pub(super) fn answer_unable(&self, node: NodeId, answer: &Letter) {
+        self.send_letter(node, answer);
+    }
+
+    /// Sends one letter, beside all that lanes send.
+    pub(super) fn send_letter(&self, node: NodeId, answer: &Letter) {
         let Some(peers) = &self.peers else { return };
         let mut bags = Mailbags::default();
         // If it is not linked any more, it asks again.
@@ -206,7 +211,8 @@ impl Hub {
         // SAFETY G11: it is cut off from another shard whose replica here has not come so far yet,
         // and will bring it; or has just brought it. In this order: that one's arc shrinks first.
         let overlaps = |view: &View| view.read().descriptor.arc.overlaps(&descriptor.arc);
-        if self.views.lock().values().any(overlaps) || self.is_being_born(id) {
+        let is_gone = || self.lanes[self.lane_of(id)].with(self, |l| l.absorbed_by(id).is_some());
+        if self.views.lock().values().any(overlaps) || self.is_being_born(id) || is_gone() {
             return;
         }
         {

@@ -72,6 +72,11 @@ impl Placement {
         Settings { policy, balance, salt, ..Settings::default() }
     }
 
+    /// The shard is not moved to be even for a while.
+    pub(super) fn rest(&self, shard: ShardId) {
+        self.moved.lock().insert(shard, Instant::now());
+    }
+
     /// For how long the shard rests yet, because it was moved lately.
     fn rests(&self, shard: ShardId) -> Option<Duration> {
         let mut moved = self.moved.lock();
@@ -199,6 +204,7 @@ impl Hub {
             What::Split { right, at, .. } => {
                 format!("it is cut at {at}, and shard {right} begins, because {why}")
             }
+            What::Merge { right, .. } => format!("it takes in shard {right}, because {why}"),
             What::Leader { to, node } => {
                 let node = called(*node, &members);
                 format!("replica {to} on {node} is to lead, because {why}")

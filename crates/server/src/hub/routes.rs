@@ -89,6 +89,7 @@ impl Hub {
             // Its entry in a shard's log makes the shard.
             Change::Drawn { .. } => {}
             Change::Node { node, standing } => self.follow_standing(node, standing),
+            Change::Level(level) => self.follow_level(level),
         }
     }
 
@@ -101,6 +102,7 @@ impl Hub {
         }
         self.publish(routes);
         self.follow_standings(catalogue.standings().clone());
+        self.follow_level(catalogue.level());
         let known = self.keyspaces_looked_up().into_iter();
         self.forget_keyspaces(known.filter(|id| catalogue.has_dropped(*id)));
         // Also those that have begun by a message, and whose coming and going it has jumped over.
@@ -116,7 +118,11 @@ impl Hub {
         let routes = self.routes();
         let Some(old) = routes.by_id(keyspace) else { return };
         let route = self.route_of(old.keyspace.clone(), Some(old));
-        self.publish(routes.with(route));
+        let next = routes.with(route);
+        if let Some(new) = next.by_id(keyspace).cloned() {
+            self.publish(next);
+            self.supersede_gone(old, &new);
+        }
     }
 
     /// Lets routes lead to nothing where a replica has ended; unless another has begun meanwhile.
@@ -303,8 +309,10 @@ impl Hub {
                 return;
             }
             let routes = self.routes();
-            let keyspace =
-                |shard| self.views.lock().get(&shard).map(|v| v.read().descriptor.keyspace());
+            let keyspace = |shard| match self.views.lock().get(&shard).cloned() {
+                Some(view) => Some(view.read().descriptor.keyspace()),
+                None => self.merges.keyspace_of_gone(shard),
+            };
             let route = |shard| {
                 let known = || routes.by_id(keyspace(shard)?);
                 routes.of_shard(shard).or_else(known).cloned()

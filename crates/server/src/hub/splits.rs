@@ -18,7 +18,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::{CatalogueOp, Cut as Place, Descriptor, NodeId, Placement, SLOTS, ShardId, Subject};
+use keyspace::{
+    CatalogueOp, Cut as Place, Descriptor, Feature, NodeId, Placement, SLOTS, ShardId, Subject,
+};
 use node::lane::{Answer, Input};
 use node::split::Split;
 use node::state::ShardState;
@@ -200,6 +202,10 @@ impl Hub {
         why: String,
         done: Box<dyn FnOnce(Result<Cut, NoSplit>) + Send>,
     ) {
+        if matches!(at, Place::Key(_)) && !self.may_use(Feature::OrderedSplits) {
+            let why = "the cluster's level is too low yet: see `carillon upgrade`";
+            return done(Err(NoSplit::Unfit(why.into())));
+        }
         let Descriptor { generation, arc, .. } = view.read().descriptor.clone();
         let hub = self.clone();
         let callback = move |answer| {
@@ -236,7 +242,7 @@ impl Hub {
 }
 
 /// Bytes of what a shard here holds, and how many keys that are.
-fn bytes_of(view: &View) -> Option<(u64, u64)> {
+pub(super) fn bytes_of(view: &View) -> Option<(u64, u64)> {
     let usage = view.read().keys()?.usage();
     Some((usage.live_bytes, usage.keys))
 }

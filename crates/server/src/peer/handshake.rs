@@ -26,7 +26,7 @@
 //!
 //! A node that was removed from the cluster is told so once it has proven itself, by a refusal with
 //! a seal: the first bytes of a MAC over all that was said. It ends a node, so nobody else can say
-//! it.
+//! it. So is one that does not speak the cluster's feature level.
 //!
 //! Invariants:
 //! 1. Pure: nonces are given, there is no clock; who drives it ends what takes too long.
@@ -40,16 +40,20 @@
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit, Mac};
-use keyspace::NodeId;
+use keyspace::{Level, Levels, NodeId};
 use sha2::Sha256;
 
 use super::letter::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, Tag};
-use super::refusal::{Refusal, Versions};
+use super::refusal::{Refusal, Versions, pack_levels};
 
 /// The versions of the protocol that this software speaks: its own and the one before.
 pub const VERSIONS: Versions = Versions { lowest: 1, highest: 1 };
 /// Most that is kept of the other side's letters; its first frames may come with the last.
 pub const INPUT_BYTES_MAX: usize = letter::HEAD_BYTES + letter::LETTER_BYTES_MAX;
+
+/// What seals are of.
+const REMOVED: &[u8] = b"carillon peer removed";
+const LEVEL: &[u8] = b"carillon peer level";
 
 /// What all nodes of a cluster know and nobody else.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -99,6 +103,10 @@ pub struct Local {
     pub cluster: Option<Cluster>,
     /// For those above; at most [`letter::FACTS_BYTES_MAX`] bytes.
     pub facts: Bytes,
+    /// The feature levels it speaks.
+    pub levels: Levels,
+    /// The cluster's, if it knows it.
+    pub level: Option<Level>,
     /// The cluster's secret.
     pub secret: Secret,
 }
@@ -122,6 +130,10 @@ pub struct PeerHello {
     pub join: Option<Cluster>,
     /// What else it says.
     pub facts: Bytes,
+    /// The feature levels it speaks.
+    pub levels: Levels,
+    /// The cluster's, as far as it knows.
+    pub level: Option<Level>,
 }
 
 /// How far a handshake has come.
@@ -335,28 +347,42 @@ impl Handshake {
 
     /// As [`refuse`](Self::refuse), who was proven and is no member any more.
     pub fn expel(&self, node: NodeId, out: &mut Vec<u8>) -> HandshakeError {
-        self.refuse(Refusal::Removed { node, seal: self.seal(node) }, out)
+        let seal = self.seal(REMOVED, node.0);
+        self.refuse(Refusal::Removed { node, seal }, out)
     }
 
-    /// Nobody is taken at his word that this node was removed.
+    /// As [`refuse`](Self::refuse), who was proven and does not speak the cluster's level.
+    pub fn outgrow(&self, level: Level, speaks: Levels, out: &mut Vec<u8>) -> HandshakeError {
+        let seal = self.seal(LEVEL, pack_levels(level, speaks));
+        self.refuse(Refusal::Level { level, speaks, seal }, out)
+    }
+
+    /// Nobody is taken at his word that this node was removed, or must end for its levels.
     fn believed(&self, refusal: Refusal) -> Refusal {
-        match refusal {
+        let unproven = match refusal {
             Refusal::Removed { node, seal }
-                if node != self.local.node || seal != self.seal(node) =>
+                if node != self.local.node || seal != self.seal(REMOVED, node.0) =>
             {
-                let text = "who answers says, and cannot show, that this node was removed";
-                Refusal::Other { code: refusal.code(), text: text.into() }
+                "who answers says, and cannot show, that this node was removed"
             }
-            refusal => refusal,
-        }
+            Refusal::Level { level, speaks, seal }
+                if speaks != self.local.levels
+                    || seal != self.seal(LEVEL, pack_levels(level, speaks)) =>
+            {
+                "who answers says, and cannot show, that this node does not speak the cluster's \
+                 level"
+            }
+            refusal => return refusal,
+        };
+        Refusal::Other { code: refusal.code(), text: unproven.into() }
     }
 
     /// What only a node of the cluster can say at this point of this handshake.
-    fn seal(&self, node: NodeId) -> u64 {
+    fn seal(&self, what: &[u8], about: u64) -> u64 {
         let mut mac = self.keyed();
-        mac.update(b"carillon peer removed");
+        mac.update(what);
         mac.update(&self.transcript);
-        mac.update(&node.0.to_le_bytes());
+        mac.update(&about.to_le_bytes());
         let bytes = mac.finalize().into_bytes();
         u64::from_le_bytes(*bytes.first_chunk().expect("32 bytes"))
     }
@@ -414,6 +440,8 @@ impl Handshake {
             incarnation: self.local.incarnation,
             software: self.local.software.clone(),
             facts: self.local.facts.clone(),
+            levels: self.local.levels,
+            level: self.local.level,
         };
         let start = out.len();
         letter::write(out, Tag::Proof, |out| {
@@ -475,6 +503,8 @@ impl Handshake {
             cluster_id: introduction.cluster_id,
             join,
             facts: introduction.facts,
+            levels: introduction.levels,
+            level: introduction.level,
         })
     }
 }

@@ -21,6 +21,8 @@ fn local(node: u64) -> Local {
         software: "0.1.0".into(),
         cluster: Some(CLUSTER),
         facts: Bytes::from(format!("facts of {node}")),
+        levels: Levels::BEFORE,
+        level: None,
         secret: Secret::new(b" a secret\n"),
     }
 }
@@ -96,12 +98,14 @@ fn golden_conversations_stay_as_they_are() {
     let joiner = Local { cluster: None, ..local(2) };
     let stranger = Local { secret: Secret::new(b"guess"), ..local(2) };
     let later = Local { versions: Versions { lowest: 7, highest: 8 }, ..local(2) };
+    let leveled = Local { levels: Levels::OURS, level: Some(Level::FIRST), ..local(2) };
     let stories = [
         ("the smaller id dials and commits", local(1), local(2)),
         ("the smaller id is dialled and commits", local(2), local(1)),
         ("a node without a cluster is told the hash seed", joiner, local(1)),
         ("a wrong secret", stranger, local(1)),
         ("no version in common", later, local(1)),
+        ("feature levels, of which who dials knows the cluster's", leveled, local(1)),
     ];
     let mut text = String::new();
     for (title, dialler, acceptor) in stories {
@@ -193,6 +197,16 @@ fn refusals_name_both_sides_on_both_sides() {
 
 /// Node 2 dials or is dialled, proves itself and is expelled by node 1; what it makes of that.
 fn expelled(dials: bool, nonce: u8, forge: impl FnOnce(&mut Vec<u8>)) -> HandshakeError {
+    ended(dials, nonce, forge, |one, peer, out| one.expel(peer.node, out))
+}
+
+/// As [`expelled`], by `end`.
+fn ended(
+    dials: bool,
+    nonce: u8,
+    forge: impl FnOnce(&mut Vec<u8>),
+    end: impl Fn(&Handshake, &PeerHello, &mut Vec<u8>) -> HandshakeError,
+) -> HandshakeError {
     let (mut to_1, mut to_2) = (Vec::new(), Vec::new());
     let any = Expected::AnyBut(Vec::new());
     let (mut one, mut two) = match dials {
@@ -209,8 +223,8 @@ fn expelled(dials: bool, nonce: u8, forge: impl FnOnce(&mut Vec<u8>)) -> Handsha
         if let Ok(Progress::Proven(peer)) = one.step(&std::mem::take(&mut to_1), &mut to_2) {
             assert_eq!(peer.node, NodeId(2));
             to_2.clear();
-            let refused = one.expel(peer.node, &mut to_2);
-            assert!(matches!(refused.refusal(), Refusal::Removed { .. }), "{refused}");
+            let refused = end(&one, &peer, &mut to_2);
+            assert!(matches!(refused, HandshakeError::Refused(_)), "{refused}");
             forge(&mut to_2);
             return two.step(&to_2, &mut to_1).unwrap_err();
         }
@@ -219,6 +233,25 @@ fn expelled(dials: bool, nonce: u8, forge: impl FnOnce(&mut Vec<u8>)) -> Handsha
         }
     }
     panic!("nobody has proven anything");
+}
+
+#[test]
+fn only_a_member_can_tell_a_node_that_it_does_not_speak_the_level() {
+    let outgrown = |dials, nonce, forge: &mut dyn FnMut(&mut Vec<u8>)| {
+        ended(dials, nonce, forge, |one, peer, out| one.outgrow(Level::NEWEST, peer.levels, out))
+    };
+    for dials in [true, false] {
+        let mut sealed = Vec::new();
+        let told = outgrown(dials, 1, &mut |letter| sealed.clone_from(letter));
+        let Refusal::Level { level, speaks, .. } = told.refusal() else { panic!("{told}") };
+        assert_eq!((*level, *speaks), (Level::NEWEST, Levels::BEFORE));
+        // Neither of another level, nor what was said another time.
+        let other = outgrown(dials, 1, &mut |letter| letter[letter::HEAD_BYTES + 1] += 1);
+        let replayed = outgrown(dials, 2, &mut |letter| letter.clone_from(&sealed));
+        for error in [other, replayed] {
+            assert!(matches!(error.refusal(), Refusal::Other { code: 12, .. }), "{error}");
+        }
+    }
 }
 
 #[test]
@@ -235,6 +268,17 @@ fn only_a_member_can_tell_a_node_that_it_was_removed() {
             assert!(matches!(error.refusal(), Refusal::Other { code: 11, .. }), "{error}");
         }
     }
+}
+
+/// Who says nothing of levels speaks the first, as versions did that knew of none.
+#[test]
+fn both_learn_which_levels_the_other_speaks() {
+    let leveled = Local { levels: Levels::OURS, level: Some(Level::FIRST), ..local(2) };
+    let run = run((leveled, None), local(1), 7, no_forger);
+    let peer = run.acceptor.unwrap().unwrap().0;
+    assert_eq!((peer.levels, peer.level), (Levels::OURS, Some(Level::FIRST)));
+    let peer = run.dialler.unwrap().unwrap().0;
+    assert_eq!((peer.levels, peer.level), (Levels::BEFORE, None));
 }
 
 #[test]

@@ -10,13 +10,15 @@
 //!
 //!   introduction:  cluster? u64 · hash seed? 16 · incarnation u64
 //!                  · software (u8 length) · facts (u16 length)
+//!                  · levels: lowest u8, highest u8, the cluster's u8 (0: not known)
 //! ```
 //!
 //! A `?` is a byte before: 1 and the field, or 0 and nothing. Later versions append to a hello or
-//! an introduction; what one does not know behind it is passed over. The MAC covers all of it.
+//! an introduction; what one does not know behind it is passed over. The MAC covers all of it. Who
+//! speaks the first feature level only leaves the levels out, as versions before them did.
 
 use bytes::Bytes;
-use keyspace::NodeId;
+use keyspace::{Level, Levels, NodeId};
 
 use super::refusal::Versions;
 
@@ -150,6 +152,10 @@ pub struct Introduction {
     pub software: String,
     /// What else it says, for those above.
     pub facts: Bytes,
+    /// The feature levels it speaks.
+    pub levels: Levels,
+    /// The cluster's, if it knows.
+    pub level: Option<Level>,
 }
 
 impl Introduction {
@@ -168,6 +174,11 @@ impl Introduction {
         assert!(self.facts.len() <= FACTS_BYTES_MAX, "facts within their limit");
         out.extend_from_slice(&(self.facts.len() as u16).to_le_bytes());
         out.extend_from_slice(&self.facts);
+        if self.levels != Levels::BEFORE {
+            let spoken = [self.levels.lowest(), self.levels.highest()].map(Level::number);
+            out.extend(spoken);
+            out.push(self.level.map_or(0, Level::number));
+        }
     }
 
     /// Reads one; none if it is not one.
@@ -184,7 +195,13 @@ impl Introduction {
             return None;
         }
         let facts = Bytes::copy_from_slice(reader.bytes(length)?);
-        Some(Self { cluster_id, hash_seed, incarnation, software, facts })
+        let (levels, level) = match reader.array() {
+            None => (Levels::BEFORE, None),
+            Some([lowest, highest, level]) => {
+                (Levels::new(Level::new(lowest)?, Level::new(highest)?)?, Level::new(level))
+            }
+        };
+        Some(Self { cluster_id, hash_seed, incarnation, software, facts, levels, level })
     }
 }
 

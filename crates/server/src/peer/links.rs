@@ -25,7 +25,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use keyspace::NodeId;
+use keyspace::{Level, NodeId, Unspoken};
 use mio::net::TcpStream;
 use mio::{Poll, Token, Waker};
 use parking_lot::Mutex;
@@ -57,6 +57,9 @@ pub trait PeerHandler: Send + Sync {
     /// An attempt to link with the node at an address was refused, by it or by this one. It is
     /// tried again, unless the address is this node's own.
     fn refused(&self, _address: &str, _refusal: &Refusal) {}
+    /// A node that has proven itself knows that the cluster has a level that this one does not
+    /// speak.
+    fn unspoken(&self, _unspoken: Unspoken) {}
     /// Nobody could be spoken with at an address. It is tried again.
     fn unreachable(&self, _address: &str, _why: &str) {}
 }
@@ -348,6 +351,12 @@ impl PeerNet {
     pub fn set_removed(&self, removed: BTreeSet<NodeId>) {
         self.shared.removed.store(Arc::new(removed));
         self.shared.wake();
+    }
+
+    /// The cluster has this level: who does not speak it is refused from now on.
+    pub fn set_level(&self, level: Level) {
+        let level = Some(level);
+        self.shared.local.rcu(|local| Local { level: local.level.max(level), ..(**local).clone() });
     }
 
     /// This node belongs to a cluster from now on. Handshakes to come say so; links that are there

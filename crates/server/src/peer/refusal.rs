@@ -9,10 +9,10 @@
 //!
 //! This layout stays as it is in all versions; a code that one does not know is shown by its text.
 //! Nobody has proven anything yet when a refusal comes: it is for people, never for decisions. But
-//! for one, [`Refusal::Removed`], which ends a node: it brings a seal that only who knows the
-//! secret can make, for this handshake; without it, it is one of the others.
+//! for two, [`Refusal::Removed`] and [`Refusal::Level`], which end a node: they bring a seal that
+//! only who knows the secret can make, for this handshake; without it, they are of the others.
 
-use keyspace::NodeId;
+use keyspace::{Level, Levels, NodeId};
 
 /// The longest text taken from the other side.
 const TEXT_BYTES_MAX: usize = 512;
@@ -120,6 +120,19 @@ pub enum Refusal {
         /// Shows that who says so knows the secret: see `handshake`.
         seal: u64,
     },
+    /// The node does not speak the cluster's level.
+    #[error(
+        "the cluster is at feature level {level}, and the node that is refused speaks {speaks}: \
+         run a version of carillon on it that speaks level {level}"
+    )]
+    Level {
+        /// The cluster's, as who refuses knows it.
+        level: Level,
+        /// What who is refused speaks.
+        speaks: Levels,
+        /// As of [`Self::Removed`].
+        seal: u64,
+    },
     /// What came is not this protocol, or too much of it.
     #[error("what came is not a handshake between nodes: does a client use the wrong port?")]
     Nonsense,
@@ -155,6 +168,7 @@ impl Refusal {
             Self::TooSlow => (9, 0, 0),
             Self::Linked => (10, 0, 0),
             Self::Removed { node, seal } => (11, node.0, *seal),
+            Self::Level { level, speaks, seal } => (12, pack_levels(*level, *speaks), *seal),
             Self::Other { code, .. } => (*code, 0, 0),
         }
     }
@@ -174,6 +188,9 @@ impl Refusal {
         let (here, rest) = rest.split_first_chunk()?;
         let (there, text) = rest.split_first_chunk()?;
         let (here, there) = (u64::from_le_bytes(*here), u64::from_le_bytes(*there));
+        if let (12, Some((level, speaks))) = (code, unpack_levels(here)) {
+            return Some(Self::Level { level, speaks, seal: there });
+        }
         Some(match code {
             1 => Self::NoCommonVersion {
                 here: Versions::unpack(here),
@@ -198,6 +215,18 @@ impl Refusal {
     }
 }
 
+/// As `here` of a refusal: the cluster's level in its lowest byte, then the lowest and the highest
+/// that are spoken.
+pub(super) fn pack_levels(level: Level, speaks: Levels) -> u64 {
+    let [level, lowest, highest] = [level, speaks.lowest(), speaks.highest()].map(Level::number);
+    u64::from_le_bytes([level, lowest, highest, 0, 0, 0, 0, 0])
+}
+
+fn unpack_levels(packed: u64) -> Option<(Level, Levels)> {
+    let [level, lowest, highest, ..] = packed.to_le_bytes().map(Level::new);
+    Some((level?, Levels::new(lowest?, highest?)?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -219,6 +248,7 @@ mod tests {
             Refusal::TooSlow,
             Refusal::Linked,
             Refusal::Removed { node, seal: u64::MAX - 1 },
+            Refusal::Level { level: Level::NEWEST, speaks: Levels::BEFORE, seal: 5 },
         ] {
             let mut bytes = Vec::new();
             refusal.encode(&mut bytes);
@@ -232,6 +262,9 @@ mod tests {
         let bytes = [&[77; 17][..], b"too\nwarm"].concat();
         let refusal = Refusal::decode(&bytes).unwrap();
         assert_eq!(refusal.to_string(), "too warm (reason 77)");
+        let levels_of_nothing = [&[12; 1][..], &[0; 16], b"?"].concat();
+        let refusal = Refusal::decode(&levels_of_nothing).unwrap();
+        assert_eq!(refusal.to_string(), "? (reason 12)");
     }
 
     #[test]

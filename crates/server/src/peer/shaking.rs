@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Instant;
 
-use keyspace::NodeId;
+use keyspace::{Level, Levels, NodeId};
 use mio::net::TcpStream;
 
 use super::dial::Target;
@@ -206,6 +206,13 @@ impl Shaking {
     /// As [`refuse`](Self::refuse), because the node, which has proven itself, was removed.
     pub fn expel(&mut self, node: NodeId) -> Ending {
         let error = self.handshake.expel(node, &mut self.out);
+        self.close(error)
+    }
+
+    /// As [`refuse`](Self::refuse), because the node, which has proven itself, does not speak the
+    /// cluster's level.
+    pub fn outgrow(&mut self, level: Level, speaks: Levels) -> Ending {
+        let error = self.handshake.outgrow(level, speaks, &mut self.out);
         self.close(error)
     }
 

@@ -4,7 +4,9 @@ use keyspace::NodeId;
 
 use super::NodeApi;
 use super::splits::shown;
-use crate::api::{DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, SplitStatus};
+use crate::api::{
+    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
+};
 use crate::cluster::MemberInfo;
 use crate::hub::decisions::{Came, Decided, What};
 use crate::hub::overview::name_of;
@@ -53,6 +55,7 @@ impl NodeApi {
             remove: Vec::new(),
             leader: None,
             split: None,
+            merge: None,
             why: why.clone(),
             deviation: None,
             came: match came {
@@ -78,6 +81,11 @@ impl NodeApi {
             What::Split { right, at, .. } => {
                 let cut = SplitStatus { shard: shard.0, right: right.0, at: shown(at) };
                 DecisionStatus { split: Some(cut), ..status }
+            }
+            What::Merge { right, .. } => {
+                let (shard, right) = (shard.0, right.0);
+                let taken_in = MergeStatus { shard, right, moves: false };
+                DecisionStatus { merge: Some(taken_in), ..status }
             }
             What::Leader { node: to, .. } => DecisionStatus { leader: Some(node(*to)), ..status },
         }

@@ -33,6 +33,7 @@ impl NodeApi {
         let mut out = self.node_metrics();
         let survey = self.hub.survey();
         verdicts(&mut out, &survey.overview);
+        self.level_metrics(&mut out);
         self.leaders(&mut out);
         splits(&mut out, &self.hub.splits, &self.hub.heat);
         shards(&mut out, &survey);

@@ -1,11 +1,13 @@
-//! People have a shard cut in two: `/v1/shards/{shard}/split`.
+//! People have a shard cut in two, or take in its neighbour: `/v1/shards/{shard}/split`, `/merge`.
 
 use std::sync::atomic::Ordering;
 
 use keyspace::{Cut as Place, NodeId, ShardId};
 
 use super::NodeApi;
-use crate::api::{ApiError, CutAt, Done, SplitStatus};
+use crate::api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
+use crate::hub::Hub;
+use crate::hub::merges::{Merged, NoMerge};
 use crate::hub::overview::name_of;
 use crate::hub::splits::{Cut, NoSplit};
 
@@ -17,24 +19,43 @@ impl NodeApi {
         }
         let hub = self.hub.clone();
         let told = move |result: Result<Cut, NoSplit>| {
-            let name = |node: NodeId| name_of(node, &hub.members());
             done(match result {
                 Ok(Cut { left, right, at }) => {
                     Ok(SplitStatus { shard: left.0, right: right.0, at: shown(&at) })
                 }
                 Err(NoSplit::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
-                Err(NoSplit::LedBy(leader)) => Err(ApiError::NotLeader {
-                    why: match leader {
-                        Some(node) => format!("shard {shard} is led by {}", name(node)),
-                        None => format!("nobody is known to lead shard {shard}"),
-                    },
-                }),
+                Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&hub, shard, leader)),
                 Err(NoSplit::Unfit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
                 Err(NoSplit::NoId) => Err(ApiError::Busy),
             });
         };
         self.hub.ask_split(shard, at, Box::new(told));
     }
+
+    /// Has it take in its right neighbour: soon, or once their replicas are on the same nodes.
+    pub(super) fn ask_merge(&self, shard: ShardId) -> Result<MergeStatus, ApiError> {
+        if self.hub.stopping.load(Ordering::Acquire) {
+            return Err(ApiError::Stopping);
+        }
+        let asked = self.hub.ask_merge(shard);
+        self.hub.spread_news();
+        match asked {
+            Ok(Merged { left, right, moves }) => {
+                Ok(MergeStatus { shard: left.0, right: right.0, moves })
+            }
+            Err(NoMerge::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
+            Err(NoMerge::LedBy(leader)) => Err(led_elsewhere(&self.hub, shard, leader)),
+            Err(NoMerge::Unfit(why)) => Err(ApiError::NoMerge { shard: shard.0, why }),
+        }
+    }
+}
+
+fn led_elsewhere(hub: &Hub, shard: ShardId, leader: Option<NodeId>) -> ApiError {
+    let why = match leader {
+        Some(node) => format!("shard {shard} is led by {}", name_of(node, &hub.members())),
+        None => format!("nobody is known to lead shard {shard}"),
+    };
+    ApiError::NotLeader { why }
 }
 
 /// A cut as people are told of it: bytes of a key that are no text are replaced.

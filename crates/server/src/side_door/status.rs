@@ -18,7 +18,9 @@ impl NodeApi {
         let log = self.hub.log.facts();
         let not_ready = self.hub.not_ready();
         let counters = &self.hub.counters;
-        let Survey { overview, health, shards, .. } = self.hub.survey();
+        let survey = self.hub.survey();
+        let level = Some(self.show_level(&survey));
+        let Survey { overview, health, shards, .. } = survey;
         Status {
             name: self.config.name.clone(),
             node_id: format!("{:016x}", self.hub.node_id.0),
@@ -27,6 +29,7 @@ impl NodeApi {
             not_ready,
             health,
             cluster: self.cluster_status(&overview),
+            level,
             uptime_ms: self.hub.millis() - self.hub.started_millis(),
             listeners: self.facts.listeners.clone(),
             dir: self.config.dir.display().to_string(),

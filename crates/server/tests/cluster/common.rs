@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use keyspace::NodeId;
+use keyspace::{Levels, NodeId};
 use server::cluster::{Cluster, Identity, MemberInfo, MemberState, Options};
 use server::peer::{self, Secret};
 
@@ -70,6 +70,7 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
         http: Some(7480),
         seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
         secret: Secret::new(b"the secret of the tests"),
+        levels: Levels::OURS,
         net: peer::Options {
             ping: Duration::from_millis(100),
             dead: Duration::from_secs(2),

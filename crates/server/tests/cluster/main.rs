@@ -4,3 +4,4 @@ mod attached;
 mod common;
 mod doors;
 mod finding;
+mod levels;

@@ -218,6 +218,7 @@ impl Api for Fake {
                 shards_led: 1,
                 ..ClusterStatus::default()
             },
+            level: Some(self.level()),
             uptime_ms: 3_723_004,
             listeners: vec![ListenerStatus { protocol: "resp".into(), address: "::1:1".into() }],
             dir: "/data".into(),
@@ -328,6 +329,41 @@ impl Api for Fake {
         });
     }
 
+    fn merge(&self, shard: u64) -> Result<MergeStatus, ApiError> {
+        match shard {
+            1 => Ok(MergeStatus { shard, right: 9, moves: true }),
+            2 => Err(ApiError::NotLeader { why: "shard 2 is led by n2".into() }),
+            3 => Err(ApiError::NoMerge { shard, why: "it is the last of its keyspace".into() }),
+            _ => Err(ApiError::NoShard { shard }),
+        }
+    }
+
+    fn level(&self) -> LevelStatus {
+        let node = |id: u64, speaks| NodeLevels {
+            id: format!("{id:016x}"),
+            name: format!("n{id}"),
+            speaks,
+        };
+        LevelStatus {
+            level: 1,
+            speaks: [1, 2],
+            automatic: true,
+            objections: vec!["n2 speaks 1 only".into(), "n3 has not been heard of".into()],
+            nodes: vec![node(1, Some([1, 2])), node(2, Some([1, 1])), node(3, None)],
+        }
+    }
+
+    fn raise_level(&self, _id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+        done(match to {
+            Some(1) => Ok(self.level()),
+            None | Some(2) => {
+                let why = format!("not all nodes speak level 2: {}", self.level().objections[0]);
+                Err(ApiError::NoLevel { why })
+            }
+            Some(to) => Err(ApiError::NoLevel { why: format!("{to} is not the next level") }),
+        });
+    }
+
     fn decisions(&self, dry: bool) -> Decisions {
         let node = DecisionNode { id: format!("{:016x}", 4), name: "n4".into() };
         let deviation = Deviation { before: 0.5, predicted: 0.25, achieved: None };
@@ -339,6 +375,7 @@ impl Api for Fake {
             remove: vec![2],
             leader: None,
             split: None,
+            merge: None,
             why: "n2 is draining".into(),
             deviation: Some(deviation),
             came: if dry { DecisionCame::Dry } else { DecisionCame::HandedOn },

@@ -3,11 +3,15 @@
 //! Every node's log is watched as it is handed out; what a replica applies is compared with what
 //! the first one applied at that index (R3). Of each shard and term the node that was elected is
 //! remembered (R1). The end of a run compares whole states (R6).
+//!
+//! And is nothing in a log that a level must allow, before the catalogue has that level (G3)?
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::{KeyspaceId, NodeId, ShardId};
-use node::entry::{Header, Kind};
+use keyspace::codec::Reader;
+use keyspace::{CatalogueOp, KeyspaceId, Level, NodeId, ShardId};
+use node::entry::{self, Header, Kind};
+use node::merge::Step;
 use node::record;
 use node::session::{BatchId, Sessions};
 use node::shard::Shard;
@@ -34,6 +38,10 @@ pub struct Agreement {
     weak: BTreeSet<KeyspaceId>,
     /// The latest time of an entry that was applied, of each shard, in ms.
     last_ms: BTreeMap<ShardId, u64>,
+    /// The cluster's level, as the first replica has applied it.
+    level: Level,
+    /// How often it has risen.
+    pub risen: u64,
     /// Entries compared with what another replica applied.
     pub compared: u64,
     /// Batches of a session that were applied.
@@ -51,6 +59,13 @@ struct Replica {
     entries: BTreeMap<u64, Entry>,
     applied: u64,
     installed: u64,
+}
+
+impl From<Level> for Agreement {
+    /// Of a cluster that has this level already.
+    fn from(level: Level) -> Self {
+        Self { level, ..Self::default() }
+    }
 }
 
 impl Agreement {
@@ -117,6 +132,14 @@ impl Witness for OfNode<'_> {
             let Some((index, term, data)) = record::split_entry(record.payload) else {
                 return Err(Violation::new("R3", "a record that cannot be read"));
             };
+            // That it rises is what allows it to.
+            let (has, wants) = (self.agreement.level, entry::since(data));
+            let is_rise = rise_of(data).is_some_and(|to| Some(to) == has.next());
+            if wants.is_none_or(|wants| wants > has) && !is_rise {
+                let shard = record.shard;
+                let text = format!("shard {shard}, entry {index} wants {wants:?}, there is {has}");
+                return Err(Violation::new("G3 nothing is used before all can", text));
+            }
             let replica = shards.entry(record.shard).or_default();
             // What stood behind is gone.
             replica.entries.split_off(&index);
@@ -143,6 +166,8 @@ impl Witness for OfNode<'_> {
             last_ms,
             compared,
             forwarded,
+            level,
+            risen,
             weak: _,
         } = &mut *self.agreement;
         if shard.is_elected() {
@@ -181,6 +206,12 @@ impl Witness for OfNode<'_> {
                     if let Some(header) = header.filter(|header| header.term == entry.term) {
                         last_ms.insert(id, header.timestamp.millis());
                     }
+                    if let Some(right) = absorbed_by(entry) {
+                        unite(sessions, batches, id, right);
+                    }
+                    if let Some(to) = rise_of(&entry.data).filter(|to| *to > *level) {
+                        (*level, *risen) = (to, *risen + 1);
+                    }
                     if let Some((batch, now_ms)) = batch_of(&entry.data) {
                         let table = sessions.entry(id).or_default();
                         if table.judge(batch, now_ms).is_none() {
@@ -200,6 +231,43 @@ impl Witness for OfNode<'_> {
         replica.applied = index;
         Ok(())
     }
+}
+
+/// Whom an entry takes in, if it takes a neighbour in; or would, had that not been called off.
+fn absorbed_by(entry: &Entry) -> Option<ShardId> {
+    let (header, body) = Header::decode(&entry.data)?;
+    let is_step = header.kind == Kind::Merge && header.term == entry.term;
+    match is_step.then(|| Step::decode(body).ok())?? {
+        Step::Absorb { right, .. } => Some(right),
+        _ => None,
+    }
+}
+
+/// To which level an entry raises the cluster's.
+fn rise_of(data: &[u8]) -> Option<Level> {
+    let (_, body) = Header::decode(data).filter(|(header, _)| header.kind == Kind::Catalogue)?;
+    match CatalogueOp::decode(&mut Reader::new(body)) {
+        Ok(CatalogueOp::Level { to }) => Some(to),
+        _ => None,
+    }
+}
+
+/// What was applied once by a shard is known by who has taken it in. If that was called off, nobody
+/// asks there.
+fn unite(
+    sessions: &mut BTreeMap<ShardId, Sessions>,
+    batches: &mut BTreeMap<(ShardId, u64), u64>,
+    left: ShardId,
+    right: ShardId,
+) {
+    if let Some(mut table) = sessions.get(&right).cloned() {
+        let ours = sessions.entry(left).or_default();
+        table.unite(std::mem::take(ours));
+        *ours = table;
+    }
+    let more: Vec<_> =
+        batches.range((right, 0)..=(right, u64::MAX)).map(|((_, s), n)| (*s, *n)).collect();
+    batches.extend(more.into_iter().map(|(session, sequence)| ((left, session), sequence)));
 }
 
 /// The batch of an entry, if it has one, and its time in ms.

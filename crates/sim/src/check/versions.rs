@@ -70,7 +70,7 @@ impl Versions {
                 return Err(Violation::new("nothing invented", "a batch of another node"));
             }
             Kind::Catalogue | Kind::KeyspaceSafePoint => {}
-            Kind::Members | Kind::Check | Kind::Settle | Kind::Split => {}
+            Kind::Members | Kind::Check | Kind::Settle | Kind::Split | Kind::Merge => {}
         }
         Ok(Vec::new())
     }

@@ -503,6 +503,14 @@ impl World {
         self.trace.event(format_args!("op {}: on to shard {shard}", waiter.0));
     }
 
+    /// A write that was sent to a shard which another has taken in, who knows what became of it.
+    pub(super) fn is_inherited(&mut self, waiter: Waiter, shard: ShardId) {
+        if let Some(op) = self.clients.ops.get_mut(&waiter.0).and_then(Op::of_keys_mut) {
+            op.shard = shard;
+            self.counts.inherited += 1;
+        }
+    }
+
     /// What was wanted for a read has come: it is answered from that.
     fn fetched(&mut self, number: u64, shard: ShardId, at: Timestamp, want: Want, found: Found) {
         let Some(op) = self.clients.ops.get(&number).and_then(Op::of_keys) else { return };

@@ -1,6 +1,6 @@
 //! What breaks in a cluster, and how it comes back.
 
-use keyspace::{NodeId, ShardId};
+use keyspace::{Level, NodeId, ShardId};
 use node::lane::Input;
 use storage::engine::PieceLimits;
 use storage::faulty::Crash;
@@ -39,6 +39,7 @@ impl World {
     /// Breaks something, now and then.
     pub(super) fn maybe_break(&mut self) -> Result<(), Violation> {
         self.betray();
+        self.upgrade();
         self.lose_links();
         self.decay();
         if self.now_ms < self.truce_until || !self.rng.one_in(self.mood.break_ms) {
@@ -51,7 +52,8 @@ impl World {
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
         // What these plant shows in this plan, and hardly elsewhere.
         let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
-        let cuts = self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe);
+        let cuts =
+            self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe) || self.has(Plant::Thaw);
         let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
@@ -99,6 +101,7 @@ impl World {
             14 => self.lose_link(at),
             15 => self.lose_tail(at),
             16 => self.move_replicas(),
+            _ if self.rng.one_in(2) => self.merge(),
             _ => self.split(),
         }
         Ok(())
@@ -402,6 +405,7 @@ impl World {
             join,
             // So that what is small still comes in several blocks.
             limits: Limits { block: BLOCK, ..Limits::usual() },
+            level: if self.upgrading.is_some() { Level::FIRST } else { Level::NEWEST },
             forgets,
             seed: self.rng.bits(),
         };

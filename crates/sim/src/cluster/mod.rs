@@ -18,6 +18,7 @@
 //! | [`faults`] | crashes, loss of power, pauses, partitions, lost links, leaders that are told to go |
 //! | `moves` | replicas are exchanged for others on other nodes |
 //! | `splits` | shards are cut in two |
+//! | `upgrade` | nodes come back as other versions, and the cluster's level rises |
 //! | [`clients`] | what they ask, how they wait, what they have seen |
 //! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
@@ -43,6 +44,7 @@ mod commands;
 pub mod disks;
 pub mod faults;
 mod gossip;
+mod merges;
 mod moves;
 pub mod network;
 pub mod options;
@@ -50,11 +52,12 @@ mod rest;
 mod settle;
 mod splits;
 mod stage;
+mod upgrade;
 mod whole;
 
 use std::collections::BTreeMap;
 
-use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId};
+use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
 use node::shard::{Finding, Unfit};
@@ -117,6 +120,12 @@ pub struct Counts {
     pub splits: u64,
     /// Shards that were.
     pub halves: u64,
+    /// Shards that were told to take in a neighbour.
+    pub merges: u64,
+    /// Replicas that have given up what they held to a neighbour's.
+    pub given_up: u64,
+    /// Writes that were sent to shards which others have taken in meanwhile.
+    pub inherited: u64,
     /// Writes that a shard has turned away, and that were sent on.
     pub moved: u64,
     /// Replicas whose groups have gone on without them, and that have ended.
@@ -147,6 +156,12 @@ pub struct Counts {
     pub held: u64,
     /// Blocks of snapshots that did not wait for the rate, because their shards waited for them.
     pub urgent: u64,
+    /// Nodes that came back as another version.
+    pub versions: u64,
+    /// Nodes that ended because they did not speak the cluster's level.
+    pub outgrown: u64,
+    /// Levels that clusters have risen to.
+    pub levels: u64,
     /// Entries compared between replicas.
     pub compared: u64,
     /// Digests of replicas that were found to agree with others.
@@ -203,6 +218,8 @@ pub(crate) struct Seat {
     pub has_lost: bool,
     /// It is out of the cluster, for good.
     pub has_left: bool,
+    /// What its program speaks, where versions are mixed.
+    pub levels: Levels,
     /// How often its shards' members had changed, and the end of its log some time after that.
     pub members_end: (u64, Lsn),
 }
@@ -230,6 +247,8 @@ pub struct World {
     arranging: Option<arrange::Arranging>,
     /// Nothing else breaks until then.
     truce_until: u64,
+    /// Whether versions are mixed.
+    upgrading: Option<upgrade::Upgrading>,
     /// Planted: how often each replica was seen to be cut.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
     /// What it has seen.
@@ -241,7 +260,12 @@ impl World {
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng, options);
-        Self::in_mood(options, mood, rng)
+        let mut world = Self::in_mood(options, mood, rng);
+        if upgrade::mixes(options) {
+            world.upgrading = Some(upgrade::Upgrading::begin(options.seed, options.nodes));
+            world.agreement = Agreement::from(Level::FIRST);
+        }
+        world
     }
 
     /// Before the first step of a run that goes like this.
@@ -258,7 +282,7 @@ impl World {
             seats,
             network: Network::default(),
             clients: Clients::new(&mood),
-            agreement: Agreement::default(),
+            agreement: Agreement::from(Level::NEWEST),
             cluster: None,
             calm: true,
             betrayal: None,
@@ -266,6 +290,7 @@ impl World {
             new_links: Vec::new(),
             arranging: None,
             truce_until: 0,
+            upgrading: None,
             cuts: BTreeMap::new(),
             counts: Counts::default(),
         }
@@ -305,6 +330,7 @@ impl World {
         }
         self.settle()?;
         self.counts.halves = self.halves();
+        self.counts.levels = self.agreement.risen;
         self.counts.compared = self.agreement.compared;
         self.counts.forwarded = self.agreement.forwarded;
         (0..self.seats.len()).for_each(|at| self.count_streams(at));
@@ -440,6 +466,9 @@ impl World {
         if self.seats[at].machine.is_none() {
             return self.start(at);
         }
+        if self.ends_for_its_level(at)? {
+            return Ok(());
+        }
         self.tell_time(at);
         self.tick(at);
         if self.now_ms == self.seats[at].awake_at && !self.calm {
@@ -504,7 +533,14 @@ impl World {
         let Some(machine) = self.seats[at].machine.as_mut() else { return };
         let (on, refused) =
             (std::mem::take(&mut machine.sent_on), std::mem::take(&mut machine.refused));
+        let inherited = std::mem::take(&mut machine.inherited);
+        let (node, given_up) = (machine.node(), std::mem::take(&mut machine.given_up));
+        for shard in given_up {
+            self.counts.given_up += 1;
+            self.agreement.ended(node, shard);
+        }
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
+        inherited.into_iter().for_each(|(waiter, shard)| self.is_inherited(waiter, shard));
         refused.into_iter().for_each(|answer| self.answered(answer));
     }
 
@@ -554,6 +590,7 @@ impl World {
                 self.look_for_leases(at)?;
                 answers.into_iter().for_each(|answer| self.answered(answer));
                 self.forget_sessions(at);
+                self.thaw(at);
             }
             1 => {
                 machine.log.begin_sync(self.rng.one_in(2))?;
@@ -660,6 +697,7 @@ impl Seat {
             burst: None,
             has_lost: false,
             has_left: false,
+            levels: Levels::BEFORE,
             members_end: (0, Lsn::NEW),
         }
     }

@@ -39,14 +39,18 @@ pub enum Plant {
     NoDedupe,
     /// The right half of a shard that was cut in two forgets its votes when it is replayed (G11).
     ReplayedHalf,
+    /// A frozen shard goes on though the log of its left neighbour does not say so (G11).
+    Thaw,
     /// Lanes are not told what tables know: a replica that its group has gone on without stays
     /// (R12).
     ForgottenReplica,
+    /// The cluster's level rises although not all nodes speak the next one (G3).
+    EarlyLevel,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -58,7 +62,9 @@ impl Plant {
         Self::WrongAge,
         Self::NoDedupe,
         Self::ReplayedHalf,
+        Self::Thaw,
         Self::ForgottenReplica,
+        Self::EarlyLevel,
     ];
 
     /// As it is typed.
@@ -75,7 +81,9 @@ impl Plant {
             Self::WrongAge => "wrong-age",
             Self::NoDedupe => "no-dedupe",
             Self::ReplayedHalf => "replayed-half",
+            Self::Thaw => "thaw",
             Self::ForgottenReplica => "forgotten-replica",
+            Self::EarlyLevel => "early-level",
         }
     }
 }
@@ -85,7 +93,7 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half and forgotten-replica can be planted"
+     replayed-half, thaw, forgotten-replica and early-level can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

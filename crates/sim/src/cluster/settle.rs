@@ -93,7 +93,14 @@ impl World {
             let Some(machine) = &seat.machine else { return "a node is down".into() };
             for id in machine.shard_ids() {
                 let shard = machine.shard(id).expect("it was listed");
-                let applied = shard.view().read().applied_index;
+                let view = shard.view();
+                let (applied, merging) = {
+                    let state = view.read();
+                    (state.applied_index, state.merging)
+                };
+                if !merging.is_not() {
+                    return format!("shard {id} on node {} is {merging:?}; ", seat.node);
+                }
                 found.entry(id).or_default().push(applied);
                 *leaders.entry(id).or_default() += u32::from(shard.is_leader());
             }

@@ -52,10 +52,26 @@ impl World {
             return;
         }
         let cut = self.rng.pick(&cuts).clone();
+        self.cut_at(at, shard, cut);
+    }
+
+    /// A node that leads a shard has it cut in two, in the middle of its slots.
+    pub(crate) fn cut_in_two(&mut self, at: usize, shard: ShardId) {
+        let view = self.seats[at].machine.as_ref().and_then(|machine| machine.view(shard));
+        let arc = view.map(|view| view.read().descriptor.arc.clone());
+        if let Some((first, end)) = arc.and_then(|arc| arc.slots()) {
+            self.cut_at(at, shard, Cut::Slot(first + (end - first) / 2));
+        }
+    }
+
+    fn cut_at(&mut self, at: usize, shard: ShardId, cut: Cut) {
+        let machine = self.seats[at].machine.as_ref().expect("it leads");
+        let view = machine.view(shard).expect("it leads it");
+        let generation = view.read().descriptor.generation;
         let right = ShardId(FIRST_HALF + self.counts.splits);
         self.counts.splits += 1;
         self.trace.event(format_args!("shard {shard} is to be cut at {cut}: {right}"));
-        let split = Split { right, generation: descriptor.generation, at: cut };
+        let split = Split { right, generation, at: cut };
         let machine = self.seats[at].machine.as_mut().expect("it leads");
         machine.submit(shard, Input::Split { shard, split });
     }

@@ -41,6 +41,7 @@ impl Machine {
             let mut out = Outbox::new();
             self.lookup.tick(&mut out);
             self.send_words(out);
+            self.supersede_left_over();
         }
     }
 

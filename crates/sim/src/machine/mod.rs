@@ -15,6 +15,7 @@
 pub mod image;
 pub mod log_room;
 pub mod lookup;
+mod merges;
 pub mod open;
 pub mod peers;
 pub mod rounds;
@@ -24,7 +25,7 @@ pub mod streams;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, ShardId, Timestamp};
+use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, ShardId, Slot, Timestamp};
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
 use node::digest::{Digesting, Step};
@@ -113,6 +114,8 @@ pub struct Machine {
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
     news: VecDeque<News>,
     round: Option<Round>,
+    /// The cluster's level, as far as this node knows.
+    pub level: Level,
     /// Planted: syncs are said to be done when they are not.
     pub unsynced_ack: bool,
     /// Planted: lanes are not told what the table knows.
@@ -131,6 +134,12 @@ pub struct Machine {
     postponed: Postponed,
     /// Commands that were sent on, each with its new shard, to be looked at by the world.
     pub sent_on: Vec<(Waiter, ShardId)>,
+    /// Writes that were sent to shards which others have taken in, to be looked at by the world.
+    pub inherited: Vec<(Waiter, ShardId)>,
+    /// Shards whose replica here has given up what it held, to be looked at by the world.
+    pub given_up: Vec<ShardId>,
+    /// Tiles that routes have led to and do not any more: keyspace and first slot.
+    gone_tiles: BTreeMap<ShardId, (KeyspaceId, Slot)>,
     /// Answers that no lane has given.
     pub refused: Vec<Answer>,
 }
@@ -328,6 +337,10 @@ impl Machine {
         self.news.extend(points.map(|(keyspace, to)| News::SafePoint(keyspace, to)));
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         self.news.extend(halves.chain(effects.moved.drain(..).map(News::Moved)));
+        let words = std::mem::take(&mut effects.words);
+        let absorbing = std::mem::take(&mut effects.absorbing);
+        let given = std::mem::take(&mut effects.given);
+        let bequeathed = std::mem::take(&mut effects.bequeathed);
         let mut of_image = Vec::new();
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used.
@@ -351,6 +364,14 @@ impl Machine {
             self.digests.retain(|digesting| digesting.shard != shard);
             self.retile_of(shard);
         }
+        words.into_iter().for_each(|(shard, word)| self.say_word(shard, word));
+        absorbing.into_iter().for_each(|waits| self.absorbing(waits));
+        for given in given {
+            let (left, right) = (given.left, given.right);
+            trace.event(format_args!("shard {right} is given to {left}"));
+            self.given(given);
+        }
+        bequeathed.into_iter().for_each(|bequeathed| self.bequeathed(bequeathed));
         self.learn(known);
         of_image.into_iter().for_each(|answer| self.image_came(answer));
         Ok(())
@@ -447,7 +468,17 @@ impl Machine {
             }
             // Nobody here goes by it; replicas of the catalogue are compared.
             Change::Node { .. } | Change::Drawn { .. } => return None,
+            Change::Level(level) => {
+                self.allow(level);
+                return None;
+            }
         })
+    }
+
+    /// The cluster's level is at least this.
+    pub(super) fn allow(&mut self, level: Level) {
+        self.level = self.level.max(level);
+        self.lanes.iter_mut().for_each(|seat| seat.lane.allow(level));
     }
 
     /// Has the replica made that this node has of a new shard.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Catalogue, Durability, KeyHasher, NodeId, ShardId};
+use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
 use node::birth;
 use node::lane::{Effects, Input, Lane};
 use node::moved::Postponed;
@@ -54,6 +54,8 @@ pub struct Start {
     pub join: Option<Cluster>,
     /// Limits of its cores.
     pub limits: Limits,
+    /// The cluster's level, whatever its catalogue says: it has risen long ago.
+    pub level: Level,
     /// Chooses elections and sessions of this start.
     pub seed: u64,
     /// Planted: what replicas of shards from this one on have voted is forgotten.
@@ -201,6 +203,7 @@ fn build(
         routes: BTreeMap::new(),
         news: VecDeque::new(),
         round: None,
+        level: start.level,
         unsynced_ack: false,
         is_deaf: false,
         short_checkpoint: false,
@@ -210,6 +213,9 @@ fn build(
         may_lose: false,
         postponed: Postponed::default(),
         sent_on: Vec::new(),
+        inherited: Vec::new(),
+        given_up: Vec::new(),
+        gone_tiles: BTreeMap::new(),
         refused: Vec::new(),
     };
     machine.now();
@@ -232,6 +238,7 @@ fn build(
             Catalogue::default()
         }
     };
+    machine.allow(start.level.max(catalogue.level()));
     for (id, recovered) in shards {
         let keyspace = recovered.state().descriptor.keyspace();
         let durability = catalogue.by_id(keyspace).map(|keyspace| keyspace.options.durability);

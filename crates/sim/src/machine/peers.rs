@@ -242,6 +242,7 @@ impl Machine {
 
     /// The catalogue has become this one at once.
     pub(super) fn jump(&mut self, catalogue: &Catalogue) {
+        self.allow(catalogue.level());
         self.forget_keyspaces_of(catalogue);
         let gone = self.routes.values().filter(|route| {
             catalogue.get(&route.keyspace.name).is_none_or(|k| k.id != route.keyspace.id)

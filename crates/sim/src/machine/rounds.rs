@@ -165,6 +165,10 @@ impl Machine {
             let Some(halves) = self.begun_halves() else { return Ok(Progress::Busy) };
             round.left.extend(halves.into_iter().filter(|half| round.seen.insert(*half)));
         }
+        if round.left.is_empty() {
+            let Some(again) = self.outdated(&mut round.names) else { return Ok(Progress::Busy) };
+            round.left.extend(again);
+        }
         let Some(id) = round.left.front().copied() else {
             if !self.lanes.iter().all(|seat| seat.lane.marks_are_durable()) {
                 return Ok(Progress::Busy);

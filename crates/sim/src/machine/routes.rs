@@ -57,8 +57,17 @@ impl Machine {
             (shard, arc, view)
         });
         let tiles = tiles.collect();
-        let name = keyspace.name.clone();
-        self.routes.insert(name, Arc::new(Route::new(keyspace, self.hasher, tiles)));
+        let (id, name) = (keyspace.id, keyspace.name.clone());
+        let route = Arc::new(Route::new(keyspace, self.hasher, tiles));
+        let now = route.shards().to_vec();
+        if let Some(old) = self.routes.insert(name, route)
+            && old.keyspace.id == id
+        {
+            for place in 0..old.shards().len() {
+                self.gone_tiles.insert(old.shard(place), (id, old.slots(place).0));
+            }
+            self.supersede_gone(old.shards(), &now);
+        }
         self.send_on();
     }
 
@@ -166,7 +175,8 @@ impl Machine {
         }
         let mut postponed = std::mem::take(&mut self.postponed);
         let route = |shard| {
-            let keyspace = self.view_here(shard).map(|view| view.read().descriptor.keyspace());
+            let here = self.view_here(shard).map(|view| view.read().descriptor.keyspace());
+            let keyspace = here.or_else(|| self.keyspace_of_gone(shard));
             let mut routes = self.routes.values();
             let is_its = |route: &&Arc<Route>| {
                 route.place_of(shard).is_some() || Some(route.keyspace.id) == keyspace

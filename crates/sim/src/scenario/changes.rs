@@ -23,11 +23,23 @@ const SHORT_WORLDS: u64 = 24;
 /// follower's with even seeds, the leader's with odd ones.
 pub(super) fn replica_change_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
     let leaves = run.options.seed % 2 == 1;
+    let ends = |world: &mut World, shard| world.change_ends(shard);
+    at_every_change(run, &STAGE, |world| begin(world, leaves), ends)
+}
+
+/// First in a world without a crash; then there is a world for each change of a disk between the
+/// beginning and the end, in which just there the power goes.
+pub(super) fn at_every_change<T>(
+    run: &mut Run<'_>,
+    stage: &Stage,
+    begin: impl Fn(&mut World) -> Result<T, Violation>,
+    ends: impl Fn(&mut World, T) -> Result<(), Violation>,
+) -> Result<(), Violation> {
     let mut changes = Vec::new();
-    run.world(&STAGE, |world| {
-        let shard = begin(world, leaves)?;
+    run.world(stage, |world| {
+        let begun = begin(world)?;
         let before = world.changes_of_disks();
-        world.change_ends(shard)?;
+        ends(world, begun)?;
         let after = world.changes_of_disks();
         changes = after.iter().zip(before).map(|(after, before)| after - before).collect();
         world.finish()
@@ -36,8 +48,8 @@ pub(super) fn replica_change_crashes(run: &mut Run<'_>) -> Result<(), Violation>
     let step = run.of((all / SHORT_WORLDS).max(1), 1);
     let points = changes.iter().enumerate().flat_map(|(at, n)| (0..*n).map(move |k| (at, k)));
     for (at, change) in points.step_by(step as usize) {
-        let played = run.world(&STAGE, |world| {
-            begin(world, leaves)?;
+        let played = run.world(stage, |world| {
+            begin(world)?;
             world.power_goes(at, change);
             world.pass(CHANGE_MS)?;
             world.finish()

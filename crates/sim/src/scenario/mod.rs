@@ -17,12 +17,11 @@
 //! | `losses` | power goes: of nine of twenty, of all, of a domain, of one that is replaced |
 //! | `links` | a leader that nobody hears, links that work one way |
 //! | `changes` | crashes at every change of a disk while replicas are changed |
-//!
-//! Scenarios of splits and merges belong into a file of their own, `arcs`, and into [`Scenario`],
-//! once shards split and merge.
+//! | `arcs` | shards are cut in two and become one, with crashes and cut ways meanwhile |
 //!
 //! Each has a short form, with fewer nodes or a part of the moments, which tests run.
 
+mod arcs;
 mod changes;
 mod joins;
 mod links;
@@ -56,11 +55,19 @@ pub enum Scenario {
     ReplicaChangeCrashes,
     /// Nodes join, drain and lose their power at the same moment.
     JoinAndLeave,
+    /// A node loses its power at every change of its disk while a shard is cut in two.
+    SplitCrashes,
+    /// A node loses its power at every change of its disk while a shard takes in its neighbour.
+    MergeCrashes,
+    /// A shard is cut in two while its group is parted.
+    SplitInPartition,
+    /// A shard takes in its neighbour while their groups are parted.
+    MergeInPartition,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::JoinsInto3,
         Self::JoinsInto100,
         Self::NineOfTwenty,
@@ -71,6 +78,10 @@ impl Scenario {
         Self::RemovedReturns,
         Self::ReplicaChangeCrashes,
         Self::JoinAndLeave,
+        Self::SplitCrashes,
+        Self::MergeCrashes,
+        Self::SplitInPartition,
+        Self::MergeInPartition,
     ];
 
     /// As it is typed.
@@ -86,6 +97,10 @@ impl Scenario {
             Self::RemovedReturns => "removed-returns",
             Self::ReplicaChangeCrashes => "replica-change-crashes",
             Self::JoinAndLeave => "join-and-leave",
+            Self::SplitCrashes => "split-crashes",
+            Self::MergeCrashes => "merge-crashes",
+            Self::SplitInPartition => "split-in-partition",
+            Self::MergeInPartition => "merge-in-partition",
         }
     }
 
@@ -102,6 +117,10 @@ impl Scenario {
             Self::RemovedReturns => "a node returns whose replicas were replaced meanwhile",
             Self::ReplicaChangeCrashes => "power goes at every write while a replica is exchanged",
             Self::JoinAndLeave => "nodes join, drain and lose their power at one moment",
+            Self::SplitCrashes => "power goes at every write while a shard is cut in two",
+            Self::MergeCrashes => "power goes at every write while a shard takes in another",
+            Self::SplitInPartition => "a shard is cut in two while its group is parted",
+            Self::MergeInPartition => "a shard takes in another while their groups are parted",
         }
     }
 
@@ -117,6 +136,10 @@ impl Scenario {
             Self::RemovedReturns => losses::removed_returns(run),
             Self::ReplicaChangeCrashes => changes::replica_change_crashes(run),
             Self::JoinAndLeave => joins::join_and_leave(run),
+            Self::SplitCrashes => arcs::split_crashes(run),
+            Self::MergeCrashes => arcs::merge_crashes(run),
+            Self::SplitInPartition => arcs::split_in_partition(run),
+            Self::MergeInPartition => arcs::merge_in_partition(run),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What breaks, what that leaves, and how the node comes back.
 
-use keyspace::Durability;
+use keyspace::{Durability, Level};
 use node::recovery::RecoverError;
 use storage::Error;
 use storage::faulty::Crash;
@@ -194,7 +194,9 @@ impl World {
         let (mood, wall_ms) = (&self.mood, self.wall_ms);
         let Mood { lanes, segment_bytes, limits, .. } = *mood;
         let (boot, join, seed, forgets) = (0, None, 0, None);
-        let start = Start { lanes, segment_bytes, wall_ms, boot, join, limits, seed, forgets };
+        let level = Level::NEWEST;
+        let start =
+            Start { lanes, segment_bytes, wall_ms, boot, join, limits, level, seed, forgets };
         self.trace.event(format_args!("start at {wall_ms}"));
         match open::open(self.disk.handle(), &start, &mut self.rng) {
             Ok(started) => self.started(started),

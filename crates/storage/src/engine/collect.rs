@@ -203,7 +203,7 @@ impl Engine {
     }
 
     /// Frees a record that has been cut off, with everything older.
-    fn free_chain(&mut self, mut chain: Option<Record>) {
+    pub(super) fn free_chain(&mut self, mut chain: Option<Record>) {
         while let Some(record) = chain {
             chain = record.older();
             self.versions -= 1;

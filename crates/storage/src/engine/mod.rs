@@ -52,6 +52,7 @@ mod collect;
 pub mod digest;
 mod dump;
 mod era;
+mod join;
 #[cfg(test)]
 mod model;
 mod record;
@@ -396,17 +397,21 @@ impl Engine {
         assert!(timestamp >= self.current.newest, "a flush before the newest write");
         self.current.newest = timestamp;
         if self.current.index.len() <= self.flush_in_place_keys_max {
-            let heads: Vec<Record> = self.current.index.heads_from(None).collect();
-            for head in heads {
-                // A copy, for the record may go while its key is still needed.
-                let key = head.key().to_vec();
-                self.delete(&self.hasher.key(&key), timestamp);
-            }
-            return;
+            return self.flush_in_place(timestamp);
         }
         let next = Era::new(self.layout, self.current.number + 1, timestamp);
         let era = std::mem::replace(&mut self.current, next);
         self.retired.push_back(Retired { era, end: timestamp });
+    }
+
+    /// As [`Engine::flush`], key by key.
+    fn flush_in_place(&mut self, timestamp: Timestamp) {
+        let heads: Vec<Record> = self.current.index.heads_from(None).collect();
+        for head in heads {
+            // A copy, for the record may go while its key is still needed.
+            let key = head.key().to_vec();
+            self.delete(&self.hasher.key(&key), timestamp);
+        }
     }
 
     /// Puts a version at the head of a key's chain, or in the place of a head of the same time.

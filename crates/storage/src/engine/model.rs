@@ -154,6 +154,13 @@ impl Model {
         Self { names: right, keys: of_right, safe_point: self.safe_point }
     }
 
+    /// Takes in the keys of the slots that follow.
+    fn join(&mut self, right: Self) {
+        self.names.extend(right.names);
+        self.keys.extend(right.keys);
+        self.safe_point = self.safe_point.max(right.safe_point);
+    }
+
     fn counts_as_collected(&self, written: &Written) -> bool {
         written.timestamp <= self.safe_point && written.is_dead(self.safe_point)
     }
@@ -488,6 +495,36 @@ proptest! {
         }
         let middle = middle.filter(|_| is_middle).map(|(at, _)| at);
         halves(left, &middle.unwrap_or(Cut::Key(KEYS[at].into())), &after);
+    }
+
+    /// Two halves, each with its own history of flushes, become a whole that goes on as one.
+    #[test]
+    fn what_is_joined_agrees_with_the_model(
+        before in ops(),
+        at in 15_801..SLOTS,
+        between in [ops(), ops()],
+        after in ops(),
+    ) {
+        let mut left = begin(HASHED);
+        before.iter().for_each(|op| left.step(op));
+        let at = Cut::Slot(at);
+        let engine = left.engine.split_off(&at).expect("hashed");
+        let model = left.model.split_off(&at);
+        left.dump = None;
+        let mut right = Run { engine, model, now: left.now, dump: None };
+        between[0].iter().for_each(|op| left.step(op));
+        between[1].iter().for_each(|op| right.step(op));
+        let Run { engine, model, now, .. } = right;
+        let mut engine = engine;
+        left.engine.join(engine.take());
+        let nothing = engine.usage();
+        assert_eq!((nothing.versions, nothing.keys, engine.middle()), (0, 0, None));
+        left.model.join(model);
+        left.now = left.now.max(now).next();
+        left.dump = None;
+        left.engine.check();
+        compare(&left.engine, &left.model, left.now);
+        go_on(left, &after);
     }
 
     #[test]

@@ -169,6 +169,15 @@ impl Record {
         unsafe { (*self.0.as_ptr()).older.take() }
     }
 
+    /// Hangs a chain, or nothing, on the oldest record of another.
+    ///
+    /// # Safety
+    /// The caller has the engine to itself; nothing hangs here, and the chain hangs nowhere else.
+    pub(super) unsafe fn set_older(self, older: Option<Record>) {
+        // SAFETY: the record lives.
+        unsafe { (*self.0.as_ptr()).older = older }
+    }
+
     #[inline]
     pub(super) fn older(self) -> Option<Record> {
         // SAFETY: a handle in use is a live record.

@@ -278,6 +278,14 @@ impl SlotTables {
         Self::of(at, right, drained[1])
     }
 
+    /// Takes in the tables of the slots that follow; of neither anything was drained.
+    pub(super) fn append(&mut self, right: Self) {
+        assert_eq!((self.drained, right.drained), ((0, 0), (0, 0)), "tables in use are joined");
+        let mut tables = std::mem::take(&mut self.tables).into_vec();
+        tables.extend(right.tables);
+        *self = Self::of(self.first_slot, tables, (0, 0));
+    }
+
     /// Tables that were others' before, drained so far.
     fn of(first_slot: Slot, tables: Vec<Table>, drained: (usize, usize)) -> Self {
         // What is drained is taken out of its table, whose own count stays.
@@ -302,10 +310,12 @@ impl SlotTables {
     pub(super) fn middle(&self) -> Option<(Slot, [u64; 2])> {
         let middle = self.tables.len() / 2;
         let mut left = 0;
-        let cuts = self.tables[..self.tables.len() - 1].iter().zip(1..).map(|(table, cut)| {
-            left += u64::from(table.len);
-            (cut, [left, self.len - left])
-        });
+        let cuts = self.tables[..self.tables.len().saturating_sub(1)].iter().zip(1..).map(
+            |(table, cut)| {
+                left += u64::from(table.len);
+                (cut, [left, self.len - left])
+            },
+        );
         let apart = |(cut, [left, right]): &(usize, [u64; 2])| {
             (left.abs_diff(*right), cut.abs_diff(middle))
         };

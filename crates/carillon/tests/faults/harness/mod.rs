@@ -9,7 +9,6 @@
 //! with each other.
 
 pub mod disk;
-pub mod net;
 pub mod node;
 pub mod proxy;
 
@@ -26,9 +25,9 @@ use std::time::{Duration, Instant};
 use client::http::Client;
 
 use disk::SmallDisk;
-use net::Net;
 use node::{HTTP, Node, PEER, RESP, flags};
 use proxy::Proxy;
+use testbed::net::Net;
 
 /// Longer than anything that must happen takes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,15 +1,13 @@
 //! One real node: a process that can be started, paused, killed.
 
 use std::fs::{File, OpenOptions};
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::net::Site;
+use testbed::net::Site;
 
 /// The ports are the same everywhere: addresses differ.
 pub const RESP: u16 = 6379;
@@ -27,6 +25,8 @@ pub struct Node {
     /// Where it runs.
     pub site: Site,
     flags: Vec<String>,
+    /// Flags of its next start, besides.
+    pub more: Vec<String>,
     log: PathBuf,
     child: Option<Child>,
 }
@@ -35,7 +35,7 @@ impl Node {
     /// A node that does not run yet. Its log grows beside its directory.
     pub fn new(number: usize, dir: PathBuf, site: Site, flags: Vec<String>) -> Self {
         let log = dir.with_extension("log");
-        Self { number, dir, site, flags, log, child: None }
+        Self { number, dir, site, flags, more: Vec::new(), log, child: None }
     }
 
     /// One of its addresses.
@@ -48,19 +48,9 @@ impl Node {
         assert!(self.child.is_none(), "node {} runs", self.number);
         let log = OpenOptions::new().create(true).append(true).open(&self.log);
         let log: File = log.expect("a log can be made");
-        let site = self.site.clone();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
-        command.arg("start").args(&self.flags);
+        let mut command = self.site.command(env!("CARGO_BIN_EXE_carillon"));
+        command.arg("start").args(&self.flags).args(&self.more);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        // SAFETY: between fork and exec only system calls are made that take numbers.
-        unsafe {
-            command.pre_exec(move || {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                    return Err(io::Error::last_os_error());
-                }
-                site.enter()
-            });
-        }
         self.child = Some(command.spawn().expect("a process"));
     }
 
@@ -123,7 +113,8 @@ impl Node {
         unsafe { libc::kill(child.id().cast_signed(), signal) };
     }
 
-    fn wait(&mut self) -> ExitStatus {
+    /// Waits until it has ended by itself.
+    pub fn wait(&mut self) -> ExitStatus {
         let mut child = self.child.take().expect("it was signalled");
         let begun = Instant::now();
         loop {

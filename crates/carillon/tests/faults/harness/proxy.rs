@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::random::{Random, mix};
 
-use super::net::Site;
+use testbed::net::Site;
 
 /// Longest piece that has a fate of its own.
 const CHUNK_BYTES_MAX: usize = 4 << 10;
@@ -305,7 +305,7 @@ mod tests {
     /// What comes back of `lines` lines through a proxy to somebody who sends everything back, and
     /// how long it takes.
     fn through(weather: Weather, lines: usize) -> (Vec<u8>, Duration, [u64; 4]) {
-        let net = crate::harness::net::Net::new(1);
+        let net = testbed::net::Net::new(1);
         let site = net.clients();
         let echo = site.inside(|| TcpListener::bind((site.ip, 0))).unwrap();
         let proxy = Proxy::start(site, echo.local_addr().unwrap(), 1);

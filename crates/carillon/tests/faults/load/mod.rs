@@ -8,7 +8,6 @@
 
 pub mod history;
 pub mod resp;
-mod stalls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,10 +16,10 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::harness::Cluster;
-use crate::harness::net::Site;
 use history::{Asked, History, Key, Outcome, Record};
 use resp::{Connection, Reply};
-use stalls::{Stalls, Witness};
+use testbed::net::Site;
+use testbed::stalls::{Stalls, Witness};
 
 /// How long an answer may take.
 pub const ANSWER_MAX: Duration = Duration::from_secs(3);

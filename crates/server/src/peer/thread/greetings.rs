@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use keyspace::NodeId;
+use keyspace::{NodeId, Unspoken};
 use mio::event::Event;
 
 use super::{Connection, Linked, PeerThread, WARNING_PAUSE};
@@ -38,7 +38,7 @@ impl PeerThread {
         loop {
             step = match step {
                 Step::Wait => return,
-                Step::Proven(peer) => self.judge(at, &peer),
+                Step::Proven(peer) => self.judge(at, &peer, handler),
                 Step::Linked(peer, commit) => return self.link(at, &peer, commit, handler),
                 Step::Ended(ending) => return self.end(at, &ending, handler),
             }
@@ -53,7 +53,7 @@ impl PeerThread {
     }
 
     /// Whether a node that has proven itself may have a link.
-    fn judge(&mut self, at: usize, peer: &PeerHello) -> Step {
+    fn judge(&mut self, at: usize, peer: &PeerHello, handler: &dyn PeerHandler) -> Step {
         let there = self.linked.get(&peer.node).map(|at| &self.connections[*at]);
         let is_another = there.is_some_and(|there| match there {
             // A node that was started anew may come before its end was noticed.
@@ -63,12 +63,29 @@ impl PeerThread {
             }
             Connection::Shaking(_) => unreachable!("only links are listed"),
         });
+        let local = self.shared.local.load();
+        let (speaks, level) = (local.levels, local.level.max(peer.level));
         let is_removed = self.shared.removed.load().contains(&peer.node);
         self.commit += 1;
         let commit = self.commit;
         let shaking = self.shaking(at);
         if is_removed {
             return Step::Ended(shaking.expel(peer.node));
+        }
+        // Whoever of the two knows the higher level is right: none was ever lowered.
+        if let Some(unspoken) = level.and_then(|level| Unspoken::of(level, speaks)) {
+            handler.unspoken(unspoken);
+            return Step::Ended(shaking.outgrow(unspoken.level, speaks));
+        }
+        if let Some(level) = level.filter(|level| !peer.levels.speak(*level)) {
+            let (node, software) = (format!("{:016x}", peer.node.0), &peer.software);
+            tracing::warn!(
+                node,
+                software,
+                "a node that speaks {} is refused: the cluster is at feature level {level}",
+                peer.levels
+            );
+            return Step::Ended(shaking.outgrow(level, peer.levels));
         }
         if is_another {
             return Step::Ended(shaking.refuse(Refusal::SameNodeTwice { node: peer.node }));

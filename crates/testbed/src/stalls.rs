@@ -1,10 +1,10 @@
 //! When did the machine itself stand still?
 //!
-//! Nodes of a test share a few processors and one disk with whatever else runs there. A disk that
-//! takes half a second for an fsync, or a processor that is not to be had, keeps service away
-//! without any fault of Carillon's. A witness does what a node does all the time, a small write and
-//! an fsync, on the same disk, and notes when it took long. What it could not do in time is no
-//! node's silence.
+//! Processes that are tested together share a few processors and one disk with whatever else runs
+//! there. A disk that takes half a second for an fsync, or a processor that is not to be had, keeps
+//! service away without any fault of Carillon's. A witness does what a node does all the time, a
+//! small write and an fsync, on the same disk, and notes when it took long. What it could not do in
+//! time is no node's silence.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! A network for one test, and scissors for it.
+//! A network for one test or measurement, and scissors for it.
 //!
 //! Each node has a network namespace; so have the clients, and the bridge that joins them. The
 //! machine's own network is not touched, so every test uses the same addresses.
@@ -25,9 +25,11 @@
 //! removed by the next one.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -62,6 +64,22 @@ impl Site {
             0 => Ok(()),
             _ => Err(std::io::Error::last_os_error()),
         }
+    }
+
+    /// A program that will run here. The kernel kills it when the thread that starts it ends.
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let site = self.clone();
+        let mut command = Command::new(program);
+        // SAFETY: between fork and exec only system calls are made that take numbers.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                site.enter()
+            });
+        }
+        command
     }
 
     /// Runs something here, on a thread of its own.
@@ -159,6 +177,13 @@ impl Net {
         self.cut(Cut::Barred(from, to));
     }
 
+    /// What a node sends is not refused any more.
+    pub fn admit(&mut self, from: usize) {
+        let is_ours = |cut: &Cut| matches!(cut, Cut::Barred(node, _) if *node == from);
+        let ours: Vec<Cut> = self.cuts.extract_if(.., is_ours).collect();
+        ours.into_iter().for_each(|cut| self.apply(cut, false));
+    }
+
     fn cut(&mut self, cut: Cut) {
         assert!(self.bridge.is_some(), "ask can_cut first");
         if self.cuts.insert(cut) {
@@ -245,7 +270,7 @@ fn site(prefix: &str, bridge: &str, number: usize) -> Site {
     Site { ip: address, name, namespace: Some(Arc::new(namespace)) }
 }
 
-/// Runs `ip`; the tests cannot go on if it fails.
+/// Runs `ip`; nobody here can go on if it fails.
 fn ip(arguments: &str) {
     let output = Command::new("ip").args(arguments.split(' ')).output().expect("ip (iproute2)");
     let why = String::from_utf8_lossy(&output.stderr);

@@ -1,0 +1,239 @@
+//! Which figures come of a timeline, beside what must be reached.
+
+use std::time::Duration;
+
+use super::plays::Play;
+use super::stage::Seen;
+use super::svg::Limits;
+use super::timeline::{Figure, NodeSecond, Second};
+
+/// Of the load alone, what must be answered in every second.
+const THROUGHPUT_MIN: f64 = 0.7;
+/// σ ÷ mean of bytes per node, at most.
+const UNEVEN_MAX: f64 = 0.1;
+/// How far from what was configured a node's rate may be.
+const RATE_OFF_MAX: f64 = 0.2;
+/// How long a drain may take, in parts of bytes ÷ rate.
+const DRAIN_MAX: f64 = 1.1;
+/// How long a client may wait when a node is lost.
+const SILENCE_MAX_S: f64 = 1.5;
+/// For how long after a node was lost waits are its own.
+const SILENCE_LOOK_S: f64 = 10.0;
+/// Above this a second was disturbed: cores that the host took away.
+const HOST_TAKEN: f64 = 0.15;
+/// Likewise, for how long the machine stood still.
+const STALLED_MS: f64 = 100.0;
+/// The figure of the load alone.
+const ALONE: &str = "load alone";
+const MIB: f64 = 1_048_576.0;
+
+/// From when until when, in seconds since the load began.
+type Window = (f64, f64);
+
+/// The whole seconds within a window.
+fn within(seen: &Seen, (from, until): Window) -> impl Iterator<Item = &Second> {
+    let is_in = move |second: &&Second| {
+        second.at_s as f64 >= from && second.at_s as f64 + 1.0 <= until.max(from + 1.0)
+    };
+    seen.seconds.iter().filter(is_in)
+}
+
+/// The seconds that a window touches.
+fn touching(seen: &Seen, (from, until): Window) -> impl Iterator<Item = &Second> {
+    let is_in =
+        move |second: &&Second| second.at_s as f64 + 1.0 > from && (second.at_s as f64) < until;
+    seen.seconds.iter().filter(is_in)
+}
+
+fn mean(figures: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = figures.fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
+    if count > 0.0 { sum / count } else { 0.0 }
+}
+
+/// σ ÷ mean.
+fn unevenness(figures: &[f64]) -> f64 {
+    let mean_of_all = mean(figures.iter().copied());
+    let squares = mean(figures.iter().map(|one| (one - mean_of_all).powi(2)));
+    if mean_of_all > 0.0 { squares.sqrt() / mean_of_all } else { 0.0 }
+}
+
+fn answered_alone(seen: &Seen, alone: Window) -> f64 {
+    mean(within(seen, alone).map(|second| second.answered as f64))
+}
+
+fn lowest<'a>(seconds: impl Iterator<Item = &'a Second>) -> Option<&'a Second> {
+    seconds.min_by_key(|second| second.answered)
+}
+
+fn is_disturbed(second: &Second) -> bool {
+    second.host_taken > HOST_TAKEN || second.machine_stalled_ms > STALLED_MS
+}
+
+/// What the load is before anything happens, and how much it scatters by itself.
+pub fn load_alone(seen: &Seen, alone: Window) -> Vec<Figure> {
+    let answered = answered_alone(seen, alone);
+    let processor = |second: &Second| second.nodes.iter().map(|node| node.processor).sum();
+    let cores = mean(within(seen, alone).map(processor));
+    let least = lowest(within(seen, alone)).map_or(0.0, |second| second.answered as f64);
+    let host = mean(seen.seconds.iter().map(|second| second.host_taken));
+    let most = seen.seconds.iter().map(|second| second.host_taken).fold(0.0, f64::max);
+    vec![
+        Figure::told(ALONE, answered, "requests/s")
+            .noted(format!("all nodes use {cores:.2} cores")),
+        Figure::told("load alone, its lowest second ÷ mean", least / answered.max(1.0), ""),
+        Figure::told("the host took away", host, "cores").noted(format!("{most:.2} in a second")),
+    ]
+}
+
+/// The lowest second of a window beside the load alone. Seconds in which the machine itself was
+/// disturbed count; how low the others are stands beside it.
+pub fn lowest_second(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
+    let answered = answered_alone(seen, alone).max(1.0);
+    let part = |second: &Second| second.answered as f64 / answered;
+    let all = lowest(touching(seen, window));
+    let calm = lowest(touching(seen, window).filter(|second| !is_disturbed(second)));
+    let (value, at_s) = all.map_or((0.0, 0), |second| (part(second), second.at_s));
+    let disturbed = touching(seen, window).filter(|second| is_disturbed(second)).count();
+    let calm = calm.map_or(0.0, part);
+    let seconds = touching(seen, window).count();
+    Figure::told(format!("{what}: lowest second ÷ load alone"), value, "").noted(format!(
+        "second {at_s}, of {seconds}; {calm:.2} without the {disturbed} in which the machine was \
+         disturbed"
+    ))
+}
+
+/// As [`lowest_second`], and it must be as high as it must be when nodes join.
+pub fn throughput(seen: &Seen, what: &str, alone: Window, window: Window) -> Figure {
+    let lowest = lowest_second(seen, what, alone, window);
+    let judged = Figure::at_least(lowest.what.clone(), lowest.value, "", THROUGHPUT_MIN);
+    judged.noted(lowest.note)
+}
+
+/// What must not be passed in a picture of these figures.
+pub fn limits(figures: &[Figure], play: Play) -> Limits {
+    let alone = figures.iter().find(|figure| figure.what == ALONE);
+    match play {
+        Play::Join => {
+            let answered = alone.map(|figure| figure.value * THROUGHPUT_MIN);
+            Limits { answered, wait_ms: None }
+        }
+        Play::Drain => Limits::default(),
+        Play::Lose => Limits { answered: None, wait_ms: Some(SILENCE_MAX_S * 1e3) },
+    }
+}
+
+/// How even the nodes are at the end.
+pub fn evenness(seen: &Seen) -> Vec<Figure> {
+    let Some(last) = seen.seconds.last() else { return Vec::new() };
+    let of = |figure: fn(&NodeSecond) -> u64| -> Vec<f64> {
+        last.nodes.iter().map(|node| figure(node) as f64).collect()
+    };
+    let (bytes, replicas, leaders) = (of(|n| n.bytes), of(|n| n.replicas), of(|n| n.leaders));
+    let shown = |all: &[f64], unit: f64| {
+        let all: Vec<String> = all.iter().map(|one| format!("{:.0}", one / unit)).collect();
+        all.join(", ")
+    };
+    vec![
+        Figure::at_most("settled: σ ÷ mean of bytes per node", unevenness(&bytes), "", UNEVEN_MAX)
+            .noted(format!("{} MiB", shown(&bytes, MIB))),
+        Figure::told("settled: σ ÷ mean of replicas per node", unevenness(&replicas), "")
+            .noted(shown(&replicas, 1.0)),
+        Figure::told("settled: σ ÷ mean of leaders per node", unevenness(&leaders), "")
+            .noted(shown(&leaders, 1.0)),
+    ]
+}
+
+/// What nodes sent in seconds in which they had something to send at both ends.
+pub fn rate(seen: &Seen) -> Vec<Figure> {
+    let mut full = Vec::new();
+    let mut most: f64 = 0.0;
+    for pair in seen.seconds.windows(2) {
+        for node in &pair[1].nodes {
+            most = most.max(node.sent_bytes as f64);
+            let before = pair[0].nodes.iter().find(|before| before.node == node.node);
+            if node.sending > 0 && before.is_some_and(|before| before.sending > 0) {
+                full.push(node.sent_bytes as f64);
+            }
+        }
+    }
+    let configured = seen.setup.move_rate as f64;
+    let total = seen.seconds.iter().map(|second| second.moved_bytes as f64).sum::<f64>();
+    vec![
+        Figure::told("moved", total / MIB, "MiB"),
+        Figure::at_most(
+            "fastest second of a node ÷ move_rate",
+            most / configured,
+            "",
+            1.0 + RATE_OFF_MAX,
+        ),
+        Figure::told(
+            "mean of a node's seconds with states waiting ÷ move_rate",
+            mean(full.iter().copied()) / configured,
+            "",
+        )
+        .noted(format!("{} seconds", full.len())),
+    ]
+}
+
+/// How long a drain took.
+pub fn drain(seen: &Seen, bytes: u64, took_s: f64) -> Figure {
+    let at_rate = bytes as f64 / seen.setup.move_rate as f64;
+    Figure::at_most("drained in", took_s, "s", at_rate * DRAIN_MAX).noted(format!(
+        "{:.0} MiB, which is {at_rate:.1} s at the rate of one node",
+        bytes as f64 / MIB
+    ))
+}
+
+/// The longest wait after a node was lost, less what the machine could not do, and until its
+/// replicas were replaced.
+pub fn silence(seen: &Seen, what: &str, (from, until): Window) -> Vec<Figure> {
+    let look = (from, from + SILENCE_LOOK_S);
+    let longest =
+        touching(seen, look).map(|second| second.longest_wait_ms).fold(0.0, f64::max) / 1e3;
+    let since = Duration::from_secs_f64(from);
+    let allowance = seen.stalls.allowance(since, since + Duration::from_secs_f64(longest));
+    let most = SILENCE_MAX_S + allowance.as_secs_f64();
+    vec![
+        Figure::at_most(format!("{what}: longest wait of a client"), longest, "s", most).noted(
+            match allowance.as_millis() {
+                0 => String::new(),
+                ms => format!("{ms} ms of the limit are the machine's own stalls"),
+            },
+        ),
+        Figure::told(format!("{what}: all is replaced after"), until - from, "s"),
+    ]
+}
+
+/// Requests that failed.
+pub fn failures(seen: &Seen, must_be_none: bool) -> Vec<Figure> {
+    let sum = |of: fn(&Second) -> u64| seen.seconds.iter().map(of).sum::<u64>() as f64;
+    let figure = |what: &str, value| match must_be_none {
+        true => Figure::at_most(what, value, "", 0.0),
+        false => Figure::told(what, value, ""),
+    };
+    vec![
+        Figure::told("requests answered", sum(|second| second.answered), ""),
+        figure("requests not done", sum(|second| second.not_done)),
+        figure("requests of unknown outcome", sum(|second| second.unknown)),
+    ]
+}
+
+/// What was acknowledged and is gone.
+pub fn lost(seen: &Seen) -> Figure {
+    let contradicted = seen.seconds.iter().map(|second| second.lost).sum::<u64>();
+    let lost = (seen.read_back.lost + contradicted) as f64;
+    let keys = seen.read_back.client_keys + seen.read_back.filled_keys;
+    Figure::at_most("acknowledged keys that are lost", lost, "", 0.0)
+        .noted(format!("{keys} were read back"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unevenness_is_that_of_statistics() {
+        assert!((unevenness(&[2.0, 0.0, 1.0, 1.0]) - 0.5f64.sqrt()).abs() < 1e-9);
+        assert_eq!(unevenness(&[]), 0.0);
+    }
+}

@@ -1,0 +1,414 @@
+//! A fixed load: so many clients, each of which asks, waits for the answer, pauses and asks again.
+//!
+//! Every client has keys of its own, which nobody else writes, in one of the keyspaces: it sets
+//! one, reads one, sets one. So it knows what each must hold: what it was last told is done, or
+//! what it asked for since and was not told about. Each answer is held against that at once, and at
+//! the end every key is read again, so what was acknowledged and is gone is seen
+//! ([`Counts::lost`]).
+//!
+//! A client keeps to a node. It goes to the next one when the connection breaks or cannot be made,
+//! as programs do, and stays there. It never asks anything twice.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::resp::Connection;
+
+/// Keys of each client: enough to touch every shard of its keyspace.
+const KEYS_EACH: usize = 64;
+/// Bytes of a value, filled up with zeros in front of its number.
+const VALUE_BYTES: usize = 100;
+/// How long a node may take to take a connection.
+const CONNECT_MAX: Duration = Duration::from_millis(300);
+/// No request takes longer than its deadline (5 s) at a node that lives.
+const REPLY_MAX: Duration = Duration::from_secs(6);
+/// A client that cannot connect tries the next node after so long.
+const AGAIN: Duration = Duration::from_millis(10);
+/// Failures that are remembered, the first ones.
+const FAILURES_MAX: usize = 200;
+/// From so long on a request is late, and remembered …
+const SLOW: Duration = Duration::from_millis(200);
+/// … if it is among the first ones.
+const SLOW_MAX: usize = 200;
+/// Seconds that are counted, at most.
+const SECONDS_MAX: usize = 3_600;
+
+/// How clients behave.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// How many there are.
+    pub clients: usize,
+    /// Between an answer and the next request of a client.
+    pub pause: Duration,
+    /// Where they connect; client `n` begins with the `n`th.
+    pub nodes: Vec<SocketAddr>,
+    /// What they use, each one of these.
+    pub keyspaces: Vec<String>,
+}
+
+/// What clients saw within a second.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Requests answered, errors not among them.
+    pub answered: u64,
+    /// Requests answered with an error that says they were not done.
+    pub not_done: u64,
+    /// Requests of which nobody knows whether they were done.
+    pub unknown: u64,
+    /// Answers that show something else than what was acknowledged.
+    pub lost: u64,
+    /// The longest time between two answers to the same client, of those that ended.
+    pub longest: Duration,
+}
+
+#[derive(Default)]
+struct Second {
+    answered: AtomicU64,
+    not_done: AtomicU64,
+    unknown: AtomicU64,
+    lost: AtomicU64,
+    longest_us: AtomicU64,
+}
+
+struct Shared {
+    shape: Shape,
+    begun: Instant,
+    stop: AtomicBool,
+    seconds: Vec<Second>,
+    failures: Mutex<Vec<Failure>>,
+    slow: Mutex<Vec<Slow>>,
+}
+
+/// A request that was answered late.
+#[derive(Clone, Debug, Serialize)]
+pub struct Slow {
+    /// When it was asked, in seconds since the load began.
+    pub at_s: f64,
+    /// How long it took.
+    pub took_ms: f64,
+    /// What was asked.
+    pub asked: String,
+}
+
+/// A request that failed.
+#[derive(Clone, Debug, Serialize)]
+pub struct Failure {
+    /// Seconds since the load began.
+    pub at_s: f64,
+    /// What was asked.
+    pub asked: String,
+    /// What the client was told.
+    pub told: String,
+}
+
+impl Shared {
+    fn second(&self) -> &Second {
+        let second = self.begun.elapsed().as_secs() as usize;
+        &self.seconds[second.min(SECONDS_MAX - 1)]
+    }
+}
+
+/// Clients at work.
+pub struct Load {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<Client>>,
+}
+
+/// What the keys of all clients were when they were read again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReadBack {
+    /// Keys that were acknowledged at least once.
+    pub keys: u64,
+    /// Of these, those that hold something else than they must.
+    pub lost: u64,
+}
+
+impl Load {
+    /// Sets clients to work.
+    pub fn start(shape: Shape) -> Outcome<Self> {
+        let shared = Arc::new(Shared {
+            shape,
+            begun: Instant::now(),
+            stop: AtomicBool::new(false),
+            seconds: (0..SECONDS_MAX).map(|_| Second::default()).collect(),
+            failures: Mutex::default(),
+            slow: Mutex::default(),
+        });
+        let mut load = Self { shared: shared.clone(), threads: Vec::new() };
+        for number in 0..shared.shape.clients {
+            let client = Client::new(number, shared.clone());
+            load.threads.push(thread::Builder::new().spawn(move || client.run())?);
+        }
+        Ok(load)
+    }
+
+    /// When it began.
+    pub fn begun(&self) -> Instant {
+        self.shared.begun
+    }
+
+    /// What was seen in a second since it began.
+    pub fn counts(&self, second: usize) -> Counts {
+        let all = &self.shared.seconds[second.min(SECONDS_MAX - 1)];
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counts {
+            answered: of(&all.answered),
+            not_done: of(&all.not_done),
+            unknown: of(&all.unknown),
+            lost: of(&all.lost),
+            longest: Duration::from_micros(of(&all.longest_us)),
+        }
+    }
+
+    /// The first requests that failed, and what their clients were told.
+    pub fn failures(&self) -> Vec<Failure> {
+        self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The first requests that were late.
+    pub fn slow(&self) -> Vec<Slow> {
+        self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the asking, and reads every key again, through these nodes in turn.
+    pub fn finish(mut self, nodes: &[SocketAddr]) -> Outcome<ReadBack> {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        let mut all = ReadBack::default();
+        for thread in std::mem::take(&mut self.threads) {
+            let client = thread.join().map_err(|_| "a client has panicked")?;
+            let node = nodes[client.number % nodes.len()];
+            client.read_back(node, &mut all)?;
+        }
+        Ok(all)
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            // Somebody has failed already.
+            let _client = thread.join();
+        }
+    }
+}
+
+/// A key of a client's own.
+#[derive(Clone, Debug, Default)]
+struct Owned {
+    /// The number that was last acknowledged.
+    done: Option<u64>,
+    /// Numbers of which nobody knows.
+    maybe: BTreeSet<u64>,
+}
+
+impl Owned {
+    /// Whether a store that loses nothing may answer this.
+    fn may_be(&self, seen: Option<u64>) -> bool {
+        seen == self.done || seen.is_some_and(|number| self.maybe.contains(&number))
+    }
+}
+
+struct Client {
+    number: usize,
+    shared: Arc<Shared>,
+    /// The place of its node in the shape's.
+    node: usize,
+    keys: Vec<Owned>,
+    last: Instant,
+}
+
+/// How a request ended.
+enum End {
+    Answered(String),
+    NotDone(String),
+    Unknown { why: String, is_broken: bool },
+}
+
+fn end(reply: Outcome<String>) -> End {
+    match reply {
+        Ok(text) => End::Answered(text),
+        Err(error) => {
+            let (why, is_broken) = (error.to_string(), error.is::<std::io::Error>());
+            match is_broken || why.starts_with("UNKNOWN") {
+                true => End::Unknown { why, is_broken },
+                false => End::NotDone(why),
+            }
+        }
+    }
+}
+
+impl Client {
+    fn new(number: usize, shared: Arc<Shared>) -> Self {
+        let (node, last) = (number % shared.shape.nodes.len(), shared.begun);
+        Self { number, shared, node, keys: vec![Owned::default(); KEYS_EACH], last }
+    }
+
+    fn key(&self, key: usize) -> String {
+        format!("client-{}-{key}", self.number)
+    }
+
+    fn keyspace(&self) -> &str {
+        // Those of one node use all keyspaces.
+        let Shape { nodes, keyspaces, .. } = &self.shared.shape;
+        &keyspaces[(self.number / nodes.len() + self.number) % keyspaces.len()]
+    }
+
+    fn open(&self, at: SocketAddr) -> Outcome<Connection> {
+        let mut connection = Connection::open_at(at, CONNECT_MAX, REPLY_MAX)?;
+        connection.call(&["SELECT", self.keyspace()])?;
+        Ok(connection)
+    }
+
+    fn run(mut self) -> Self {
+        let shared = self.shared.clone();
+        let mut connection = None;
+        let mut number = 0u64;
+        while !shared.stop.load(Ordering::Relaxed) {
+            let Some(open) = &mut connection else {
+                connection = self.open(shared.shape.nodes[self.node]).ok();
+                if connection.is_none() {
+                    self.node = (self.node + 1) % shared.shape.nodes.len();
+                    sleep(AGAIN);
+                }
+                continue;
+            };
+            // Half of them read; keys in turn, so that each is set and read.
+            number += 1;
+            let key = (number / 2) as usize % KEYS_EACH;
+            let is_broken = if number.is_multiple_of(2) {
+                self.set(open, key, number)
+            } else {
+                self.get(open, key)
+            };
+            if is_broken {
+                connection = None;
+                self.node = (self.node + 1) % shared.shape.nodes.len();
+            }
+            sleep(shared.shape.pause);
+        }
+        self
+    }
+
+    fn set(&mut self, open: &mut Connection, key: usize, number: u64) -> bool {
+        let value = format!("{number:0VALUE_BYTES$}");
+        let began = Instant::now();
+        let end = end(open.call(&["SET", &self.key(key), &value]));
+        let owned = &mut self.keys[key];
+        match &end {
+            End::Answered(_) => owned.done = Some(number),
+            End::NotDone(_) => {}
+            End::Unknown { .. } => {
+                owned.maybe.insert(number);
+            }
+        }
+        self.note("SET", key, began, &end)
+    }
+
+    fn get(&mut self, open: &mut Connection, key: usize) -> bool {
+        let began = Instant::now();
+        let end = end(open.call(&["GET", &self.key(key)]));
+        if let End::Answered(text) = &end
+            && !self.keys[key].may_be(number_of(text))
+        {
+            self.shared.second().lost.fetch_add(1, Ordering::Relaxed);
+        }
+        self.note("GET", key, began, &end)
+    }
+
+    /// Counts how a request ended; whether the connection is of no further use.
+    fn note(&mut self, asked: &str, key: usize, began: Instant, end: &End) -> bool {
+        let second = self.shared.second();
+        match end {
+            End::Answered(_) => {
+                let now = Instant::now();
+                let silence_us = (now - self.last).as_micros() as u64;
+                second.longest_us.fetch_max(silence_us, Ordering::Relaxed);
+                second.answered.fetch_add(1, Ordering::Relaxed);
+                self.last = now;
+                if now - began >= SLOW {
+                    self.was_slow(asked, key, began, now);
+                }
+                false
+            }
+            End::NotDone(why) => {
+                second.not_done.fetch_add(1, Ordering::Relaxed);
+                self.failed(asked, key, why);
+                false
+            }
+            End::Unknown { why, is_broken } => {
+                second.unknown.fetch_add(1, Ordering::Relaxed);
+                self.failed(asked, key, why);
+                *is_broken
+            }
+        }
+    }
+
+    fn failed(&self, asked: &str, key: usize, why: &str) {
+        let at_s = self.shared.begun.elapsed().as_secs_f64();
+        let (asked, told) = (self.asked(asked, key), why.to_owned());
+        let mut failures = self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if failures.len() < FAILURES_MAX {
+            failures.push(Failure { at_s, asked, told });
+        }
+    }
+
+    fn was_slow(&self, asked: &str, key: usize, began: Instant, now: Instant) {
+        let at_s = (began - self.shared.begun).as_secs_f64();
+        let (asked, took_ms) = (self.asked(asked, key), (now - began).as_secs_f64() * 1e3);
+        let mut slow = self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        if slow.len() < SLOW_MAX {
+            slow.push(Slow { at_s, took_ms, asked });
+        }
+    }
+
+    fn asked(&self, asked: &str, key: usize) -> String {
+        let (key, node) = (self.key(key), self.shared.shape.nodes[self.node]);
+        format!("{asked} {key} in {} through {node}", self.keyspace())
+    }
+
+    fn read_back(&self, at: SocketAddr, all: &mut ReadBack) -> Outcome<()> {
+        let mut open = self.open(at)?;
+        for (key, owned) in self.keys.iter().enumerate() {
+            let seen = number_of(&open.call(&["GET", &self.key(key)])?);
+            all.keys += u64::from(owned.done.is_some());
+            all.lost += u64::from(!owned.may_be(seen));
+        }
+        Ok(())
+    }
+}
+
+/// The number of a value; none if there is no value, or it is none of ours.
+fn number_of(text: &str) -> Option<u64> {
+    text.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_is_what_was_acknowledged_or_is_not_known() {
+        let mut key = Owned::default();
+        assert!(key.may_be(None) && !key.may_be(Some(2)));
+        key.done = Some(4);
+        key.maybe.insert(6);
+        assert_eq!(
+            [None, Some(2), Some(4), Some(6)].map(|seen| key.may_be(seen)),
+            [false, false, true, true]
+        );
+    }
+
+    #[test]
+    fn values_are_numbers_of_one_length() {
+        let value = format!("{:0VALUE_BYTES$}", 42);
+        assert_eq!((value.len(), number_of(&value), number_of("")), (100, Some(42), None));
+    }
+}

@@ -1,0 +1,206 @@
+//! What do clients notice while a cluster rearranges itself, and where does it come to rest?
+//!
+//! Real processes, each with a network namespace (without root: with an address of its own on the
+//! loopback interface), under a fixed load, of which one thing after the other is asked or taken
+//! away ([`plays`]). Each second is looked at from both sides: what clients saw ([`load`]), and
+//! what nodes say of themselves ([`watch`]). The whole timeline is written as JSON ([`timeline`])
+//! and as a picture ([`svg`]); figures stand beside what must be reached ([`judge`]).
+//!
+//! The load: clients in a closed loop, each with one request under way and a pause between, half
+//! SETs of 100 bytes, half GETs, over three keyspaces of 8 shards, 3 replicas, durability `sync`.
+//! Under it lies the bulk of the data, in values of 1 KiB. All of it is read back at the end.
+//!
+//! Caveats: all nodes share the cores and the disk of one machine, so that a node which restores a
+//! state takes the processor from those that serve; on machines of their own it would not. A
+//! network between them costs next to nothing here. What the host takes away is printed.
+
+mod fill;
+mod fleet;
+mod judge;
+mod load;
+mod plays;
+mod stage;
+mod svg;
+mod timeline;
+mod watch;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::Outcome;
+use crate::machine::Machine;
+use plays::{Play, Scale};
+use stage::Plan;
+use timeline::{FORMAT, Figure, Timeline};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of a value that is filled in.
+const FILL_VALUE_BYTES: usize = 1_000;
+/// Replicas of every shard.
+const REPLICAS: u64 = 3;
+
+/// `bench rearrange`
+#[derive(Args, Debug)]
+pub struct Options {
+    /// What is played, any of join, drain, lose.
+    #[arg(value_delimiter = ',', default_value = "join,drain,lose")]
+    plays: Vec<Play>,
+    /// Keys and values of each node at the beginning, in MiB. Unless told otherwise 256 to join,
+    /// 1024 to be drained, 64 to be lost.
+    #[arg(long)]
+    size: Option<u64>,
+    /// Clients of the load.
+    #[arg(long, default_value_t = 16)]
+    clients: usize,
+    /// What each waits between an answer and its next request, in ms.
+    #[arg(long, default_value_t = 2)]
+    pause_ms: u64,
+    /// Seconds in which the load is measured before anything happens.
+    #[arg(long, default_value_t = 15)]
+    baseline_s: u64,
+    /// Nodes that join.
+    #[arg(long, default_value_t = 2)]
+    joins: usize,
+    /// Nodes of nine that are lost.
+    #[arg(long, default_value_t = 4)]
+    losses: usize,
+    /// How long the cluster may take to settle after each thing that is done, in seconds.
+    #[arg(long, default_value_t = 90)]
+    settle_s: u64,
+    /// What each node may send of shards' states, in MiB a second.
+    #[arg(long, default_value_t = 64)]
+    move_rate: u64,
+    /// Flags for all nodes besides, in one word: --flags='--split-bytes 16MiB'.
+    #[arg(long, default_value = "")]
+    flags: String,
+    /// Where the timeline goes; of one play. Else into --out, as rearrange-PLAY.json, beside the
+    /// nodes' logs.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Where the picture goes; of one play. Else into --out, as rearrange-PLAY.svg.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// An eighth of the data, half of the baseline, one node that joins, two that are lost.
+    #[arg(long)]
+    pub quick: bool,
+    /// Ends with an error if a figure is not what it must be.
+    #[arg(long)]
+    strict: bool,
+}
+
+impl Options {
+    fn scale(&self, play: Play) -> Scale {
+        let usual = match play {
+            Play::Join => 256,
+            Play::Drain => 1_024,
+            Play::Lose => 64,
+        };
+        let part = if self.quick { 8 } else { 1 };
+        Scale {
+            bytes_each: self.size.unwrap_or(usual / part) * MIB,
+            baseline_s: if self.quick { self.baseline_s / 2 } else { self.baseline_s },
+            settle: Duration::from_secs(self.settle_s),
+            joins: if self.quick { self.joins.min(1) } else { self.joins },
+            losses: if self.quick { self.losses.min(2) } else { self.losses },
+        }
+    }
+
+    fn plan(&self, binary: &str, play: Play, scale: &Scale) -> Plan {
+        let (nodes, held) = play.nodes(scale);
+        let mut flags: Vec<String> = Vec::new();
+        if play == Play::Lose {
+            flags.extend(["--dead-after-ms", "3s"].map(str::to_owned));
+        }
+        flags.extend(self.flags.split_whitespace().map(str::to_owned));
+        Plan {
+            binary: binary.to_owned(),
+            nodes,
+            held,
+            bytes: scale.bytes_each * nodes as u64 / REPLICAS,
+            value_bytes: FILL_VALUE_BYTES,
+            clients: self.clients,
+            pause: Duration::from_millis(self.pause_ms),
+            move_rate: self.move_rate * MIB,
+            flags,
+        }
+    }
+}
+
+/// The figures of a play.
+#[derive(Debug, Serialize)]
+pub struct Played {
+    play: &'static str,
+    figures: Vec<Figure>,
+}
+
+/// Plays all; returns what is to be printed and the figures.
+pub fn measure(
+    binary: &str,
+    machine: &Machine,
+    out: &Path,
+    options: &Options,
+) -> Outcome<(String, Vec<Played>)> {
+    if options.plays.len() != 1 && (options.json.is_some() || options.svg.is_some()) {
+        return Err("--json and --svg are for one play: bench rearrange join --json FILE".into());
+    }
+    let (mut text, mut all) = (String::new(), Vec::new());
+    for play in &options.plays {
+        let (table, figures) = one(binary, machine, out, options, *play)?;
+        text += &table;
+        all.push(Played { play: play.name(), figures });
+    }
+    let failed = all.iter().flat_map(|played| &played.figures);
+    let failed: Vec<&str> = failed
+        .filter(|figure| figure.holds == Some(false))
+        .map(|figure| figure.what.as_str())
+        .collect();
+    if options.strict && !failed.is_empty() {
+        return Err(format!("{text}\nnot as it must be: {}", failed.join("; ")).into());
+    }
+    Ok((text, all))
+}
+
+fn one(
+    binary: &str,
+    machine: &Machine,
+    out: &Path,
+    options: &Options,
+    play: Play,
+) -> Outcome<(String, Vec<Figure>)> {
+    let scale = options.scale(play);
+    let title = play.title(&scale);
+    eprintln!("{}: {title}", play.name());
+    let logs = out.join(format!("rearrange-{}-logs", play.name()));
+    let (seen, figures) = play.play(&options.plan(binary, play, &scale), &scale, &logs)?;
+    let network = seen.setup.network;
+    let limits = judge::limits(&figures, play);
+    let timeline = Timeline {
+        format: FORMAT,
+        play: play.name(),
+        title: title.clone(),
+        machine: machine.clone(),
+        setup: seen.setup,
+        events: seen.events,
+        seconds: seen.seconds,
+        figures,
+        failures: seen.failures,
+        slow: seen.slow,
+        read_back: seen.read_back,
+    };
+    fs::create_dir_all(out)?;
+    let path = |given: &Option<PathBuf>, kind: &str| {
+        let usual = || out.join(format!("rearrange-{}.{kind}", play.name()));
+        given.clone().unwrap_or_else(usual)
+    };
+    let (json, picture) = (path(&options.json, "json"), path(&options.svg, "svg"));
+    fs::write(&json, serde_json::to_string(&timeline)?)?;
+    fs::write(&picture, svg::render(&timeline, limits))?;
+    eprintln!("written: {}, {}", json.display(), picture.display());
+    let table = timeline::table(&timeline.figures);
+    let text = format!("{}: {title} ({network})\n\n{table}\n", play.name());
+    Ok((text, timeline.figures))
+}

@@ -1,0 +1,223 @@
+//! A cluster under load, with somebody who watches: what every play is played on.
+//!
+//! ```text
+//!   nodes start ─► keyspaces ─► replicas spread ─► filled ─► load begins: second 0
+//!                                                              ├─ clients
+//!                                                              ├─ watch, once a second
+//!                                                              └─ witness of the machine
+//! ```
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use testbed::stalls::{Stalls, Witness};
+
+use super::fill::Fill;
+use super::fleet::Fleet;
+use super::load::{Failure, Load, Shape, Slow};
+use super::timeline::{Event, Lost, Second, Setup, seconds};
+use super::watch::{Sample, Watch, look};
+use crate::Outcome;
+
+/// Keyspaces of eight shards each.
+const KEYSPACES: [&str; 3] = ["0", "one", "two"];
+/// Replicas of each of their shards.
+const REPLICAS: u64 = 3;
+/// How long replicas may take to spread before anything is written.
+const SPREAD_MAX: Duration = Duration::from_secs(75);
+/// Nothing has changed for so long: then it is over.
+const CALM: Duration = Duration::from_secs(8);
+/// Nothing has changed for so long, though it is not even: longer than a shard rests.
+const CALM_UNEVEN: Duration = Duration::from_secs(35);
+/// Of what was filled, checkpoints are over and members have heard after this.
+const REST: Duration = Duration::from_secs(4);
+
+/// What to set up.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The program.
+    pub binary: String,
+    /// Nodes of the cluster at the beginning.
+    pub nodes: usize,
+    /// Nodes that run beside it, to join later.
+    pub held: usize,
+    /// Bytes of keys and values, once.
+    pub bytes: u64,
+    /// Of a value that is filled in.
+    pub value_bytes: usize,
+    /// Clients of the load.
+    pub clients: usize,
+    /// What each of them waits between an answer and its next request.
+    pub pause: Duration,
+    /// Bytes a second of states that a node may send.
+    pub move_rate: u64,
+    /// What all nodes are started with besides.
+    pub flags: Vec<String>,
+}
+
+/// See the front page. Fields are dropped in this order.
+pub struct Stage {
+    load: Load,
+    watch: Watch,
+    witness: Witness,
+    /// The nodes.
+    pub fleet: Fleet,
+    /// What has happened.
+    pub events: Vec<Event>,
+    /// What was set up.
+    pub setup: Setup,
+    begun: Instant,
+    fill: Fill,
+}
+
+/// What is left of it when the load is over.
+pub struct Seen {
+    /// What has happened.
+    pub events: Vec<Event>,
+    /// All seconds.
+    pub seconds: Vec<Second>,
+    /// Requests that failed.
+    pub failures: Vec<Failure>,
+    /// Requests that were late.
+    pub slow: Vec<Slow>,
+    /// When the machine stood still.
+    pub stalls: Stalls,
+    /// What was read back.
+    pub read_back: Lost,
+    /// What was set up.
+    pub setup: Setup,
+}
+
+impl Stage {
+    /// Sets it all up and begins the load.
+    pub fn set(plan: &Plan) -> Outcome<Self> {
+        let Plan { nodes, held, .. } = *plan;
+        let rate = plan.move_rate.to_string();
+        let mut flags = plan.flags.clone();
+        flags.extend(["--move-rate", &rate, "--memory-max", "6GiB"].map(str::to_owned));
+        let mut fleet = Fleet::new(&plan.binary, nodes + held, &flags)?;
+        eprintln!("{nodes} nodes start");
+        (1..=nodes).try_for_each(|node| fleet.start(node))?;
+        fleet.wait_until_formed()?;
+        for name in &KEYSPACES[1..] {
+            fleet.post(1, "/v1/keyspaces", &format!(r#"{{"name":"{name}"}}"#))?;
+        }
+        wait_until_spread(&fleet)?;
+        let keyspaces = KEYSPACES.map(str::to_owned).to_vec();
+        let resp: Vec<_> = (1..=nodes).map(|node| fleet.resp(node)).collect();
+        let fill = Fill::of(&keyspaces, plan.bytes, plan.value_bytes);
+        eprintln!("{} keys of {} bytes are written", fill.keys_all(), plan.value_bytes);
+        fill.write(&resp)?;
+        for node in nodes + 1..=nodes + held {
+            let runs = fleet.hold(node)?;
+            let how = if runs { "runs and reaches nobody" } else { "is started as it joins" };
+            eprintln!("node {node} {how}");
+        }
+        sleep(REST);
+        let sample = look(0, &fleet.roster());
+        let of_cluster = sample.nodes.iter().filter(|node| node.node <= nodes);
+        let setup = Setup {
+            nodes,
+            held,
+            shards: of_cluster.clone().map(|node| node.leaders).sum(),
+            replicas: of_cluster.map(|node| node.replicas).sum(),
+            clients: plan.clients,
+            pause_ms: plan.pause.as_millis() as u64,
+            filled_keys: fill.keys_all(),
+            filled_bytes: fill.keys_all() * fill.value_bytes as u64,
+            move_rate: plan.move_rate,
+            flags: plan.flags.clone(),
+            network: if fleet.is_in_namespaces() { "namespaces" } else { "loopback" },
+        };
+        let (clients, pause) = (plan.clients, plan.pause);
+        let load = Load::start(Shape { clients, pause, nodes: resp, keyspaces })?;
+        let begun = load.begun();
+        let watch = Watch::start(fleet.roster(), begun)?;
+        let witness = Witness::start(fleet.dir(), begun);
+        Ok(Self { load, watch, witness, fleet, events: Vec::new(), setup, begun, fill })
+    }
+
+    /// Seconds since the load began.
+    pub fn now_s(&self) -> f64 {
+        self.begun.elapsed().as_secs_f64()
+    }
+
+    /// Notes that something happens now; when that is.
+    pub fn mark(&mut self, what: impl Into<String>) -> f64 {
+        let (at_s, what) = (self.now_s(), what.into());
+        eprintln!("{at_s:7.1} s  {what}");
+        self.events.push(Event { at_s, what });
+        at_s
+    }
+
+    /// Lets so many seconds go by.
+    pub fn wait(&self, seconds: u64) {
+        sleep(Duration::from_secs(seconds));
+    }
+
+    /// The newest figures of all nodes.
+    pub fn last(&self) -> Sample {
+        self.watch.last().unwrap_or_default()
+    }
+
+    /// Waits until replicas rest where they are, and so that `is_so`; returns when that was first
+    /// so, or nothing if it is not within `most`.
+    pub fn until_settled(&self, most: Duration, is_so: impl Fn(&Sample) -> bool) -> Option<f64> {
+        let began = Instant::now();
+        let (mut since, mut replicas) = (self.now_s(), Vec::new());
+        while began.elapsed() < most {
+            sleep(Duration::from_millis(500));
+            let sample = self.last();
+            let now: Vec<_> = sample.nodes.iter().map(|node| (node.node, node.replicas)).collect();
+            if now != replicas || !sample.is_quiet() {
+                (since, replicas) = (self.now_s(), now);
+            }
+            let calm = Duration::from_secs_f64(self.now_s() - since);
+            if calm >= CALM && is_so(&sample) && sample.is_even() || calm >= CALM_UNEVEN {
+                return Some(since);
+            }
+        }
+        None
+    }
+
+    /// Ends the load, and reads everything back.
+    pub fn end(self, logs: &Path) -> Outcome<Seen> {
+        self.fleet.keep_logs(logs)?;
+        let Self { load, watch, witness, fleet, events, setup, fill, .. } = self;
+        let stalls = witness.finish();
+        let samples = watch.samples();
+        drop(watch);
+        let seconds = seconds(&load, &samples, &stalls);
+        let nodes: Vec<_> = fleet.running().into_iter().map(|node| fleet.resp(node)).collect();
+        eprintln!("the load ends; {} keys are read back", fill.keys_all());
+        let (failures, slow) = (load.failures(), load.slow());
+        let own = load.finish(&nodes)?;
+        let lost = own.lost + fill.read_back(&nodes)?;
+        let read_back = Lost { client_keys: own.keys, filled_keys: fill.keys_all(), lost };
+        Ok(Seen { events, seconds, failures, slow, stalls, read_back, setup })
+    }
+}
+
+fn wait_until_spread(fleet: &Fleet) -> Outcome<()> {
+    let began = Instant::now();
+    let mut calm = 0;
+    while calm < 3 {
+        sleep(Duration::from_secs(1));
+        let sample = look(0, &fleet.roster());
+        let sum = |of: fn(&super::watch::NodeSample) -> u64| sample.nodes.iter().map(of).sum();
+        let (replicas, leaders): (u64, u64) = (sum(|n| n.replicas), sum(|n| n.leaders));
+        let shards = 8 * KEYSPACES.len() as u64 + 1;
+        let is_full = leaders == shards && replicas == REPLICAS * shards;
+        calm = if sample.is_quiet() && is_full && sample.is_even() { calm + 1 } else { 0 };
+        if began.elapsed() > SPREAD_MAX {
+            if is_full {
+                eprintln!("replicas did not spread evenly before the load: {replicas} on");
+                return Ok(());
+            }
+            return Err(format!("{replicas} replicas of {shards} shards").into());
+        }
+    }
+    eprintln!("replicas have spread in {:.1} s", began.elapsed().as_secs_f64());
+    Ok(())
+}

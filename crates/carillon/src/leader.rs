@@ -1,0 +1,32 @@
+//! Some things only the node that leads a shard can do: the nodes are asked one after the other.
+
+use client::http::{Client, ClientError};
+use serde_json::Value;
+
+/// Asks this node, and if another leads the shard, the others.
+pub fn ask(
+    client: &Client,
+    what: impl Fn(&Client) -> Result<Value, ClientError>,
+) -> Result<Value, ClientError> {
+    let refused = match what(client) {
+        Err(error) if is_for_another(&error) => error,
+        answer => return answer,
+    };
+    let nodes = client.nodes()?;
+    let others = nodes["nodes"].as_array().into_iter().flatten();
+    let addresses = others.filter(|node| node["this"] != true);
+    for address in addresses.filter_map(|node| node["addresses"]["http"].as_str()) {
+        match what(&Client::new(address)?) {
+            Err(error) if is_for_another(&error) => {}
+            // Who does not answer may be down; another may lead by now.
+            Err(ClientError::CannotConnect { .. }) => {}
+            answer => return answer,
+        }
+    }
+    Err(refused)
+}
+
+fn is_for_another(error: &ClientError) -> bool {
+    matches!(error, ClientError::Refused(problem)
+        if problem.kind == "not-leader" || problem.kind == "no-shard")
+}

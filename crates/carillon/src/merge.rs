@@ -1,0 +1,48 @@
+//! `carillon merge`: a shard takes in the one behind it.
+
+use clap::Args;
+
+use crate::cli::NodeArgs;
+use crate::exit::Exit;
+use crate::leader;
+use crate::output::{self, with_node};
+
+/// `carillon merge`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Neighbours of hashed keyspaces become one by themselves when they hold less than merge_bytes
+together and the second was cut off from another: no keyspace has fewer shards than it began with.
+This has any shard take in the one behind it, now. If their replicas are on different nodes, the
+shard's go to where the other's are first. While two become one, the second stands still, usually
+for some milliseconds: what is asked of it waits. If a node is too slow or away, nothing comes of
+it, and it is tried again for five minutes.
+
+Examples:
+  carillon merge 7                  shard 7 takes in the shard behind it
+  carillon shards --shard 7 --why   what came of it")]
+pub struct MergeArgs {
+    /// The shard's number, as `carillon shards` lists it.
+    #[arg(value_name = "SHARD")]
+    pub shard: u64,
+    #[command(flatten)]
+    pub node: NodeArgs,
+}
+
+/// Has it take in the one behind it.
+pub fn merge(args: &MergeArgs) -> Exit {
+    with_node(&args.node, |client| {
+        let merged = leader::ask(client, |client| client.merge(args.shard))?;
+        Ok(match args.node.json {
+            true => output::json(&merged),
+            false => {
+                let number = |name: &str| merged[name].as_u64().unwrap_or(0);
+                let (left, right) = (number("shard"), number("right"));
+                let first = match merged["moves"] == true {
+                    true => ", once its replicas are on the same nodes",
+                    false => "",
+                };
+                output::line(&format!("shard {left} is to take in shard {right}{first}"))
+            }
+        })
+    })
+}

@@ -1,0 +1,43 @@
+//! Writers that notice when anything goes wrong.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use client::http::{Client, Got, PutOptions};
+
+use super::Cluster;
+
+/// Where they write.
+pub const KEYSPACE: &str = "0";
+/// Keys that each writer goes round.
+pub const KEYS: usize = 60;
+
+/// Writes until it is told to stop; what was acknowledged last of each key. Nothing may fail.
+pub fn write(client: &Client, name: usize, stop: &AtomicBool) -> BTreeMap<String, String> {
+    let mut written = BTreeMap::new();
+    for number in 0.. {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let (key, value) = (format!("w{name}-{}", number % KEYS), format!("v{number}"));
+        let put = client.put(KEYSPACE, key.as_bytes(), value.as_bytes(), &PutOptions::default());
+        assert!(put.unwrap_or_else(|error| panic!("{key} = {value}: {error}")));
+        written.insert(key, value);
+    }
+    assert!(written.len() == KEYS, "the writer came round");
+    written
+}
+
+/// Reads all of it at one node.
+#[track_caller]
+pub fn read(cluster: &Cluster, asked: usize, written: &BTreeMap<String, String>) {
+    let client = cluster.client(asked);
+    for (key, value) in written {
+        match client.get(KEYSPACE, key.as_bytes(), None).expect("it answers") {
+            Got::Value { value: found, .. } => {
+                assert_eq!(String::from_utf8_lossy(&found), *value, "{key} at n{asked}");
+            }
+            _ => panic!("{key} is missing at n{asked}"),
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Shards take in their neighbours while clients write to them through every node: real processes.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+mod four;
+use four::writers::{KEYS, read, write};
+use four::{Cluster, EMPTY, until};
+
+/// How many shards a node knows of the keyspace.
+fn shards(cluster: &Cluster, asked: usize) -> Vec<u64> {
+    let shards = cluster.client(asked).shards(Some("0")).expect("it answers");
+    let all = shards["shards"].as_array().expect("a list").iter();
+    all.map(|shard| shard["id"].as_u64().expect("a number")).collect()
+}
+
+#[test]
+fn shards_are_merged_while_clients_write() {
+    let mut cluster = Cluster::new("merge", &["--balance=off", "--merge-bytes", "off"]);
+    cluster.begin(0..=EMPTY - 1);
+    cluster.start(EMPTY);
+    cluster.all_well(0..=EMPTY);
+    for shard in 1..=4 {
+        cluster.done(shard % 3, &format!("split {shard}"), "begins");
+        until("both halves are known", || {
+            (0..=EMPTY).all(|asked| shards(&cluster, asked).len() == 8 + shard).then_some(())
+        });
+    }
+
+    // Halves become whole, and wholes one, asked for at any node; nobody who writes notices.
+    let stop = AtomicBool::new(false);
+    let written = thread::scope(|scope| {
+        let writers: Vec<_> = (0..=EMPTY)
+            .map(|name| (name, cluster.client(name)))
+            .map(|(name, client)| {
+                let stop = &stop;
+                scope.spawn(move || write(&client, name, stop))
+            })
+            .collect();
+        let mut left = 12;
+        for shard in [1, 2, 3, 4, 1, 5, 7] {
+            let asked = shard % (EMPTY + 1);
+            cluster.done(asked, &format!("merge {shard}"), "is to take in shard");
+            left -= 1;
+            until("they are one", || (shards(&cluster, EMPTY).len() == left).then_some(()));
+        }
+        thread::sleep(std::time::Duration::from_millis(300));
+        stop.store(true, Ordering::Relaxed);
+        let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
+        all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")
+    });
+    assert_eq!(written.len(), KEYS * (EMPTY + 1));
+    for asked in 0..=EMPTY {
+        until("all know it", || (shards(&cluster, asked) == [1, 3, 4, 5, 7]).then_some(()));
+        read(&cluster, asked, &written);
+    }
+    until("what came of it is known", || {
+        let (_, said) = cluster.run(EMPTY, "shards --why --keyspace 0");
+        (said.contains("it takes in shard") && said.contains("done after")).then_some(())
+    });
+
+    // What cannot be done is said, and changes nothing.
+    for (line, said) in [
+        ("merge 0", "it holds the catalogue"),
+        ("merge 999", "there is no shard 999"),
+        ("merge 2", "there is no shard 2"),
+        ("merge 7", "it is the last of its keyspace"),
+    ] {
+        let (code, found) = cluster.run(1, line);
+        assert!(code != 0 && found.contains(said), "{line}: {found}");
+    }
+
+    // Killed and started again, from the log; and once more, from checkpoints.
+    for clean in [false, true] {
+        for number in [1, 2, 0] {
+            match clean {
+                false => cluster.kill(number),
+                true => cluster.stop(number),
+            }
+            cluster.start(number);
+            cluster.nodes(number);
+            read(&cluster, number, &written);
+        }
+    }
+    for asked in 0..=EMPTY {
+        until("all is well", || {
+            let status = cluster.client(asked).status().ok()?;
+            (status["health"]["verdict"] == "ok").then_some(())
+        });
+        assert_eq!(shards(&cluster, asked), [1, 3, 4, 5, 7]);
+    }
+
+    // What was merged is cut, and merged again.
+    cluster.done(0, "split 1", "begins");
+    until("it is cut", || (shards(&cluster, EMPTY).len() == 6).then_some(()));
+    cluster.done(1, "merge 1", "is to take in");
+    until("it is whole", || (shards(&cluster, EMPTY).len() == 5).then_some(()));
+    read(&cluster, EMPTY, &written);
+}
+
+#[test]
+fn cold_shards_become_one_by_themselves() {
+    let mut cluster = Cluster::new("cold", &["--balance=off"]);
+    cluster.begin(0..=EMPTY - 1);
+    let client = cluster.client(0);
+    let put = |key: &str| client.put("0", key.as_bytes(), b"v", &Default::default());
+    assert!((0..100).all(|number| put(&format!("k{number}")).expect("it writes")));
+    until("it has begun", || (shards(&cluster, 0).len() == 8).then_some(()));
+    cluster.done(0, "split 3", "begins");
+    until("it is cut", || (shards(&cluster, 1).len() == 9).then_some(()));
+    until("it is whole again", || (shards(&cluster, 1).len() == 8).then_some(()));
+    let (_, said) = cluster.run(0, "shards --why --keyspace 0");
+    assert!(said.contains("both together hold less than 16 MiB"), "{said}");
+    // A keyspace keeps as many as it began with.
+    thread::sleep(std::time::Duration::from_secs(12));
+    assert_eq!(shards(&cluster, 0).len(), 8);
+}

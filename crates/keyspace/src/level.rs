@@ -1,0 +1,222 @@
+//! What may be used in a cluster whose nodes are not all of one version?
+//!
+//! Nodes are upgraded one after the other, so versions N and N−1 run together for a while, and
+//! nothing may come into a log that an older one among them cannot read. So a cluster has a
+//! **level**, a number in its catalogue. It rises by one at a time, by an entry of the system
+//! shard's log, once all nodes speak the next one, and never falls (SAFETY G3). What is new in a
+//! version is used from its level on.
+//!
+//! | level | adds |
+//! |---|---|
+//! | 1 | all that there was before levels; a catalogue that names no level has this one |
+//! | 2 | the catalogue's op 6 and its version 4; merges ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]) |
+//!
+//! A program speaks several levels ([`Levels`]): its newest, and the one before, with which it
+//! lives beside version N−1 and which it can be held to. It takes no part in a cluster whose level
+//! is not among them: above, it cannot read what the others write; below, it has forgotten how to
+//! do without.
+//!
+//! To add a level: a row above, a [`Feature`], [`Level::NEWEST`] one higher. What is new asks
+//! [`Level::allows`] before it proposes anything, and new kinds of entries say their level to
+//! `node::entry::Kind::since`.
+
+use std::fmt;
+
+/// The level of a cluster, from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Level(u8);
+
+/// What may not be used at every level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Feature {
+    /// Two neighbouring shards become one.
+    Merges,
+    /// Shards of ordered keyspaces are cut in two.
+    OrderedSplits,
+}
+
+impl Feature {
+    /// The level from which on it may be used.
+    pub const fn since(self) -> Level {
+        match self {
+            Feature::Merges | Feature::OrderedSplits => Level(2),
+        }
+    }
+}
+
+impl Level {
+    /// That of all clusters from before there were levels.
+    pub const FIRST: Self = Self(1);
+    /// The newest that this program knows.
+    pub const NEWEST: Self = Self(2);
+
+    /// The level of this number; none is 0.
+    pub const fn new(number: u8) -> Option<Self> {
+        if number == 0 { None } else { Some(Self(number)) }
+    }
+
+    /// Its number.
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+
+    /// The one after it.
+    pub fn next(self) -> Option<Self> {
+        self.0.checked_add(1).map(Self)
+    }
+
+    /// Whether this may be used in a cluster of this level.
+    pub fn allows(self, feature: Feature) -> bool {
+        self >= feature.since()
+    }
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self::FIRST
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The levels that a program speaks: it can be a node of a cluster of any of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Levels {
+    lowest: Level,
+    highest: Level,
+}
+
+impl Levels {
+    /// Those that this program speaks: the newest, and the one before.
+    pub const OURS: Self = Self { lowest: Level::FIRST, highest: Level::NEWEST };
+    /// Those of programs from before there were levels, which do not say so.
+    pub const BEFORE: Self = Self { lowest: Level::FIRST, highest: Level::FIRST };
+
+    /// From one to another; none if they are not in that order.
+    pub fn new(lowest: Level, highest: Level) -> Option<Self> {
+        (lowest <= highest).then_some(Self { lowest, highest })
+    }
+
+    /// Ours, but none above this; none if nothing is left, or there is nothing to leave out.
+    pub fn up_to(highest: Level) -> Option<Self> {
+        let ours = Self::OURS;
+        if highest > ours.highest { None } else { Self::new(ours.lowest, highest) }
+    }
+
+    /// The lowest.
+    pub const fn lowest(self) -> Level {
+        self.lowest
+    }
+
+    /// The highest.
+    pub const fn highest(self) -> Level {
+        self.highest
+    }
+
+    /// Whether it is among them.
+    pub fn speak(self, level: Level) -> bool {
+        (self.lowest..=self.highest).contains(&level)
+    }
+}
+
+impl Default for Levels {
+    fn default() -> Self {
+        Self::BEFORE
+    }
+}
+
+impl fmt::Display for Levels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.lowest == self.highest {
+            true => write!(f, "{} only", self.lowest),
+            false => write!(f, "{} to {}", self.lowest, self.highest),
+        }
+    }
+}
+
+/// A program takes no part in a cluster of a level that it does not speak. Nothing was changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the cluster is at feature level {level}, and this program speaks {speaks}{}. Nothing was \
+     changed: {}",
+    if *.held { " because of level_max" } else { "" },
+    self.remedy()
+)]
+pub struct Unspoken {
+    /// The cluster's.
+    pub level: Level,
+    /// The program's.
+    pub speaks: Levels,
+    /// Whether it was told to speak no higher ones, and could.
+    pub held: bool,
+}
+
+impl Unspoken {
+    /// If these do not speak it.
+    pub fn of(level: Level, speaks: Levels) -> Option<Self> {
+        let held = level > speaks.highest && Levels::OURS.speak(level);
+        (!speaks.speak(level)).then_some(Self { level, speaks, held })
+    }
+
+    fn remedy(&self) -> String {
+        let Self { level, speaks, held } = self;
+        if *held {
+            return "take level_max away; a level is never lowered".into();
+        }
+        if level > &speaks.highest {
+            return format!(
+                "start the version of carillon that ran here, or a newer one that speaks level \
+                 {level}; a level is never lowered"
+            );
+        }
+        format!(
+            "upgrade one version at a time. First a version that speaks level {level}; when it \
+             runs on all nodes, and the level has risen, this one"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(number: u8) -> Level {
+        Level::new(number).unwrap()
+    }
+
+    #[test]
+    fn ours_are_the_newest_and_the_one_before() {
+        let Levels { lowest, highest } = Levels::OURS;
+        assert_eq!(highest, Level::NEWEST);
+        assert!(lowest.next() == Some(highest), "N and N-1 run together");
+        assert_eq!(Levels::up_to(highest), Some(Levels::OURS));
+        assert_eq!(Levels::up_to(lowest), Levels::new(lowest, lowest));
+        assert_eq!(Levels::up_to(highest.next().unwrap()), None, "it knows nothing of that");
+        assert_eq!(Levels::new(level(3), level(2)), None);
+    }
+
+    #[test]
+    fn a_feature_may_be_used_from_its_level_on() {
+        assert!(!Level::FIRST.allows(Feature::Merges));
+        assert!(level(2).allows(Feature::Merges) && level(3).allows(Feature::Merges));
+    }
+
+    #[test]
+    fn who_does_not_speak_a_level_is_told_what_to_do() {
+        let speaks = Levels::new(level(2), level(3)).unwrap();
+        assert_eq!(Unspoken::of(level(2), speaks), None);
+        let words = |at| Unspoken::of(at, speaks).unwrap().to_string();
+        assert!(words(level(1)).contains("upgrade one version at a time"), "{}", words(level(1)));
+        assert!(
+            words(level(4)).contains("speaks level 4; a level is never"),
+            "{}",
+            words(level(4))
+        );
+        let held = Unspoken::of(level(2), Levels::up_to(level(1)).unwrap()).unwrap().to_string();
+        assert!(held.contains("speaks 1 only because of level_max"), "{held}");
+    }
+}

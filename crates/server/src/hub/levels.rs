@@ -1,0 +1,194 @@
+//! Which feature level has the cluster, as far as this node knows, and when does it rise?
+//!
+//! The catalogue says it ([`keyspace::level`]); here all threads can read it. A node with a replica
+//! of the catalogue follows each change, one without takes what its image says. Whoever proposes
+//! something that not every version knows asks [`Hub::may_use`] before.
+//!
+//! ```text
+//!   catalogue: Change::Level ──┐                ┌──► Hub::may_use, lanes (Input::Level)
+//!   image, snapshot: Jumped ───┼──► known ──────┤
+//!   start: what was recovered ─┘                └──► Cluster::set_level: who does not speak it is
+//!                                                    refused; if that is this node, it ends
+//!   members: what each speaks ──► unready ──► CatalogueOp::Level, by people or by itself
+//! ```
+//!
+//! The level rises to the next one when all nodes speak it: all members that were not removed and
+//! have not left, whether they are up or not, and all nodes that hold a replica of anything.
+//! What a node speaks it tells with its facts; who was never heard of is taken to speak nothing.
+//! With `auto_upgrade` whoever leads the system shard asks for it when all members have been up and
+//! spoken it for `auto_upgrade_after_ms`: time to see that all is well, and to go back.
+//!
+//! What is known here may be older than the catalogue, and so too low: never too high.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
+
+use keyspace::{CatalogueOp, Feature, Level, Levels, NodeId, ShardId, Standing};
+use node::lane::Input;
+use parking_lot::Mutex;
+
+use super::overview::{Survey, name_of};
+use super::{Hub, NOBODY};
+use crate::cluster::{MemberInfo, MemberState};
+use crate::config::Config;
+
+/// What the node knows of levels.
+pub struct ClusterLevel {
+    /// Those that it speaks.
+    ours: Levels,
+    /// The cluster's; 0 before it is known.
+    known: AtomicU8,
+    /// After so long it asks for the next one by itself; if at all.
+    after: Option<Duration>,
+    /// Since when all members have been up and spoken the next one, and which that is.
+    ripe: Mutex<Option<(Level, Instant)>>,
+}
+
+impl ClusterLevel {
+    /// As configured.
+    pub fn new(config: &Config) -> Self {
+        let after = Duration::from_millis(config.auto_upgrade_after_ms);
+        Self {
+            ours: config.levels(),
+            known: AtomicU8::new(0),
+            after: config.auto_upgrade.then_some(after),
+            ripe: Mutex::default(),
+        }
+    }
+
+    /// The levels that this node speaks.
+    pub fn ours(&self) -> Levels {
+        self.ours
+    }
+
+    /// Whether it asks for the next level by itself.
+    pub fn is_automatic(&self) -> bool {
+        self.after.is_some()
+    }
+}
+
+/// A node, and what it speaks: none if it was not heard of since all were started.
+pub struct Speaker {
+    /// Which.
+    pub node: NodeId,
+    /// Its name, or its id.
+    pub name: String,
+    /// What it speaks.
+    pub levels: Option<Levels>,
+}
+
+impl Speaker {
+    /// Why the level cannot become this one for its sake, if it cannot.
+    pub fn objection(&self, to: Level) -> Option<String> {
+        match self.levels {
+            None => Some(format!("{} has not been heard of", self.name)),
+            Some(levels) if levels.speak(to) => None,
+            Some(levels) => Some(format!("{} speaks {levels}", self.name)),
+        }
+    }
+}
+
+impl Hub {
+    /// The cluster's level; the first while it is not known.
+    pub fn cluster_level(&self) -> Level {
+        Level::new(self.level.known.load(Ordering::Acquire)).unwrap_or_default()
+    }
+
+    /// Whether this may be used in the cluster: all nodes can read what comes of it.
+    pub fn may_use(&self, feature: Feature) -> bool {
+        self.cluster_level().allows(feature)
+    }
+
+    /// The cluster has this level, or a higher one by now.
+    pub(super) fn follow_level(&self, level: Level) {
+        let before = self.level.known.fetch_max(level.number(), Ordering::AcqRel);
+        if before >= level.number() {
+            return;
+        }
+        // What a start finds, or a founder begins with, is no news.
+        if before > 0 && self.ready.load(Ordering::Acquire) {
+            tracing::warn!(
+                "the cluster's feature level is {level} from now on, and was {before}. Nodes that \
+                 do not speak {level} are refused; there is no way back"
+            );
+        }
+        for lane in &self.lanes {
+            lane.submit(self, [Input::Level { level }], NOBODY, &mut Vec::new());
+        }
+        if let Some(peers) = &self.peers {
+            peers.cluster.set_level(level);
+        }
+    }
+
+    /// A cluster that this node has just founded begins at the highest level that it speaks.
+    pub(super) fn found_level(&self) {
+        let mut level = Level::FIRST;
+        while let Some(to) = level.next().filter(|to| self.level.ours.speak(*to)) {
+            self.ask_catalogue(&CatalogueOp::Level { to }, None);
+            level = to;
+        }
+    }
+
+    /// All nodes whose word is needed before the level rises, by their ids, and what they speak.
+    pub fn speakers(&self, survey: &Survey) -> Vec<Speaker> {
+        let mut found: BTreeMap<NodeId, Option<Levels>> = BTreeMap::new();
+        found.extend(survey.held_by_nodes().into_keys().map(|node| (node, None)));
+        let members = survey.members.iter().filter(|member| member.state != MemberState::Left);
+        found.extend(members.map(|member| (member.node, Some(member.levels))));
+        found.insert(self.node_id, Some(self.level.ours));
+        found.retain(|node, _| self.standing(*node) != Standing::Removed);
+        let name = |node| name_of(node, &survey.members);
+        let speaker = |(node, levels)| Speaker { node, name: name(node), levels };
+        found.into_iter().map(speaker).collect()
+    }
+
+    /// Why the level cannot rise to this one now: nothing if it can.
+    pub fn objections(&self, to: Level, survey: &Survey) -> Vec<String> {
+        let speakers = self.speakers(survey);
+        let mut why: Vec<String> = speakers.iter().filter_map(|s| s.objection(to)).collect();
+        let unknown = survey.unknown_count();
+        if unknown > 0 {
+            why.push(format!("this node does not know yet where {unknown} shards are"));
+        }
+        why
+    }
+
+    /// Asks for the next level, if it is time to. Called once a second or so.
+    pub(super) fn raise_when_ripe(&self) {
+        let (Some(after), Some(to)) = (self.level.after, self.cluster_level().next()) else {
+            return;
+        };
+        let members = self.members();
+        let speaks = |member: &MemberInfo| {
+            member.state == MemberState::Left || member.is_up() && member.levels.speak(to)
+        };
+        let is_ready =
+            self.level.ours.speak(to) && members.iter().all(speaks) && self.leads(ShardId(0));
+        {
+            let mut ripe = self.level.ripe.lock();
+            let since = match *ripe {
+                Some((level, since)) if is_ready && level == to => since,
+                _ => {
+                    *ripe = is_ready.then(|| (to, Instant::now()));
+                    return;
+                }
+            };
+            if since.elapsed() < after {
+                return;
+            }
+            // Whatever comes of it, the next attempt is as late.
+            *ripe = None;
+        }
+        let why = self.objections(to, &self.survey());
+        if !why.is_empty() {
+            return tracing::warn!("feature level {to} has to wait: {}", why.join("; "));
+        }
+        tracing::warn!(
+            "all nodes have been up and spoken feature level {to} for {} s: it is asked for \
+             (auto_upgrade)",
+            after.as_secs()
+        );
+        self.ask_catalogue(&CatalogueOp::Level { to }, None);
+    }
+}

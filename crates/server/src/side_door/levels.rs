@@ -1,0 +1,97 @@
+//! The cluster's feature level, as people see and raise it: `/v1/level`.
+
+use std::sync::atomic::Ordering;
+
+use keyspace::{CatalogueOp, Level, Levels};
+use node::lane;
+
+use super::{NodeApi, not_done};
+use crate::api::{ApiError, Done, Kind, LevelStatus, Metrics, NodeLevels, RequestId};
+use crate::hub::overview::Survey;
+
+impl NodeApi {
+    pub(super) fn show_level(&self, survey: &Survey) -> LevelStatus {
+        let hub = &self.hub;
+        let next = hub.cluster_level().next().filter(|next| hub.level.ours().speak(*next));
+        let speakers = hub.speakers(survey).into_iter();
+        LevelStatus {
+            level: hub.cluster_level().number(),
+            speaks: numbers(hub.level.ours()),
+            automatic: hub.level.is_automatic(),
+            objections: next.map(|next| hub.objections(next, survey)).unwrap_or_default(),
+            nodes: speakers
+                .map(|speaker| NodeLevels {
+                    id: format!("{:016x}", speaker.node.0),
+                    name: speaker.name,
+                    speaks: speaker.levels.map(numbers),
+                })
+                .collect(),
+        }
+    }
+
+    /// Raises it, to the next level unless another is named; where it is already nothing happens.
+    pub(super) fn ask_level(&self, id: RequestId, to: Option<u8>, done: Done<LevelStatus>) {
+        if self.hub.stopping.load(Ordering::Acquire) {
+            return done(Err(ApiError::Stopping));
+        }
+        let survey = self.hub.survey();
+        let to = match self.rises_to(to, &survey) {
+            Ok(Some(to)) => to,
+            Ok(None) => return done(Ok(self.show_level(&survey))),
+            Err(why) => return done(Err(ApiError::NoLevel { why })),
+        };
+        tracing::warn!("feature level {to} is asked for");
+        let this = self.again();
+        let callback = move |answer| match answer {
+            lane::Answer::Catalogue { result: Ok(_), .. } => {
+                done(Ok(this.show_level(&this.hub.survey())));
+            }
+            lane::Answer::Catalogue { result: Err(error), .. } => {
+                done(Err(ApiError::NoLevel { why: error.to_string() }));
+            }
+            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, Some(id)))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        self.hub.ask_catalogue(&CatalogueOp::Level { to }, Some(Box::new(callback)));
+    }
+
+    /// To which level it is to rise; none if it is there. Or why it cannot, as a clause.
+    fn rises_to(&self, asked: Option<u8>, survey: &Survey) -> Result<Option<Level>, String> {
+        let (from, ours) = (self.hub.cluster_level(), self.hub.level.ours());
+        let next = from.next().filter(|next| asked.is_some() || ours.speak(*next));
+        let Some(next) = next else { return Ok(None) };
+        match asked {
+            Some(to) if to == from.number() => return Ok(None),
+            Some(to) if to < from.number() => {
+                return Err(format!(
+                    "the cluster's level is {from}, and a level is never lowered: nodes may have \
+                     used what it allows"
+                ));
+            }
+            Some(to) if to > next.number() => {
+                return Err(format!(
+                    "the cluster's level is {from}, and rises by one at a time: {next} comes first"
+                ));
+            }
+            _ => {}
+        }
+        match &self.hub.objections(next, survey)[..] {
+            [] => Ok(Some(next)),
+            why => Err(format!("not all nodes speak level {next}: {}", why.join("; "))),
+        }
+    }
+
+    pub(super) fn level_metrics(&self, out: &mut Metrics) {
+        let help = "Feature level of the cluster.";
+        out.gauge("carillon_level", help, self.hub.cluster_level().number().into());
+        let labels = |bound: &str| vec![("bound", bound.to_owned())];
+        let [lowest, highest] = numbers(self.hub.level.ours()).map(f64::from);
+        let spoken = [(labels("lowest"), lowest), (labels("highest"), highest)];
+        let help = "Feature levels that this node speaks.";
+        out.numbers("carillon_levels_spoken", help, Kind::Gauge, spoken);
+    }
+}
+
+fn numbers(levels: Levels) -> [u8; 2] {
+    [levels.lowest(), levels.highest()].map(Level::number)
+}

@@ -1,0 +1,89 @@
+//! Neighbours become one shard while everything else breaks.
+//!
+//! Some shard that somebody believes to lead is told to take in the one behind it, as that is known
+//! there: one of the two has a key in use, if there are such.
+
+use keyspace::{Generation, ShardId, slot_of};
+use node::lane::Input;
+use node::letter::Letter;
+use node::merge::{Merging, Step, Word};
+
+use super::{Plant, World};
+use crate::machine::Machine;
+
+/// So many shards are told to take in another in a run, at most.
+const MERGES_MAX: u64 = 16;
+
+impl World {
+    /// Some leader is told to take its right neighbour in.
+    pub(super) fn merge(&mut self) {
+        let mut pairs = Vec::new();
+        for (at, left) in self.led() {
+            let machine = self.seats[at].machine.as_ref().expect("it leads");
+            if let Some((right, theirs)) = right_of(machine, left) {
+                let slots: Vec<_> = [left, right]
+                    .iter()
+                    .filter_map(|shard| machine.table().shard(*shard)?.descriptor().arc.slots())
+                    .collect();
+                let is_used = self.clients.names().iter().any(|name| {
+                    slots.iter().any(|(first, end)| (*first..*end).contains(&slot_of(name)))
+                });
+                pairs.push((at, left, right, theirs, is_used));
+            }
+        }
+        if pairs.iter().any(|(.., is_used)| *is_used) {
+            pairs.retain(|(.., is_used)| *is_used);
+        }
+        if pairs.is_empty() || self.counts.merges >= MERGES_MAX {
+            return;
+        }
+        let (at, left, right, theirs, _) = *self.rng.pick(&pairs);
+        self.take_in(at, left, right, theirs);
+    }
+
+    /// Planted: a frozen shard is told that it goes on, by nobody.
+    pub(super) fn thaw(&mut self, at: usize) {
+        if !self.has(Plant::Thaw) {
+            return;
+        }
+        let Some(machine) = &mut self.seats[at].machine else { return };
+        let from = machine.node();
+        for id in machine.shard_ids() {
+            let view = machine.view(id).expect("it was listed");
+            let (merging, yours) = {
+                let state = view.read();
+                (state.merging, state.descriptor.generation)
+            };
+            if let Merging::Frozen { by, .. } = merging {
+                let word = Word::Free { left: by, yours };
+                let letter = Letter::Merge { shard: id, word };
+                machine.submit(id, Input::Letter { from, letter });
+            }
+        }
+    }
+
+    /// The shard behind one, as a node knows it, and its generation.
+    pub(crate) fn right_of(&self, at: usize, left: ShardId) -> Option<(ShardId, Generation)> {
+        right_of(self.seats[at].machine.as_ref()?, left)
+    }
+
+    /// A node that leads a shard has it take in its right neighbour.
+    pub(crate) fn take_in(&mut self, at: usize, left: ShardId, right: ShardId, theirs: Generation) {
+        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        let view = machine.view(left).expect("it leads it");
+        let ours = view.read().descriptor.generation;
+        self.counts.merges += 1;
+        self.trace.event(format_args!("shard {left} is to take in {right}"));
+        let step = Step::Intend { right, theirs, ours };
+        machine.submit(left, Input::Merge { shard: left, step });
+    }
+}
+
+/// The shard behind one, as a node knows it, and its generation.
+fn right_of(machine: &Machine, left: ShardId) -> Option<(ShardId, Generation)> {
+    let route = machine.routes.values().find(|route| route.place_of(left).is_some())?;
+    let right = *route.shards().get(route.place_of(left)? + 1)?;
+    let here = machine.view(right).map(|view| view.read().descriptor.generation);
+    let known = machine.table().shard(right).map(|known| known.generation());
+    Some((right, here.max(known)?))
+}

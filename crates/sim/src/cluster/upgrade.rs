@@ -1,0 +1,190 @@
+//! Mixed versions: nodes come back as the version after or before, while everything else breaks,
+//! and the cluster's level rises in the middle of it.
+//!
+//! ```text
+//!   all speak 1 ─► one after the other comes back and speaks 1 to 2; some go back, as people do
+//!              ─► who leads the catalogue has heard from all that they speak 2 ─► level 2
+//!              ─► someone starts the old version once more: it is refused
+//! ```
+//!
+//! What nodes speak goes around late ([`TOLD_MS`]): so the level may rise for a node that has just
+//! gone back. It ends when it hears so, as one does that is refused at the door, and people give it
+//! the newer version.
+//!
+//! Checked: the level rises only when all have said that they speak the next one; and nothing is in
+//! a log that a level must allow before the catalogue has that level ([`crate::check::agreement`]).
+//!
+//! In a sixth of all runs, drawn apart; in the others all nodes speak the newest level, and have
+//! used it for long. What is done here is drawn apart, too.
+
+use keyspace::random::{Random, mix};
+use keyspace::{CatalogueOp, Level, Levels, ShardId};
+use node::entry::Waiter;
+use node::lane::Input;
+
+use super::{Options, Plant, World};
+use crate::check::Violation;
+use crate::machine::NOBODY;
+use crate::options::Fault;
+
+/// What nodes speak is known to the others after so long.
+const TOLD_MS: u64 = 400;
+/// How long all must have spoken the next level before it is asked for.
+const RIPE_MS: u64 = 300;
+/// Who was refused is given the newer version after so long.
+const REPLACED_MS: u64 = 200;
+
+/// How far the versions are.
+#[derive(Debug)]
+pub(super) struct Upgrading {
+    random: Random,
+    next_ms: u64,
+    /// What each node speaks, as the others know it, and since when it has been otherwise.
+    told: Vec<(Levels, Option<u64>)>,
+    /// The newest level that each has ever told that it speaks.
+    said: Vec<Level>,
+    ripe_since: Option<u64>,
+    /// Whether the old version was started once more when the level had risen.
+    tried: bool,
+}
+
+/// Whether versions are mixed in a run.
+pub(super) fn mixes(options: &Options) -> bool {
+    let drawn = Random::new(mix(mix(mix(options.seed)))).below(6) == 0;
+    match options.plant {
+        Some(plant) => plant == Plant::EarlyLevel,
+        None => options.faults.has(Fault::Upgrade) && drawn,
+    }
+}
+
+impl Upgrading {
+    /// All nodes are of the older version.
+    pub fn begin(seed: u64, nodes: usize) -> Self {
+        Self {
+            random: Random::new(mix(mix(mix(mix(seed))))),
+            next_ms: 0,
+            told: vec![(Levels::BEFORE, None); nodes],
+            said: vec![Level::FIRST; nodes],
+            ripe_since: None,
+            tried: false,
+        }
+    }
+}
+
+impl World {
+    /// The cluster's level, as those know who run.
+    pub(super) fn level(&self) -> Level {
+        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        machines.map(|machine| machine.level).max().unwrap_or_default()
+    }
+
+    /// Someone comes back as another version, or the level is asked for, when it is time.
+    pub(super) fn upgrade(&mut self) {
+        let Some(mut upgrading) = self.upgrading.take() else { return };
+        self.spread_levels(&mut upgrading);
+        if self.now_ms >= upgrading.next_ms {
+            let pace = 4_000 / self.seats.len() as u64;
+            upgrading.next_ms = self.now_ms + pace / 2 + upgrading.random.below(pace);
+            self.replace_one(&mut upgrading);
+        }
+        self.ask_for_level(&mut upgrading);
+        self.upgrading = Some(upgrading);
+    }
+
+    /// Others hear what a node speaks some time after it has begun to.
+    fn spread_levels(&mut self, upgrading: &mut Upgrading) {
+        for (at, seat) in self.seats.iter().enumerate().filter(|(_, seat)| seat.machine.is_some()) {
+            let (told, since) = &mut upgrading.told[at];
+            if *told == seat.levels {
+                *since = None;
+            } else if self.now_ms >= *since.get_or_insert(self.now_ms) + TOLD_MS {
+                *told = seat.levels;
+                upgrading.said[at] = upgrading.said[at].max(seat.levels.highest());
+            }
+        }
+    }
+
+    /// Stops a node, and has it come back as another version.
+    fn replace_one(&mut self, upgrading: &mut Upgrading) {
+        let old: Vec<usize> = self.places_that_speak(Levels::BEFORE);
+        let new: Vec<usize> = self.places_that_speak(Levels::OURS);
+        let has_risen = self.level() > Level::FIRST;
+        let goes_back = match has_risen {
+            true => !std::mem::replace(&mut upgrading.tried, true),
+            false => !new.is_empty() && upgrading.random.below(4) == 0,
+        };
+        let (among, levels) = if goes_back { (new, Levels::BEFORE) } else { (old, Levels::OURS) };
+        if among.is_empty() {
+            return;
+        }
+        let at = among[upgrading.random.below(among.len() as u64) as usize];
+        let node = self.seats[at].node;
+        self.trace.event(format_args!("node {node} is to speak {levels}"));
+        self.counts.versions += 1;
+        self.crash(at, false);
+        self.seats[at].levels = levels;
+    }
+
+    fn places_that_speak(&self, levels: Levels) -> Vec<usize> {
+        let there = |at: &usize| !self.seats[*at].has_left && self.seats[*at].levels == levels;
+        (0..self.seats.len()).filter(there).collect()
+    }
+
+    /// Who leads the catalogue asks for the next level, when all have said that they speak it.
+    fn ask_for_level(&mut self, upgrading: &mut Upgrading) {
+        let Some(to) = self.level().next().filter(|to| Levels::OURS.speak(*to)) else { return };
+        // Planted: it is enough that this node does.
+        let is_early = self.has(Plant::EarlyLevel);
+        let is_ready = is_early || upgrading.told.iter().all(|(told, _)| told.speak(to));
+        if !is_ready {
+            upgrading.ripe_since = None;
+            return;
+        }
+        let since = *upgrading.ripe_since.get_or_insert(self.now_ms);
+        if self.now_ms < since + RIPE_MS {
+            return;
+        }
+        upgrading.ripe_since = None;
+        let leads = self.led().into_iter().find(|(_, shard)| *shard == ShardId(0));
+        let Some((at, _)) = leads.filter(|(at, _)| self.seats[*at].levels.speak(to)) else {
+            return;
+        };
+        self.trace.event(format_args!("level {to} is asked for"));
+        let mut op = Vec::new();
+        CatalogueOp::Level { to }.encode(&mut op);
+        let machine = self.seats[at].machine.as_mut().expect("it leads");
+        machine.submit(ShardId(0), Input::Catalogue { op, origin: NOBODY, waiter: Waiter(0) });
+    }
+
+    /// A node that does not speak the level of its cluster ends, whether its own catalogue says so
+    /// or another node that it meets. Whether it did.
+    pub(super) fn ends_for_its_level(&mut self, at: usize) -> Result<bool, Violation> {
+        if self.upgrading.is_none() {
+            return Ok(false);
+        }
+        let (seat, speaks) = (&self.seats[at], self.seats[at].levels);
+        let Some(machine) = &seat.machine else { return Ok(false) };
+        let met = self.seats.iter().filter(|other| {
+            self.network.is_open(seat.node, other.node)
+                && self.network.is_open(other.node, seat.node)
+        });
+        let met = met.filter_map(|other| other.machine.as_ref());
+        let levels = met.map(|machine| machine.level).chain([machine.level]);
+        let level = levels.max().unwrap_or_default();
+        if speaks.speak(level) {
+            return Ok(false);
+        }
+        let node = seat.node;
+        self.counts.outgrown += 1;
+        self.trace.event(format_args!("node {node} speaks {speaks}: level {level}"));
+        self.crash(at, false);
+        self.seats[at].levels = Levels::OURS;
+        self.seats[at].awake_at = self.now_ms + REPLACED_MS;
+        let said = self.upgrading.as_ref().map(|upgrading| upgrading.said[at]);
+        if said < Some(level) {
+            let text = format!("node {node} has never said that it speaks {level}");
+            return Err(Violation::new("the level rises when all speak the next", text));
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,131 @@
+//! What a node does when two of its shards become one: what the server's `hub::merges` does.
+
+use std::collections::BTreeMap;
+
+use keyspace::{KeyspaceId, ShardId};
+use node::lane::{Absorbing, Bequeathed, Given, Input};
+use node::letter::Letter;
+use node::merge::{self, Absorb, Word};
+use node::shard::Legacy;
+use overlay::Point;
+
+use super::Machine;
+use crate::machine::peers::{Packet, Post};
+
+impl Machine {
+    /// Says something to whoever leads a shard, here or elsewhere.
+    pub(super) fn say_word(&mut self, shard: ShardId, word: Word) {
+        let letter = Letter::Merge { shard, word };
+        let from = self.manifest.node;
+        let leads = self.shard(shard).is_some_and(|shard| shard.is_elected());
+        let leader = self.table().shard(shard).and_then(|known| known.leader());
+        match leader.filter(|_| !leads) {
+            _ if leads => self.submit(shard, Input::Letter { from, letter }),
+            Some(to) if to != from => {
+                self.outgoing.push(Packet::Letter(Post { from, to, letter }));
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn absorbing(&mut self, waits: Absorbing) {
+        let Absorbing { left, at, right, index, term } = waits;
+        let absorb = Absorb { right, index, term };
+        self.submit(right, Input::Surrender { left, at, absorb });
+    }
+
+    pub(super) fn given(&mut self, Given { left, right, state }: Given) {
+        if state.is_some() {
+            self.given_up.push(right);
+            self.digests.retain(|digesting| digesting.shard != right);
+        }
+        self.submit(left, Input::Absorb { left, state });
+    }
+
+    pub(super) fn bequeathed(&mut self, Bequeathed { left, legacy }: Bequeathed) {
+        let Legacy { batches, readers, sent } = legacy;
+        for (origin, batch) in batches {
+            self.sent_on.extend(batch.waiters().iter().map(|waiter| (*waiter, left)));
+            self.submit(left, Input::Propose { shard: left, origin, batch });
+        }
+        for (at, origin, waiter) in readers {
+            self.submit(left, Input::Await { shard: left, at, origin, waiter });
+        }
+        self.inherited.extend(sent.waiters().map(|waiter| (waiter, left)));
+        self.submit(left, Input::Inherit { shard: left, heir: sent });
+    }
+
+    /// The keyspace's tiles were these, and some are gone: nobody is asked for them any more.
+    pub(super) fn supersede_gone(&mut self, before: &[ShardId], now: &[ShardId]) {
+        let gone = before.iter().filter(|shard| !now.contains(shard));
+        for shard in gone.copied().collect::<Vec<_>>() {
+            if self.shard(shard).is_none() {
+                self.supersede(shard);
+            }
+        }
+    }
+
+    /// Replicas here whose shards are gone, and which nobody here waits for, end.
+    pub(super) fn supersede_left_over(&mut self) {
+        let ids: Vec<ShardId> = self.shard_ids();
+        ids.into_iter().filter(|id| *id != ShardId(0)).for_each(|id| self.supersede(id));
+    }
+
+    fn supersede(&mut self, shard: ShardId) {
+        let descriptors: BTreeMap<ShardId, _> = self
+            .views()
+            .map(|view| view.read().descriptor.clone())
+            .map(|descriptor| (descriptor.shard, descriptor))
+            .collect();
+        let known = match descriptors.get(&shard) {
+            Some(here) => here.clone(),
+            // A tile that was on other nodes only: whoever has its first slot by now.
+            None => {
+                let Some(by) = self.absorber_of(shard) else { return };
+                return self.submit(shard, Input::Superseded { shard, by });
+            }
+        };
+        let (keyspace, start) = (known.keyspace(), known.arc.start().tail());
+        let owner = self.table().owner(Point { keyspace, tail: start });
+        let owner = owner.map(|owner| owner.descriptor().clone());
+        if let Some(by) = merge::superseded(&known, descriptors.values(), owner.as_ref()) {
+            self.submit(shard, Input::Superseded { shard, by });
+        }
+    }
+
+    /// Who has the first slot of a tile that a route has led to.
+    fn absorber_of(&self, shard: ShardId) -> Option<ShardId> {
+        let (keyspace, slot) = *self.gone_tiles.get(&shard)?;
+        let mut routes = self.routes.values();
+        let route = routes.find(|route| route.keyspace.id == keyspace)?;
+        Some(route.shard(route.place_of_slot(slot))).filter(|by| *by != shard)
+    }
+
+    /// The keyspace of a shard that is gone.
+    pub(super) fn keyspace_of_gone(&self, shard: ShardId) -> Option<KeyspaceId> {
+        self.gone_tiles.get(&shard).map(|(keyspace, _)| *keyspace)
+    }
+
+    /// Checkpoints of shards that are gone do not count, nor do those of who has taken them in that
+    /// are from before that: which are to be made again; none: they cannot be made yet.
+    pub(super) fn outdated(
+        &self,
+        names: &mut BTreeMap<ShardId, storage::manifest::CheckpointRef>,
+    ) -> Option<Vec<ShardId>> {
+        let mut again = Vec::new();
+        for (right, absorbed) in self.lanes.iter().flat_map(|seat| seat.lane.absorbed()) {
+            names.remove(&right);
+            let (left, Some(at)) = (absorbed.left, absorbed.at) else { continue };
+            let Some(shard) = self.shard(left) else { continue };
+            if names.get(&left).is_some_and(|file| file.applied_index < at) {
+                if shard.applied_index() < at {
+                    return None;
+                }
+                again.push(left);
+            }
+        }
+        again.sort_unstable();
+        again.dedup();
+        Some(again)
+    }
+}

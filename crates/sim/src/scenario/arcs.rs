@@ -1,0 +1,113 @@
+//! Shards are cut in two and become one, and just then something goes wrong.
+
+use super::Run;
+use super::changes::at_every_change;
+use crate::check::Violation;
+use crate::cluster::{Stage, World};
+
+/// Virtual time within which all is well again.
+const REST_MS_MAX: u64 = 60_000;
+/// How long clients ask before anything happens, and while ways are cut.
+const BEFORE_MS: u64 = 1_500;
+/// How long the change takes, at most, when nothing goes wrong.
+const CHANGE_MS: u64 = 300;
+/// All replicas are on the same nodes.
+const THREE: Stage = Stage { nodes: 3, keyspaces: 1, domains: 0 };
+const FIVE: Stage = Stage { nodes: 5, keyspaces: 1, domains: 0 };
+
+/// The power of each node goes at each change of its disk while a shard is cut in two.
+pub(super) fn split_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
+    at_every_change(
+        run,
+        &THREE,
+        |world| {
+            begin(world)?;
+            cut_first(world);
+            Ok(())
+        },
+        ends,
+    )
+}
+
+/// The power of each node goes at each change of its disk while a shard takes in its neighbour.
+pub(super) fn merge_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
+    at_every_change(
+        run,
+        &THREE,
+        |world| {
+            begin(world)?;
+            take_in_first(world);
+            Ok(())
+        },
+        ends,
+    )
+}
+
+/// By then it is over.
+fn ends(world: &mut World, (): ()) -> Result<(), Violation> {
+    world.pass(CHANGE_MS)
+}
+
+/// A shard is cut in two while one of its followers hears nobody, and then its leader.
+pub(super) fn split_in_partition(run: &mut Run<'_>) -> Result<(), Violation> {
+    in_partition(run, &FIVE, cut_first)
+}
+
+/// A shard takes in its neighbour while one of its followers hears nobody, and then its leader.
+pub(super) fn merge_in_partition(run: &mut Run<'_>) -> Result<(), Violation> {
+    in_partition(run, &THREE, take_in_first)
+}
+
+fn in_partition(
+    run: &mut Run<'_>,
+    stage: &Stage,
+    act: impl Fn(&mut World) -> Option<usize>,
+) -> Result<(), Violation> {
+    let rounds = run.of(2, 8);
+    for round in 0..rounds {
+        run.world(stage, |world| {
+            begin(world)?;
+            let others = |world: &World, leader| (0..world.count()).filter(move |at| *at != leader);
+            if round % 2 == 0 {
+                // A follower, from before it begins.
+                let leader = world.led_key(0).map_or(0, |(_, at)| at);
+                let other = others(world, leader).nth(round as usize / 2 % 2).expect("of three");
+                world.cut_off(other);
+            }
+            let leader = act(world).unwrap_or(0);
+            if round % 2 == 1 {
+                // The leader, some milliseconds after it has begun.
+                world.pass(1 + 2 * round)?;
+                world.cut_off(leader);
+                world.look_while(leader, BEFORE_MS)?;
+            }
+            world.serve(BEFORE_MS, 1)?;
+            world.open_ways();
+            world.serve(BEFORE_MS, 5)?;
+            world.come_to_rest(REST_MS_MAX)?;
+            world.finish()
+        })?;
+    }
+    Ok(())
+}
+
+fn begin(world: &mut World) -> Result<(), Violation> {
+    world.found(1, REST_MS_MAX)?;
+    world.serve(BEFORE_MS, 5)
+}
+
+/// The shard of the first key is cut; who leads it.
+fn cut_first(world: &mut World) -> Option<usize> {
+    let (shard, at) = world.led_key(0)?;
+    world.cut_in_two(at, shard);
+    Some(at)
+}
+
+/// The shard of the first key takes in its neighbour, or that of the next key, …; who leads it.
+fn take_in_first(world: &mut World) -> Option<usize> {
+    let led = (0..4).filter_map(|key| world.led_key(key)).collect::<Vec<_>>();
+    let pair = |(left, at): &(_, usize)| Some((*at, *left, world.right_of(*at, *left)?));
+    let (at, left, (right, theirs)) = led.iter().find_map(pair)?;
+    world.take_in(at, left, right, theirs);
+    Some(at)
+}
