@@ -2,8 +2,9 @@
 //!
 //! Each shard by itself, but not all at once: every change sends a state to another node, so at
 //! most [`AT_ONCE`] of the shards led at a node are being changed; by choice fewer, if they are
-//! large ([`CHOICE_BYTES`]), and one that was moved by choice rests a while. Learners that will never vote are called off all the same: that ends a change.
-//! A driver says what it leads ([`Led`]), what rests, and carries out what comes of it.
+//! large ([`CHOICE_BYTES`]), and one that was moved by choice rests a while. Learners that will
+//! never vote are called off all the same: that ends a change. A driver says what it leads
+//! ([`Led`]), what rests, and carries out what comes of it.
 
 use keyspace::{Descriptor, Placement, ReplicaId, ShardId};
 

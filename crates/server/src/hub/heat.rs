@@ -68,8 +68,8 @@ impl Heat {
         }
     }
 
-    /// Whether a shard is asked so seldom that it may become one with another: less than a quarter of
-    /// what makes it hot.
+    /// Whether a shard is asked so seldom that it may become one with another: less than a quarter
+    /// of what makes it hot.
     pub(super) fn is_cold(&self, shard: ShardId) -> bool {
         let records = self.records.lock();
         let rate = records.shards.get(&shard).map_or(0.0, |record| record.rate());
