@@ -32,7 +32,7 @@ fn all_rules_hold() {
     assert!(sum(|c| c.merges) > 15 && sum(|c| c.given_up) > 8, "and become one");
     let (versions, outgrown) = (sum(|c| c.versions), sum(|c| c.outgrown));
     println!("{versions} other versions, {} levels, {outgrown} refused", sum(|c| c.levels));
-    assert!(versions > 30 && sum(|c| c.levels) > 3 && outgrown > 0, "versions are mixed");
+    assert!(versions > 30 && sum(|c| c.levels) > 1 && outgrown > 0, "versions are mixed");
     assert!(sum(|c| c.links) > 30, "links are lost");
     assert!(sum(|c| c.disk_deaths) > 20, "disks fail");
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
@@ -68,7 +68,7 @@ fn the_power_may_go_at_every_write_of_the_log() {
 
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
-const HAVE_FOUND: [u64; 9] = [5, 3, 7, 8, 0, 13, 10, 42, 153];
+const HAVE_FOUND: [u64; 10] = [5, 3, 7, 8, 0, 13, 10, 42, 104, 153];
 
 #[test]
 fn planted_faults_are_found() {

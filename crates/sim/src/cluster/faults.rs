@@ -52,8 +52,8 @@ impl World {
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
         // What these plant shows in this plan, and hardly elsewhere.
         let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
-        let cuts =
-            self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe) || self.has(Plant::Thaw);
+        let only_cuts = self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe);
+        let cuts = only_cuts || self.has(Plant::Thaw);
         let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
@@ -101,7 +101,7 @@ impl World {
             14 => self.lose_link(at),
             15 => self.lose_tail(at),
             16 => self.move_replicas(),
-            _ if self.rng.one_in(2) => self.merge(),
+            _ if !only_cuts && self.rng.one_in(2) => self.merge(),
             _ => self.split(),
         }
         Ok(())
