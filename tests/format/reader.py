@@ -512,7 +512,7 @@ class Shard:
         elif op == 7:
             by = reader.number("q")
             try:
-                total = int(value or b"0") + by
+                total = int(b"0" if value is None else value) + by
             except ValueError:
                 return
             if -(1 << 63) <= total < 1 << 63:
