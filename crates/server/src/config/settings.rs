@@ -156,7 +156,8 @@ settings! {
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
     /// Whether the shards that this node leads move so that all nodes carry about the same, and
-    /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
+    /// get replicas on nodes that join. Off, and in resp_mode cluster: they leave dead and draining
+    /// nodes only.
     balance: bool = "true", Switch, Switch;
     /// Where replicas go: balanced (where most room is), successors (on the nodes that follow the
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
