@@ -7,6 +7,8 @@ from .server import CARILLON, Server, free_ports
 from .started import Started
 
 FORM_SECONDS_MAX = 60.0
+# Leads that have not moved for so long stay where they are.
+REST_SECONDS = 2.0
 
 
 class Cluster(Started):
@@ -51,14 +53,31 @@ class Cluster(Started):
         self.nodes[0].connect().call("SET", "first", "1")
         self.until("a cluster", lambda node: self.is_whole(node))
         self.until("leader everywhere", lambda node: self.leaders(node) == len(self.nodes))
+        self.rest()
         return self
 
     def leaders(self, node):
         """How many nodes lead something, as a node knows."""
+        return len({port for _, port in self.leads(node)})
+
+    def leads(self, node):
+        """Where slots begin, and the port of who leads there, as a node knows."""
         link = node.connect()
-        ports = {entry[2][1] for entry in link.call("CLUSTER", "SLOTS")}
+        leads = [(entry[0], entry[2][1]) for entry in link.call("CLUSTER", "SLOTS")]
         link.close()
-        return len(ports)
+        return leads
+
+    def rest(self):
+        """Waits until leads have stopped moving, as they do when there are new nodes."""
+        deadline = time.monotonic() + FORM_SECONDS_MAX
+        before, since = None, time.monotonic()
+        while time.monotonic() - since < REST_SECONDS:
+            leads = [self.leads(node) for node in self.nodes]
+            if leads != before:
+                before, since = leads, time.monotonic()
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"leads do not come to rest: {leads}")
+            time.sleep(0.1)
 
     def is_whole(self, node):
         """Whether a node knows who leads each slot, and all other nodes as holders."""

@@ -13,6 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Error, Reason, Store, Ttl};
+use testbed::stalls::Witness;
 use tokio::runtime::Runtime;
 
 #[allow(dead_code, reason = "its main is for people")]
@@ -25,6 +26,8 @@ mod quickstart;
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NODES: u16 = 3;
+/// Leads that have not moved for so long stay where they are.
+const REST: Duration = Duration::from_secs(2);
 
 /// Three nodes that end with this value.
 struct Dev {
@@ -110,6 +113,7 @@ impl Dev {
 
     /// The node that leads most of some keys, once the nodes have shared them out.
     fn busiest(&self) -> u16 {
+        self.rest();
         let begun = Instant::now();
         loop {
             let led: Vec<u16> = (0..32).map(|n| self.leader_of(&format!("key:{n}"))).collect();
@@ -120,6 +124,28 @@ impl Dev {
             assert!(begun.elapsed() < PATIENCE, "leaders stay where they are: {led:?}");
             thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// Waits until no lead moves any more, as they do while nodes are new.
+    fn rest(&self) {
+        let (begun, mut before, mut since) = (Instant::now(), Vec::new(), Instant::now());
+        while since.elapsed() < REST {
+            let now: Vec<_> = (0..NODES).map(|node| self.led(node)).collect();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+            assert!(begun.elapsed() < 2 * PATIENCE, "leads do not come to rest: {before:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Who leads what, as a node knows: what CLUSTER SLOTS says, word for word.
+    fn led(&self, node: u16) -> Vec<u8> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.base + node)).unwrap();
+        stream.write_all(b"CLUSTER SLOTS\r\nQUIT\r\n").unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).unwrap();
+        said
     }
 
     /// How many writes, and questions for reads, were passed on between nodes.
@@ -179,10 +205,11 @@ fn examples_run_and_requests_go_straight_to_who_leads() {
         assert!(rates.sets > 0.0 && rates.gets > 0.0);
 
         let store = Store::connect(dev.addresses()).await.unwrap();
-        let keys: Vec<String> = (0..500).map(|n| format!("straight:{n}")).collect();
+        let keys: Vec<String> = (0..200).map(|n| format!("straight:{n}")).collect();
         let pairs: Vec<_> = keys.iter().map(|key| (key, key)).collect();
         store.mset(&pairs).await.unwrap();
-        // Leaders may still be handed over after the start: one quiet round is looked for.
+        // A handover may still come: one quiet round is looked for.
+        dev.rest();
         let begun = Instant::now();
         loop {
             let before = dev.forwarded();
@@ -201,7 +228,7 @@ fn examples_run_and_requests_go_straight_to_who_leads() {
             if forwarded * 100 <= keys.len() as u64 {
                 break;
             }
-            assert!(begun.elapsed() < PATIENCE, "{forwarded} of 1000 requests were passed on");
+            assert!(begun.elapsed() < PATIENCE, "{forwarded} of 600 requests were passed on");
         }
     });
 }
@@ -339,17 +366,22 @@ fn a_leader_that_stands_still_holds_up_nobody_else() {
             })
             .collect();
         // … while others are served, by nodes that are there.
-        let (begun, mut longest, mut served) = (Instant::now(), Duration::ZERO, 0);
+        let begun = Instant::now();
+        let witness = Witness::start(&dev.dir, begun);
+        let mut times = Vec::new();
         while begun.elapsed() < Duration::from_secs(2) {
             for key in &of_others {
-                let asked = Instant::now();
+                let asked = begun.elapsed();
                 store.set(key, "meanwhile").await.unwrap();
                 assert_eq!(store.get(key).await.unwrap().unwrap(), "meanwhile");
-                longest = longest.max(asked.elapsed());
-                served += 1;
+                times.push((asked, begun.elapsed()));
             }
         }
-        assert!(served > 0 && longest < Duration::from_secs(1), "{longest:?} of {served}");
+        // Not what the machine itself took.
+        let stalls = witness.finish();
+        let own = |(from, until): &(_, _)| *until - *from - stalls.allowance(*from, *until);
+        let longest = times.iter().map(own).max().unwrap();
+        assert!(longest < Duration::from_secs(1), "{longest:?} of {}", times.len());
         for task in stuck {
             let (read, _count) = task.await.unwrap();
             assert_eq!(read.unwrap().unwrap(), "before", "by the next leader");

@@ -29,7 +29,8 @@ pub enum Found {
     Cut(Box<[u8]>),
     /// They are too few to say.
     TooFew,
-    /// So many are for one and the same place that no cut parts them evenly.
+    /// So many are for one and the same place that no cut parts them evenly. Three times in a
+    /// thousand it is chance instead: no candidate was near the middle. So ask again later.
     OneKey,
     /// No cut parts them evenly and leaves few on both sides: most are for many keys each.
     Scans,
@@ -144,15 +145,16 @@ mod tests {
     }
 
     proptest! {
-        /// Requests that are spread are parted in their middle, wherever most of them are.
+        /// Requests that are spread are parted in their middle, wherever most of them are: by one
+        /// of five finders, for one in three hundred has no candidate there.
         #[test]
         fn what_is_spread_is_parted_evenly(seed: u64, from in 0u64..16_000, width in 30u64..384) {
             let mut random = Random::new(seed);
             let slot = |_| (from + random.below(width)) as u16;
             let slots: Vec<u16> = (0..1_000).map(slot).collect();
-            let found = found(mix(seed), slots.iter().map(|slot| (*slot, *slot)));
-            let at = cut(&found);
-            prop_assert!(at.is_some(), "{found:?}");
+            let found = |n| found(mix(seed ^ n), slots.iter().map(|slot| (*slot, *slot)));
+            let at = (0..5).find_map(|n| cut(&found(n)));
+            prop_assert!(at.is_some());
             let left = slots.iter().filter(|slot| **slot < at.unwrap()).count();
             prop_assert!((300..=700).contains(&left), "{left} of 1000 are left of it");
         }

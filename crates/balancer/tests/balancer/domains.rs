@@ -44,7 +44,8 @@ proptest! {
         let nodes = sizes.iter().sum::<u64>();
         cluster.add_shards(shards, nodes.min(4), |random| (32 + random.below(64)) * MIB);
         cluster.groups.iter_mut().for_each(|group| group.wanted = 2 * wanted + 1);
-        cluster.settle(400);
+        // Nearly always 40 rounds do; once in thousands the last wish takes its time.
+        cluster.settle(2_000);
         assert_spread(&cluster);
     }
 

@@ -11,6 +11,13 @@
 //! follows in, without end. So who comes again within [`SENT_ON`] with a read for a shard for which
 //! it was sent on over the same connection has it served here, by the leader's read index.
 //!
+//! But not behind a write for that shard that was sent on: both may be of one pipeline, whose
+//! client will send the write on, and must not be told before that there is nothing to read.
+//!
+//! ```text
+//!   SET k v ──► MOVED      GET k ──► MOVED, never nil      (a second later: GET k ──► served here)
+//! ```
+//!
 //! After CLIENT ROUTE in mode `any` the same holds for commands whose keys lie in one *shard*; all
 //! others go on as in mode `any`, and so do those on ordered keyspaces, which have no slots.
 //!
@@ -34,15 +41,28 @@ use crate::hub::boot_nanos;
 /// How long a connection is not sent on again for a shard.
 const SENT_ON: Duration = Duration::from_secs(1);
 
-/// The shards for which a connection was sent on lately: the places of them, of which those that
-/// differ by 64 count as one.
+/// The shards for which a connection was sent on lately.
 #[derive(Default)]
 pub(super) struct SentOn {
+    reads: Places,
+    writes: Places,
+}
+
+impl SentOn {
+    /// Whether a read of any shard may have to follow a write that was sent on.
+    pub(super) fn has_writes(&self) -> bool {
+        self.writes.places != 0
+    }
+}
+
+/// Places of shards, of which those that differ by 64 count as one.
+#[derive(Default)]
+struct Places {
     places: u64,
     since_nanos: u64,
 }
 
-impl SentOn {
+impl Places {
     fn has(&self, place: usize, now_nanos: u64) -> bool {
         self.is_fresh(now_nanos) && self.places & Self::bit(place) != 0
     }
@@ -52,6 +72,19 @@ impl SentOn {
             *self = Self { places: 0, since_nanos: now_nanos };
         }
         self.places |= Self::bit(place);
+    }
+
+    /// Adds a place, and begins the time of all anew.
+    fn renew(&mut self, place: usize, now_nanos: u64) {
+        self.add(place, now_nanos);
+        self.since_nanos = now_nanos;
+    }
+
+    /// Forgets what is old.
+    fn trim(&mut self, now_nanos: u64) {
+        if !self.is_fresh(now_nanos) {
+            *self = Self::default();
+        }
     }
 
     fn is_fresh(&self, now_nanos: u64) -> bool {
@@ -67,7 +100,7 @@ impl EventLoop {
     /// Why a command is not for this node, if that can be told before it is tried.
     pub(super) fn elsewhere(
         &self,
-        connection: &Connection,
+        connection: &mut Connection,
         session: &Session,
         request: &Request<'_>,
     ) -> Option<Box<str>> {
@@ -75,9 +108,10 @@ impl EventLoop {
             return None;
         }
         let route = connection.route.as_ref()?;
+        let sent_on = &mut connection.sent_on;
         let mut slots = Slots::of(self.config.resp_mode, route);
         match request {
-            Request::Read(read) if read.keys().len() > 1 => {
+            Request::Read(read) if read.keys().len() > 1 || sent_on.has_writes() => {
                 read.keys().iter().for_each(|key| slots.add(key));
             }
             Request::Write(write) => slots.add_all(write),
@@ -88,8 +122,17 @@ impl EventLoop {
         match (slots.differ, request) {
             (true, _) if self.config.resp_mode == Mode::Any => None,
             (true, _) => Some(CROSS_SLOT.into()),
-            (false, Request::Read(_)) => None,
-            (false, _) => self.moved(route, slot),
+            (false, Request::Read(_)) => {
+                let now = boot_nanos();
+                sent_on.writes.trim(now);
+                let follows = sent_on.writes.has(route.place_of_slot(slot), now);
+                if follows { self.moved(route, slot) } else { None }
+            }
+            (false, _) => {
+                let moved = self.moved(route, slot)?;
+                sent_on.writes.renew(route.place_of_slot(slot), boot_nanos());
+                Some(moved)
+            }
         }
     }
 
@@ -115,11 +158,11 @@ impl EventLoop {
             state.descriptor.replica_on(self.hub.node_id).is_some()
         };
         let now = boot_nanos();
-        if (session.is_readonly() || sent_on.has(blocked.place, now)) && is_here() {
+        if (session.is_readonly() || sent_on.reads.has(blocked.place, now)) && is_here() {
             return None;
         }
         let moved = self.moved(route, slots.first?)?;
-        sent_on.add(blocked.place, now);
+        sent_on.reads.add(blocked.place, now);
         Some(moved)
     }
 
@@ -207,7 +250,7 @@ mod tests {
     fn who_was_sent_on_is_remembered_for_a_while_and_for_each_shard() {
         let second = SENT_ON.as_nanos() as u64;
         let begin = 5 * second;
-        let mut sent_on = SentOn::default();
+        let mut sent_on = Places::default();
         assert!(!sent_on.has(3, begin));
         sent_on.add(3, begin);
         assert!(sent_on.has(3, begin + second - 1) && !sent_on.has(4, begin));
@@ -216,5 +259,9 @@ mod tests {
         assert!(!sent_on.has(4, begin + second));
         sent_on.add(4, begin + second);
         assert!(sent_on.has(4, begin + second) && !sent_on.has(3, begin + second));
+        sent_on.renew(5, begin + second + 9);
+        assert!(sent_on.has(4, begin + 2 * second + 8), "put off by the second");
+        sent_on.trim(begin + 2 * second + 9);
+        assert_eq!(sent_on.places, 0);
     }
 }

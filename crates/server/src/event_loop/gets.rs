@@ -32,6 +32,7 @@ pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
         && connection.refuse_next.is_none()
         && connection.put_off_muted.is_none()
         && connection.route.is_some()
+        && !connection.sent_on.has_writes()
 }
 
 impl Get {

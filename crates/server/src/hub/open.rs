@@ -43,7 +43,6 @@ use super::splits::Splits;
 use super::{Hub, NOBODY, boot_nanos, wall_millis};
 use crate::cluster::{Cluster, Identity};
 use crate::config::Config;
-use crate::gateway::resp::Mode;
 use crate::medium::Directory;
 use crate::peer;
 
@@ -346,9 +345,7 @@ fn build(
         stopping: AtomicBool::new(false),
         peers: cluster.map(|cluster| {
             let dead_after = Duration::from_millis(config.dead_after_ms);
-            // What a node leads must not move under clients that count on MOVED: see operations.md.
-            let balance = config.balance && config.resp_mode != Mode::Cluster;
-            let placement = Placement::new(dead_after, balance, config.placement, seed);
+            let placement = Placement::new(dead_after, config.balance, config.placement, seed);
             Peers::new(cluster, lanes_count, placement, seed)
         }),
         overview: ArcSwap::default(),
