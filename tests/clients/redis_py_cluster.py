@@ -83,10 +83,19 @@ def use(r):
     def whole():
         # Unless told to ask all, this client asks one.
         every = {"target_nodes": RedisCluster.PRIMARIES}
-        assert r.dbsize(**every) >= 1298, r.dbsize(**every)
-        found = set(r.scan_iter(match="pp:*", count=100))
+        # A node that one lead has left counts as a replica until the slots are fetched again; and a
+        # lead may move from a node that was not asked yet to one that was.
+        for _ in range(5):
+            r.nodes_manager.initialize()
+            size = r.dbsize(**every)
+            found = set(r.scan_iter(match="pp:*", count=100))
+            keys = set(r.keys("pp:*", **every))
+            if size >= 1298 and len(found) == len(keys) == 1000:
+                break
+            time.sleep(1)
+        assert size >= 1298, size
         same(1000, len(found))
-        same(1000, len(set(r.keys("pp:*", **every))))
+        same(1000, len(keys))
         slot = r.cluster_keyslot("pc:7")
         # Other clients' keys may lie there as well.
         assert r.cluster_countkeysinslot(slot) >= 1

@@ -3,7 +3,16 @@
 //! It must if its node is to be left, or is slow: then to whom of the others leads least. It should
 //! if its node leads more shards than the mean of the shard's nodes by more than the band, and one
 //! of them at least two fewer. Like replicas, leaders move by chance: of `n` on a node with `e` too
-//! many each is handed over with probability `e / n` times the pace.
+//! many each is handed over with probability `e / n` times the pace, twice that of replicas.
+//!
+//! Where much is asked ([`BUSY`]), that comes first: a shard is handed over if its node is asked
+//! more than the mean by more than twice the band, and whoever gets it is not then asked as much.
+//! Then no shard moves for the sake of numbers to where that would make a node busier than that.
+//!
+//! ```text
+//!   n1  a 9000, b 2000, c 1000 = 12000/s      mean 7000      c, or b, goes to n2; a never does:
+//!   n2  d 1000, e 1000         =  2000/s                     then n2 would be asked 11000/s
+//! ```
 
 use keyspace::{NodeId, ReplicaId};
 
@@ -11,6 +20,20 @@ use crate::chance::{Chance, PACE};
 use crate::nodes::{Gone, Node, Nodes};
 use crate::policy::balanced;
 use crate::shard::{Settings, Shard};
+
+/// Requests a second for what a node leads, as the mean of a shard's nodes, from which on nodes are
+/// even when they are asked evenly. Below, what is known by one request in 64 is too vague, and
+/// nobody suffers.
+pub const BUSY: f64 = 5_000.0;
+/// How much of what a node leads too much goes elsewhere in one round (see [`PACE`]): it alone
+/// gives its leads away, and knows what is on its way.
+const LEAD_PACE: f64 = 2.0 * PACE;
+/// How much of what a node is asked too often goes elsewhere in one round (see [`PACE`]): who leads
+/// a shard knows for sure how often it is asked some ten rounds later.
+const BUSY_PACE: f64 = 0.03;
+/// A shard for which there is room nowhere moves if the busier of two nodes is then asked less by
+/// this part of the mean.
+const GAIN: f64 = 0.25;
 
 /// Why another replica should lead.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,6 +63,19 @@ pub enum WhyLeader {
         /// The mean of those of the shard's nodes that may lead.
         mean: f64,
     },
+    /// The leader's node is asked more than its part.
+    Busy {
+        /// Which node.
+        node: NodeId,
+        /// Requests a second for what it leads.
+        requests: u32,
+        /// The node of the heir.
+        to: NodeId,
+        /// Requests a second for what that one leads.
+        to_requests: u32,
+        /// The mean of those of the shard's nodes that may lead.
+        mean: f64,
+    },
 }
 
 impl WhyLeader {
@@ -50,6 +86,11 @@ impl WhyLeader {
             WhyLeader::Slow { node } => format!("{} is slow", name(*node)),
             WhyLeader::Uneven { node, leaders, to, to_leaders, mean } => format!(
                 "{} leads {leaders} shards, {} {to_leaders}; the mean is {mean:.1}",
+                name(*node),
+                name(*to)
+            ),
+            WhyLeader::Busy { node, requests, to, to_requests, mean } => format!(
+                "{} is asked {requests} times a second, {} {to_requests}; the mean is {mean:.0}",
                 name(*node),
                 name(*to)
             ),
@@ -83,30 +124,79 @@ pub fn heir(
         (None, false) => None,
     };
     if let Some(why) = must {
-        let mean = mean(fit.iter().map(|(_, node)| *node));
+        let mean = mean(fit.iter().map(|(_, node)| f64::from(node.leaders)));
         let lacks = fit.iter().map(|(_, node)| mean - f64::from(node.leaders));
         return balanced::draw(lacks, &mut chance).map(|index| (fit[index].0, why));
     }
     if !settings.balance || !shard.is_settled {
         return None;
     }
-    uneven(own, fit, settings, &mut chance)
+    let fit: Vec<(ReplicaId, &Node)> = fit.into_iter().filter(|(_, node)| node.takes).collect();
+    let asked = fit.iter().map(|(_, node)| *node).chain([own]).map(|node| f64::from(node.requests));
+    let asked = Asked { mean: mean(asked), of_shard: shard.requests.into(), band: settings.band };
+    busy(own, &fit, &asked, settings, &mut chance)
+        .or_else(|| uneven(own, fit, &asked, settings, &mut chance))
+}
+
+/// Requests a second.
+struct Asked {
+    /// For what the shard's nodes lead, on average.
+    mean: f64,
+    /// For the shard.
+    of_shard: f64,
+    band: f64,
+}
+
+impl Asked {
+    fn counts(&self) -> bool {
+        self.mean >= BUSY
+    }
+
+    /// Whether a node with the shard in addition is not asked much more than others.
+    fn fits(&self, node: &Node) -> bool {
+        f64::from(node.requests) + self.of_shard <= self.mean * (1.0 + self.band)
+    }
+}
+
+fn busy(
+    own: &Node,
+    fit: &[(ReplicaId, &Node)],
+    asked: &Asked,
+    settings: &Settings,
+    chance: &mut Chance,
+) -> Option<(ReplicaId, WhyLeader)> {
+    let (mean, requests) = (asked.mean, f64::from(own.requests));
+    let is_busy = asked.counts() && requests > mean * (1.0 + 2.0 * settings.band);
+    let part = BUSY_PACE * (requests - mean) / requests.max(1.0);
+    if !is_busy || asked.of_shard < 1.0 || settings.damp && chance.part() >= part {
+        return None;
+    }
+    // A shard that is asked more than there is room for anywhere goes where it leaves both nodes
+    // less apart.
+    let is_better =
+        |node: &Node| f64::from(node.requests) + asked.of_shard + mean * GAIN <= requests;
+    let fit: Vec<_> = fit.iter().filter(|(_, n)| asked.fits(n) || is_better(n)).collect();
+    let lacks = fit.iter().map(|(_, node)| mean - f64::from(node.requests));
+    let (replica, to) = *fit[balanced::draw(lacks, chance)?];
+    let (node, requests, to_requests) = (own.id, own.requests, to.requests);
+    Some((replica, WhyLeader::Busy { node, requests, to: to.id, to_requests, mean }))
 }
 
 fn uneven(
     own: &Node,
     mut fit: Vec<(ReplicaId, &Node)>,
+    asked: &Asked,
     settings: &Settings,
     chance: &mut Chance,
 ) -> Option<(ReplicaId, WhyLeader)> {
-    fit.retain(|(_, node)| node.takes);
-    let mean = mean(fit.iter().map(|(_, node)| *node).chain([own]));
+    let mean = mean(fit.iter().map(|(_, node)| *node).chain([own]).map(|n| f64::from(n.leaders)));
     let leaders = f64::from(own.leaders);
-    let part = PACE * (leaders - mean) / leaders.max(1.0);
+    let part = LEAD_PACE * (leaders - mean) / leaders.max(1.0);
     if leaders <= mean * (1.0 + settings.band) || settings.damp && chance.part() >= part {
         return None;
     }
     fit.retain(|(_, node)| own.leaders.saturating_sub(node.leaders) >= 2);
+    fit.retain(|(_, node)| !asked.counts() || asked.fits(node));
     let lacks = fit.iter().map(|(_, node)| mean - f64::from(node.leaders));
     let (replica, to) = fit[balanced::draw(lacks, chance)?];
     let (node, leaders) = (own.id, own.leaders);
@@ -118,8 +208,7 @@ fn may_lead(node: &Node) -> bool {
     node.is_alive && node.gone.is_none() && !node.is_slow
 }
 
-fn mean<'n>(nodes: impl Iterator<Item = &'n Node>) -> f64 {
-    let (sum, count) =
-        nodes.fold((0.0, 0.0), |(sum, count), node| (sum + f64::from(node.leaders), count + 1.0));
+fn mean(of_nodes: impl Iterator<Item = f64>) -> f64 {
+    let (sum, count) = of_nodes.fold((0.0, 0.0), |(sum, count), one| (sum + one, count + 1.0));
     if count > 0.0 { sum / count } else { 0.0 }
 }

@@ -39,6 +39,8 @@ pub struct Led {
     pub replica: ReplicaId,
     /// Keys and values in it.
     pub bytes: u64,
+    /// Requests a second for it.
+    pub requests: u32,
     /// How many replicas it should have ([`wanted`]).
     pub wanted: usize,
     /// How its keys are laid out.
@@ -64,6 +66,7 @@ impl Led {
             wanted: self.wanted,
             bytes: self.bytes,
             leader: self.replica,
+            requests: self.requests,
         }
     }
 }
@@ -138,6 +141,7 @@ mod tests {
             is_settled: true,
             replica: ReplicaId(1),
             bytes: 0,
+            requests: 0,
             wanted: 3,
             placement: Placement::Ordered,
         }

@@ -53,7 +53,8 @@
 //! # Caveats
 //! - Old loads make leaders overshoot. A node should tell of replicas on their way to it as if
 //!   they had come, and a driver should let a shard rest a while after each move.
-//! - Loads are bytes, replicas and leaders; how often they are asked is not among them.
+//! - Replicas are placed by bytes and numbers. How often shards are asked counts for who leads
+//!   them, and only where much is asked ([`heir`](heir())): a leader does nearly all of the work.
 //! - Only one replica is moved at a time, never two exchanged: shards larger than what two nodes
 //!   differ by stay where they are.
 //! - Leaders are evened out among the nodes of one shard only: between nodes that share no shard,

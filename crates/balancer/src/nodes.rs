@@ -51,6 +51,8 @@ pub struct Node {
     pub leaders: u32,
     /// Keys and values it holds, with those on their way to it.
     pub bytes: u64,
+    /// Requests a second for the shards it leads, as far as it is known.
+    pub requests: u32,
 }
 
 /// A node with what follows from all of them.

@@ -29,6 +29,8 @@ pub struct Shard<'a> {
     pub bytes: u64,
     /// The replica that leads.
     pub leader: ReplicaId,
+    /// Requests a second for it.
+    pub requests: u32,
 }
 
 /// How decisions are made.

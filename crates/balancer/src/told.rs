@@ -31,6 +31,8 @@ pub struct Told {
     pub leaders: u32,
     /// Keys and values it holds, with those on their way to it.
     pub bytes: u64,
+    /// Requests a second for the shards it leads; 0 if it does not tell.
+    pub requests: u32,
 }
 
 impl Told {
@@ -51,6 +53,7 @@ impl Told {
             replicas: self.replicas,
             leaders: self.leaders,
             bytes: self.bytes,
+            requests: self.requests,
         }
     }
 }
@@ -100,6 +103,7 @@ mod tests {
             replicas: 3,
             leaders: 1,
             bytes: 9,
+            requests: 0,
         };
         let dead_after = Duration::from_secs(30);
         let of = |told: Told, standing| {

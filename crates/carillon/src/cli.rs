@@ -290,8 +290,8 @@ pub struct ShardsArgs {
 /// `carillon split`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Shards are cut by themselves when they hold more than split_bytes, or are asked more often than
-split_rate. This cuts one sooner, say to try it, or before much is written. Both halves keep
+Shards are cut by themselves when they hold more than split_bytes or split_keys, or are asked more
+often than split_rate. This cuts one sooner, say to try it, or before much is written. Both keep
 their replicas where they are; unless balance is off they then move, each by itself. `carillon
 merge` undoes it, for shards of hashed keyspaces.
 

@@ -15,20 +15,29 @@ use crate::output::{self, time, with_node};
 /// Shows what was decided or, with `dry_run`, would be.
 pub fn decisions(args: &ShardsArgs) -> Exit {
     with_node(&args.node, |client| {
-        if args.keyspace.is_some() {
-            // Says so if there is no such keyspace.
-            client.shards(args.keyspace.as_deref())?;
-        }
+        // Says so if there is no such keyspace.
+        let shards = client.shards(args.keyspace.as_deref())?;
         let told = Everybody::ask(client, |client| client.decisions(args.dry_run))?;
         let all = decided(&told, args);
         Ok(match args.node.json {
             true => output::json(&json!({ "decisions": all, "silent": told.silent })),
             false => {
                 let text = as_text(&all, &told, args.dry_run, now_millis(), Paint::of_stdout());
-                output::raw(text.as_bytes())
+                let note =
+                    args.shard.filter(|_| all.is_empty()).and_then(|id| unknown(&shards, id));
+                output::raw((text + &note.unwrap_or_default()).as_bytes())
             }
         })
     })
+}
+
+/// What is to be said of a shard that is not among these, if it is not.
+fn unknown(shards: &Value, id: u64) -> Option<String> {
+    let mut all = shards["shards"].as_array().into_iter().flatten();
+    let is_there = all.any(|shard| shard["id"] == id);
+    let text =
+        format!("there is no shard {id}, or it is one with another now; see `carillon shards`\n");
+    (!is_there).then_some(text)
 }
 
 /// Decisions of all nodes in the order of time, each with `by`, the node that has decided.
@@ -150,6 +159,13 @@ fn now_millis() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shards_that_are_not_there_are_no_silence() {
+        let shards = json!({ "shards": [{ "id": 5 }] });
+        assert_eq!(unknown(&shards, 5), None);
+        assert!(unknown(&shards, 6).expect("it is not").starts_with("there is no shard 6, or"));
+    }
 
     #[test]
     fn decisions_are_sentences() {

@@ -43,16 +43,22 @@ pub const INCARNATION_MAX: u64 = u64::MAX >> 1;
 /// Stands beside the leaders that a node counts if its disk is slow. Who does not know of that
 /// takes it for one with more leaders than any other, and gives it none.
 const SLOW: u32 = 1 << 31;
+/// Stands there as well if requests a second follow the bytes. Only in clusters in which all know
+/// of that.
+const RATED: u32 = 1 << 30;
 
 /// How much a node carries; leaders of shards place replicas by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Replicas the node holds.
     pub shards: u32,
-    /// Of these, the ones that lead their shard: below 2³¹.
+    /// Of these, the ones that lead their shard: below 2³⁰.
     pub leaders: u32,
     /// Keys and values, in bytes.
     pub data_bytes: u64,
+    /// Requests a second for the shards it leads; not told below the level of
+    /// [`Feature::Rates`](keyspace::Feature).
+    pub requests: Option<u32>,
     /// Whether its disk is slow, so that it should lead nothing.
     pub is_slow: bool,
 }
@@ -141,8 +147,12 @@ impl Facts {
         put_varint(self.joined_at, out);
         put_varint(u64::from(self.load.shards), out);
         let slow = if self.load.is_slow { SLOW } else { 0 };
-        put_varint(u64::from(self.load.leaders & !SLOW | slow), out);
+        let rated = if self.load.requests.is_some() { RATED } else { 0 };
+        put_varint(u64::from(self.load.leaders & !(SLOW | RATED) | slow | rated), out);
         put_varint(self.load.data_bytes, out);
+        if let Some(requests) = self.load.requests {
+            put_varint(u64::from(requests), out);
+        }
         let offset = self.clock_offset_ms;
         put_varint(((offset << 1) ^ (offset >> 63)) as u64, out);
     }
@@ -158,7 +168,7 @@ impl Facts {
         let (protocol_highest, highest) = read_versions(reader)?;
         let levels = Levels::new(lowest, highest);
         let levels = levels.ok_or(DecodeError::Field { what: "feature levels" })?;
-        let mut facts = Self {
+        let facts = Self {
             name,
             peer,
             advertised,
@@ -171,22 +181,28 @@ impl Facts {
             protocol_highest,
             levels,
             joined_at: reader.varint()?,
-            load: Load {
-                shards: reader.varint_max(u32::MAX.into(), "shards")? as u32,
-                leaders: reader.varint_max(u32::MAX.into(), "leaders")? as u32,
-                data_bytes: reader.varint()?,
-                is_slow: false,
-            },
+            load: load(reader)?,
             clock_offset_ms: {
                 let zigzag = reader.varint()?;
                 (zigzag >> 1) as i64 ^ -((zigzag & 1) as i64)
             },
         };
-        facts.load.is_slow = facts.load.leaders & SLOW != 0;
-        facts.load.leaders &= !SLOW;
         facts.check()?;
         Ok(facts)
     }
+}
+
+fn load(reader: &mut Reader<'_>) -> Result<Load, DecodeError> {
+    let shards = reader.varint_max(u32::MAX.into(), "shards")? as u32;
+    let leaders = reader.varint_max(u32::MAX.into(), "leaders")? as u32;
+    let data_bytes = reader.varint()?;
+    let rate = |reader: &mut Reader<'_>| reader.varint_max(u32::MAX.into(), "requests a second");
+    let requests = match leaders & RATED {
+        0 => None,
+        _ => Some(rate(reader)? as u32),
+    };
+    let (is_slow, leaders) = (leaders & SLOW != 0, leaders & !(SLOW | RATED));
+    Ok(Load { shards, leaders, data_bytes, requests, is_slow })
 }
 
 fn text(reader: &mut Reader<'_>, what: &'static str) -> Result<String, DecodeError> {
@@ -310,7 +326,13 @@ mod tests {
             protocol_highest: u8::MAX,
             levels: Levels::new(Level::FIRST, Level::new(u8::MAX).unwrap()).unwrap(),
             joined_at: u64::MAX,
-            load: Load { shards: u32::MAX, leaders: SLOW - 1, data_bytes: u64::MAX, is_slow: true },
+            load: Load {
+                shards: u32::MAX,
+                leaders: RATED - 1,
+                data_bytes: u64::MAX,
+                requests: Some(u32::MAX),
+                is_slow: true,
+            },
             clock_offset_ms: i64::MIN,
         };
         let stamp = Stamp { incarnation: INCARNATION_MAX, version: u64::MAX - 1 };

@@ -22,6 +22,7 @@ pub struct Group {
     pub wanted: usize,
     pub replicas: Vec<(ReplicaId, NodeId)>,
     pub leader: ReplicaId,
+    pub requests: u32,
     next: u64,
 }
 
@@ -43,6 +44,7 @@ impl Group {
             wanted: self.wanted,
             bytes: self.bytes,
             leader: self.leader,
+            requests: self.requests,
         })
     }
 
@@ -120,7 +122,8 @@ impl Cluster {
         let replicas: Vec<_> =
             (1..).zip(nodes).map(|(replica, node)| (ReplicaId(replica), NodeId(*node))).collect();
         let (leader, next) = (ReplicaId(1), replicas.len() as u64 + 1);
-        self.groups.push(Group { shard, bytes, wanted, replicas, leader, next });
+        let requests = 0;
+        self.groups.push(Group { shard, bytes, wanted, replicas, leader, requests, next });
     }
 
     /// So many shards on nodes drawn from the first `of`.
@@ -165,7 +168,9 @@ impl Cluster {
                 let node = nodes.get_mut(&id).expect("replicas are on nodes");
                 node.replicas += 1;
                 node.bytes += group.bytes;
-                node.leaders += u32::from(group.leader_node() == id);
+                let leads = u32::from(group.leader_node() == id);
+                (node.leaders, node.requests) =
+                    (node.leaders + leads, node.requests + leads * group.requests);
             }
         }
         Nodes::new(nodes.into_values().collect())

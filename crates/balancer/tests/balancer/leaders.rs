@@ -31,6 +31,52 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Shards that are asked unequally, the first ten times as often as the last.
+    #[test]
+    fn nodes_are_asked_evenly(nodes in 3..12u64, per_node in 16..30u64, age in 0..4usize) {
+        let mut cluster = Cluster::new(nodes);
+        let count = (nodes * per_node) as usize;
+        cluster.add_shards(count, nodes, |_| 64 * MIB);
+        cluster.age = age;
+        for (number, group) in cluster.groups.iter_mut().enumerate() {
+            group.requests = (9 * (count - number) / count + 1) as u32 * 1_000;
+        }
+        cluster.settle(4_000);
+        let asked = cluster.loads(|node| node.requests.into());
+        let mean = asked.iter().sum::<u64>() as f64 / nodes as f64;
+        let most = *asked.iter().max().expect("nodes") as f64;
+        // A tenth above the mean of its shards' nodes, which may be above the mean of all.
+        prop_assert!(most <= mean * 1.2, "{:?}", asked);
+    }
+}
+
+/// The front page's example, and a shard that is asked more than all others.
+#[test]
+fn a_hot_shard_does_not_wander() {
+    let mut cluster = Cluster::new(2);
+    for (leader, requests) in [(1, 9_000), (1, 2_000), (1, 1_000), (2, 1_000), (2, 1_000)] {
+        cluster.add_shard(&[leader, 3 - leader], 1, MIB);
+        cluster.groups.last_mut().expect("one").requests = requests;
+    }
+    cluster.settings.balance = true;
+    let wish = |cluster: &Cluster, at: usize| {
+        let settings = balancer::Settings { damp: false, ..cluster.settings };
+        let (nodes, group) = (cluster.picture(), &cluster.groups[at]);
+        group.with(|shard| heir(&nodes, shard, &group.replicas, &settings)).map(|(_, why)| why)
+    };
+    assert_eq!(wish(&cluster, 0), None);
+    let why = wish(&cluster, 1).expect("it has room");
+    let words = "node 1 is asked 12000 times a second, node 2 2000; the mean is 7000";
+    assert_eq!(why.words(&|id| format!("node {id}")), words);
+    assert!(wish(&cluster, 2).is_some() && wish(&cluster, 3).is_none());
+    // Where little is asked, numbers count alone: three shards and two are even.
+    cluster.groups.iter_mut().for_each(|group| group.requests /= 10);
+    assert!((0..5).all(|at| wish(&cluster, at).is_none()));
+}
+
 #[test]
 fn slow_nodes_lead_nothing() {
     let mut cluster = Cluster::new(5);

@@ -27,6 +27,7 @@ fn node(id: u64) -> impl Strategy<Value = Node> {
             replicas,
             leaders,
             bytes,
+            requests: bytes as u32,
         },
     )
 }
@@ -87,6 +88,7 @@ impl Case {
             wanted: self.wanted,
             bytes: self.bytes,
             leader: all[0],
+            requests: (self.bytes % 20_000) as u32,
         })
     }
 
@@ -193,6 +195,7 @@ fn a_learner_on_a_dead_node_is_called_off_even_while_joint() {
         wanted: 3,
         bytes: 0,
         leader: ReplicaId(1),
+        requests: 0,
     };
     let decision = decide(&nodes, &shard, &Settings::default()).expect("a call");
     assert_eq!((decision.add, decision.remove), (vec![], vec![ReplicaId(2)]));

@@ -222,6 +222,9 @@ pub struct NodeStatus {
     pub leaders: u64,
     /// Its keys and values, in bytes, as it last told.
     pub data_bytes: u64,
+    /// Requests a second for the shards it leads, as it last told, roughly; 0 below some 500.
+    #[serde(default)]
+    pub requests_per_second: u64,
     /// Whether its disk is slow, so that it hands its shards over; as it last told.
     #[serde(default)]
     pub slow_disk: bool,

@@ -161,10 +161,10 @@ impl Kind for Rate {
     }
 }
 
-/// So many a second, within bounds; `off` or 0: as many as there are.
-pub struct PerSecond(pub RangeInclusive<u64>);
+/// So many, within bounds, and of what; `off` or 0: as many as there are.
+pub struct Most(pub RangeInclusive<u64>, pub &'static str);
 
-impl Kind for PerSecond {
+impl Kind for Most {
     type Value = Option<NonZeroU64>;
     const TOML: Toml = Toml::Number;
 
@@ -177,7 +177,7 @@ impl Kind for PerSecond {
     }
 
     fn accepts(&self) -> String {
-        format!("a number a second from {} to {}, or off", self.0.start(), self.0.end())
+        format!("a number{} from {} to {}, or off", self.1, self.0.start(), self.0.end())
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use balancer::Policy;
 
 use super::kind::{
-    Address, Kind, Listen, Memory, MemoryMax, Millis, Number, OneOf, Path, PerSecond, Rate, Size,
+    Address, Kind, Listen, Memory, MemoryMax, Millis, Most, Number, OneOf, Path, Rate, Size,
     Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
@@ -142,22 +142,24 @@ settings! {
     /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
     /// those that lag too far behind; or off: as fast as can be.
     move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
-    /// Bytes of live keys and values beyond which a shard of a hashed keyspace is cut in two, each
-    /// half a shard of its own; or off: never.
+    /// Bytes of live keys and values beyond which a shard is cut in two, each half a shard of its
+    /// own; or off: never.
     split_bytes: Option<NonZeroU64> = "96MiB", Rate(MIB..=1024 * GIB), Rate;
+    /// Live keys beyond which a shard is cut in two, so that cutting it takes little time; or off:
+    /// however many.
+    split_keys: Option<NonZeroU64> = "200000", Most(1_000..=1_000_000_000, ""), Most;
     /// Bytes of live keys and values below which two neighbouring shards of a hashed keyspace
     /// become one, both taken together, if the second was cut off from another; at most half of
-    /// split_bytes; or off: never.
+    /// split_bytes and, in keys, of split_keys; or off: never.
     merge_bytes: Option<NonZeroU64> = "16MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
     /// about evenly; or off: never.
-    split_rate: Option<NonZeroU64> = "50000", PerSecond(100..=1_000_000_000), PerSecond;
+    split_rate: Option<NonZeroU64> = "50000", Most(100..=1_000_000_000, " a second"), Most;
     /// How long a node may be down before its replicas are replaced on others, if there are any:
     /// as the leaders of its shards see it.
     dead_after_ms: u64 = "5m", Millis(1_000..=365 * DAY_MS), Millis;
     /// Whether the shards that this node leads move so that all nodes carry about the same, and
-    /// get replicas on nodes that join. Off, and in resp_mode cluster: they leave dead and draining
-    /// nodes only.
+    /// get replicas on nodes that join. Off: they leave dead and draining nodes only.
     balance: bool = "true", Switch, Switch;
     /// Where replicas go: balanced (where most room is), successors (on the nodes that follow the
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in

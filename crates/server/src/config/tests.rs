@@ -86,7 +86,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "key_bytes_max" => "5KiB",
         "value_bytes_max" => "3mb",
         "move_rate" | "split_bytes" | "merge_bytes" => "8MiB",
-        "split_rate" => "7000",
+        "split_rate" | "split_keys" => "7000",
         "segment_bytes" => "128 MiB",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
         _ if setting.name.ends_with("_ms") => "1234",

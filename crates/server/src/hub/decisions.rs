@@ -216,6 +216,7 @@ mod tests {
             },
             is_settled,
             bytes: 0,
+            requests: 0,
             wanted: 3,
             placement: Placement::Ordered,
         }

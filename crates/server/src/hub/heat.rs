@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A shard's leader does nearly all that is done for it, so only what leaders here are asked
-//! counts: reads that a follower answers ask the leader for an index, many at once.
+//! counts: reads that a follower answers ask the leader for an index, many at once. What comes of
+//! it for the node is told to all ([`Hub::look_around`]), so that leaders part it evenly.
 //!
 //! A loop counts down to the next request that it notes, and nothing else; the rest is done for
 //! that one alone, under a lock that all loops share.
@@ -28,6 +29,9 @@ use parking_lot::Mutex;
 
 use super::Hub;
 use super::splits::Whole;
+
+/// A node that is asked less than so many times a second for what it leads tells 0.
+const TOLD_MIN: u32 = 500;
 
 /// What the node remembers about it.
 pub struct Heat {
@@ -74,6 +78,11 @@ impl Heat {
         let records = self.records.lock();
         let rate = records.shards.get(&shard).map_or(0.0, |record| record.rate());
         self.rate_max().is_none_or(|rate_max| rate * 4.0 < rate_max as f64)
+    }
+
+    /// Requests a second for a shard that is led here.
+    pub(super) fn rate(&self, shard: ShardId) -> u32 {
+        self.records.lock().shards.get(&shard).map_or(0, |record| record.rate() as u32)
     }
 
     /// What a loop counts with.
@@ -127,6 +136,12 @@ impl Heat {
             self.note_keys(route, [key]);
         }
     }
+}
+
+/// A rate to one part in sixteen at most below it; 0 if it is not worth telling.
+fn roughly(rate: u32) -> u32 {
+    let kept = u32::MAX << (rate.max(1).ilog2().saturating_sub(4));
+    if rate < TOLD_MIN { 0 } else { rate & kept }
 }
 
 impl Hub {
@@ -193,6 +208,18 @@ impl Hub {
         }
     }
 
+    /// Requests a second for all shards that are led here, as they are told: roughly, so that not
+    /// every look is news for all nodes.
+    pub fn requests_led(&self) -> u32 {
+        let asked: Vec<(ShardId, u32)> = {
+            let records = self.heat.records.lock();
+            let rate = |(shard, record): (&ShardId, &Record)| (*shard, record.rate() as u32);
+            records.shards.iter().map(rate).collect()
+        };
+        let led = asked.into_iter().filter(|(shard, _)| self.leads(*shard));
+        roughly(led.map(|(_, rate)| rate).sum())
+    }
+
     /// Looks at how often shards are asked, and has those led here cut that are asked too often.
     pub(super) fn split_hot(self: &Arc<Self>) {
         let now_ms = self.elapsed_millis();
@@ -222,5 +249,15 @@ impl Hub {
             self.split_hot_at(shard, &at, why);
         }
         self.heat.records.lock().whole = stay.into_iter().collect();
+    }
+}
+
+#[cfg(test)]
+#[test]
+fn what_is_told_is_near_and_changes_seldom() {
+    assert_eq!([0, 499, 500, 510, 1_000].map(roughly), [0, 0, 496, 496, 992]);
+    for rate in (500..u32::MAX).step_by(99_991) {
+        let told = roughly(rate);
+        assert!(told <= rate && rate - told <= rate / 16, "{rate}: {told}");
     }
 }

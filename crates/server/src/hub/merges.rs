@@ -205,13 +205,14 @@ impl Hub {
         let bytes = |place: usize| {
             let (shard, view) = (route.shard(place), &route.views[place]);
             let is_here = self.views.lock().contains_key(&shard);
-            is_here.then(|| bytes_of(view).map_or(0, |(bytes, _)| bytes))
+            is_here.then(|| bytes_of(view).unwrap_or_default())
         };
         for place in (0..route.shards().len() - 1).filter(|place| !has_begun(place + 1)) {
             let (Some(one), Some(other)) = (bytes(place), bytes(place + 1)) else { continue };
             let (left, right) = (route.shard(place), route.shard(place + 1));
             let are_cold = || self.heat.is_cold(left) && self.heat.is_cold(right);
-            if one + other <= bytes_max && self.leads(left) && are_cold() {
+            let is_little = one.0 + other.0 <= bytes_max && self.splits.are_few(one.1 + other.1);
+            if is_little && self.leads(left) && are_cold() {
                 cold.insert(left, right);
             }
         }

@@ -361,7 +361,7 @@ fn build(
         started: Instant::now(),
         time: ArcSwap::from_pointee(time),
         disk_pace: DiskPace::default(),
-        splits: Splits::new(config.split_bytes.map(NonZeroU64::get)),
+        splits: Splits::new(config.split_bytes, config.split_keys),
         merges: Merges::new(
             config.merge_bytes.map(NonZeroU64::get),
             config.split_bytes.map(NonZeroU64::get),

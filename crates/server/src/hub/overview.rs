@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{Descriptor, NodeId, ReplicaId, ShardId};
+use keyspace::{Descriptor, Feature, NodeId, ReplicaId, ShardId};
 use node::birth;
 use node::shard::{ShardReport, Tally};
 use node::state::{Content, ShardState};
@@ -192,6 +192,7 @@ impl Hub {
             shards: overview.shards as u32,
             leaders: overview.shards_led as u32,
             data_bytes: overview.data_bytes,
+            requests: self.may_use(Feature::Rates).then(|| self.requests_led()),
             is_slow: self.disk_pace.is_slow(),
         };
         let own = peers.cluster.members();

@@ -259,6 +259,7 @@ impl Hub {
                 is_settled: state.roster.is_settled,
                 replica: *replica,
                 bytes: usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes),
+                requests: self.heat.rate(state.descriptor.shard),
                 wanted: led::wanted(usize::from(asked), members.voters.len(), balance),
                 placement,
             });
@@ -296,6 +297,7 @@ impl Hub {
                 replicas: member.load.shards,
                 leaders: member.load.leaders,
                 bytes: member.load.data_bytes,
+                requests: member.load.requests.unwrap_or(0),
             }
         });
         // Whoever was forgotten has been down for long; or this node has not been told yet.

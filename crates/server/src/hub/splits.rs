@@ -2,7 +2,7 @@
 //! or when people say so.
 //!
 //! ```text
-//!   each second: bytes of a shard > split_bytes ──► where its keys part evenly ──┐
+//!   each second: bytes > split_bytes, or keys > split_keys ──► where they part ──┐
 //!   requests/s > split_rate ──► where its requests part evenly (super::heat) ────┤
 //!   people: POST /v1/shards/9/split ─────────────────────────────────────────────┤
 //!         the shard is cut (G11)  ◄── Input::Split ◄── an id, from the catalogue ◄┘
@@ -15,6 +15,7 @@
 //! never cut. One of an ordered keyspace is cut before a key that parts its bytes about evenly.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -41,8 +42,10 @@ const AT_ONCE: usize = 2;
 /// What the node remembers about it.
 #[derive(Debug)]
 pub struct Splits {
-    /// Beyond so many bytes a shard is cut.
-    bytes_max: Option<u64>,
+    /// Beyond so many bytes a shard is cut …
+    bytes_max: Option<NonZeroU64>,
+    /// … or so many keys: cutting it takes time for each.
+    keys_max: Option<NonZeroU64>,
     asked: Mutex<BTreeMap<ShardId, Instant>>,
     /// Shards that are too large, and why they stay whole.
     whole: Mutex<BTreeMap<ShardId, Whole>>,
@@ -101,8 +104,23 @@ pub struct Cut {
 
 impl Splits {
     /// As configured.
-    pub fn new(bytes_max: Option<u64>) -> Self {
-        Self { bytes_max, asked: Mutex::default(), whole: Mutex::default() }
+    pub fn new(bytes_max: Option<NonZeroU64>, keys_max: Option<NonZeroU64>) -> Self {
+        Self { bytes_max, keys_max, asked: Mutex::default(), whole: Mutex::default() }
+    }
+
+    /// Whether a shard of so many keys is far from being cut for them.
+    pub(super) fn are_few(&self, keys: u64) -> bool {
+        self.keys_max.is_none_or(|max| keys <= max.get() / 2)
+    }
+
+    /// Why a shard that holds so much is too large, if it is.
+    fn too_large(&self, bytes: u64, keys: u64) -> Option<String> {
+        if let Some(max) = self.bytes_max.filter(|max| bytes > max.get()) {
+            let (mib, mib_max) = (bytes >> 20, max.get() >> 20);
+            return Some(format!("it has {mib} MiB, above split_bytes = {mib_max} MiB"));
+        }
+        let keys_max = self.keys_max.filter(|max| keys > max.get())?;
+        Some(format!("it has {keys} keys, above split_keys = {keys_max}"))
     }
 
     /// How many shards that are led here are too large and stay whole, for each reason.
@@ -126,15 +144,12 @@ impl Splits {
 impl Hub {
     /// Looks at the shards that are led here, and has those cut that are too large.
     pub(super) fn split_large(self: &Arc<Self>) {
-        let Some(bytes_max) = self.splits.bytes_max else { return };
         let mut whole = BTreeMap::new();
         let mut left = AT_ONCE;
         for route in self.routes().iter() {
             for (shard, view) in route.shards().iter().zip(&route.views) {
-                let Some((bytes, _)) = bytes_of(view).filter(|(bytes, _)| *bytes > bytes_max)
-                else {
-                    continue;
-                };
+                let Some((bytes, keys)) = bytes_of(view) else { continue };
+                let Some(why) = self.splits.too_large(bytes, keys) else { continue };
                 if !self.leads(*shard) {
                     continue;
                 }
@@ -143,11 +158,6 @@ impl Hub {
                     Some((at, [low, high])) if low.min(high) * SIDE_MIN >= low + high => {
                         if left > 0 && self.splits.begin(*shard) {
                             left -= 1;
-                            let why = format!(
-                                "it has {} MiB, above split_bytes = {} MiB",
-                                bytes >> 20,
-                                bytes_max >> 20
-                            );
                             self.split(*shard, view, at, why, Box::new(|_| {}));
                         }
                     }

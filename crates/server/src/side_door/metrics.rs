@@ -124,7 +124,7 @@ impl NodeApi {
 
 /// Shards led here that are too large, or asked too often, and stay whole.
 fn splits(out: &mut Metrics, splits: &Splits, heat: &Heat) {
-    let help = "Shards led here that hold more than split_bytes and are not cut in two, by reason.";
+    let help = "Shards led here beyond split_bytes or split_keys that are not cut, by reason.";
     let reason =
         |(why, count): (Whole, u64)| (vec![("reason", why.word().to_owned())], count as f64);
     out.numbers("carillon_shards_too_large", help, Kind::Gauge, splits.whole().map(reason));

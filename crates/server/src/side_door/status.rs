@@ -99,6 +99,7 @@ impl NodeApi {
             true => (overview.shards, overview.shards_led, overview.data_bytes),
             false => (load.shards.into(), load.leaders.into(), load.data_bytes),
         };
+        let requests = if this { self.hub.requests_led() } else { load.requests.unwrap_or(0) };
         NodeStatus {
             id: format!("{:016x}", member.node.0),
             name: member.name.clone(),
@@ -120,6 +121,7 @@ impl NodeApi {
             shards,
             leaders,
             data_bytes,
+            requests_per_second: requests.into(),
             slow_disk: if this { self.hub.disk_pace.is_slow() } else { load.is_slow },
             joined_at_ms: member.joined_at,
         }
@@ -149,6 +151,7 @@ impl NodeApi {
             shards: overview.shards,
             leaders: overview.shards_led,
             data_bytes: overview.data_bytes,
+            requests_per_second: self.hub.requests_led().into(),
             slow_disk: self.hub.disk_pace.is_slow(),
             joined_at_ms: self.facts.joined_at_ms,
         }

@@ -131,7 +131,8 @@ fn who_leaves_has_left_and_load_is_told() {
     let nodes = cluster(3);
     all_know_all(&only_nodes(&nodes));
     let (leaving, staying) = (&nodes[2].0, &nodes[0].0);
-    let load = Load { shards: 5, leaders: 2, data_bytes: 1 << 40, is_slow: true };
+    let load =
+        Load { shards: 5, leaders: 2, data_bytes: 1 << 40, requests: Some(9), is_slow: true };
     leaving.cluster.set_load(load);
     assert_eq!(leaving.sees(leaving.id()).unwrap().load, load);
     eventually("its load", || staying.sees(leaving.id()).is_some_and(|seen| seen.load == load));

@@ -268,6 +268,7 @@ impl Api for Fake {
             shards: left(id),
             leaders: id,
             data_bytes: 2048,
+            requests_per_second: 0,
             slow_disk: false,
             joined_at_ms: START_MILLIS + id,
         };

@@ -115,6 +115,7 @@ impl World {
                 is_settled: state.roster.is_settled,
                 replica: shard.replica(),
                 bytes: usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes),
+                requests: 0,
                 wanted,
                 placement,
             })

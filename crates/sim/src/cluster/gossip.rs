@@ -88,6 +88,7 @@ impl Gossip {
                 replicas: load.replicas,
                 leaders: load.leaders,
                 bytes: load.bytes,
+                requests: 0,
             })
         };
         row.iter().enumerate().filter_map(told).collect()

@@ -162,7 +162,7 @@ impl Engine {
             return true;
         }
         while let Some(first) = self.current.expiring.first()
-            && first.expiry_ms <= limit.millis()
+            && first.expiry_ms() <= limit.millis()
         {
             if left == 0 {
                 return true;

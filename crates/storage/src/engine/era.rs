@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use keyspace::{HashedKey, KeyHasher, Timestamp};
+use keyspace::{HashedKey, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 
 use super::record::Record;
 use super::slots::SlotTables;
@@ -132,20 +132,35 @@ impl Index {
 
 /// A live head that expires, ordered by when.
 pub(super) struct Expiring {
-    pub(super) expiry_ms: u64,
+    /// When, and in the lowest bits the key's slot, so that a cut need not look at the record.
+    when: u64,
     pub(super) record: Record,
 }
 
+const SLOT_BITS: u32 = SLOTS.ilog2();
+/// Later than that is never: in 35 000 years.
+const WHEN_MAX: u64 = u64::MAX >> SLOT_BITS;
+
 impl Expiring {
     fn of(record: Record) -> Self {
-        Self { expiry_ms: record.expiry_ms(), record }
+        let when = record.expiry_ms().min(WHEN_MAX) << SLOT_BITS;
+        Self { when: when | u64::from(slot_of(record.key())), record }
+    }
+
+    /// When it expires; if ever.
+    pub(super) fn expiry_ms(&self) -> u64 {
+        self.when >> SLOT_BITS
+    }
+
+    pub(super) fn slot(&self) -> Slot {
+        (self.when & (u64::from(SLOTS) - 1)) as Slot
     }
 }
 
 impl Ord for Expiring {
     /// Not by address: every replica must collect in the same order.
     fn cmp(&self, other: &Self) -> Ordering {
-        self.expiry_ms.cmp(&other.expiry_ms).then_with(|| {
+        self.when.cmp(&other.when).then_with(|| {
             let (one, two) = (self.record, other.record);
             one.timestamp().cmp(&two.timestamp()).then_with(|| one.key().cmp(two.key()))
         })
@@ -223,7 +238,7 @@ impl Era {
     }
 
     pub(super) fn expired(&self, now: Timestamp) -> u64 {
-        self.expiring.iter().take_while(|entry| entry.expiry_ms <= now.millis()).count() as u64
+        self.expiring.iter().take_while(|entry| entry.expiry_ms() <= now.millis()).count() as u64
     }
 }
 

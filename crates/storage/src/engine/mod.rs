@@ -512,7 +512,7 @@ impl Engine {
 
     /// When the next value expires, or did and is not collected yet: milliseconds since 1970.
     pub fn next_expiry_millis(&self) -> Option<u64> {
-        self.current.expiring.first().map(|entry| entry.expiry_ms)
+        self.current.expiring.first().map(|entry| entry.expiry_ms())
     }
 
     /// How much there is, as counted along the way.

@@ -316,7 +316,7 @@ impl Engine {
         assert_eq!(live().map(|head| head.bytes()).sum::<u64>(), era.live_bytes);
         let expiring = live().filter(|head| head.expiry_ms() != 0).count();
         assert_eq!(expiring, era.expiring.len());
-        assert!(era.expiring.iter().all(|e| e.expiry_ms == e.record.expiry_ms()));
+        assert!(era.expiring.iter().all(|e| e.expiry_ms() == e.record.expiry_ms()));
     }
 }
 

@@ -8,14 +8,17 @@
 //!
 //! Both halves answer as the whole did, each for its own keys, at all times from the safe point
 //! on. No version is copied, but each one of the right side is looked at once, to be counted, and
-//! so is each superseding record: for the time of this all readers and writers wait.
+//! so is each superseding record: for the time of this all readers and writers wait. Older versions
+//! are counted where they hang, at the superseding records of the queue.
 //!
 //! Whoever reads piece by piece (a dump) has to begin again: its pin is gone with the rest.
+
+use std::collections::BTreeSet;
 
 use keyspace::{Cut, slot_of};
 
 use super::collect::Queue;
-use super::era::{Era, Index, Retired};
+use super::era::{Era, Expiring, Index, Retired};
 use super::record::Record;
 use super::{Engine, Layout, WrongLayout};
 
@@ -27,6 +30,13 @@ const AHEAD: usize = 16;
 struct Versions {
     count: u64,
     bytes: u64,
+}
+
+impl Versions {
+    fn add(&mut self, record: Record) {
+        self.count += 1;
+        self.bytes += record.bytes();
+    }
 }
 
 impl Engine {
@@ -69,7 +79,7 @@ impl Engine {
             .map(|Retired { era, end }| Retired { era: cut(era), end: *end });
         let retired = retired.collect();
         let current = cut(&mut self.current);
-        let queue = self.queue.split_off(at);
+        let queue = self.queue.split_off(at, &mut versions);
         self.layout = of_left;
         self.pins.clear();
         self.versions -= versions.count;
@@ -126,30 +136,46 @@ impl Era {
                 live_keys += 1;
                 live_bytes += if is_going { 0 } else { head.bytes() };
             }
-            let mut chain = Some(head);
-            while let Some(record) = chain {
-                versions.count += 1;
-                versions.bytes += record.bytes();
-                chain = record.older();
-            }
+            versions.add(head);
         });
         self.live_keys -= live_keys;
         self.live_bytes -= live_bytes;
-        let expiring = std::mem::take(&mut self.expiring).into_iter();
-        let (left, of_right): (Vec<_>, Vec<_>) =
-            expiring.partition(|entry| !is_right(at, entry.record));
-        // Each is in order still, and becomes a tree at once.
-        self.expiring = left.into_iter().collect();
-        let expiring = of_right.into_iter().collect();
+        let expiring = part_expiring(&mut self.expiring, at);
         let (number, start, newest) = (self.number, self.start, self.newest);
         let index = right;
         Self { number, start, newest, index, live_keys, live_bytes, expiring }
     }
 }
 
+/// Cuts off those of keys from `at` on.
+fn part_expiring(all: &mut BTreeSet<Expiring>, at: &Cut) -> BTreeSet<Expiring> {
+    let entries: Vec<Expiring> = std::mem::take(all).into_iter().collect();
+    let is_right: Vec<bool> = match at {
+        Cut::Slot(at) => entries.iter().map(|entry| entry.slot() >= *at).collect(),
+        Cut::Key(_) => {
+            let mut ahead = entries.iter().skip(AHEAD);
+            let mut look = |entry: &Expiring| {
+                ahead.next().inspect(|ahead| ahead.record.prefetch());
+                is_right(at, entry.record)
+            };
+            entries.iter().map(&mut look).collect()
+        }
+    };
+    let count = is_right.iter().filter(|is_right| **is_right).count();
+    let mut right = Vec::with_capacity(count);
+    let mut left = Vec::with_capacity(entries.len() - count);
+    for (entry, is_right) in entries.into_iter().zip(is_right) {
+        if is_right { &mut right } else { &mut left }.push(entry);
+    }
+    // Each is in order still, and becomes a tree at once.
+    *all = left.into_iter().collect();
+    right.into_iter().collect()
+}
+
 impl Queue {
-    /// Cuts off the records of keys from `at` on; both keep their order.
-    fn split_off(&mut self, at: &Cut) -> Self {
+    /// Cuts off the records of keys from `at` on, and counts what hangs on them; both keep their
+    /// order.
+    fn split_off(&mut self, at: &Cut, versions: &mut Versions) -> Self {
         let records = std::mem::take(&mut self.records);
         let (mut left, mut right) = (Self::default(), Self::default());
         (left.unsorted, right.unsorted) = (self.unsorted, self.unsorted);
@@ -157,8 +183,14 @@ impl Queue {
             if let Some(ahead) = records.get(place + AHEAD) {
                 ahead.prefetch();
             }
-            let side = if is_right(at, *record) { &mut right } else { &mut left };
-            side.records.push_back(*record);
+            let half_way = records.get(place + AHEAD / 2).and_then(|ahead| ahead.older());
+            half_way.inspect(|older| older.prefetch());
+            if is_right(at, *record) {
+                record.older().inspect(|older| versions.add(*older));
+                right.records.push_back(*record);
+            } else {
+                left.records.push_back(*record);
+            }
         }
         *self = left;
         right
