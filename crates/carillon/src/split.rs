@@ -16,7 +16,9 @@ pub fn split(args: &SplitArgs) -> Exit {
             false => {
                 let number = |name: &str| cut[name].as_u64().unwrap_or(0);
                 let (left, right, at) = (number("shard"), number("right"), place(&cut["at"]));
-                output::line(&format!("shard {left} is cut at {at}: shard {right} begins"))
+                output::line(&format!(
+                    "shard {left} is to be cut at {at}, where shard {right} begins"
+                ))
             }
         })
     })

@@ -305,6 +305,11 @@ impl Shard {
         true
     }
 
+    /// Whether it stands still until its right neighbour's replica here gives up what it holds.
+    pub fn awaits_right(&self) -> bool {
+        !self.merges.halted.is_empty()
+    }
+
     /// Keeps an entry until what comes before it is applied.
     pub(super) fn halt(&mut self, entry: Entry) {
         self.merges.halted.push_back(entry);

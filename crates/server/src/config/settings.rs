@@ -147,7 +147,7 @@ settings! {
     split_bytes: Option<NonZeroU64> = "96MiB", Rate(MIB..=1024 * GIB), Rate;
     /// Live keys beyond which a shard is cut in two, so that cutting it takes little time; or off:
     /// however many.
-    split_keys: Option<NonZeroU64> = "200000", Most(1_000..=1_000_000_000, ""), Most;
+    split_keys: Option<NonZeroU64> = "125000", Most(1_000..=1_000_000_000, ""), Most;
     /// Bytes of live keys and values below which two neighbouring shards of a hashed keyspace
     /// become one, both taken together, if the second was cut off from another; at most half of
     /// split_bytes and, in keys, of split_keys; or off: never.

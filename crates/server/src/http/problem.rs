@@ -134,11 +134,9 @@ impl From<ApiError> for Problem {
                 "Not the leader",
                 "Ask the node that leads the shard; GET /v1/shards says who does.",
             ),
-            ApiError::NoSplit { .. } => {
-                (S::CONFLICT, "no-split", "Not cut", "Ask for what the detail leaves open.")
-            }
+            ApiError::NoSplit { .. } => (S::CONFLICT, "no-split", "Not cut", "Nothing was done."),
             ApiError::NoMerge { .. } => {
-                (S::CONFLICT, "no-merge", "Not merged", "Ask for what the detail leaves open.")
+                (S::CONFLICT, "no-merge", "Not merged", "Nothing was done.")
             }
             ApiError::NoLevel { .. } => (
                 S::CONFLICT,

@@ -265,16 +265,29 @@ fn outdated(hub: &Hub, names: &mut BTreeMap<ShardId, CheckpointRef>) -> BTreeSet
         if !names.get(&left).is_some_and(is_older) {
             continue;
         }
-        let applied = || {
+        let state = || {
             let lane = &hub.lanes[hub.lane_of(left)];
-            lane.with(hub, |lane| lane.shard(left).map(|shard| shard.applied_index()))
+            let state = |lane: &node::lane::Lane| {
+                lane.shard(left).map(|shard| (shard.applied_index(), shard.awaits_right()))
+            };
+            lane.with(hub, |lane| state(lane))
         };
-        // Whoever stepped the right one's lane hands over what it held next.
-        while applied().is_some_and(|index| index < at) {
-            hub.spread_news();
-            std::thread::sleep(Duration::from_millis(1));
+        loop {
+            match state() {
+                // Whoever stepped the right one's lane hands over what it held next.
+                Some((index, true)) if index < at => {
+                    hub.spread_news();
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // Another replica has taken the place of the one that was given that: it has its
+                // state from a leader, or waits for it.
+                Some((index, false)) if index < at => break,
+                _ => {
+                    again.insert(left);
+                    break;
+                }
+            }
         }
-        again.insert(left);
     }
     again
 }
