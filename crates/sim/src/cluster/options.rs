@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use keyspace::ShardId;
 use keyspace::random::{Random, mix};
+use keyspace::{Placement, ShardId};
 
 use super::World;
 use crate::check::Violation;
@@ -250,6 +250,12 @@ fn arranges(options: &Options) -> bool {
     options.faults.has(Fault::Move) && (drawn || options.nodes > 9)
 }
 
+/// In a quarter of all runs; never with a planted bug. It is drawn apart as well.
+fn is_ordered(options: &Options) -> bool {
+    let drawn = Random::new(mix(mix(mix(mix(mix(options.seed)))))).below(4) == 0;
+    options.plant.is_none() && drawn
+}
+
 /// What the seed chooses for the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
@@ -309,9 +315,16 @@ pub struct Mood {
     pub arranges: bool,
     /// Bytes in a second of states that a node sends.
     pub move_rate: Option<NonZeroU64>,
+    /// Whether the keyspace that clients use is ordered.
+    pub is_ordered: bool,
 }
 
 impl Mood {
+    /// How the keyspace that clients use places its keys.
+    pub fn placement(&self) -> Placement {
+        if self.is_ordered { Placement::Ordered } else { Placement::Hashed }
+    }
+
     /// How many replicas a shard has.
     pub fn replicas_of(&self, shard: ShardId) -> usize {
         if shard == ShardId(0) { self.system_replicas } else { self.replicas }
@@ -366,6 +379,7 @@ impl Mood {
             think_ms: rng.between(20, 120),
             arranges: arranges(options),
             move_rate: move_rate(options.seed),
+            is_ordered: is_ordered(options),
         }
     }
 }
