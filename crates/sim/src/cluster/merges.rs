@@ -32,6 +32,9 @@ impl World {
         if pairs.iter().any(|(.., is_used)| *is_used) {
             pairs.retain(|(.., is_used)| *is_used);
         }
+        if pairs.is_empty() && self.mood.is_ordered {
+            return self.split();
+        }
         if pairs.is_empty() || self.counts.merges >= MERGES_MAX {
             return;
         }
