@@ -1,7 +1,10 @@
 //! Shards take in their neighbours while clients write to them through every node: real processes.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 mod four;
 use four::writers::{KEYS, read, write};
@@ -48,7 +51,7 @@ fn shards_are_merged_while_clients_write() {
             left -= 1;
             until("they are one", || (shards(&cluster, EMPTY).len() == left).then_some(()));
         }
-        thread::sleep(std::time::Duration::from_millis(300));
+        thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
         let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));
         all.reduce(|one, other| one.into_iter().chain(other).collect()).expect("some wrote")
@@ -132,4 +135,47 @@ fn cold_shards_become_one_by_themselves() {
     // A keyspace keeps as many as it began with.
     thread::sleep(std::time::Duration::from_secs(12));
     are(8, 1);
+}
+
+/// What a node answers to a command, as one line.
+fn ask(cluster: &Cluster, asked: usize, command: &str) -> String {
+    let mut stream = TcpStream::connect(cluster.resp_of(asked)).expect("it listens");
+    stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("it answers");
+    line.trim().to_owned()
+}
+
+/// A node gets a shard back that took another in there before. It goes on making checkpoints, and
+/// so takes in what else comes to it. And all the cuts and merges before push time on by no more
+/// than a second.
+#[test]
+fn a_shard_that_took_another_in_leaves_and_comes_back() {
+    let mut cluster = Cluster::new("merge-back", &["--balance=off", "--merge-bytes", "off"]);
+    cluster.begin(0..=EMPTY - 1);
+    cluster.start(EMPTY);
+    cluster.all_well(0..=EMPTY);
+    let begun = Instant::now();
+    assert_eq!(ask(&cluster, 0, "SET lives v PX 1000000"), "+OK");
+    for _ in 0..6 {
+        cluster.done(0, "split 1", "begins");
+        until("both halves are known", || (shards(&cluster, 0).len() == 9).then_some(()));
+        cluster.done(1, "merge 1", "is to take in shard");
+        until("they are one", || (shards(&cluster, 0).len() == 8).then_some(()));
+    }
+    let left = ask(&cluster, 0, "PTTL lives");
+    let left: u64 = left.strip_prefix(':').and_then(|left| left.parse().ok()).expect("a number");
+    let (gone, passed) = (1_000_000 - left, begun.elapsed().as_millis() as u64);
+    assert!(gone <= passed + 1_500, "{gone} ms of its life went by in {passed} ms");
+
+    cluster.done(0, "drain n2 --timeout 50s", "n2 is empty");
+    cluster.done(0, "nodes uncordon n2", "n2 is a member");
+    // Halves begin on it while shards come to it.
+    cluster.run(0, "drain n1 --no-wait");
+    for shard in 2..=8 {
+        cluster.run(shard % 4, &format!("split {shard}"));
+    }
+    cluster.done(0, "drain n1 --timeout 50s", "n1 is empty");
+    // It ends when it is told to, too.
+    cluster.stop(2);
 }
