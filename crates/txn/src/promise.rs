@@ -164,6 +164,6 @@ mod tests {
                 read => assert_eq!(read, SnapshotRead::Now),
             }
         }
-        assert!(horizon.millis() <= 5 + HORIZON_AHEAD_MILLIS + 100, "{horizon:?}");
+        assert!(horizon.millis() <= 5 + HORIZON_AHEAD_MILLIS + 100, "{horizon}");
     }
 }

@@ -3,5 +3,4 @@
 #[path = "../four/mod.rs"]
 mod four;
 mod hot;
-mod merged;
 mod ordered;
