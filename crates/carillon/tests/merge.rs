@@ -1,10 +1,8 @@
 //! Shards take in their neighbours while clients write to them through every node: real processes.
 
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 mod four;
 use four::writers::{KEYS, read, write};
@@ -119,36 +117,20 @@ fn cold_shards_become_one_by_themselves() {
     assert_eq!(shards(&cluster, 0).len(), 8);
 }
 
-/// What a node answers to a command, as one line.
-fn ask(cluster: &Cluster, asked: usize, command: &str) -> String {
-    let mut stream = TcpStream::connect(cluster.resp_of(asked)).expect("it listens");
-    stream.write_all(format!("{command}\r\n").as_bytes()).expect("it reads");
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).expect("it answers");
-    line.trim().to_owned()
-}
-
 /// A node gets a shard back that took another in there before. It goes on making checkpoints, and
-/// so takes in what else comes to it. And all the cuts and merges before push time on by no more
-/// than a second.
+/// so takes in what else comes to it.
 #[test]
 fn a_shard_that_took_another_in_leaves_and_comes_back() {
     let mut cluster = Cluster::new("merge-back", &["--balance=off", "--merge-bytes", "off"]);
     cluster.begin(0..=EMPTY - 1);
     cluster.start(EMPTY);
     cluster.all_well(0..=EMPTY);
-    let begun = Instant::now();
-    assert_eq!(ask(&cluster, 0, "SET lives v PX 1000000"), "+OK");
     for _ in 0..6 {
         cluster.done(0, "split 1", "begins");
         until("both halves are known", || (shards(&cluster, 0).len() == 9).then_some(()));
         cluster.done(1, "merge 1", "is to take in shard");
         until("they are one", || (shards(&cluster, 0).len() == 8).then_some(()));
     }
-    let left = ask(&cluster, 0, "PTTL lives");
-    let left: u64 = left.strip_prefix(':').and_then(|left| left.parse().ok()).expect("a number");
-    let (gone, passed) = (1_000_000 - left, begun.elapsed().as_millis() as u64);
-    assert!(gone <= passed + 1_500, "{gone} ms of its life went by in {passed} ms");
 
     cluster.done(0, "drain n2 --timeout 50s", "n2 is empty");
     cluster.done(0, "nodes uncordon n2", "n2 is a member");

@@ -7,6 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -29,9 +30,18 @@ pub struct Cluster {
     flags: Vec<&'static str>,
 }
 
-/// An address of this machine that nobody listens on.
+/// An address of this machine that nobody listens on, below those that the system gives to clients:
+/// one of these could take it before the node does.
 fn unused() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id() % 300 * 20;
+    loop {
+        let port = 25_000 + (from + NEXT.fetch_add(1, Ordering::Relaxed)) % 7_000;
+        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// Waits for something.
