@@ -293,7 +293,7 @@ pub struct ShardsArgs {
 Shards are cut by themselves when they hold more than split_bytes or split_keys, or are asked more
 often than split_rate. This cuts one sooner, say to try it, or before much is written. Both keep
 their replicas where they are; unless balance is off they then move, each by itself. `carillon
-merge` undoes it, for shards of hashed keyspaces.
+merge` undoes it.
 
 Examples:
   carillon split 7                  where its keys part evenly

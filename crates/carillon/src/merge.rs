@@ -10,8 +10,8 @@ use crate::output::{self, with_node};
 /// `carillon merge`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Neighbours of hashed keyspaces become one by themselves when they hold less than merge_bytes
-together and the second was cut off from another: no keyspace has fewer shards than it began with.
+Neighbours become one by themselves when they hold less than merge_bytes together and the second
+was cut off from another: no keyspace has fewer shards than it began with.
 This has any shard take in the one behind it, now. If their replicas are on different nodes, the
 shard's go to where the other's are first. While two become one, the second stands still, usually
 for some milliseconds: what is asked of it waits. If a node is too slow or away, nothing comes of

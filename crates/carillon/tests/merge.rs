@@ -8,9 +8,13 @@ mod four;
 use four::writers::{KEYS, read, write};
 use four::{Cluster, EMPTY, until};
 
-/// How many shards a node knows of the keyspace.
+/// The shards that a node knows of the keyspace.
 fn shards(cluster: &Cluster, asked: usize) -> Vec<u64> {
-    let shards = cluster.client(asked).shards(Some("0")).expect("it answers");
+    shards_of(cluster, asked, "0")
+}
+
+fn shards_of(cluster: &Cluster, asked: usize, keyspace: &str) -> Vec<u64> {
+    let shards = cluster.client(asked).shards(Some(keyspace)).expect("it answers");
     let all = shards["shards"].as_array().expect("a list").iter();
     all.map(|shard| shard["id"].as_u64().expect("a number")).collect()
 }
@@ -107,14 +111,28 @@ fn cold_shards_become_one_by_themselves() {
     let put = |key: &str| client.put("0", key.as_bytes(), b"v", &Default::default());
     assert!((0..100).all(|number| put(&format!("k{number}")).expect("it writes")));
     until("it has begun", || (shards(&cluster, 0).len() == 8).then_some(()));
+    // An ordered keyspace begins with one.
+    cluster.done(0, "keyspace create days --placement ordered", "");
+    let put = |key: &str| client.put("days", key.as_bytes(), b"v", &Default::default());
+    assert!((0..100).all(|number| put(&format!("k{number}")).expect("it writes")));
+    let first = shards_of(&cluster, 0, "days")[0];
     cluster.done(0, "split 3", "begins");
-    until("it is cut", || (shards(&cluster, 1).len() == 9).then_some(()));
-    until("it is whole again", || (shards(&cluster, 1).len() == 8).then_some(()));
-    let (_, said) = cluster.run(0, "shards --why --keyspace 0");
-    assert!(said.contains("both together hold less than 16 MiB"), "{said}");
+    cluster.done(0, &format!("split {first}"), "begins");
+    let are = |hashed: usize, ordered: usize| {
+        until(&format!("there are {hashed} and {ordered}"), || {
+            let counts = ["0", "days"].map(|keyspace| shards_of(&cluster, 1, keyspace).len());
+            (counts == [hashed, ordered]).then_some(())
+        });
+    };
+    are(9, 2);
+    are(8, 1);
+    for keyspace in ["0", "days"] {
+        let (_, said) = cluster.run(0, &format!("shards --why --keyspace {keyspace}"));
+        assert!(said.contains("both together hold less than 16 MiB"), "{said}");
+    }
     // A keyspace keeps as many as it began with.
     thread::sleep(std::time::Duration::from_secs(12));
-    assert_eq!(shards(&cluster, 0).len(), 8);
+    are(8, 1);
 }
 
 /// A node gets a shard back that took another in there before. It goes on making checkpoints, and

@@ -1,11 +1,11 @@
 //! How do two neighbours become one shard? The left one takes the right one in (SAFETY G11).
 //!
 //! ```text
-//!   left's log    … INTEND ─────────────────────────────► ABSORB …   slots [a, b) → [a, c)
+//!   left's log    … INTEND ─────────────────────────────► ABSORB …   arc [a, b) → [a, c)
 //!                      │ "freeze"          "frozen at 70" ▲   │ each replica takes the state
 //!                      ▼                                  │   │ of the one beside it, as of 70
 //!   right's log   … FREEZE (70) ──(every replica has it)──┘   ▼
-//!                                                             ends        slots [b, c)
+//!                                                             ends        arc [b, c)
 //! ```
 //!
 //! Both have their replicas on the same nodes, and nothing else changes in either meanwhile: no
@@ -49,7 +49,7 @@
 //! of these states: [`Merging`], likewise.
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
-use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, ShardId, Timestamp};
+use keyspace::{Descriptor, Generation, KeyspaceId, NodeId, ShardId, Timestamp};
 use replication::Entry;
 
 use crate::entry::{Header, Kind};
@@ -325,15 +325,15 @@ impl ShardState {
     /// A step that needs nothing from outside is applied.
     pub(crate) fn merge(&mut self, step: &Step) {
         let generation = self.descriptor.generation;
-        let is_hashed = self.keys().is_some_and(|engine| engine.layout().is_hashed());
+        let has_keys = self.keys().is_some();
         match (*step, self.merging) {
             (Step::Intend { right, theirs, ours }, _)
-                if ours == generation && is_hashed && self.is_at_rest() =>
+                if ours == generation && has_keys && self.is_at_rest() =>
             {
                 self.merging = Merging::Intends { right, generation: theirs };
             }
             (Step::Freeze { by, theirs, ours }, _)
-                if ours == generation && is_hashed && self.is_at_rest() =>
+                if ours == generation && has_keys && self.is_at_rest() =>
             {
                 let (index, term) = (self.applied_index, self.applied_term);
                 let (generation, last, horizon) = (theirs, self.last, self.horizon);
@@ -398,9 +398,7 @@ impl ShardState {
         // Whoever reads piece by piece begins again.
         self.cuts += 1;
         let Descriptor { arc, generation, .. } = &mut self.descriptor;
-        let ours = arc.slots().expect("only hashed shards intend to");
-        let theirs = right.descriptor.arc.slots().expect("only hashed shards are frozen");
-        *arc = Arc::of_slots(arc.keyspace(), ours.0, theirs.1);
+        *arc = arc.join(&right.descriptor.arc).expect("it was frozen as the neighbour");
         *generation = Generation(generation.0.max(right.descriptor.generation.0) + 1);
         self.sessions.unite(right.sessions);
         let (Content::Keys(engine), Content::Keys(more)) = (&mut self.content, right.content)
@@ -417,6 +415,7 @@ impl ShardState {
         };
         let content = Content::Keys(Box::new(engine.take()));
         self.cuts += 1;
+        self.taken = true;
         let mut taken = Self::new(self.descriptor.clone(), content);
         taken.sessions = std::mem::take(&mut self.sessions);
         (taken.merging, taken.last, taken.horizon) = (self.merging, self.last, self.horizon);
@@ -424,8 +423,8 @@ impl ShardState {
     }
 }
 
-/// Whether the shard of a replica here is gone: who has its first slot by now. A shard keeps its
-/// first slot until it is taken in, so whoever has it at a higher generation, `owner`, has taken
+/// Whether the shard of a replica here is gone: who has its first place by now. A shard keeps its
+/// first place until it is taken in, so whoever has it at a higher generation, `owner`, has taken
 /// it in, or whoever has taken that one in. But the left neighbour's replica here may still have to
 /// take over what this one holds: then, it stays.
 pub fn superseded<'a>(

@@ -117,7 +117,7 @@ impl Route {
     pub fn place(&self, key: &HashedKey<'_>) -> usize {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(key.slot),
-            Placement::Ordered => self.place_in_order(key.bytes),
+            Placement::Ordered => self.place_at(key.bytes),
         }
     }
 
@@ -126,14 +126,15 @@ impl Route {
     pub fn place_of_key(&self, key: &[u8]) -> usize {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(slot_of(key)),
-            Placement::Ordered => self.place_in_order(key),
+            Placement::Ordered => self.place_at(key),
         }
     }
 
-    /// The place of the shard of an ordered keyspace that has a key.
+    /// The place of the shard that has a position, without the keyspace's id: of an ordered
+    /// keyspace, that is a key.
     #[inline]
-    fn place_in_order(&self, key: &[u8]) -> usize {
-        self.arcs.partition_point(|arc| arc.start().tail() <= key) - 1
+    pub fn place_at(&self, tail: &[u8]) -> usize {
+        self.arcs.partition_point(|arc| arc.start().tail() <= tail) - 1
     }
 
     /// The place of the shard that has a slot; 0 if the keyspace is ordered, and has none.
@@ -175,7 +176,7 @@ impl Route {
     /// Whether a shard's state is of just this part: a question about all keys is asked of states
     /// that together hold each key once.
     pub fn is_tile(&self, place: usize, state: &ShardState) -> bool {
-        state.descriptor.arc == self.arcs[place]
+        !state.taken && state.descriptor.arc == self.arcs[place]
     }
 
     /// All tiles, with their views.

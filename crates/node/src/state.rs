@@ -36,6 +36,8 @@ pub struct ShardState {
     pub installed: u64,
     /// How often it was cut in two here, or has taken a neighbour in.
     pub cuts: u64,
+    /// Whether its left neighbour has taken over all it held: it owns nothing any more.
+    pub taken: bool,
     /// Until when linearizable reads may be served here (G1 check 2).
     pub serving: Arc<Serving>,
     /// Index of the newest entry applied.
@@ -105,6 +107,7 @@ impl ShardState {
             merging: Merging::Not,
             installed: 0,
             cuts: 0,
+            taken: false,
             serving: Arc::default(),
             applied_index: BORN.0,
             applied_term: BORN.1,
@@ -270,10 +273,9 @@ impl ShardState {
     /// Nothing that its left neighbour would take over changes any more: commands are turned away,
     /// as what is not its own.
     fn apply_frozen(&self, header: Header, body: &[u8], replies: &mut Vec<Reply>) -> Outcome {
-        let from = self.descriptor.arc.slots().map_or(0, |(first, _)| first);
         match header.kind {
             Kind::Commands => {
-                let from = Cut::Slot(from);
+                let from = self.descriptor.arc.ends().0;
                 replies.extend((0..header.count).map(|_| Reply::Moved { from: from.clone() }));
                 Outcome::Quiet
             }
@@ -299,7 +301,7 @@ impl ShardState {
             Some(Layout::Hashed { first_slot, end_slot }) => {
                 (first_slot..end_slot).contains(&key.slot)
             }
-            Some(Layout::Ordered) => self.descriptor.arc.holds(key.bytes),
+            Some(Layout::Ordered) => !self.taken && self.descriptor.arc.holds(key.bytes),
             None => false,
         }
     }

@@ -364,6 +364,7 @@ mod tests {
 
     use crate::birth;
     use crate::catalogue::{Change, System};
+    use crate::read::{NotThen, read_at};
 
     use super::*;
 
@@ -473,6 +474,23 @@ mod tests {
             while engine.collect(9) {}
             drop(state);
             assert!(keys(&route, &asked).iter().any(|key| key == b"last"));
+        }
+    }
+
+    /// Its left neighbour's replica here may apply that some time later, in another lane.
+    #[test]
+    fn what_has_been_taken_over_meanwhile_is_missed() {
+        for placement in [Placement::Hashed, Placement::Ordered] {
+            let route = route(placement);
+            let asked = admit(&route, &everywhere, SLOW).expect("it serves");
+            assert!(stood(&route, &asked));
+            let key = route.key(b"last");
+            let place = route.place(&key);
+            let taken = route.views[place].write().take();
+            assert!(!stood(&route, &asked), "the answer is void");
+            assert!(taken.keys().is_some_and(|engine| !engine.is_empty(SLOW.time)));
+            let found = read_at(&route, b"last", SLOW.time, |_| ());
+            assert_eq!(found, Err(NotThen::Moved));
         }
     }
 

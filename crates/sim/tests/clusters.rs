@@ -29,6 +29,8 @@ fn all_rules_hold() {
     println!("{} splits, {} sent on", sum(|c| c.halves), sum(|c| c.moved));
     assert!(sum(|c| c.halves) > 8 && sum(|c| c.moved) > 0, "shards are cut in two");
     println!("{} merges, {} replicas given up", sum(|c| c.merges), sum(|c| c.given_up));
+    println!("{} of them in order", sum(|c| c.ordered_given_up));
+    assert!(sum(|c| c.ordered_given_up) > 8, "also where keys are in order");
     assert!(sum(|c| c.merges) > 15 && sum(|c| c.given_up) > 8, "and become one");
     let (versions, outgrown) = (sum(|c| c.versions), sum(|c| c.outgrown));
     println!("{versions} other versions, {} levels, {outgrown} refused", sum(|c| c.levels));

@@ -3,4 +3,5 @@
 #[path = "../four/mod.rs"]
 mod four;
 mod hot;
+mod merged;
 mod ordered;

@@ -11,15 +11,15 @@ use client::http::KeyspaceSpec;
 
 use crate::four::{Cluster, EMPTY, until};
 
-const KEYSPACE: &str = "days";
+pub const KEYSPACE: &str = "days";
 /// Keys that are there throughout.
-const KEYS: usize = 1_000;
+pub const KEYS: usize = 1_000;
 
 /// A Redis client of one node, in the ordered keyspace.
-struct Redis(BufReader<TcpStream>);
+pub struct Redis(BufReader<TcpStream>);
 
 impl Redis {
-    fn new(cluster: &Cluster, asked: usize) -> Self {
+    pub fn new(cluster: &Cluster, asked: usize) -> Self {
         let stream = TcpStream::connect(cluster.resp_of(asked)).expect("it listens");
         let mut redis = Self(BufReader::new(stream));
         assert_eq!(redis.ask(&["SELECT", KEYSPACE]), ["OK"]);
@@ -27,7 +27,7 @@ impl Redis {
     }
 
     /// The answer, flat; none may be an error.
-    fn ask(&mut self, command: &[&str]) -> Vec<String> {
+    pub fn ask(&mut self, command: &[&str]) -> Vec<String> {
         let mut line = format!("*{}\r\n", command.len());
         for word in command {
             line += &format!("${}\r\n{word}\r\n", word.len());
@@ -56,7 +56,7 @@ impl Redis {
     }
 }
 
-fn name(number: usize) -> String {
+pub fn name(number: usize) -> String {
     format!("day-{number:04}")
 }
 
@@ -65,6 +65,24 @@ fn shards(cluster: &Cluster, asked: usize) -> Vec<u64> {
     let all = cluster.client(asked).shards(Some(KEYSPACE)).expect("it answers");
     let all = all["shards"].as_array().expect("a list");
     all.iter().map(|shard| shard["id"].as_u64().expect("an id")).collect()
+}
+
+/// Four nodes, and the keyspace with its keys.
+pub fn begin(cluster: &mut Cluster) {
+    cluster.begin(0..=EMPTY - 1);
+    cluster.start(EMPTY);
+    cluster.all_well(0..=EMPTY);
+    let placement = Some("ordered".into());
+    let spec = KeyspaceSpec { name: KEYSPACE.into(), placement, ..Default::default() };
+    cluster.client(0).keyspace_create(&spec).expect("it is made");
+    until("all know it", || {
+        let knows = |asked| cluster.client(asked).shards(Some(KEYSPACE)).is_ok();
+        (0..=EMPTY).all(knows).then_some(())
+    });
+    let mut redis = Redis::new(cluster, 1);
+    for number in 0..KEYS {
+        redis.ask(&["SET", &name(number), "v"]);
+    }
 }
 
 /// All, and a part from high to low, of keys that are there throughout.
@@ -79,21 +97,9 @@ fn ranges(redis: &mut Redis) {
 
 #[test]
 fn ordered_shards_are_cut_while_clients_ask_for_ranges() {
-    let mut cluster = Cluster::new("ordered", &["--split-bytes", "1MiB"]);
-    cluster.begin(0..=EMPTY - 1);
-    cluster.start(EMPTY);
-    cluster.all_well(0..=EMPTY);
-    let placement = Some("ordered".into());
-    let spec = KeyspaceSpec { name: KEYSPACE.into(), placement, ..Default::default() };
-    cluster.client(0).keyspace_create(&spec).expect("it is made");
-    until("all know it", || {
-        let knows = |asked| cluster.client(asked).shards(Some(KEYSPACE)).is_ok();
-        (0..=EMPTY).all(knows).then_some(())
-    });
-    let mut redis = Redis::new(&cluster, 1);
-    for number in 0..KEYS {
-        redis.ask(&["SET", &name(number), "v"]);
-    }
+    let flags = ["--split-bytes", "1MiB", "--merge-bytes", "off"];
+    let mut cluster = Cluster::new("ordered", &flags);
+    begin(&mut cluster);
     let first = shards(&cluster, 0)[0];
 
     // Cut at keys, asked for at any node, while others write between them and read them all.

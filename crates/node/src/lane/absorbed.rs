@@ -13,7 +13,7 @@
 //!
 //! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
 
-use keyspace::{Cut, ShardId, Slot};
+use keyspace::{Cut, ShardId};
 
 use super::{Effects, Lane, push};
 use crate::command::Reply;
@@ -49,6 +49,15 @@ pub struct Given {
     pub right: ShardId,
     /// None: there is no such replica, or not with that entry.
     pub state: Option<Box<ShardState>>,
+    /// How long the right one stood still, if its leader was here.
+    pub stood_still_nanos: Option<u64>,
+}
+
+impl Given {
+    /// There is nothing of the kind.
+    pub(super) fn nothing(left: ShardId, right: ShardId) -> Self {
+        Self { left, right, state: None, stood_still_nanos: None }
+    }
 }
 
 /// What is left to do for those who asked a shard that is gone.
@@ -61,14 +70,14 @@ pub struct Bequeathed {
 }
 
 /// A shard that is gone.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Absorbed {
     /// Who has taken it in,
     pub left: ShardId,
     /// and, if a replica here gave it what it held, by which entry of that one.
     pub at: Option<u64>,
-    /// Its first slot.
-    first_slot: Slot,
+    /// Its first slot or key; slot 0 if it was not here.
+    first: Cut,
 }
 
 impl Lane {
@@ -78,21 +87,21 @@ impl Lane {
         let is_here =
             self.touch(right).is_some_and(|shard| shard.surrender((left, at), (index, term)));
         if !is_here {
-            self.pending.given.push(Given { left, right, state: None });
+            self.pending.given.push(Given::nothing(left, right));
         }
     }
 
     /// After a shard's turn: if it can give up what it holds, it does, and ends.
     pub(super) fn give_up(&mut self, right: ShardId, effects: &mut Effects) {
-        let Some((left, at)) = self.shards.get(&right).and_then(|shard| shard.surrenders()) else {
-            return;
-        };
+        let Some(shard) = self.shards.get(&right) else { return };
+        let Some((left, at)) = shard.surrenders() else { return };
+        let stood_still_nanos = shard.stood_still_nanos(self.now);
         let (state, legacy) = self.end_absorbed(right, left, Some(at), effects);
-        effects.given.push(Given { left, right, state });
+        effects.given.push(Given { left, right, state, stood_still_nanos });
         effects.bequeathed.extend(legacy.map(|legacy| Bequeathed { left, legacy }));
     }
 
-    /// The lookup knows that a shard is gone, and who has its first slot by now.
+    /// The lookup knows that a shard is gone, and who has its first place by now.
     pub(super) fn supersede(&mut self, right: ShardId, left: ShardId, effects: &mut Effects) {
         let (_, legacy) = self.end_absorbed(right, left, None, effects);
         effects.bequeathed.extend(legacy.map(|legacy| Bequeathed { left, legacy }));
@@ -116,12 +125,9 @@ impl Lane {
             push(&mut effects.records, right, record::SHARD_ABSORBED, &[&word]);
             self.ended.insert(right);
         }
-        let first_slot = |shard: &crate::shard::Shard| {
-            let slots = shard.view().read().descriptor.arc.slots();
-            slots.map_or(0, |(first, _)| first)
-        };
-        let first_slot = shard.as_deref().map_or(0, first_slot);
-        self.absorbed.entry(right).or_insert(Absorbed { left, at, first_slot });
+        let first = |shard: &crate::shard::Shard| shard.view().read().descriptor.arc.ends().0;
+        let first = shard.as_deref().map_or(Cut::Slot(0), first);
+        self.absorbed.entry(right).or_insert(Absorbed { left, at, first });
         let Some(mut shard) = shard else { return (None, None) };
         self.gone = self.gone.and(shard.tally(self.now));
         let (state, legacy) = shard.end_as_right(effects);
@@ -140,11 +146,10 @@ impl Lane {
 
     /// Commands for a shard that is not here: they are another's, if it is gone.
     pub(super) fn turn_away(&mut self, id: ShardId, origin: Origin, batch: Batch) {
-        let Some(Absorbed { first_slot: from, .. }) = self.absorbed.get(&id).copied() else {
+        let Some(Absorbed { first: from, .. }) = self.absorbed.get(&id).cloned() else {
             return self.refuse(id, origin, batch.into_parts().1);
         };
         let (bytes, waiters) = batch.into_parts();
-        let from = Cut::Slot(from);
         let replies = waiters.iter().map(|_| Reply::Moved { from: from.clone() }).collect();
         answer_applied(id, origin, Spent { bytes, waiters }, replies, &mut self.pending);
     }
@@ -152,7 +157,7 @@ impl Lane {
     /// Shards of this lane that are gone since the node started. A checkpoint of the left one that
     /// is from before its entry is no good any more.
     pub fn absorbed(&self) -> impl Iterator<Item = (ShardId, Absorbed)> {
-        self.absorbed.iter().map(|(right, absorbed)| (*right, *absorbed))
+        self.absorbed.iter().map(|(right, absorbed)| (*right, absorbed.clone()))
     }
 
     /// Who has taken a shard in, if it is gone.

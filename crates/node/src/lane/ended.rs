@@ -96,7 +96,7 @@ impl Lane {
     pub(super) fn end_replica(&mut self, id: ShardId, why: Unfit, effects: &mut Effects) {
         let Some(mut shard) = self.shards.remove(&id) else { return };
         if let Some(left) = shard.is_waited_for_by() {
-            effects.given.push(Given { left, right: id, state: None });
+            effects.given.push(Given::nothing(left, id));
         }
         self.gone = self.gone.and(shard.tally(self.now));
         let birth = shard.view().read().birth_record();

@@ -204,7 +204,7 @@ pub enum Input {
     Superseded {
         /// The shard.
         shard: ShardId,
-        /// Who has its first slot by now.
+        /// Who has its first place by now.
         by: ShardId,
     },
     /// Hand the leadership of a shard over to another of its replicas.

@@ -1,9 +1,11 @@
 //! Both logs, entry by entry.
 
+use std::ops::Bound;
+
 use keyspace::codec::put_varint;
-use keyspace::{Cut, KeyHasher, KeyspaceId, ReplicaId, SLOTS, Slot};
+use keyspace::{Arc, Cut, KeyHasher, KeyspaceId, Position, ReplicaId, SLOTS, Slot};
 use replication::Entry;
-use storage::engine::{Engine, Layout};
+use storage::engine::{Engine, Layout, Range};
 
 use super::*;
 use crate::command::{Reply, Write, codec};
@@ -15,15 +17,26 @@ const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 const MIDDLE: Slot = 8000;
 
 fn state(shard: u64, (first_slot, end_slot): (Slot, Slot), generation: u64) -> ShardState {
+    let arc = Arc::of_slots(KeyspaceId(1), first_slot, end_slot);
+    state_of(shard, arc, Layout::Hashed { first_slot, end_slot }, generation)
+}
+
+fn state_of(shard: u64, arc: Arc, layout: Layout, generation: u64) -> ShardState {
     let descriptor = Descriptor {
         shard: ShardId(shard),
-        arc: Arc::of_slots(KeyspaceId(1), first_slot, end_slot),
+        arc,
         replicas: (1..=3).map(|id| (ReplicaId(id), NodeId(id * 10))).collect(),
         generation: Generation(generation),
         leader: None,
     };
-    let layout = Layout::Hashed { first_slot, end_slot };
     ShardState::new(descriptor, Content::Keys(Box::new(Engine::new(layout, HASHER))))
+}
+
+/// A part of an ordered keyspace, from one key to another; from or to the origin if it is empty.
+fn ordered(shard: u64, (start, end): (&[u8], &[u8]), generation: u64) -> ShardState {
+    let [start, end] = [start, end].map(|key| Position::at(KeyspaceId(1), key));
+    let arc = Arc::new(start, end).expect("of one keyspace");
+    state_of(shard, arc, Layout::Ordered, generation)
 }
 
 fn left() -> ShardState {
@@ -173,6 +186,43 @@ fn the_left_one_has_all_of_both() {
     let again = entry(&left, Kind::Once, 303, batch(1));
     assert_eq!(left.apply(&again, &mut Vec::new()), done);
     assert_eq!(put(&mut left, 304, &high), Reply::Int(4));
+}
+
+#[test]
+fn of_an_ordered_keyspace_the_left_one_has_all_of_both_in_order() {
+    // With what is left of it, and with the end of the keyspace.
+    for end in [&b"pear"[..], b""] {
+        let (mut left, mut right) =
+            (ordered(9, (b"", b"melon"), 4), ordered(300, (b"melon", end), 6));
+        for (at, name) in [&b"fig"[..], b"apple"].into_iter().enumerate() {
+            assert_eq!(put(&mut left, 100 + at as u64, name), Reply::Int(1));
+        }
+        for (at, name) in [&b"orange"[..], b"melon", b"melon pie"].into_iter().enumerate() {
+            assert_eq!(put(&mut right, 200 + at as u64, name), Reply::Int(1));
+        }
+        step(&mut left, 110, INTEND);
+        step(&mut right, 210, FREEZE);
+        let absorb = absorb_of(&right);
+        let from = Cut::Key((*b"melon").into());
+        assert_eq!(put(&mut right, 211, b"nut"), Reply::Moved { from });
+        let taken = right.take();
+        assert!(!right.owns(&HASHER.key(b"orange")), "nothing is left there");
+        let entry_of_left = entry(&left, Kind::Merge, 300, operation(&absorb.encode()));
+        left.absorb(&entry_of_left, taken);
+        let arc = &left.descriptor.arc;
+        assert_eq!((arc.start().tail(), arc.end().tail()), (&b""[..], end));
+        assert!(left.is_at_rest() && left.owns(&HASHER.key(b"nut")));
+        assert_eq!(left.owns(&HASHER.key(b"plum")), end.is_empty());
+        assert_eq!(put(&mut left, 301, b"orange"), Reply::Int(2));
+        let (start, end) = (Bound::Unbounded, Bound::Unbounded);
+        let all =
+            Range { start, end, reverse: false, visited_max: usize::MAX, examined_max: usize::MAX };
+        let mut found = Vec::new();
+        let engine = left.keys().expect("it has keys");
+        let more = engine.range(&all, Timestamp(301), &mut |key, _| found.push(key.to_vec()));
+        assert_eq!(more, Ok(None));
+        assert_eq!(found, [&b"apple"[..], b"fig", b"melon", b"melon pie", b"orange"]);
+    }
 }
 
 #[test]

@@ -53,6 +53,8 @@ pub(super) struct Merges {
     proposed: u64,
     /// … and of the newest by which it is frozen: nothing may stand behind it.
     freezes: u64,
+    /// When that was proposed; 0 if it was not, or not in this term.
+    froze_at: BootNanos,
     /// Since when it stands so, as its leader knows.
     since: BootNanos,
     said_at: BootNanos,
@@ -109,7 +111,7 @@ impl Shard {
 
     /// It does not lead any more: what it had proposed may be lost.
     pub(super) fn forget_steps(&mut self) {
-        (self.merges.proposed, self.merges.freezes) = (0, 0);
+        (self.merges.proposed, self.merges.freezes, self.merges.froze_at) = (0, 0, 0);
     }
 
     fn propose_merge(&mut self, step: Step, now: BootNanos, clock: &Clock) {
@@ -124,7 +126,7 @@ impl Shard {
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Nobody });
         self.merges.proposed = index;
         if matches!(step, Step::Freeze { .. }) {
-            self.merges.freezes = index;
+            (self.merges.freezes, self.merges.froze_at) = (index, now);
         }
     }
 
@@ -375,6 +377,12 @@ impl Shard {
         let is_ready = matches!(self.merges.merging,
             Merging::Frozen { by, index: at, .. } if (by, at) == (to, index));
         is_ready.then_some((to, at))
+    }
+
+    /// For how long nobody has been served because it is to be taken in, if it is known: it leads.
+    pub(crate) fn stood_still_nanos(&self, now: BootNanos) -> Option<u64> {
+        let since = Some(self.merges.froze_at).filter(|at| *at > 0 && self.stands_still());
+        since.map(|since| now.saturating_sub(since))
     }
 
     /// Goes on with what was sent to a neighbour that it has taken in.

@@ -148,9 +148,9 @@ settings! {
     /// Live keys beyond which a shard is cut in two, so that cutting it takes little time; or off:
     /// however many.
     split_keys: Option<NonZeroU64> = "125000", Most(1_000..=1_000_000_000, ""), Most;
-    /// Bytes of live keys and values below which two neighbouring shards of a hashed keyspace
-    /// become one, both taken together, if the second was cut off from another; at most half of
-    /// split_bytes and, in keys, of split_keys; or off: never.
+    /// Bytes of live keys and values below which two neighbouring shards become one, both taken
+    /// together, if the second was cut off from another; at most half of split_bytes and, in keys,
+    /// of split_keys; or off: never.
     merge_bytes: Option<NonZeroU64> = "16MiB", Rate(64 * KIB..=1024 * GIB), Rate;
     /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
     /// about evenly; or off: never.

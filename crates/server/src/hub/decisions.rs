@@ -54,7 +54,7 @@ pub enum What {
     Merge {
         /// That one, which ends.
         right: ShardId,
-        /// The first slot behind that.
+        /// The first slot or key behind that.
         end: Cut,
         /// The shard's generation when it was decided.
         generation: Generation,

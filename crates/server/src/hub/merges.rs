@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::{Descriptor, Feature, KeyspaceId, NodeId, Placement, ShardId, Slot};
+use keyspace::{Descriptor, Feature, KeyspaceId, NodeId, Position, ShardId};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
 use node::merge::{self, Absorb, Step, Word};
@@ -45,8 +45,8 @@ pub struct Merges {
     wanted: Mutex<BTreeMap<ShardId, Wanted>>,
     /// Since when two have held little: by the left one.
     cold: Mutex<BTreeMap<ShardId, (ShardId, Instant)>>,
-    /// Tiles that routes have led to and do not any more: keyspace and first slot.
-    gone: Mutex<BTreeMap<ShardId, (KeyspaceId, Slot)>>,
+    /// Tiles that routes have led to and do not any more: where they began.
+    gone: Mutex<BTreeMap<ShardId, Position>>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +71,7 @@ pub enum NoMerge {
 /// A shard was told to take in its right neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Merged {
-    /// The shard, which will have the slots of both.
+    /// The shard, which will have the arcs of both.
     pub left: ShardId,
     /// The one that ends.
     pub right: ShardId,
@@ -89,7 +89,7 @@ impl Merges {
 
     /// The keyspace of a shard that is gone.
     pub(super) fn keyspace_of_gone(&self, shard: ShardId) -> Option<KeyspaceId> {
-        self.gone.lock().get(&shard).map(|(keyspace, _)| *keyspace)
+        self.gone.lock().get(&shard).map(Position::keyspace)
     }
 }
 
@@ -121,9 +121,13 @@ impl Hub {
         self.submit(right, Input::Surrender { left, at, absorb });
     }
 
-    pub(super) fn given(&self, Given { left, right, state }: Given) {
+    pub(super) fn given(&self, given: Given) {
+        let Given { left, right, state, stood_still_nanos } = given;
         if state.is_some() {
-            tracing::info!("shard {left} takes in shard {right}, which ends");
+            let stood_still = stood_still_nanos.map(|nanos| nanos as f64 / 1e6);
+            let stood_still = stood_still.map(|ms| format!(" after it stood still for {ms:.1} ms"));
+            let stood_still = stood_still.unwrap_or_default();
+            tracing::info!("shard {left} takes in shard {right}, which ends{stood_still}");
             self.views.lock().remove(&right);
         }
         self.submit(left, Input::Absorb { left, state });
@@ -143,14 +147,14 @@ impl Hub {
     /// A keyspace's tiles have changed: of those that are gone nobody is asked any more.
     pub(super) fn supersede_gone(&self, old: &Route, new: &Route) {
         for place in 0..old.shards().len() {
-            let (shard, (first, _)) = (old.shard(place), old.slots(place));
+            let (shard, start) = (old.shard(place), old.arc(place).start());
             if new.place_of(shard).is_some() {
                 continue;
             }
-            self.merges.gone.lock().insert(shard, (old.keyspace.id, first));
+            self.merges.gone.lock().insert(shard, start.clone());
             // A replica here may still be waited for.
             if !self.views.lock().contains_key(&shard) {
-                let by = new.shard(new.place_of_slot(first));
+                let by = new.shard(new.place_at(start.tail()));
                 self.submit(shard, Input::Superseded { shard, by });
             }
         }
@@ -197,9 +201,6 @@ impl Hub {
 
     /// Pairs of a keyspace that hold little, of which the left one is led here.
     fn find_cold(&self, route: &Route, bytes_max: u64, cold: &mut BTreeMap<ShardId, ShardId>) {
-        if route.keyspace.options.placement != Placement::Hashed {
-            return;
-        }
         // A keyspace keeps those that it began with, whoever decides at the same time.
         let has_begun = |place: usize| route.keyspace.shards.contains(&route.shard(place));
         let bytes = |place: usize| {
@@ -286,9 +287,6 @@ impl Hub {
         let Some(route) = routes.of_shard(left) else {
             return unfit("it holds the catalogue, or its keyspace is not known here yet");
         };
-        if route.keyspace.options.placement != Placement::Hashed {
-            return unfit("its keyspace is ordered, and only hashed ones are merged");
-        }
         let right = route.place_of(left).and_then(|place| route.shards().get(place + 1)).copied();
         let Some(right) = right else {
             return unfit("it is the last of its keyspace: the one before it can take it in");

@@ -108,6 +108,9 @@ pub(super) struct OfKeys {
     ready: bool,
     /// Of a write: how it stands in the log, if it does, as far as is known.
     place: Option<Place>,
+    /// Of a FLUSH: a part of it was done, and the rest was sent on. Whatever is answered in the
+    /// end, its keys are judged one by one.
+    in_parts: bool,
 }
 
 impl Op {
@@ -226,11 +229,30 @@ impl Clients {
 
     fn note(&mut self, op: Op, replies: Option<Vec<Reply>>, high_ms: u64) {
         let Op { client, what: What::Keys(of_keys), call, .. } = op else { return };
-        let OfKeys { route, keys, command, low_ms, .. } = of_keys;
+        let OfKeys { route, keys, command, low_ms, in_parts, .. } = of_keys;
         let (client, high_ms, back) = (client as u8, high_ms.max(low_ms), 0);
         let places = Vec::new();
         let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
-        self.saw(route.keyspace.id, &keys, seen);
+        match in_parts {
+            true => keys.iter().for_each(|key| self.saw(route.keyspace.id, &[*key], seen.clone())),
+            false => self.saw(route.keyspace.id, &keys, seen),
+        }
+    }
+
+    /// A FLUSH is sent on: some of its keys are flushed by now.
+    fn flushed_in_part(&mut self, number: u64) {
+        let Some(op) = self.ops.get_mut(&number) else { return };
+        let (client, call) = (op.client as u8, op.call);
+        let Some(of_keys) = op.of_keys_mut().filter(|of| of.command == Command::Flush) else {
+            return;
+        };
+        of_keys.in_parts = true;
+        let (keyspace, keys, command) =
+            (of_keys.route.keyspace.id, of_keys.keys.clone(), of_keys.command.clone());
+        let (low_ms, high_ms) = (of_keys.low_ms, of_keys.low_ms);
+        let (places, replies, back) = (Vec::new(), None, 0);
+        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
+        keys.iter().for_each(|key| self.saw(keyspace, &[*key], seen.clone()));
     }
 
     /// Something was seen of keys just now. Those that FLUSH empties may have several tags.
@@ -383,8 +405,19 @@ impl World {
             Some(moment) => moment.time.millis(),
             None => self.agreement.last_ms(shard),
         };
-        let (ready, place) = (moment.is_some(), None);
-        let what = OfKeys { route, shard, keys, command, stale_ms, low_ms, moment, ready, place };
+        let (ready, place, in_parts) = (moment.is_some(), None, false);
+        let what = OfKeys {
+            route,
+            shard,
+            keys,
+            command,
+            stale_ms,
+            low_ms,
+            moment,
+            ready,
+            place,
+            in_parts,
+        };
         let (number, op) = self.new_op(client, at, What::Keys(what));
         let node = self.seats[at].node;
         let OfKeys { route, command, keys, .. } = op.of_keys().expect("it was just made");
@@ -501,6 +534,7 @@ impl World {
         (op.shard, op.low_ms, op.place) = (shard, last_ms, None);
         self.counts.moved += 1;
         self.trace.event(format_args!("op {}: on to shard {shard}", waiter.0));
+        self.clients.flushed_in_part(waiter.0);
     }
 
     /// A write that was sent to a shard which another has taken in, who knows what became of it.

@@ -74,7 +74,8 @@ impl World {
             // Rarely possible.
             if self.mood.tails { 60 } else { 0 },
             of_disks(Fault::Move, 9),
-            on(Fault::Split, if cuts { 30 } else { 6 }),
+            // An ordered keyspace begins with one shard.
+            on(Fault::Split, if cuts || self.mood.is_ordered { 30 } else { 6 }),
         ];
         match self.rng.weighted(&weights) {
             0 => {}

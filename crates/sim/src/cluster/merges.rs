@@ -3,10 +3,11 @@
 //! Some shard that somebody believes to lead is told to take in the one behind it, as that is known
 //! there: one of the two has a key in use, if there are such.
 
-use keyspace::{Generation, ShardId, slot_of};
+use keyspace::{Generation, ShardId};
 use node::lane::Input;
 use node::letter::Letter;
 use node::merge::{Merging, Step, Word};
+use node::route::Route;
 
 use super::{Plant, World};
 use crate::machine::Machine;
@@ -20,19 +21,19 @@ impl World {
         let mut pairs = Vec::new();
         for (at, left) in self.led() {
             let machine = self.seats[at].machine.as_ref().expect("it leads");
-            if let Some((right, theirs)) = right_of(machine, left) {
-                let slots: Vec<_> = [left, right]
-                    .iter()
-                    .filter_map(|shard| machine.table().shard(*shard)?.descriptor().arc.slots())
-                    .collect();
+            if let Some((route, right, theirs)) = right_of(machine, left) {
                 let is_used = self.clients.names().iter().any(|name| {
-                    slots.iter().any(|(first, end)| (*first..*end).contains(&slot_of(name)))
+                    let shard = route.shard(route.place_of_key(name));
+                    shard == left || shard == right
                 });
                 pairs.push((at, left, right, theirs, is_used));
             }
         }
         if pairs.iter().any(|(.., is_used)| *is_used) {
             pairs.retain(|(.., is_used)| *is_used);
+        }
+        if pairs.is_empty() && self.mood.is_ordered {
+            return self.split();
         }
         if pairs.is_empty() || self.counts.merges >= MERGES_MAX {
             return;
@@ -64,7 +65,8 @@ impl World {
 
     /// The shard behind one, as a node knows it, and its generation.
     pub(crate) fn right_of(&self, at: usize, left: ShardId) -> Option<(ShardId, Generation)> {
-        right_of(self.seats[at].machine.as_ref()?, left)
+        let (_, right, theirs) = right_of(self.seats[at].machine.as_ref()?, left)?;
+        Some((right, theirs))
     }
 
     /// A node that leads a shard has it take in its right neighbour.
@@ -79,11 +81,11 @@ impl World {
     }
 }
 
-/// The shard behind one, as a node knows it, and its generation.
-fn right_of(machine: &Machine, left: ShardId) -> Option<(ShardId, Generation)> {
+/// The route of a shard's keyspace, and the shard behind it with its generation, as a node knows.
+fn right_of(machine: &Machine, left: ShardId) -> Option<(&Route, ShardId, Generation)> {
     let route = machine.routes.values().find(|route| route.place_of(left).is_some())?;
     let right = *route.shards().get(route.place_of(left)? + 1)?;
     let here = machine.view(right).map(|view| view.read().descriptor.generation);
     let known = machine.table().shard(right).map(|known| known.generation());
-    Some((right, here.max(known)?))
+    Some((route, right, here.max(known)?))
 }

@@ -124,6 +124,8 @@ pub struct Counts {
     pub merges: u64,
     /// Replicas that have given up what they held to a neighbour's.
     pub given_up: u64,
+    /// … in runs whose keyspace is ordered.
+    pub ordered_given_up: u64,
     /// Writes that were sent to shards which others have taken in meanwhile.
     pub inherited: u64,
     /// Writes that a shard has turned away, and that were sent on.
@@ -385,7 +387,8 @@ impl World {
     fn create_keyspace(&mut self) {
         let mut op = Vec::new();
         let replicas = if self.mood.born_whole { self.mood.replicas as u8 } else { 1 };
-        let options = KeyspaceOptions { replicas, ..Default::default() };
+        let placement = self.mood.placement();
+        let options = KeyspaceOptions { replicas, placement, ..Default::default() };
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
         let machine = self.seats[0].machine.as_mut().expect("it was just started");
         let (origin, waiter) = (NOBODY, Waiter(0));
@@ -537,6 +540,7 @@ impl World {
         let (node, given_up) = (machine.node(), std::mem::take(&mut machine.given_up));
         for shard in given_up {
             self.counts.given_up += 1;
+            self.counts.ordered_given_up += u64::from(self.mood.is_ordered);
             self.agreement.ended(node, shard);
         }
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));

@@ -116,7 +116,11 @@ mod tests {
     const BOUND_MS: u64 = 30_000;
 
     fn founded(plant: Option<Plant>) -> World {
-        let mut world = World::on_stage(1, &Stage { nodes: 4, keyspaces: 1, domains: 0 }, false);
+        let mut world = World::on_stage(
+            1,
+            &Stage { nodes: 4, keyspaces: 1, domains: 0, is_ordered: false },
+            false,
+        );
         world.found(1, BOUND_MS).expect("a cluster without faults comes to rest");
         for machine in world.seats.iter_mut().filter_map(|seat| seat.machine.as_mut()) {
             machine.is_deaf = plant == Some(Plant::ForgottenReplica);

@@ -55,12 +55,23 @@ impl World {
         self.cut_at(at, shard, cut);
     }
 
-    /// A node that leads a shard has it cut in two, in the middle of its slots.
+    /// A node that leads a shard has it cut in two: in the middle of its slots, or at the middle
+    /// one of the keys in use that it has.
     pub(crate) fn cut_in_two(&mut self, at: usize, shard: ShardId) {
         let view = self.seats[at].machine.as_ref().and_then(|machine| machine.view(shard));
-        let arc = view.map(|view| view.read().descriptor.arc.clone());
-        if let Some((first, end)) = arc.and_then(|arc| arc.slots()) {
-            self.cut_at(at, shard, Cut::Slot(first + (end - first) / 2));
+        let Some(arc) = view.map(|view| view.read().descriptor.arc.clone()) else { return };
+        let cut = match (self.mood.placement(), arc.slots()) {
+            (Placement::Hashed, Some((first, end))) => Some(Cut::Slot(first + (end - first) / 2)),
+            (Placement::Hashed, None) => None,
+            (Placement::Ordered, _) => {
+                let has = |name: &&Vec<u8>| arc.holds(name);
+                let mut names: Vec<_> = self.clients.names().iter().filter(has).collect();
+                names.sort_unstable();
+                names.get(names.len() / 2).and_then(|name| Cut::at(Placement::Ordered, name))
+            }
+        };
+        if let Some(cut) = cut {
+            self.cut_at(at, shard, cut);
         }
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Stage {
     pub keyspaces: usize,
     /// Failure domains, among which the nodes are dealt out; 0: none is known.
     pub domains: usize,
+    /// Whether the keyspaces are ordered: each is of one shard then.
+    pub is_ordered: bool,
 }
 
 impl World {
@@ -64,6 +66,7 @@ impl World {
             round_every_ms: ROUND_EVERY_MS,
             think_ms: 120,
             arranges: true,
+            is_ordered: stage.is_ordered,
             ..Mood::draw(&mut rng, &options)
         };
         let mut world = Self::in_mood(&options, mood, rng);
@@ -98,7 +101,8 @@ impl World {
             Ok(world.leader_machine(SYSTEM).map_or(0, voters) == world.mood.system_replicas)
         })?;
         let replicas = self.mood.replicas as u8;
-        let options = KeyspaceOptions { replicas, ..KeyspaceOptions::default() };
+        let placement = self.mood.placement();
+        let options = KeyspaceOptions { replicas, placement, ..KeyspaceOptions::default() };
         let more = (1..keyspaces).map(|number| format!("more-{number}"));
         for name in [KEYSPACE.to_owned()].into_iter().chain(more) {
             self.until("a keyspace is there", |world| {

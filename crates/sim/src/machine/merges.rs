@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{KeyspaceId, ShardId};
+use keyspace::{KeyspaceId, Position, ShardId};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
 use node::merge::{self, Absorb, Word};
@@ -34,7 +34,7 @@ impl Machine {
         self.submit(right, Input::Surrender { left, at, absorb });
     }
 
-    pub(super) fn given(&mut self, Given { left, right, state }: Given) {
+    pub(super) fn given(&mut self, Given { left, right, state, .. }: Given) {
         if state.is_some() {
             self.given_up.push(right);
             self.digests.retain(|digesting| digesting.shard != right);
@@ -79,7 +79,7 @@ impl Machine {
             .collect();
         let known = match descriptors.get(&shard) {
             Some(here) => here.clone(),
-            // A tile that was on other nodes only: whoever has its first slot by now.
+            // A tile that was on other nodes only: whoever has its first place by now.
             None => {
                 let Some(by) = self.absorber_of(shard) else { return };
                 return self.submit(shard, Input::Superseded { shard, by });
@@ -93,17 +93,17 @@ impl Machine {
         }
     }
 
-    /// Who has the first slot of a tile that a route has led to.
+    /// Who has the first place of a tile that a route has led to.
     fn absorber_of(&self, shard: ShardId) -> Option<ShardId> {
-        let (keyspace, slot) = *self.gone_tiles.get(&shard)?;
+        let start = self.gone_tiles.get(&shard)?;
         let mut routes = self.routes.values();
-        let route = routes.find(|route| route.keyspace.id == keyspace)?;
-        Some(route.shard(route.place_of_slot(slot))).filter(|by| *by != shard)
+        let route = routes.find(|route| route.keyspace.id == start.keyspace())?;
+        Some(route.shard(route.place_at(start.tail()))).filter(|by| *by != shard)
     }
 
     /// The keyspace of a shard that is gone.
     pub(super) fn keyspace_of_gone(&self, shard: ShardId) -> Option<KeyspaceId> {
-        self.gone_tiles.get(&shard).map(|(keyspace, _)| *keyspace)
+        self.gone_tiles.get(&shard).map(Position::keyspace)
     }
 
     /// Checkpoints of shards that are gone do not count, nor do those of who has taken them in that

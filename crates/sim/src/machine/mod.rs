@@ -25,7 +25,7 @@ pub mod streams;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, ShardId, Slot, Timestamp};
+use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, Position, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
 use node::digest::{Digesting, Step};
@@ -138,8 +138,8 @@ pub struct Machine {
     pub inherited: Vec<(Waiter, ShardId)>,
     /// Shards whose replica here has given up what it held, to be looked at by the world.
     pub given_up: Vec<ShardId>,
-    /// Tiles that routes have led to and do not any more: keyspace and first slot.
-    gone_tiles: BTreeMap<ShardId, (KeyspaceId, Slot)>,
+    /// Tiles that routes have led to and do not any more: where they began.
+    gone_tiles: BTreeMap<ShardId, Position>,
     /// Answers that no lane has given.
     pub refused: Vec<Answer>,
 }

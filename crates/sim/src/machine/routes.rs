@@ -64,7 +64,7 @@ impl Machine {
             && old.keyspace.id == id
         {
             for place in 0..old.shards().len() {
-                self.gone_tiles.insert(old.shard(place), (id, old.slots(place).0));
+                self.gone_tiles.insert(old.shard(place), old.arc(place).start().clone());
             }
             self.supersede_gone(old.shards(), &now);
         }

@@ -1,4 +1,5 @@
-//! Shards are cut in two and become one, and just then something goes wrong.
+//! Shards are cut in two and become one, and just then something goes wrong. With odd seeds their
+//! keyspace is ordered: it has one shard, which is cut before two can become one.
 
 use super::Run;
 use super::changes::at_every_change;
@@ -12,14 +13,15 @@ const BEFORE_MS: u64 = 1_500;
 /// How long the change takes, at most, when nothing goes wrong.
 const CHANGE_MS: u64 = 300;
 /// All replicas are on the same nodes.
-const THREE: Stage = Stage { nodes: 3, keyspaces: 1, domains: 0 };
-const FIVE: Stage = Stage { nodes: 5, keyspaces: 1, domains: 0 };
+const THREE: usize = 3;
+const FIVE: usize = 5;
 
 /// The power of each node goes at each change of its disk while a shard is cut in two.
 pub(super) fn split_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
+    let stage = stage(run, THREE);
     at_every_change(
         run,
-        &THREE,
+        &stage,
         |world| {
             begin(world)?;
             cut_first(world);
@@ -31,11 +33,12 @@ pub(super) fn split_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
 
 /// The power of each node goes at each change of its disk while a shard takes in its neighbour.
 pub(super) fn merge_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
+    let stage = stage(run, THREE);
     at_every_change(
         run,
-        &THREE,
+        &stage,
         |world| {
-            begin(world)?;
+            begin_halves(world)?;
             take_in_first(world);
             Ok(())
         },
@@ -50,22 +53,23 @@ fn ends(world: &mut World, (): ()) -> Result<(), Violation> {
 
 /// A shard is cut in two while one of its followers hears nobody, and then its leader.
 pub(super) fn split_in_partition(run: &mut Run<'_>) -> Result<(), Violation> {
-    in_partition(run, &FIVE, cut_first)
+    in_partition(run, FIVE, begin, cut_first)
 }
 
 /// A shard takes in its neighbour while one of its followers hears nobody, and then its leader.
 pub(super) fn merge_in_partition(run: &mut Run<'_>) -> Result<(), Violation> {
-    in_partition(run, &THREE, take_in_first)
+    in_partition(run, THREE, begin_halves, take_in_first)
 }
 
 fn in_partition(
     run: &mut Run<'_>,
-    stage: &Stage,
+    nodes: usize,
+    begin: impl Fn(&mut World) -> Result<(), Violation>,
     act: impl Fn(&mut World) -> Option<usize>,
 ) -> Result<(), Violation> {
-    let rounds = run.of(2, 8);
+    let (rounds, stage) = (run.of(2, 8), stage(run, nodes));
     for round in 0..rounds {
-        run.world(stage, |world| {
+        run.world(&stage, |world| {
             begin(world)?;
             let others = |world: &World, leader| (0..world.count()).filter(move |at| *at != leader);
             if round % 2 == 0 {
@@ -91,9 +95,23 @@ fn in_partition(
     Ok(())
 }
 
+fn stage(run: &Run<'_>, nodes: usize) -> Stage {
+    Stage { nodes, keyspaces: 1, domains: 0, is_ordered: run.options.seed % 2 == 1 }
+}
+
 fn begin(world: &mut World) -> Result<(), Violation> {
     world.found(1, REST_MS_MAX)?;
     world.serve(BEFORE_MS, 5)
+}
+
+/// Two shards have neighbours: the keyspace begins with several, or is cut.
+fn begin_halves(world: &mut World) -> Result<(), Violation> {
+    begin(world)?;
+    if world.mood().is_ordered {
+        cut_first(world);
+        world.serve(BEFORE_MS, 5)?;
+    }
+    Ok(())
 }
 
 /// The shard of the first key is cut; who leads it.

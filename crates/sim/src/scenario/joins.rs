@@ -19,7 +19,7 @@ pub(super) fn joins_into(run: &mut Run<'_>, nodes: usize) -> Result<(), Violatio
         _ => (run.of(20, 100), run.of(20, 100)),
     };
     let keyspaces = 1 + (nodes + joining) / 18;
-    run.world(&Stage { nodes, keyspaces, domains: 0 }, |world| {
+    run.world(&Stage { nodes, keyspaces, domains: 0, is_ordered: false }, |world| {
         world.found(keyspaces, FOUNDED_MS_MAX)?;
         world.serve(BEFORE_MS, 10)?;
         world.join(joining)?;
@@ -34,7 +34,7 @@ pub(super) fn joins_into(run: &mut Run<'_>, nodes: usize) -> Result<(), Violatio
 /// for good when they are empty; the other comes back.
 pub(super) fn join_and_leave(run: &mut Run<'_>) -> Result<(), Violation> {
     let keyspaces = run.of(1, 3);
-    run.world(&Stage { nodes: 7, keyspaces, domains: 0 }, |world| {
+    run.world(&Stage { nodes: 7, keyspaces, domains: 0, is_ordered: false }, |world| {
         world.found(keyspaces, FOUNDED_MS_MAX)?;
         world.serve(BEFORE_MS, 10)?;
         world.power_off(1);

@@ -15,7 +15,7 @@ const CUT_MS: [u64; 2] = [1_800, 7_000];
 /// be true still. The others go on without it.
 pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 4);
-    run.world(&Stage { nodes: 5, keyspaces: 1, domains: 0 }, |world| {
+    run.world(&Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false }, |world| {
         world.found(1, REST_MS_MAX)?;
         world.serve(BEFORE_MS, 10)?;
         for cut_ms in CUT_MS.repeat(rounds) {
@@ -35,7 +35,7 @@ pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
 /// Between a leader and each other node, first nothing goes there, then nothing comes from there.
 pub(super) fn one_way_link(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 3);
-    run.world(&Stage { nodes: 5, keyspaces: 1, domains: 0 }, |world| {
+    run.world(&Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false }, |world| {
         world.found(1, REST_MS_MAX)?;
         world.serve(BEFORE_MS, 10)?;
         for _ in 0..rounds {

@@ -16,7 +16,7 @@ const MEANWHILE_MS: u64 = 2_000;
 pub(super) fn nine_of_twenty(run: &mut Run<'_>) -> Result<(), Violation> {
     let keyspaces = run.of(2, 4);
     let (nodes, lost) = run.of((10, 4), (20, 9));
-    run.world(&Stage { nodes, keyspaces, domains: 0 }, |world| {
+    run.world(&Stage { nodes, keyspaces, domains: 0, is_ordered: false }, |world| {
         world.found(keyspaces, REPLACED_MS_MAX)?;
         world.serve(MEANWHILE_MS, 10)?;
         let places = (0..world.count()).collect();
@@ -41,7 +41,7 @@ pub(super) fn nine_of_twenty(run: &mut Run<'_>) -> Result<(), Violation> {
 /// The power goes everywhere, twice: the second time before all is well again.
 pub(super) fn all_off(run: &mut Run<'_>) -> Result<(), Violation> {
     let nodes = run.of(5, 20);
-    run.world(&Stage { nodes, keyspaces: 2, domains: 0 }, |world| {
+    run.world(&Stage { nodes, keyspaces: 2, domains: 0, is_ordered: false }, |world| {
         world.found(2, REPLACED_MS_MAX)?;
         world.serve(MEANWHILE_MS, 10)?;
         for dark_ms in [3_000, 50] {
@@ -68,7 +68,7 @@ pub(super) fn all_off(run: &mut Run<'_>) -> Result<(), Violation> {
 pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
     const DOMAINS: usize = 4;
     let nodes = DOMAINS * run.of(2, 5);
-    run.world(&Stage { nodes, keyspaces: 2, domains: DOMAINS }, |world| {
+    run.world(&Stage { nodes, keyspaces: 2, domains: DOMAINS, is_ordered: false }, |world| {
         world.found(2, REPLACED_MS_MAX)?;
         world.serve(MEANWHILE_MS, 10)?;
         let lost: Vec<usize> = (0..nodes).filter(|at| at % DOMAINS == 1).collect();
@@ -88,7 +88,7 @@ pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
 /// replaced. It comes back with what it had, which must do no harm, and ends; then it gets others.
 pub(super) fn removed_returns(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(2, 5);
-    run.world(&Stage { nodes: 5, keyspaces: 2, domains: 0 }, |world| {
+    run.world(&Stage { nodes: 5, keyspaces: 2, domains: 0, is_ordered: false }, |world| {
         world.found(2, REPLACED_MS_MAX)?;
         world.serve(MEANWHILE_MS, 10)?;
         for _ in 0..rounds {

@@ -1,8 +1,9 @@
-//! How do the engines of two neighbours become one? The right one's tables follow the left one's.
+//! How do the engines of two neighbours become one? The right one's keys follow the left one's.
 //!
 //! ```text
 //!   left    [a ───── b)      right [b ───── c)        tables: handed over, none is copied
-//!   left    [a ──────────────────── c)                queues: one, in the order of times
+//!   left    [a ──────────────────── c)                trees: one, of the entries of both in a row
+//!                                                     queues: one, in the order of times
 //! ```
 //!
 //! The whole answers as both did, each for its own keys, from the higher of both safe points on.
@@ -26,49 +27,55 @@ use super::tree::Tree;
 use super::{Engine, Layout};
 
 impl Engine {
-    /// Takes in all keys of the engine of the slots that follow. There are no pins afterwards.
+    /// Takes in all keys of the engine of the slots, or keys, that follow. There are no pins
+    /// afterwards.
     ///
     /// # Panics
-    /// If the right engine's slots do not begin where these end, or if they have no slots.
+    /// If the right engine is of another layout, its slots do not begin where these end, or a key
+    /// of it is not above all that are here.
     pub fn join(&mut self, mut right: Engine) {
-        let (
-            Layout::Hashed { first_slot, end_slot: middle },
-            Layout::Hashed { first_slot: from, end_slot },
-        ) = (self.layout, right.layout)
-        else {
-            panic!("engines without slots are joined");
+        let layout = match (self.layout, right.layout) {
+            (
+                Layout::Hashed { first_slot, end_slot: middle },
+                Layout::Hashed { first_slot: from, end_slot },
+            ) => {
+                assert_eq!(middle, from, "engines that are no neighbours are joined");
+                Layout::Hashed { first_slot, end_slot }
+            }
+            (Layout::Ordered, Layout::Ordered) => Layout::Ordered,
+            _ => panic!("engines of two layouts are joined"),
         };
-        assert_eq!(middle, from, "engines that are no neighbours are joined");
         self.flatten();
         right.flatten();
         // What is left of the right one is empty when it goes.
         let nothing = Index::Ordered(Tree::default());
         let index = std::mem::replace(&mut right.current.index, nothing);
-        let (Index::Hashed(tables), Index::Hashed(more)) = (&mut self.current.index, index) else {
-            unreachable!("of hashed engines")
-        };
-        tables.append(more);
+        match (&mut self.current.index, index) {
+            (Index::Hashed(tables), Index::Hashed(more)) => tables.append(more),
+            (Index::Ordered(tree), Index::Ordered(more)) => tree.append(more),
+            _ => unreachable!("indexes are of the engine's layout"),
+        }
         self.current.live_keys += right.current.live_keys;
         self.current.live_bytes += right.current.live_bytes;
         self.current.expiring.append(&mut right.current.expiring);
         self.current.newest = self.current.newest.max(right.current.newest);
         self.current.number = self.current.number.max(right.current.number);
         self.queue.merge(std::mem::take(&mut right.queue));
-        self.layout = Layout::Hashed { first_slot, end_slot };
+        self.layout = layout;
         self.safe_point = self.safe_point.max(right.safe_point);
         self.versions += std::mem::take(&mut right.versions);
         self.version_bytes += std::mem::take(&mut right.version_bytes);
     }
 
-    /// Takes all it holds away: what is left owns no slot, and is to be asked for nothing.
-    ///
-    /// # Panics
-    /// If it has no slots.
+    /// Takes all it holds away: what is left is empty, owns no slot, and is to be asked for
+    /// nothing.
     pub fn take(&mut self) -> Engine {
-        let Layout::Hashed { first_slot, .. } = self.layout else {
-            panic!("an engine without slots is taken");
+        let layout = match self.layout {
+            Layout::Hashed { first_slot, .. } => {
+                Layout::Hashed { first_slot, end_slot: first_slot }
+            }
+            Layout::Ordered => Layout::Ordered,
         };
-        let layout = Layout::Hashed { first_slot, end_slot: first_slot };
         let nothing = Engine {
             layout,
             hasher: self.hasher,

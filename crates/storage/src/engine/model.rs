@@ -12,6 +12,7 @@ use proptest::prelude::*;
 
 use super::era::Era;
 use super::record::Record;
+use super::tree::Tree;
 use super::{At, DumpCursor, Engine, Layout, PieceLimits, Range, ScanCursor};
 
 const HASHER: KeyHasher = KeyHasher::new([3; 16]);
@@ -154,7 +155,7 @@ impl Model {
         Self { names: right, keys: of_right, safe_point: self.safe_point }
     }
 
-    /// Takes in the keys of the slots that follow.
+    /// Takes in the keys that follow.
     fn join(&mut self, right: Self) {
         self.names.extend(right.names);
         self.keys.extend(right.keys);
@@ -287,6 +288,7 @@ impl Engine {
         for era in whole.map(|retired| &retired.era).chain([&self.current]) {
             let heads: Vec<Record> = era.index.heads_from(None).collect();
             assert_eq!(heads.len() as u64, era.index.len());
+            assert!(era.index.ordered().map_or(true, Tree::is_sampled));
             Self::check_heads(era, &heads);
             for head in heads {
                 let mut chain = Some(head);
@@ -446,6 +448,28 @@ fn halves(mut left: Run, at: &Cut, after: &[Op]) {
     }
 }
 
+/// Two halves, each with its own history of flushes, become a whole that goes on as one.
+fn joined(layout: Layout, before: &[Op], at: &Cut, between: &[Vec<Op>; 2], after: &[Op]) {
+    let mut left = begin(layout);
+    before.iter().for_each(|op| left.step(op));
+    let engine = left.engine.split_off(at).expect("of this layout");
+    let model = left.model.split_off(at);
+    left.dump = None;
+    let mut right = Run { engine, model, now: left.now, dump: None };
+    between[0].iter().for_each(|op| left.step(op));
+    between[1].iter().for_each(|op| right.step(op));
+    let Run { mut engine, model, now, .. } = right;
+    left.engine.join(engine.take());
+    let nothing = engine.usage();
+    assert_eq!((nothing.versions, nothing.keys, engine.middle()), (0, 0, None));
+    left.model.join(model);
+    left.now = left.now.max(now).next();
+    left.dump = None;
+    left.engine.check();
+    compare(&left.engine, &left.model, left.now);
+    go_on(left, after);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(CASES))]
 
@@ -497,7 +521,6 @@ proptest! {
         halves(left, &middle.unwrap_or(Cut::Key(KEYS[at].into())), &after);
     }
 
-    /// Two halves, each with its own history of flushes, become a whole that goes on as one.
     #[test]
     fn what_is_joined_agrees_with_the_model(
         before in ops(),
@@ -505,26 +528,17 @@ proptest! {
         between in [ops(), ops()],
         after in ops(),
     ) {
-        let mut left = begin(HASHED);
-        before.iter().for_each(|op| left.step(op));
-        let at = Cut::Slot(at);
-        let engine = left.engine.split_off(&at).expect("hashed");
-        let model = left.model.split_off(&at);
-        left.dump = None;
-        let mut right = Run { engine, model, now: left.now, dump: None };
-        between[0].iter().for_each(|op| left.step(op));
-        between[1].iter().for_each(|op| right.step(op));
-        let Run { engine, model, now, .. } = right;
-        let mut engine = engine;
-        left.engine.join(engine.take());
-        let nothing = engine.usage();
-        assert_eq!((nothing.versions, nothing.keys, engine.middle()), (0, 0, None));
-        left.model.join(model);
-        left.now = left.now.max(now).next();
-        left.dump = None;
-        left.engine.check();
-        compare(&left.engine, &left.model, left.now);
-        go_on(left, &after);
+        joined(HASHED, &before, &Cut::Slot(at), &between, &after);
+    }
+
+    #[test]
+    fn ordered_engines_that_are_joined_agree_with_the_model(
+        before in ops(),
+        at in 0..KEYS.len(),
+        between in [ops(), ops()],
+        after in ops(),
+    ) {
+        joined(Layout::Ordered, &before, &Cut::Key(KEYS[at].into()), &between, &after);
     }
 
     #[test]

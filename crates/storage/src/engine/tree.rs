@@ -199,6 +199,23 @@ impl Tree {
         right
     }
 
+    /// Takes in the keys of a tree, all of which are above those here. Each entry of both may be
+    /// looked at once; so is a record where keys begin alike.
+    ///
+    /// # Panics
+    /// If one is not above all that are here.
+    pub(super) fn append(&mut self, mut right: Self) {
+        if let (Some(last), Some(first)) = (self.entries.last(), right.entries.first()) {
+            assert!(last < first, "trees whose keys overlap are joined");
+        }
+        let all = self.samples.len() + right.samples.len();
+        assert!(u32::try_from(all).is_ok(), "fewer than 2^32 keys in a shard");
+        let here = self.samples.len() as u32;
+        right.entries.iter().for_each(|entry| entry.sample.set(here + entry.sample.get()));
+        self.samples.append(&mut right.samples);
+        self.entries.append(&mut right.entries);
+    }
+
     /// Makes the samples again, of all entries.
     fn sample_all(&mut self) {
         self.samples = Vec::with_capacity(self.entries.len());
@@ -218,6 +235,16 @@ impl Tree {
             }
             each(head);
         }
+    }
+
+    /// Whether each head is one of the samples, and nothing else is.
+    #[cfg(test)]
+    pub(super) fn is_sampled(&self) -> bool {
+        let starts = || self.samples.iter().map(|record| record.key_start());
+        self.entries.len() == self.samples.len()
+            && self.entries.iter().all(|entry| {
+                starts().nth(entry.sample.get() as usize) == Some(entry.record().key_start())
+            })
     }
 
     /// A uniformly random head.
