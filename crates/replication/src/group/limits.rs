@@ -16,6 +16,9 @@ pub struct Limits {
     pub election_ticks: usize,
     /// … and below this, by chance.
     pub election_ticks_end: usize,
+    /// As the first of these, after a first election that nobody has won: it is short, so that two
+    /// who stood at the same time need not wait that long again, and tells them apart by as much.
+    pub again_ticks: usize,
     /// How long a lease lasts before its margins, in nanoseconds: a leader takes a tenth less, a
     /// voter keeps still a tenth more, and an election takes longer than that.
     pub lease_nanos: u64,
@@ -38,6 +41,7 @@ impl Default for Limits {
             heartbeat_ticks: 4,
             election_ticks: 12,
             election_ticks_end: 20,
+            again_ticks: 4,
             lease_nanos: 540_000_000,
             kept_bytes: 1 << 20,
             kept_for_followers_bytes: 16 << 20,

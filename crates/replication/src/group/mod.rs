@@ -44,6 +44,8 @@ pub struct Group {
     /// Chooses election time-outs: equal seeds, equal elections.
     seed: u64,
     elections: u64,
+    /// How often it has stood since there was a leader, or another to be one.
+    attempts: u64,
     /// The newest work with entries that is not persisted, or 0: until then it does not stand.
     unsynced: u64,
     /// The work that brought a snapshot and is not persisted, and the snapshot's index.
@@ -118,6 +120,7 @@ impl Group {
             now: clock.now,
             seed: clock.seed,
             elections: 0,
+            attempts: 0,
             unsynced: 0,
             restored: None,
             kept_bytes_max: usize::MAX,
@@ -141,6 +144,7 @@ impl Group {
                 return false;
             }
             self.elections += u64::from(would_stand);
+            self.attempts += u64::from(would_stand);
         }
         let has_work = self.raw.tick();
         if has_work {
@@ -179,6 +183,9 @@ impl Group {
             self.told_to_stand = Some(Message { inner, clock });
             return Ok(());
         }
+        if kind == MessageType::MsgRequestPreVote && self.goes_before(&inner) {
+            return Ok(());
+        }
         match self.raw.step(inner) {
             Ok(()) | Err(raft::Error::StepPeerNotFound | raft::Error::StepLocalMsg) => {}
             Err(raft::Error::ProposalDropped) => {}
@@ -199,6 +206,9 @@ impl Group {
             _ => {}
         }
         self.choose_timeout();
+        if kind == MessageType::MsgRequestPreVote {
+            self.give_way(from);
+        }
         Ok(())
     }
 
@@ -393,11 +403,17 @@ impl Group {
 
     /// Time-outs come from the library's own dice at every reset; ours come from the seed.
     fn choose_timeout(&mut self) {
-        let Limits { election_ticks, election_ticks_end, .. } = self.limits;
+        let Limits { election_ticks, election_ticks_end, again_ticks, .. } = self.limits;
         let core = &mut self.raw.raft;
         let mixed = mix(self.seed ^ mix(self.id.0 ^ mix(core.term ^ mix(self.elections))));
         let spread = (election_ticks_end - election_ticks) as u64;
         core.set_randomized_election_timeout(election_ticks + (mixed % spread) as usize);
+        let stands = matches!(core.state, StateRole::PreCandidate | StateRole::Candidate);
+        if !stands {
+            self.attempts = 0;
+        } else if self.attempts == 1 {
+            core.election_elapsed = core.election_elapsed.max(election_ticks - again_ticks);
+        }
         if self.raw.raft.state == StateRole::Leader {
             self.lease.lead(self.raw.raft.term);
         }

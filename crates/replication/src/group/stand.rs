@@ -10,6 +10,16 @@
 //! ```
 //! Who leads a joint state and is not to stay says both in one breath, as it has just applied the
 //! change itself.
+//!
+//! Two who stand at the same time would each have the other's word, and then no vote of it: while
+//! the one asks whether it would be elected, it has to write down what it had to say, and to hear.
+//! So of two with equal logs, the one with the higher number lets the other wait, which gives way.
+//! Only at the first attempt: who cannot be elected itself is not in others' way for ever (decision
+//! 0034).
+
+use keyspace::ReplicaId;
+use raft::eraftpb::{self, MessageType};
+use raft::{INVALID_ID, StateRole};
 
 use super::Group;
 
@@ -36,6 +46,31 @@ impl Group {
     pub(super) fn is_fit(&self) -> bool {
         let log = &self.raw.raft.raft_log;
         self.unsynced == 0 && log.applied >= log.committed
+    }
+
+    /// Whether it stands itself, and whoever asks here for its word is to be the one that waits.
+    pub(super) fn goes_before(&self, asks: &eraftpb::Message) -> bool {
+        let core = &self.raw.raft;
+        let log = &core.raft_log;
+        let is_rival = core.state == StateRole::PreCandidate && asks.term == core.term + 1;
+        let is_level = (log.last_term(), log.last_index()) == (asks.log_term, asks.index);
+        is_rival && is_level && self.attempts == 1 && asks.from < self.id.0
+    }
+
+    /// Stands no more, if it stood and has just given its word to another, which may be elected
+    /// then; if that comes to nothing, it stands again as after an election.
+    pub(super) fn give_way(&mut self, to: ReplicaId) {
+        let core = &mut self.raw.raft;
+        let has_granted = core.msgs.last().is_some_and(|answer| {
+            let kind = answer.get_msg_type();
+            kind == MessageType::MsgRequestPreVoteResponse && answer.to == to.0 && !answer.reject
+        });
+        if has_granted && self.attempts == 1 && core.state == StateRole::PreCandidate {
+            core.become_follower(core.term, INVALID_ID);
+            self.choose_timeout();
+            let limits = &self.limits;
+            self.raw.raft.election_elapsed = limits.election_ticks - limits.again_ticks;
+        }
     }
 
     /// Stands if it was told to and could not.
