@@ -51,9 +51,12 @@ python=target/venv/bin/python
 
 step "setup" scripts/setup.sh || finish
 step "format" cargo fmt --all --check
-step "build" cargo build --release --locked || finish
+# With the binary of the measurements, so that nothing is compiled twice for other features.
+step "build" cargo build --release --locked -p carillon -p bench || finish
 step "clippy" cargo clippy --release --locked --quiet --workspace --all-targets -- -D warnings
-step "tests of all crates" cargo test --release --locked --workspace --no-fail-fast --quiet
+step "tests of all crates" cargo test --release --locked --workspace --exclude threads \
+  --no-fail-fast --quiet
+step "tests of what threads share" cargo test --release --locked -p threads --quiet
 step "documents" python3 scripts/check_docs.py
 step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
@@ -70,7 +73,7 @@ step "clients" "$python" tests/clients/with_node.py
 step "cluster clients" "$python" tests/clients/with_cluster.py
 # The promise, 1.5 s, is held by the tests of `carillon --test faults`, which know when the
 # machine itself stood still. This one does not, and so is patient.
-step "service when a node breaks" cargo run --release --locked --quiet --package bench -- \
+step "service when a node breaks" target/release/bench \
   failover --rounds 2 --watch-ms 2600 --gap-ms-max 2500 --out target/bench/test
 step "a cluster that grows" "$python" tests/rearrange/run.py
 step "kill -9" "$python" tests/kill9/run.py --seed 1 --rounds 8

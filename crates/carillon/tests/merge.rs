@@ -1,8 +1,10 @@
 //! Shards take in their neighbours while clients write to them through every node: real processes.
 
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 mod four;
 use four::writers::{KEYS, read, write};
@@ -101,6 +103,40 @@ fn shards_are_merged_while_clients_write() {
     cluster.done(1, "merge 1", "is to take in");
     until("it is whole", || (shards(&cluster, EMPTY).len() == 5).then_some(()));
     read(&cluster, EMPTY, &written);
+}
+
+/// What a node answers to an inline command, without its type.
+fn ask(cluster: &Cluster, asked: usize, command: &str) -> String {
+    let mut stream = TcpStream::connect(cluster.resp_of(asked)).expect("it listens");
+    write!(stream, "{command}\r\n").expect("it reads");
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).expect("it answers");
+    line.trim_end()[1..].to_owned()
+}
+
+/// Values expire when they are to, and not half a second sooner for each cut and each merge:
+/// whoever leads next begins where the one before had promised to be.
+#[test]
+fn cuts_and_merges_do_not_push_time_on() {
+    const TTL_MS: u64 = 100_000;
+    let mut cluster = Cluster::new("merge-time", &["--balance=off", "--merge-bytes", "off"]);
+    cluster.begin(0..=EMPTY - 1);
+    let begun = Instant::now();
+    assert_eq!(ask(&cluster, 0, &format!("SET key value PX {TTL_MS}")), "OK");
+    // Whatever shard it is in, it is read.
+    let pairs = [1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4];
+    for shard in pairs {
+        cluster.done(0, &format!("split {shard}"), "begins");
+        until("both halves are known", || (shards(&cluster, 0).len() == 9).then_some(()));
+        cluster.done(1, &format!("merge {shard}"), "is to take in shard");
+        until("they are one", || (shards(&cluster, 0).len() == 8).then_some(()));
+    }
+    for asked in 0..EMPTY {
+        let left: u64 = ask(&cluster, asked, "PTTL key").parse().expect("milliseconds");
+        let elapsed = begun.elapsed().as_millis() as u64;
+        assert!(TTL_MS - left <= elapsed + 2_500, "{left} ms left after {elapsed} ms");
+        assert!(TTL_MS - left + 1_500 >= elapsed, "{left} ms left after {elapsed} ms");
+    }
 }
 
 #[test]

@@ -42,6 +42,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"],
     ),
     ("testbed", &[]),
+    ("threads", &["keyspace", "replication"]),
     (
         "carillon",
         &[

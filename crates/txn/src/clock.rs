@@ -10,17 +10,27 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Clock {
     /// The newest timestamp given to an entry or used by a read.
     last: AtomicU64,
+    /// The newest physical time it was told, in milliseconds since 1970.
+    physical_millis: AtomicU64,
 }
 
 impl Clock {
     /// A clock that starts above `floor`: the highest timestamp in the node's logs (G12).
     pub fn new(floor: Timestamp) -> Self {
-        Self { last: AtomicU64::new(floor.0) }
+        Self { last: AtomicU64::new(floor.0), physical_millis: AtomicU64::new(0) }
     }
 
     /// Tells the clock that physical time has reached `millis` since 1970. Going back is ignored.
     pub fn observe_millis(&self, millis: u64) {
-        self.observe(Timestamp::from_millis(millis));
+        if self.physical_millis.load(Ordering::Acquire) < millis {
+            self.physical_millis.fetch_max(millis, Ordering::AcqRel);
+            self.observe(Timestamp::from_millis(millis));
+        }
+    }
+
+    /// The newest physical time it was told, in milliseconds since 1970.
+    pub fn physical_millis(&self) -> u64 {
+        self.physical_millis.load(Ordering::Acquire)
     }
 
     /// Raises the clock to at least `seen`.

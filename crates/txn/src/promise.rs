@@ -8,8 +8,14 @@ use keyspace::Timestamp;
 use crate::Clock;
 use crate::sync::{AtomicU64, Ordering};
 
-/// How far ahead of a reader's time a new horizon is logged.
+/// How far ahead of physical time a new horizon is logged.
 pub const HORIZON_AHEAD_MILLIS: u64 = 1_000;
+
+/// How far ahead of the reader's time at least, if that is later than physical time. Less, because
+/// whoever leads next begins at the horizon: each change of leader, cut and merge would push time
+/// on by as much. Not nothing, because the clock of a reader's node may be ahead of the leader's:
+/// then this is how often its reads have a horizon logged.
+pub const HORIZON_STEP_MILLIS: u64 = 100;
 
 /// From when on a shard's past may still change: what its readers outside the lane see of the
 /// timestamps in flight. While the replica leads, above every timestamp of an applied entry, at or
@@ -105,8 +111,9 @@ impl Promise {
     /// above it, so that no later entry can lie below.
     pub fn read_at(&mut self, at: Timestamp, horizon: Timestamp, clock: &Clock) -> SnapshotRead {
         if at > horizon {
-            let ahead = Timestamp::from_millis(at.millis() + HORIZON_AHEAD_MILLIS);
-            return SnapshotRead::NeedsHorizon(ahead);
+            let ahead = clock.physical_millis() + HORIZON_AHEAD_MILLIS;
+            let ahead = ahead.max(at.millis() + HORIZON_STEP_MILLIS);
+            return SnapshotRead::NeedsHorizon(Timestamp::from_millis(ahead));
         }
         clock.observe(at);
         self.promised = self.promised.max(at);
@@ -140,9 +147,29 @@ mod tests {
     #[test]
     fn a_promise_needs_a_logged_horizon() {
         let clock = Clock::default();
+        clock.observe_millis(5);
         let mut promise = Promise::default();
         let read = promise.read_at(Timestamp::from_millis(5), Timestamp::ZERO, &clock);
         let ahead = Timestamp::from_millis(5 + HORIZON_AHEAD_MILLIS);
         assert_eq!(read, SnapshotRead::NeedsHorizon(ahead));
+    }
+
+    /// A hundred leaders one after the other, in the same millisecond of physical time.
+    #[test]
+    fn leaders_do_not_push_time_on() {
+        let mut horizon = Timestamp::ZERO;
+        for _ in 0..100 {
+            let (clock, mut promise) = (Clock::default(), Promise::default());
+            clock.observe_millis(5);
+            clock.observe(horizon);
+            match promise.read_at(clock.tick(), horizon, &clock) {
+                SnapshotRead::NeedsHorizon(ahead) => horizon = horizon.max(ahead),
+                read => assert_eq!(read, SnapshotRead::Now),
+            }
+        }
+        assert!(
+            horizon.millis() <= 5 + HORIZON_AHEAD_MILLIS + 100 * HORIZON_STEP_MILLIS,
+            "{horizon:?}"
+        );
     }
 }

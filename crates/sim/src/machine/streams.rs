@@ -152,6 +152,13 @@ impl Machine {
 
     /// Begins those that have a place.
     fn begin_streams(&mut self) {
+        while let Some(envelope) = self.next_stream() {
+            self.begin_stream(envelope);
+        }
+    }
+
+    /// Whose turn it is, if anyone's.
+    fn next_stream(&mut self) -> Option<Envelope> {
         let is_urgent = |asked: &Envelope| self.is_urgent(asked.shard, asked.message.to());
         let has_place = |asked: &Envelope, only_urgent: bool| {
             let others = self.streams.out.iter().filter(|stream| stream.node == asked.node);
@@ -162,10 +169,12 @@ impl Machine {
         let asked = &self.streams.asked;
         let place = asked.iter().position(|asked| is_urgent(asked) && has_place(asked, true));
         let place = place.or_else(|| asked.iter().position(|asked| has_place(asked, false)));
-        let Some(place) = place else { return };
-        let streams = &mut self.streams;
-        let Some(envelope) = streams.asked.remove(place) else { return };
-        streams.out.retain(|stream| !stream.is_before(&envelope));
+        let envelope = self.streams.asked.remove(place?)?;
+        self.streams.out.retain(|stream| !stream.is_before(&envelope));
+        Some(envelope)
+    }
+
+    fn begin_stream(&mut self, envelope: Envelope) {
         let Envelope { shard, node, message, .. } = envelope;
         let (to, term) = (message.to(), message.term());
         self.streams.over.retain(|(of, at, _)| (*of, *at) != (shard, to));

@@ -24,8 +24,7 @@ use replication::Members;
 use storage::log::{Lsn, Record};
 use txn::Clock;
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 const ALL: [usize; 5] = [1, 2, 3, 4, 5];
 const CLUSTER: u64 = 7;

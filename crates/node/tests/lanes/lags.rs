@@ -16,8 +16,7 @@ use node::lane::{Answer, Input, Lane, NotDone, Origin};
 use node::letter::Letter;
 use txn::Clock;
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 const KEY: &[u8] = b"key";
 const ME: Origin = Origin(1);

@@ -14,8 +14,7 @@ use node::command::{Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 const KEY: &[u8] = b"key";
 /// Between two ticks, in nanoseconds.

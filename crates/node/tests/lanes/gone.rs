@@ -13,8 +13,7 @@ use node::command::{Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 const ALL: [usize; 5] = [1, 2, 3, 4, 5];
 /// Between two ticks, in nanoseconds.

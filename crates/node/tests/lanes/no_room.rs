@@ -14,8 +14,7 @@ use node::lane::{Answer, Effects, Input, NotDone, Origin};
 use node::letter::{Asked, Letter};
 use storage::log::Lsn;
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 const KEY: &[u8] = b"key";
 const ALL: [usize; 5] = [1, 2, 3, 4, 5];

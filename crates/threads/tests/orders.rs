@@ -18,7 +18,7 @@ mod clock;
 #[path = "../../txn/src/promise.rs"]
 mod promise;
 #[allow(dead_code, unused_imports, unused_qualifications)]
-#[path = "../src/serving.rs"]
+#[path = "../../node/src/serving.rs"]
 mod serving;
 
 /// In the place of the real ones.

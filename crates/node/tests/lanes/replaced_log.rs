@@ -12,8 +12,7 @@ use node::entry::{Batch, Waiter};
 use node::lane::{Input, Origin};
 use storage::log::Lsn;
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 /// Between two ticks, in nanoseconds.
 const TICK: u64 = 50_000_000;

@@ -11,8 +11,7 @@ use keyspace::ReplicaId;
 use node::lane::Input;
 use node::shard::{Lag, Laggard, STALLED_NANOS, ShardReport};
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 const ALL: [usize; 5] = [1, 2, 3, 4, 5];
 /// A tick of a lane.

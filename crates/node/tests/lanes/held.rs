@@ -12,8 +12,7 @@ use node::command::{Expiry, SetIf, SetReply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 
-mod five;
-use five::{Five, SHARD};
+use crate::five::{Five, SHARD};
 
 /// Framing of an entry in the log.
 const FRAMING_BYTES: u64 = 256;

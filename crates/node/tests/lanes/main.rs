@@ -1,0 +1,14 @@
+//! Lanes of up to six nodes, on links that a test cuts and mends: each file tells one story.
+//!
+//! One program, for the lanes take longer to compile than to test.
+
+mod five;
+mod gone;
+mod held;
+mod lags;
+mod no_room;
+mod recovered;
+mod replaced;
+mod replaced_log;
+mod stalled;
+mod unknown_entries;
