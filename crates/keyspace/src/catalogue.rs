@@ -270,8 +270,8 @@ pub enum CatalogueError {
     },
     /// Too few nodes would be left to hold what a keyspace promises.
     #[error(
-        "keyspace '{keyspace}' keeps {replicas} replicas, and only {left} nodes would be left to \
-         hold them"
+        "keyspace '{keyspace}' keeps {replicas} replicas, and only {left} nodes would be left that \
+         take any"
     )]
     TooFewNodes {
         /// The one that asks for most.

@@ -85,9 +85,13 @@ impl NodeApi {
         let members = self.hub.members();
         let up = members.iter().filter(|member| member.is_up()).map(|member| member.node);
         let among: BTreeSet<NodeId> = up.chain([self.hub.node_id]).collect();
+        // One that is removed is nobody's member any more.
+        let name = members.iter().find(|member| member.node == node).map(|m| m.name.clone());
         let this = self.again();
         let callback = move |answer| match answer {
-            lane::Answer::Catalogue { result: Ok(_), .. } => done(Ok(this.stands(node, to))),
+            lane::Answer::Catalogue { result: Ok(_), .. } => {
+                done(Ok(this.stands(node, name, to)));
+            }
             lane::Answer::Catalogue { result: Err(error), .. } => {
                 done(Err(this.refused_standing(error)));
             }
@@ -98,7 +102,8 @@ impl NodeApi {
         self.hub.ask_catalogue(&op, Some(Box::new(callback)));
     }
 
-    fn stands(&self, node: NodeId, standing: Standing) -> NodeStanding {
+    /// How a node stands now, with the name that it had before.
+    fn stands(&self, node: NodeId, name: Option<String>, standing: Standing) -> NodeStanding {
         let survey = self.hub.survey();
         let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();
         let member = survey.members.iter().find(|member| member.node == node);
@@ -106,10 +111,7 @@ impl NodeApi {
         let told = member.map_or(0, |member| member.load.data_bytes);
         NodeStanding {
             id: format!("{:016x}", node.0),
-            name: match member {
-                Some(member) => Some(member.name.clone()),
-                None => this.then(|| self.config.name.clone()),
-            },
+            name: name.or_else(|| this.then(|| self.config.name.clone())),
             standing,
             replicas: held.replicas,
             leads: held.leads,
