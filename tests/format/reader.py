@@ -35,6 +35,11 @@ def slot(key):
     return binascii.crc_hqx(key, 0) % SLOTS
 
 
+def is_from(place, key):
+    """Whether a key lies at or behind a slot or key."""
+    return slot(key) >= place if isinstance(place, int) else key >= place
+
+
 def u64s(*numbers):
     return struct.pack(f"<{len(numbers)}Q", *numbers)
 
@@ -66,6 +71,12 @@ class Reader:
 
     def counted(self):
         return self.take(self.varint())
+
+    def place(self):
+        """A slot, or a key, as a split names it."""
+        slot = self.varint()
+        check(slot <= SLOTS + 1, "a slot")
+        return self.counted() if slot == SLOTS + 1 else slot
 
     def rest(self):
         return self.take(len(self.data) - self.at)
@@ -378,8 +389,8 @@ class Shard:
 
     def split(self, reader):
         """Section 5.3, kind 10; replicas of a node alone never change."""
-        number, generation, at = reader.varint(), reader.varint(), reader.varint()
-        key = reader.counted() if at == SLOTS + 1 else None
+        number, generation, at = reader.varint(), reader.varint(), reader.place()
+        key = at if isinstance(at, bytes) else None
         reader.end()
         if self.placement == 0:
             fits = key is None and at in self.slots()[1:]
@@ -453,10 +464,11 @@ class Shard:
     def command(self, reader, now):
         """Section 5.4."""
         op = reader.number("B")
-        if op in (14, 15):
-            if op == 15:
-                check(0 < reader.varint() <= SLOTS, "end of a flush")
-            self.values.clear()
+        if op in (14, 15, 16):
+            first = reader.place() if op == 16 else None
+            end = reader.place() if op > 14 else None
+            check(first != SLOTS and end != 0, "ends of a flush")
+            self.flush(first, end)
         elif op == 1:
             self.set(reader, now)
         elif op == 11:
@@ -476,6 +488,14 @@ class Shard:
             key = reader.counted()
             value, expiry = self.get(key, now)
             self.change(op, flags, reader, key, value, expiry, now)
+
+    def flush(self, first, end):
+        if first is None:
+            self.values.clear()
+        elif first in self.slots() if self.placement == 0 else self.owns(first or b""):
+            meant = [key for key in self.values if is_from(first, key) and not is_from(end, key)]
+            for key in meant:
+                del self.values[key]
 
     def set(self, reader, now):
         flags, key_bytes, value_bytes = reader.number("B"), reader.varint(), reader.varint()

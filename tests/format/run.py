@@ -82,7 +82,7 @@ def one_round(node, rng, merges):
     for name in ("0", "1", "ranges"):
         connection.call("SELECT", name)
         batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]
-        if name != "0":
+        if name == "1":
             batch = [each for each in batch if each[0] != "FLUSHDB"]
         for start in range(0, len(batch), 500):
             connection.pipeline(batch[start : start + 500])

@@ -9,7 +9,7 @@
 //! | level | adds |
 //! |---|---|
 //! | 1 | all that there was before levels; a catalogue that names no level has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]) |
 //!
 //! A program speaks several levels ([`Levels`]): its newest, and the one before, with which it
 //! lives beside version N−1 and which it can be held to. It takes no part in a cluster whose level
@@ -29,7 +29,7 @@ pub struct Level(u8);
 /// What may not be used at every level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feature {
-    /// Two neighbouring shards become one.
+    /// Two neighbouring shards become one; so flushes say where they begin.
     Merges,
     /// Shards of ordered keyspaces are cut in two.
     OrderedSplits,

@@ -93,6 +93,7 @@ pub mod command;
 pub mod digest;
 pub mod entry;
 pub mod fetch;
+mod flush;
 pub mod lane;
 pub mod letter;
 pub mod limits;

@@ -22,11 +22,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use keyspace::{Cut, ShardId};
+use keyspace::{Cut, KeyspaceId, ShardId};
 use replication::BootNanos;
 
 use crate::command::{Reply, Write, codec};
 use crate::entry::{Batch, HEADER_BYTES, Spent, Waiter};
+use crate::flush;
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::route::Route;
 
@@ -39,7 +40,7 @@ pub struct Moved {
     pub origin: Origin,
     /// Who waits there.
     pub waiter: Waiter,
-    /// Of a flush, the first slot or key that is still to be flushed.
+    /// Of a flush, the first slot or key that is still to be flushed, or one before it.
     from: Cut,
     /// The command, as it stands in an entry.
     command: Box<[u8]>,
@@ -146,7 +147,7 @@ impl Postponed {
                             &mut on.last_mut().expect("it was just pushed").batch
                         }
                     };
-                    batch.push(&moved.write(), waiter);
+                    batch.push(&moved.write(route.keyspace.id), waiter);
                 }
             }
         }
@@ -155,15 +156,21 @@ impl Postponed {
 }
 
 impl Moved {
-    fn write(&self) -> Write<'_> {
-        codec::decode(&mut &*self.command).expect("it was read before")
+    /// What is to be asked; of a flush, what is left of it.
+    fn write(&self, keyspace: KeyspaceId) -> Write<'_> {
+        match codec::decode(&mut &*self.command).expect("it was read before") {
+            Write::Flush { from: Some(from), end } => {
+                Write::Flush { from: Some(flush::left_of(from, &self.from, keyspace)), end }
+            }
+            write => write,
+        }
     }
 
     /// The place of the shard that it is for, as a route says.
     fn place(&self, route: &Route) -> Result<usize, NotDone> {
-        let write = self.write();
-        if matches!(write, Write::Flush { .. }) {
-            return Ok(match &self.from {
+        let write = self.write(route.keyspace.id);
+        if let Write::Flush { from, .. } = &write {
+            return Ok(match from.as_ref().unwrap_or(&self.from) {
                 Cut::Slot(slot) => route.place_of_slot(*slot),
                 Cut::Key(key) => route.place_of_key(key),
             });
@@ -253,7 +260,7 @@ mod tests {
         let writes = [
             Write::Delete { key: &high },
             Write::Rename { from: &low, to: &high, if_absent: false },
-            Write::Flush { end: Cut::Slot(2048) },
+            Write::Flush { from: None, end: Cut::Slot(2048) },
         ];
         let moved = |from| Reply::Moved { from: Cut::Slot(from) };
         let (_, mut postponed) = turned_away(&writes, vec![moved(0), moved(0), moved(1000)]);
@@ -262,6 +269,19 @@ mod tests {
         assert_eq!(on[0].batch.waiters(), [Waiter(0), Waiter(2)]);
         let [Answer::NotDone { waiters, why, .. }] = &refused[..] else { panic!("{refused:?}") };
         assert_eq!((&waiters[..], *why), (&[Waiter(1)][..], NotDone::CrossShard));
+        // Of a piece that says where it begins, what is left is sent on: here what the left half
+        // had not done, and what a shard that is gone has turned away.
+        for (from, left_from) in [(1000, 1000), (0, 1200)] {
+            let piece = |from| Write::Flush { from: Some(Cut::Slot(from)), end: Cut::Slot(2048) };
+            let sent = piece(if from == 0 { left_from } else { 0 });
+            let (_, mut postponed) = turned_away(&[sent], vec![moved(from)]);
+            let (on, _) = postponed.sort_out(|_| Some(route(true)), 20, 1000);
+            let [SentOn { shard, batch, .. }] = <[SentOn; 1]>::try_from(on).expect("sent on");
+            assert_eq!(shard, ShardId(90));
+            let mut expected = Batch::default();
+            expected.push(&piece(left_from), Waiter(0));
+            assert_eq!(batch.into_parts(), expected.into_parts());
+        }
         let (_, mut postponed) = turned_away(&writes[..1], vec![moved(0)]);
         for (now, count) in [(1009, 0), (1010, 1)] {
             let (on, refused) = postponed.sort_out(|_| Some(route(false)), now, 1000);

@@ -12,6 +12,7 @@ use txn::Unsettled;
 use crate::catalogue::{self, System};
 use crate::command::{self, Reply, Write, codec};
 use crate::entry::{self, Header, Kind, UnknownEntry};
+use crate::flush;
 use crate::limits;
 use crate::members::{Roster, Step};
 use crate::merge::{self, Merging};
@@ -337,13 +338,15 @@ fn apply_commands(
         left -= ahead.len();
         for (write, key) in &ahead {
             let at = header.timestamp;
-            let mut apply = || command::apply_hashed(engine, write, key, at, &limits::APPLY);
+            let mut apply =
+                |write: &Write<'_>| command::apply_hashed(engine, write, key, at, &limits::APPLY);
             replies.push(match write {
-                Write::Flush { end } => {
-                    let flushed = apply();
-                    not_flushed(arc, end).map_or(flushed, |from| Reply::Moved { from })
+                Write::Flush { from, end } => {
+                    let (here, rest) = flush::part(arc, from.as_ref(), end);
+                    let done = here.map_or(Reply::Ok, |write| apply(&write));
+                    rest.map_or(done, |from| Reply::Moved { from })
                 }
-                _ if is_owned(layout, arc, write, key) => apply(),
+                _ if is_owned(layout, arc, write, key) => apply(write),
                 _ => Reply::Moved { from: Cut::Slot(0) },
             });
         }
@@ -352,14 +355,6 @@ fn apply_commands(
     // Old versions go at twice the pace at which they come, by whoever makes new ones: their
     // memory is at hand for these then.
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
-}
-
-/// Where a shard with this arc ends, if a flush was to reach farther: it was cut in two since.
-fn not_flushed(arc: &RingArc, end: &Cut) -> Option<Cut> {
-    let to = end.position(arc.keyspace());
-    let is_whatever_it_has = *end == Cut::Slot(0);
-    let is_short = !arc.end().is_origin() && (to.is_origin() || arc.end() < &to);
-    (is_short && !is_whatever_it_has).then(|| arc.ends().1)
 }
 
 /// Whether all keys of a command are the shard's: it may have been proposed before the shard was

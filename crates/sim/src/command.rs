@@ -127,7 +127,7 @@ impl Command {
             Self::Increment(by) => Write::Increment { key, by: *by },
             Self::Expire { at_ms, when } => Write::Expire { key, at: *at_ms, when: *when },
             Self::Persist => Write::Persist { key },
-            Self::Flush => Write::Flush { end: keyspace::Cut::Slot(0) },
+            Self::Flush => Write::Flush { from: None, end: keyspace::Cut::Slot(0) },
             Self::SetAllIfAbsent(values) => {
                 let values = values.iter().map(|value| value.0.as_slice());
                 let pairs = keys.iter().map(Vec::as_slice).zip(values).collect();

@@ -64,8 +64,11 @@ pub fn apply_hashed(
         Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
         Write::Rename { to, if_absent, .. } => judge.rename(first, &hasher.key(to), *if_absent),
         Write::Copy { to, replace, .. } => Ok(judge.copy(first, &hasher.key(to), *replace)),
-        Write::Flush { .. } => {
-            judge.engine.flush(at);
+        Write::Flush { from, end } => {
+            match from {
+                Some(from) => judge.engine.flush_within(from, end, at),
+                None => judge.engine.flush(at),
+            }
             Ok(Reply::Ok)
         }
     };

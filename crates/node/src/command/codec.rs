@@ -22,7 +22,8 @@
 //! | 12 | rename | flags, from `bytes`, to `bytes` |
 //! | 13 | copy | flags, from `bytes`, to `bytes` |
 //! | 14 | flush | nothing: whatever the shard has |
-//! | 15 | flush | end `varint`, 1 to 16384 |
+//! | 15 | flush | end: a cut, but slot 0 |
+//! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From level 2 on |
 //!
 //! | flags of | bits (others are 0) |
 //! |---|---|
@@ -41,7 +42,7 @@
 //! 3. Decoding allocates only the list of op 11, and that in proportion to the bytes.
 
 use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_varint};
-use keyspace::{Cut, DecodeError};
+use keyspace::{Cut, DecodeError, SLOTS, Slot};
 
 use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
 
@@ -60,6 +61,7 @@ const RENAME: u8 = 12;
 const COPY: u8 = 13;
 const FLUSH: u8 = 14;
 const FLUSH_TO: u8 = 15;
+const FLUSH_WITHIN: u8 = 16;
 
 /// Op, flags, two lengths and an expiry: what stands before the key of a `SET`, at most.
 const SET_HEADER_BYTES_MAX: usize = 2 + 2 * VARINT_BYTES_MAX + 8;
@@ -127,8 +129,13 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
             put(RENAME, &[u8::from(*if_absent)], &[from, to], out);
         }
         Write::Copy { from, to, replace } => put(COPY, &[u8::from(*replace)], &[from, to], out),
-        Write::Flush { end: Cut::Slot(0) } => out.push(FLUSH),
-        Write::Flush { end } => {
+        Write::Flush { from: Some(from), end } => {
+            out.push(FLUSH_WITHIN);
+            from.encode(out);
+            end.encode(out);
+        }
+        Write::Flush { from: None, end: Cut::Slot(0) } => out.push(FLUSH),
+        Write::Flush { from: None, end } => {
             out.push(FLUSH_TO);
             end.encode(out);
         }
@@ -208,13 +215,26 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
             let replace = read_flags(reader, 1)? != 0;
             Write::Copy { from: reader.bytes()?, to: reader.bytes()?, replace }
         }
-        FLUSH => Write::Flush { end: Cut::Slot(0) },
-        FLUSH_TO => match Cut::decode(reader)? {
-            Cut::Slot(0) => return Err(DecodeError::Field { what: "end of a flush" }),
-            end => Write::Flush { end },
+        FLUSH => Write::Flush { from: None, end: Cut::Slot(0) },
+        FLUSH_TO => Write::Flush { from: None, end: read_cut_but(0, "end of a flush", reader)? },
+        FLUSH_WITHIN => Write::Flush {
+            from: Some(read_cut_but(SLOTS, "beginning of a flush", reader)?),
+            end: read_cut_but(0, "end of a flush", reader)?,
         },
         found => return Err(DecodeError::Tag { what: "command", found }),
     })
+}
+
+/// A slot or key, but not this slot.
+fn read_cut_but(
+    slot: Slot,
+    what: &'static str,
+    reader: &mut Reader<'_>,
+) -> Result<Cut, DecodeError> {
+    match Cut::decode(reader)? {
+        Cut::Slot(found) if found == slot => Err(DecodeError::Field { what }),
+        cut => Ok(cut),
+    }
 }
 
 const fn bad_flags(found: u8) -> DecodeError {
@@ -314,8 +334,12 @@ mod tests {
             encoded(&Write::Increment { key: b"n", by: -1 }),
             b"\x07\x01n\xff\xff\xff\xff\xff\xff\xff\xff"
         );
-        assert_eq!(encoded(&Write::Flush { end: Cut::Slot(0) }), b"\x0e");
-        assert_eq!(encoded(&Write::Flush { end: Cut::Slot(300) }), b"\x0f\xac\x02");
+        let flush = |from, end| encoded(&Write::Flush { from, end });
+        assert_eq!(flush(None, Cut::Slot(0)), b"\x0e");
+        assert_eq!(flush(None, Cut::Slot(300)), b"\x0f\xac\x02");
+        assert_eq!(flush(Some(Cut::Slot(7)), Cut::Slot(300)), b"\x10\x07\xac\x02");
+        let fig = Cut::Key((*b"fig").into());
+        assert_eq!(flush(Some(fig), Cut::Slot(SLOTS)), b"\x10\x81\x80\x01\x03fig\x80\x80\x01");
     }
 
     #[test]
@@ -324,7 +348,9 @@ mod tests {
             (&b""[..], DecodeError::Short),
             (b"\x00", DecodeError::Tag { what: "command", found: 0 }),
             (b"\x0f\x00", DecodeError::Field { what: "end of a flush" }),
-            (b"\x10", DecodeError::Tag { what: "command", found: 16 }),
+            (b"\x10\x80\x80\x01\x07", DecodeError::Field { what: "beginning of a flush" }),
+            (b"\x10\x07\x00", DecodeError::Field { what: "end of a flush" }),
+            (b"\x11", DecodeError::Tag { what: "command", found: 17 }),
             (b"\x01\x03\x00\x00", bad_flags(3)),
             (b"\x01\x0c\x00\x00", bad_flags(12)),
             (b"\x01\x40\x00\x00", bad_flags(64)),

@@ -190,10 +190,13 @@ pub enum Write<'a> {
         /// Also if `to` has a value.
         replace: bool,
     },
-    /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19). OK; or
-    /// [`Reply::Moved`], if the arc does not reach so far any more, and another has the rest.
+    /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19), or over a part of
+    /// it ([`crate::flush`]). OK; or [`Reply::Moved`], if another shard has the rest.
     Flush {
-        /// The first slot or key behind what is to be flushed; slot 0: whatever the shard has.
+        /// The first slot or key of what is to be flushed; none: whatever the shard has.
+        from: Option<Cut>,
+        /// The first slot or key behind it; slot 0, if there is no first one: whatever the shard
+        /// has.
         end: Cut,
     },
 }

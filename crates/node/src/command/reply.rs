@@ -43,8 +43,8 @@ pub enum Reply {
     Map(Vec<(Reply, Reply)>),
     /// Nothing was done.
     Refused(Refusal),
-    /// Nothing was done: the keys, or some of them, are another shard's by now. Of a flush: what
-    /// this shard has was flushed. Whoever has asked for it asks again, and no client sees it.
+    /// Nothing was done: the keys, or some of them, are another shard's by now. Of a flush:
+    /// what this shard has of it was flushed. Whoever has asked asks again; no client sees it.
     Moved {
         /// Of a flush, the first slot or key that is another shard's. Else slot 0.
         from: Cut,

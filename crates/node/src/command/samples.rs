@@ -1,6 +1,6 @@
 //! Random commands for the tests of this folder, owned so that they can be shrunk.
 
-use keyspace::Cut;
+use keyspace::{Cut, SLOTS, Slot};
 use proptest::prelude::*;
 
 use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
@@ -37,7 +37,7 @@ impl Owned {
             }
             Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
             Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
-            Write::Flush { end } => Write::Flush { end: end.clone() },
+            Write::Flush { from, end } => Write::Flush { from, end },
         }
     }
 }
@@ -72,7 +72,7 @@ impl From<Write<'_>> for Owned {
             Write::Copy { from, to, replace } => {
                 (vec![from, to], Write::Copy { from: e, to: e, replace })
             }
-            Write::Flush { end } => (vec![], Write::Flush { end }),
+            Write::Flush { from, end } => (vec![], Write::Flush { from, end }),
         };
         Self { bytes: bytes.into_iter().map(<[u8]>::to_vec).collect(), shape }
     }
@@ -80,6 +80,13 @@ impl From<Write<'_>> for Owned {
 
 /// The keys of the commands.
 pub(super) const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"{a}long"];
+
+fn cut(slots: std::ops::Range<Slot>) -> impl Strategy<Value = Cut> {
+    prop_oneof![
+        slots.prop_map(Cut::Slot),
+        prop::collection::vec(any::<u8>(), 3..9).prop_map(|key| Cut::Key(key.into())),
+    ]
+}
 
 /// Any command, on few keys, around time 1000.
 pub(super) fn writes() -> impl Strategy<Value = Owned> {
@@ -119,8 +126,8 @@ pub(super) fn writes() -> impl Strategy<Value = Owned> {
         }),
         1 => two().prop_map(|(from, to, if_absent)| Write::Rename { from, to, if_absent }.into()),
         1 => two().prop_map(|(from, to, replace)| Write::Copy { from, to, replace }.into()),
-        1 => (0..=keyspace::SLOTS).prop_map(|end| Write::Flush { end: Cut::Slot(end) }.into()),
-        1 => prop::collection::vec(any::<u8>(), 3..9)
-            .prop_map(|end| Write::Flush { end: Cut::Key(end.into()) }.into()),
+        2 => (prop::option::of(cut(0..SLOTS)), cut(1..SLOTS + 1))
+            .prop_map(|(from, end)| Write::Flush { from, end }.into()),
+        1 => Just(Write::Flush { from: None, end: Cut::Slot(0) }.into()),
     ]
 }

@@ -95,7 +95,7 @@ pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
         "RENAME" => Write::Rename { from: key, to: arg, if_absent: false },
         "RENAMENX" => Write::Rename { from: key, to: arg, if_absent: true },
         "COPY" => Write::Copy { from: key, to: arg, replace: has("REPLACE") },
-        "FLUSHALL" => Write::Flush { end: keyspace::Cut::Slot(0) },
+        "FLUSHALL" => Write::Flush { from: None, end: keyspace::Cut::Slot(0) },
         _ => {
             let read = match &name[..] {
                 "GET" | "GETEX" => Read::Get(key),

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 use keyspace::codec::put_varint;
-use keyspace::{Arc, Cut, KeyHasher, KeyspaceId, Position, ReplicaId, SLOTS, Slot};
+use keyspace::{Arc, Cut, KeyHasher, KeyspaceId, Level, Position, ReplicaId, SLOTS, Slot};
 use replication::Entry;
 use storage::engine::{Engine, Layout, Range};
 
@@ -66,6 +66,21 @@ fn put(state: &mut ShardState, at: u64, key: &[u8]) -> Reply {
     let mut replies = Vec::new();
     state.apply(&entry, &mut replies);
     replies.remove(0)
+}
+
+/// A piece of a flush, as an entry of its own.
+fn flush(state: &mut ShardState, at: u64, tile: &Arc) -> Reply {
+    let mut bytes = operation(&[]);
+    codec::encode(&Write::flush_of(tile, Level::NEWEST), &mut bytes);
+    let entry = entry(state, Kind::Commands, at, bytes);
+    let mut replies = Vec::new();
+    state.apply(&entry, &mut replies);
+    replies.remove(0)
+}
+
+fn has(state: &ShardState, key: &[u8]) -> bool {
+    let engine = state.keys().expect("it has keys");
+    engine.newest(&HASHER.key(key), state.last).is_some()
 }
 
 fn key_in(slots: std::ops::Range<Slot>) -> Vec<u8> {
@@ -222,6 +237,42 @@ fn of_an_ordered_keyspace_the_left_one_has_all_of_both_in_order() {
         let more = engine.range(&all, Timestamp(301), &mut |key, _| found.push(key.to_vec()));
         assert_eq!(more, Ok(None));
         assert_eq!(found, [&b"apple"[..], b"fig", b"melon", b"melon pie", b"orange"]);
+    }
+}
+
+#[test]
+fn a_piece_of_a_flush_empties_what_it_is_for_whoever_has_it_by_then() {
+    let hashed = (left(), right(), key_in(0..MIDDLE), key_in(MIDDLE..SLOTS));
+    let (low, high) = (b"fig".to_vec(), b"orange".to_vec());
+    let of_keys = (ordered(9, (b"", b"melon"), 4), ordered(300, (b"melon", b"pear"), 6), low, high);
+    for (mut left, mut right, low, high) in [hashed, of_keys] {
+        let tiles = [&left, &right].map(|state| state.descriptor.arc.clone());
+        let begin = tiles[1].ends().0;
+        put(&mut left, 100, &low);
+        put(&mut right, 100, &high);
+        step(&mut left, 101, INTEND);
+        step(&mut right, 101, FREEZE);
+        let absorb = absorb_of(&right);
+        // The right one's piece comes too late there, and is sent on.
+        assert_eq!(flush(&mut right, 102, &tiles[1]), Reply::Moved { from: begin.clone() });
+        // The left one's is done, and something is written again.
+        assert_eq!(flush(&mut left, 102, &tiles[0]), Reply::Ok);
+        assert!(!has(&left, &low));
+        put(&mut left, 103, &low);
+        let taken = right.take();
+        let entry_of_left = entry(&left, Kind::Merge, 300, operation(&absorb.encode()));
+        left.absorb(&entry_of_left, taken);
+        assert!(has(&left, &low) && has(&left, &high));
+        assert_eq!(flush(&mut left, 301, &tiles[1]), Reply::Ok);
+        assert!(has(&left, &low) && !has(&left, &high), "one piece is of the right one alone");
+        put(&mut left, 302, &high);
+        // A piece for the left one that has waited until now.
+        assert_eq!(flush(&mut left, 303, &tiles[0]), Reply::Ok);
+        assert!(!has(&left, &low) && has(&left, &high), "the other of the left one");
+        put(&mut left, 304, &low);
+        let whole = left.descriptor.arc.clone();
+        assert_eq!(flush(&mut left, 305, &whole), Reply::Ok);
+        assert!(!has(&left, &low) && !has(&left, &high));
     }
 }
 

@@ -287,6 +287,7 @@ impl EventLoop {
     ) -> Done {
         let routes = self.hub.routes();
         let mut shards = Vec::new();
+        let level = self.hub.cluster_level();
         let is_cluster = self.config.resp_mode == Mode::Cluster;
         for route in routes.iter() {
             // As the commands before it went by.
@@ -295,8 +296,8 @@ impl EventLoop {
             let route = selected.unwrap_or(route);
             if is_selected || (all && !is_cluster) {
                 let all = self.mine(route).into_iter().enumerate();
-                let tile = |place| (route.shard(place), route.arc(place).ends().1);
-                shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| tile(place)));
+                let piece = |place| (route.shard(place), Write::flush_of(route.arc(place), level));
+                shards.extend(all.filter(|(_, mine)| *mine).map(|(place, _)| piece(place)));
             }
         }
         if shards.is_empty() && is_cluster && connection.pending.is_empty() {
@@ -316,11 +317,11 @@ impl EventLoop {
         let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::gathering(Gather::Ok, shards.len() as u32, frame));
-        for (shard, end) in shards {
+        for (shard, piece) in shards {
             if self.hub.peers.is_some() {
                 connection.written.add(shard);
             }
-            self.put_in_batch(shard, &Write::Flush { end }, waiter(at, number));
+            self.put_in_batch(shard, &piece, waiter(at, number));
         }
         Done::Yes
     }

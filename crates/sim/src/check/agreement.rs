@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, KeyspaceId, Level, NodeId, ShardId};
+use node::command::codec;
 use node::entry::{self, Header, Kind};
 use node::merge::Step;
 use node::record;
@@ -133,7 +134,7 @@ impl Witness for OfNode<'_> {
                 return Err(Violation::new("R3", "a record that cannot be read"));
             };
             // That it rises is what allows it to.
-            let (has, wants) = (self.agreement.level, entry::since(data));
+            let (has, wants) = (self.agreement.level, since(data));
             let is_rise = rise_of(data).is_some_and(|to| Some(to) == has.next());
             if wants.is_none_or(|wants| wants > has) && !is_rise {
                 let shard = record.shard;
@@ -241,6 +242,21 @@ fn absorbed_by(entry: &Entry) -> Option<ShardId> {
         Step::Absorb { right, .. } => Some(right),
         _ => None,
     }
+}
+
+/// The level that a cluster must have before an entry may be in a log, with all its commands; none
+/// if it cannot be read.
+fn since(data: &[u8]) -> Option<Level> {
+    let mut level = entry::since(data)?;
+    let mut commands = match Header::decode(data) {
+        Some((Header { kind: Kind::Commands, .. }, body)) => body,
+        Some((Header { kind: Kind::Once, .. }, body)) => BatchId::split(body)?.1,
+        _ => &[],
+    };
+    while !commands.is_empty() {
+        level = level.max(codec::decode(&mut commands).ok()?.since());
+    }
+    Some(level)
 }
 
 /// To which level an entry raises the cluster's.

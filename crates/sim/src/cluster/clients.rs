@@ -108,8 +108,8 @@ pub(super) struct OfKeys {
     ready: bool,
     /// Of a write: how it stands in the log, if it does, as far as is known.
     place: Option<Place>,
-    /// Of a FLUSH: a part of it was done, and the rest was sent on. Whatever is answered in the
-    /// end, its keys are judged one by one.
+    /// Of a FLUSH: a part of it may be done, and the rest was sent on. Its keys are judged one by
+    /// one: each is emptied once until it is answered, or may be if it is refused.
     in_parts: bool,
 }
 
@@ -143,6 +143,11 @@ impl Op {
             What::Whole(of_whole) => of_whole.ready,
             What::Catalogue => false,
         }
+    }
+
+    /// Whether some of it may be done, whatever becomes of the rest.
+    fn is_in_parts(&self) -> bool {
+        self.of_keys().is_some_and(|of_keys| of_keys.in_parts)
     }
 
     fn is_write(&self) -> bool {
@@ -237,22 +242,6 @@ impl Clients {
             true => keys.iter().for_each(|key| self.saw(route.keyspace.id, &[*key], seen.clone())),
             false => self.saw(route.keyspace.id, &keys, seen),
         }
-    }
-
-    /// A FLUSH is sent on: some of its keys are flushed by now.
-    fn flushed_in_part(&mut self, number: u64) {
-        let Some(op) = self.ops.get_mut(&number) else { return };
-        let (client, call) = (op.client as u8, op.call);
-        let Some(of_keys) = op.of_keys_mut().filter(|of| of.command == Command::Flush) else {
-            return;
-        };
-        of_keys.in_parts = true;
-        let (keyspace, keys, command) =
-            (of_keys.route.keyspace.id, of_keys.keys.clone(), of_keys.command.clone());
-        let (low_ms, high_ms) = (of_keys.low_ms, of_keys.low_ms);
-        let (places, replies, back) = (Vec::new(), None, 0);
-        let seen = Seen { command, places, client, call, back, low_ms, high_ms, replies };
-        keys.iter().for_each(|key| self.saw(keyspace, &[*key], seen.clone()));
     }
 
     /// Something was seen of keys just now. Those that FLUSH empties may have several tags.
@@ -426,8 +415,9 @@ impl World {
         self.trace.event(format_args!(
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
-        let (_, end) = route.arc(route.place_of(shard).expect("it was just found")).ends();
-        let flush = (*command == Command::Flush).then_some(Write::Flush { end });
+        let tile = route.arc(route.place_of(shard).expect("it was just found"));
+        let level = self.seats[at].machine.as_ref().expect("it was asked").level;
+        let flush = (*command == Command::Flush).then(|| Write::flush_of(tile, level));
         if let Some(write) = flush.or_else(|| command.write(&names)) {
             let mut batch = Batch::default();
             batch.push(&write, Waiter(number));
@@ -532,9 +522,9 @@ impl World {
             return;
         };
         (op.shard, op.low_ms, op.place) = (shard, last_ms, None);
+        op.in_parts |= op.command == Command::Flush;
         self.counts.moved += 1;
         self.trace.event(format_args!("op {}: on to shard {shard}", waiter.0));
-        self.clients.flushed_in_part(waiter.0);
     }
 
     /// A write that was sent to a shard which another has taken in, who knows what became of it.
@@ -673,6 +663,9 @@ impl World {
         } else {
             self.counts.refused += 1;
             self.counts.full += u64::from(why == NotDone::DiskFull);
+            if op.is_in_parts() {
+                self.note_lost(op);
+            }
         }
     }
 

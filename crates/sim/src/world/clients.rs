@@ -374,9 +374,10 @@ impl World {
         let waiter = |shard: ShardId| Waiter(shard.0 << OP_BITS | number);
         match &op.ask {
             Ask::Flush(..) => {
+                let flush = Write::Flush { from: None, end: keyspace::Cut::Slot(0) };
                 for shard in &route.keyspace.shards {
                     let batch = self.batches.entry(*shard).or_default();
-                    batch.push(&Write::Flush { end: keyspace::Cut::Slot(0) }, waiter(*shard));
+                    batch.push(&flush, waiter(*shard));
                 }
             }
             Ask::One(command) => {

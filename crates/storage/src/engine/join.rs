@@ -103,7 +103,7 @@ impl Engine {
             let newest = std::mem::replace(&mut self.current, empty);
             for Retired { era, end } in std::mem::take(&mut self.retired) {
                 self.graft(era);
-                self.flush_in_place(end);
+                self.flush_in_place(end, |_| true);
             }
             self.graft(newest);
         }

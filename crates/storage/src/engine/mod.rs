@@ -63,7 +63,7 @@ mod tree;
 
 use std::collections::VecDeque;
 
-use keyspace::{HashedKey, KeyHasher, Slot, Timestamp};
+use keyspace::{Cut, HashedKey, KeyHasher, Slot, Timestamp};
 
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump};
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -72,6 +72,7 @@ pub use scan::{Range, ScanCursor};
 use collect::Queue;
 use era::{Era, Place, Retired};
 use record::{Body, Record};
+use split::is_right;
 
 /// An era with at most this many keys is flushed key by key, so that a program which sets one
 /// key and flushes, over and over, does not fill memory with empty indexes.
@@ -397,16 +398,26 @@ impl Engine {
         assert!(timestamp >= self.current.newest, "a flush before the newest write");
         self.current.newest = timestamp;
         if self.current.index.len() <= self.flush_in_place_keys_max {
-            return self.flush_in_place(timestamp);
+            return self.flush_in_place(timestamp, |_| true);
         }
         let next = Era::new(self.layout, self.current.number + 1, timestamp);
         let era = std::mem::replace(&mut self.current, next);
         self.retired.push_back(Retired { era, end: timestamp });
     }
 
-    /// As [`Engine::flush`], key by key.
-    fn flush_in_place(&mut self, timestamp: Timestamp) {
-        let heads: Vec<Record> = self.current.index.heads_from(None).collect();
+    /// As [`Engine::flush`], of the keys from `from` on and before `end` alone: slots of a hashed
+    /// engine, keys of an ordered one, or its ends as slots 0 and [`keyspace::SLOTS`]. Takes a step
+    /// for each key that there is.
+    ///
+    /// Panics on a timestamp below any write of these keys before.
+    pub fn flush_within(&mut self, from: &Cut, end: &Cut, timestamp: Timestamp) {
+        self.flush_in_place(timestamp, |head| is_right(from, head) && !is_right(end, head));
+    }
+
+    /// As [`Engine::flush`], key by key, of those that are meant.
+    fn flush_in_place(&mut self, timestamp: Timestamp, is_meant: impl Fn(Record) -> bool) {
+        let heads = self.current.index.heads_from(None);
+        let heads: Vec<Record> = heads.filter(|head| is_meant(*head)).collect();
         for head in heads {
             // A copy, for the record may go while its key is still needed.
             let key = head.key().to_vec();

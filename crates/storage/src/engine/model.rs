@@ -33,14 +33,37 @@ const HASHED: Layout = Layout::Hashed { first_slot: 15_800, end_slot: SLOTS };
 
 #[derive(Clone, Debug)]
 enum Op {
-    Later { millis: u64, logical: u64 },
-    Put { key: usize, len: usize, expires_in: Option<u64> },
-    Delete { key: usize },
-    SetExpiry { key: usize, expires_in: Option<u64> },
+    Later {
+        millis: u64,
+        logical: u64,
+    },
+    Put {
+        key: usize,
+        len: usize,
+        expires_in: Option<u64>,
+    },
+    Delete {
+        key: usize,
+    },
+    SetExpiry {
+        key: usize,
+        expires_in: Option<u64>,
+    },
     Flush,
-    RaiseSafePoint { percent: u64 },
-    Collect { budget: usize },
-    Dump { limits: PieceLimits },
+    /// Of the keys from one of these places on and before the other ([`place`]).
+    FlushWithin {
+        from: usize,
+        end: usize,
+    },
+    RaiseSafePoint {
+        percent: u64,
+    },
+    Collect {
+        budget: usize,
+    },
+    Dump {
+        limits: PieceLimits,
+    },
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -53,6 +76,8 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         3 => key.clone().prop_map(|key| Op::Delete { key }),
         2 => (key, expires_in()).prop_map(|(key, expires_in)| Op::SetExpiry { key, expires_in }),
         1 => Just(Op::Flush),
+        1 => (0..=KEYS.len(), 0..=KEYS.len())
+            .prop_map(|(from, end)| Op::FlushWithin { from, end }),
         2 => (0u64..=100).prop_map(|percent| Op::RaiseSafePoint { percent }),
         3 => prop_oneof![0usize..4, Just(usize::MAX)].prop_map(|budget| Op::Collect { budget }),
         3 => (0usize..5, prop_oneof![0usize..80, Just(usize::MAX)]).prop_map(
@@ -60,6 +85,23 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
         ),
     ];
     prop::collection::vec(op, 1..80)
+}
+
+/// Where a flush of a part begins or ends: at a key or its slot, or behind all.
+fn place(layout: Layout, number: usize) -> Cut {
+    match (KEYS.get(number), layout) {
+        (None, _) => Cut::Slot(SLOTS),
+        (Some(key), Layout::Hashed { .. }) => Cut::Slot(slot_of(key)),
+        (Some(key), Layout::Ordered) => Cut::Key((*key).into()),
+    }
+}
+
+/// Whether a key lies before a place.
+fn is_before(key: &[u8], place: &Cut) -> bool {
+    match place {
+        Cut::Slot(slot) => slot_of(key) < *slot,
+        Cut::Key(at) => key < &**at,
+    }
 }
 
 /// A version in the model; no value is a tombstone.
@@ -142,12 +184,17 @@ impl Model {
         }
     }
 
+    fn flush_within(&mut self, from: &Cut, end: &Cut, timestamp: Timestamp) {
+        for key in self.names.clone() {
+            if !is_before(key, from) && is_before(key, end) {
+                self.delete(key, timestamp);
+            }
+        }
+    }
+
     /// Cuts off the keys from `at` on.
     fn split_off(&mut self, at: &Cut) -> Self {
-        let is_left = |key: &[u8]| match at {
-            Cut::Slot(at) => slot_of(key) < *at,
-            Cut::Key(at) => key < &**at,
-        };
+        let is_left = |key: &[u8]| is_before(key, at);
         let (names, right) = self.names.iter().partition(|name| is_left(name));
         let (keys, of_right) =
             std::mem::take(&mut self.keys).into_iter().partition(|(key, _)| is_left(key));
@@ -361,6 +408,11 @@ impl Run {
             Op::Flush => {
                 self.engine.flush(now);
                 self.model.flush(now);
+            }
+            Op::FlushWithin { from, end } => {
+                let [from, end] = [*from, *end].map(|at| place(self.engine.layout(), at));
+                self.engine.flush_within(&from, &end, now);
+                self.model.flush_within(&from, &end, now);
             }
             Op::RaiseSafePoint { percent } => {
                 let low = self.model.safe_point.0;

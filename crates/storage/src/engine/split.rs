@@ -117,7 +117,7 @@ impl Index {
 }
 
 /// Whether a record's key is in the right half.
-fn is_right(at: &Cut, record: Record) -> bool {
+pub(super) fn is_right(at: &Cut, record: Record) -> bool {
     match at {
         Cut::Slot(at) => slot_of(record.key()) >= *at,
         Cut::Key(at) => record.key() >= &**at,

@@ -52,7 +52,9 @@ proptest! {
                 (Write::Delete { key } | Write::GetDelete { key }, _) => {
                     prop_assert_eq!(of(key), b"");
                 }
-                (Write::Flush { .. }, _) => prop_assert!(after.iter().all(Option::is_none)),
+                (Write::Flush { from: None, .. }, _) => {
+                    prop_assert!(after.iter().all(Option::is_none));
+                }
                 _ => {}
             }
         }

@@ -9,7 +9,8 @@ use super::{Op, Place};
 use crate::cluster::World;
 
 impl World {
-    fn note_lost(&mut self, op: Op) {
+    /// It may be done, or some of it.
+    pub(super) fn note_lost(&mut self, op: Op) {
         let high_ms = op.of_keys().map_or(0, |op| self.agreement.last_ms(op.shard));
         self.clients.note(op, None, high_ms);
     }
@@ -45,6 +46,7 @@ impl World {
             match done {
                 None => self.clients.lost.push((op, place)),
                 Some(true) => self.note_lost(op),
+                Some(false) if op.is_in_parts() => self.note_lost(op),
                 Some(false) => {}
             }
         }

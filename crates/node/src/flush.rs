@@ -1,0 +1,149 @@
+//! Which keys does a flush empty, if shards are cut and merged while it is on its way?
+//!
+//! FLUSHDB is a command for each shard that its asker knows of: a *piece*, for that tile of the
+//! keyspace. The shard that applies it may have another arc by then:
+//!
+//! ```text
+//!   pieces              [a ─────── m)           [m ─────── z)
+//!   cut at g            [a ─ g) done, [g ─ m) is sent on to who has g
+//!   merged              [a ────────────────────────────── z)   does each, and no more
+//! ```
+//!
+//! Another client may have written a key again after its piece was answered for, and been told so.
+//! So no key may be emptied twice: a piece says where it begins and where it ends, and a shard that
+//! has taken its neighbour in empties that part alone, key by key. A piece that covers all that its
+//! shard has is one step, whatever the shard holds.
+//!
+//! # Invariants
+//! 1. A shard does what it has of a piece from where the piece begins, without a gap, or nothing.
+//!    So what is left begins at one place: where the shard ends, or where the piece began.
+//! 2. The pieces of a flush have no key in common, and of no piece are two parts done of one key.
+//!
+//! Until the cluster's level allows merges, a piece says only where it ends, as all nodes can read
+//! it: shards only become smaller then. Such a piece is of all that its shard has.
+//!
+//! # Caveats
+//! A node that has not heard yet that the level has risen sends such pieces for a moment longer.
+
+use keyspace::{Arc as RingArc, Cut, Feature, KeyspaceId, Level};
+
+use crate::command::Write;
+
+impl Write<'_> {
+    /// A piece of a flush, for a tile, as all nodes of a cluster of this level can read it.
+    pub fn flush_of(tile: &RingArc, level: Level) -> Write<'static> {
+        let (from, end) = tile.ends();
+        Write::Flush { from: level.allows(Feature::Merges).then_some(from), end }
+    }
+
+    /// The level that a cluster must have before this may be in a log.
+    pub fn since(&self) -> Level {
+        match self {
+            Write::Flush { from: Some(_), .. } => Feature::Merges.since(),
+            _ => Level::FIRST,
+        }
+    }
+}
+
+/// What a shard with this arc does of a piece, and where the part begins that is another's.
+pub(crate) fn part(
+    arc: &RingArc,
+    from: Option<&Cut>,
+    end: &Cut,
+) -> (Option<Write<'static>>, Option<Cut>) {
+    let rest = behind(arc, end);
+    let all = Write::Flush { from: None, end: Cut::Slot(0) };
+    let Some(from) = from else { return (Some(all), rest) };
+    let begin = from.position(arc.keyspace());
+    if !arc.contains(&begin) {
+        return (None, Some(from.clone()));
+    }
+    let is_to_the_end = rest.is_some() || end.position(arc.keyspace()) == *arc.end();
+    let here = match begin == *arc.start() && is_to_the_end {
+        true => all,
+        false => Write::Flush { from: Some(from.clone()), end: end.clone() },
+    };
+    (Some(here), rest)
+}
+
+/// Where a shard with this arc ends, if a flush reaches farther: it was cut in two since.
+fn behind(arc: &RingArc, end: &Cut) -> Option<Cut> {
+    let to = end.position(arc.keyspace());
+    let is_whatever_it_has = *end == Cut::Slot(0);
+    let is_short = !arc.end().is_origin() && (to.is_origin() || arc.end() < &to);
+    (is_short && !is_whatever_it_has).then(|| arc.ends().1)
+}
+
+/// What is left of a piece that says where it begins, if a shard has answered that another has
+/// what lies from `rest` on. A shard that has ended, or stands still, names its own beginning.
+pub(crate) fn left_of(from: Cut, rest: &Cut, keyspace: KeyspaceId) -> Cut {
+    match rest.position(keyspace) > from.position(keyspace) {
+        true => rest.clone(),
+        false => from,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const K: KeyspaceId = KeyspaceId(1);
+
+    fn all() -> Option<Write<'static>> {
+        Some(Write::Flush { from: None, end: Cut::Slot(0) })
+    }
+
+    fn piece(from: &Cut, end: &Cut) -> Option<Write<'static>> {
+        Some(Write::Flush { from: Some(from.clone()), end: end.clone() })
+    }
+
+    /// Beginning, middle and end of a keyspace, and two places between, of either placement.
+    fn places() -> [[Cut; 5]; 2] {
+        let key = |key: &[u8]| Cut::Key(key.into());
+        let slots = [0, 2000, 8000, 9000, keyspace::SLOTS].map(Cut::Slot);
+        [slots, [Cut::Slot(0), key(b"fig"), key(b"melon"), key(b"pear"), Cut::Slot(16384)]]
+    }
+
+    #[test]
+    fn a_shard_does_its_part_of_a_piece_from_its_beginning_on() {
+        for [begin, low, middle, high, end] in places() {
+            let arc =
+                |from: &Cut, to: &Cut| RingArc::new(from.position(K), to.position(K)).unwrap();
+            let of = |arc: &RingArc, from: &Cut, to: &Cut| part(arc, Some(from), to);
+            let whole = arc(&begin, &end);
+            assert_eq!(of(&whole, &begin, &end), (all(), None));
+            assert_eq!(of(&whole, &begin, &middle), (piece(&begin, &middle), None));
+            assert_eq!(of(&whole, &middle, &end), (piece(&middle, &end), None));
+            let left = arc(&begin, &middle);
+            assert_eq!(of(&left, &begin, &middle), (all(), None));
+            assert_eq!(of(&left, &begin, &end), (all(), Some(middle.clone())));
+            assert_eq!(of(&left, &low, &high), (piece(&low, &high), Some(middle.clone())));
+            assert_eq!(of(&left, &low, &middle), (piece(&low, &middle), None));
+            // It is another's altogether.
+            assert_eq!(of(&left, &middle, &end), (None, Some(middle.clone())));
+            let right = arc(&middle, &end);
+            assert_eq!(of(&right, &low, &high), (None, Some(low.clone())));
+            assert_eq!(of(&right, &middle, &high), (piece(&middle, &high), None));
+            // What is left of it when a shard has turned it away, or done a part.
+            assert_eq!(left_of(low.clone(), &begin, K), low);
+            assert_eq!(left_of(low.clone(), &middle, K), middle);
+            // Those that say where they end alone.
+            assert_eq!(part(&whole, None, &middle), (all(), None));
+            assert_eq!(part(&left, None, &end), (all(), Some(middle)));
+            assert_eq!(part(&left, None, &Cut::Slot(0)), (all(), None));
+        }
+    }
+
+    #[test]
+    fn before_there_are_merges_pieces_are_as_all_nodes_can_read_them() {
+        let tile = RingArc::of_slots(K, 0, 2000);
+        let of = |level| Write::flush_of(&tile, level);
+        let old = of(Level::FIRST);
+        assert_eq!(old, Write::Flush { from: None, end: Cut::Slot(2000) });
+        assert_eq!(Some(of(Level::NEWEST)), piece(&Cut::Slot(0), &Cut::Slot(2000)));
+        assert_eq!(
+            [old.since(), of(Level::NEWEST).since()],
+            [Level::FIRST, Feature::Merges.since()]
+        );
+    }
+}
