@@ -96,6 +96,27 @@ fn replicas_leave_a_node_that_is_drained_and_one_that_has_died() {
     (0..=EMPTY).for_each(|asked| read(&cluster, asked));
 }
 
+/// A keyspace asks for more replicas than there are nodes: who is started anew does not wait for
+/// what cannot come.
+#[test]
+fn who_is_started_anew_waits_for_no_replica_that_has_no_room() {
+    let mut cluster = Cluster::new("no-room", &[]);
+    cluster.begin(0..=EMPTY - 1);
+    cluster.start(EMPTY);
+    until("it is there", || Some(cluster.node(0, EMPTY)?["state"] == "up").filter(|up| *up));
+    cluster.done(0, "keyspace create big --replicas 5", "");
+    let held = |number| Some(cluster.node(0, number)?["replicas"].as_u64()? as usize);
+    let all = || (0..=EMPTY).map(held).sum::<Option<usize>>();
+    // Three of each, for four would survive no more than three.
+    let have_spread = || Some(all()? >= 3 * (9 + 8) && held(EMPTY)? >= 9);
+    until("they have spread", || have_spread()?.then_some(()));
+    for number in 0..=EMPTY {
+        cluster.stop(number);
+        cluster.start(number);
+        until("it is ready", || (cluster.run(number, "status").0 == 0).then_some(()));
+    }
+}
+
 /// A process whose fsyncs stall, until it is dropped: strace holds each of them back.
 struct Stalled(Child);
 

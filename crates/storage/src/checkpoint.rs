@@ -49,6 +49,9 @@ const SYNC_EVERY_BYTES: u64 = 16 << 20;
 const NAME_PREFIX: &str = "ckpt-";
 const NAME_SUFFIX: &str = ".ckpt";
 const TEMPORARY_SUFFIX: &str = ".tmp";
+/// Of one whose state comes from another node: a round may be writing one of the same shard and
+/// index at the same time.
+const RECEIVED_SUFFIX: &str = ".received.tmp";
 
 mod header_at {
     pub const MAGIC: usize = 0;
@@ -100,7 +103,8 @@ pub fn parse_name(name: &str) -> Option<(ShardId, u64)> {
 pub fn remove_temporaries(disk: &dyn Disk) -> Result<(), Error> {
     let names = disk.list().map_err(|e| Error::io("list", "the directory", e))?;
     for name in names {
-        if name.strip_suffix(TEMPORARY_SUFFIX).is_some_and(|name| parse_name(name).is_some()) {
+        let of = name.strip_suffix(RECEIVED_SUFFIX).or(name.strip_suffix(TEMPORARY_SUFFIX));
+        if of.is_some_and(|name| parse_name(name).is_some()) {
             disk.remove(&name).map_err(|e| Error::io("remove", &name, e))?;
         }
     }
@@ -124,6 +128,8 @@ pub struct CheckpointWriter {
     disk: Arc<dyn Disk>,
     file: Arc<dyn File>,
     name: String,
+    /// What the file is called until it is whole.
+    temporary: String,
     seed: u32,
     end_bytes: u64,
     synced_bytes: u64,
@@ -146,9 +152,34 @@ impl CheckpointWriter {
         index: u64,
         meta: &[u8],
     ) -> Result<Self, Error> {
+        Self::create_as(TEMPORARY_SUFFIX, disk, cluster, (shard, index), meta)
+    }
+
+    /// As [`Self::create`], of a state that another node sends. One of each kind may be written at
+    /// the same time for the same shard and index; whichever is finished last stays.
+    ///
+    /// # Errors
+    /// As [`Self::create`].
+    pub fn create_received(
+        disk: Arc<dyn Disk>,
+        cluster: u64,
+        shard: ShardId,
+        index: u64,
+        meta: &[u8],
+    ) -> Result<Self, Error> {
+        Self::create_as(RECEIVED_SUFFIX, disk, cluster, (shard, index), meta)
+    }
+
+    fn create_as(
+        suffix: &str,
+        disk: Arc<dyn Disk>,
+        cluster: u64,
+        (shard, index): (ShardId, u64),
+        meta: &[u8],
+    ) -> Result<Self, Error> {
         too_large("checkpoint meta", meta.len(), META_BYTES_MAX)?;
         let name = checkpoint_name(shard, index);
-        let temporary = format!("{name}{TEMPORARY_SUFFIX}");
+        let temporary = format!("{name}{suffix}");
         let file = match disk.create(&temporary) {
             // A writer of the same name was dropped.
             Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
@@ -173,6 +204,7 @@ impl CheckpointWriter {
             disk,
             file,
             name,
+            temporary,
             seed,
             end_bytes: 0,
             synced_bytes: 0,
@@ -184,7 +216,7 @@ impl CheckpointWriter {
             Ok(()) => Ok(writer),
             Err(error) => {
                 // Should it stay, the next start removes it.
-                let _stays = writer.disk.remove(&temporary);
+                let _stays = writer.disk.remove(&writer.temporary);
                 Err(error)
             }
         }
@@ -224,15 +256,14 @@ impl CheckpointWriter {
         put(&mut self.buffer, footer_at::PAYLOAD_BYTES, &self.payload_bytes.to_le_bytes());
         let crc = block_crc(self.seed, self.blocks, &self.buffer[footer_at::BLOCKS..]);
         put(&mut self.buffer, footer_at::CRC, &crc.to_le_bytes());
-        let temporary = self.temporary();
         if let Err(e) = self.write_buffer() {
             // The space is wanted back; if that fails too, the next start removes the file.
             let _ = self.abandon();
             return Err(e);
         }
         self.sync()?;
-        let renamed = self.disk.rename(&temporary, &self.name);
-        renamed.map_err(|e| Error::io("rename", &temporary, e))?;
+        let renamed = self.disk.rename(&self.temporary, &self.name);
+        renamed.map_err(|e| Error::io("rename", &self.temporary, e))?;
         self.disk.sync_dir().map_err(|e| Error::io("sync", "the directory", e))?;
         Ok(self.name)
     }
@@ -242,24 +273,19 @@ impl CheckpointWriter {
     /// # Errors
     /// [`Error::Io`]; the next [`remove_temporaries`] tries again.
     pub fn abandon(self) -> Result<(), Error> {
-        let temporary = self.temporary();
-        self.disk.remove(&temporary).map_err(|e| Error::io("remove", &temporary, e))
-    }
-
-    fn temporary(&self) -> String {
-        format!("{}{TEMPORARY_SUFFIX}", self.name)
+        self.disk.remove(&self.temporary).map_err(|e| Error::io("remove", &self.temporary, e))
     }
 
     fn write_buffer(&mut self) -> Result<(), Error> {
         let bytes = self.buffer.len() as u64;
         let written = self.file.write_at(&self.buffer, self.end_bytes);
-        written.map_err(|e| write_error("write", &self.temporary(), bytes, e))?;
+        written.map_err(|e| write_error("write", &self.temporary, bytes, e))?;
         self.end_bytes += bytes;
         Ok(())
     }
 
     fn sync(&mut self) -> Result<(), Error> {
-        self.file.sync().map_err(|e| Error::io("sync", &self.temporary(), e))?;
+        self.file.sync().map_err(|e| Error::io("sync", &self.temporary, e))?;
         self.synced_bytes = self.end_bytes;
         Ok(())
     }

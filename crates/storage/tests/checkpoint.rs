@@ -118,6 +118,35 @@ fn a_checkpoint_under_anothers_name_is_refused() {
     assert!(matches!(read(&disk, &other), Err(Error::Rot { .. })));
 }
 
+/// A round writes a checkpoint while another node sends the same state.
+#[test]
+fn what_is_written_and_what_is_received_are_not_in_each_others_way() {
+    for first in ["written", "received"] {
+        let disk = FaultyDisk::new(1);
+        let new = |received: bool| match received {
+            false => CheckpointWriter::create(disk.handle(), CLUSTER, SHARD, 4, b"w"),
+            true => CheckpointWriter::create_received(disk.handle(), CLUSTER, SHARD, 4, b"r"),
+        };
+        let mut written = new(false).expect("made");
+        let mut received = new(true).expect("made beside");
+        written.block(&[1; 100]).expect("room");
+        received.block(&[2; 100]).expect("room");
+        let (stays, block) = if first == "received" {
+            received.abandon().expect("only its own is removed");
+            (written, [1; 100])
+        } else {
+            written.abandon().expect("only its own is removed");
+            (received, [2; 100])
+        };
+        let name = stays.finish().expect("it is still there");
+        assert_eq!(read(&disk, &name).expect("whole").1, [block]);
+        // What is dropped is removed by the next start, of either kind.
+        drop((new(false).expect("made"), new(true).expect("made")));
+        storage::checkpoint::remove_temporaries(&disk).expect("removed");
+        assert_eq!(storage::disk::Disk::list(&disk).expect("listed"), [name]);
+    }
+}
+
 #[test]
 fn a_full_disk_refuses_a_checkpoint_and_takes_it_later() {
     let disk = FaultyDisk::new(1);

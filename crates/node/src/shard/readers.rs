@@ -106,6 +106,9 @@ impl Shard {
             false => (self.group.committed(), self.group.confirmed_at()),
         };
         let mut wanted = Timestamp::ZERO;
+        // One that is under way will do, unless it takes so long that it may be lost.
+        let asked = self.horizon_asked;
+        let late = Timestamp::from_millis(asked.millis() + txn::HORIZON_AHEAD_MILLIS / 2);
         let mut unconfirmed = false;
         let (shard, promise) = (self.id, &mut self.promise);
         let mut let_go = BTreeSet::new();
@@ -128,7 +131,10 @@ impl Shard {
                 match promise.read_at(reader.settled, horizon, clock) {
                     SnapshotRead::Now => reader.after = applied.max(committed),
                     SnapshotRead::AfterIndex(index) => reader.after = index.max(committed),
-                    SnapshotRead::NeedsHorizon(ahead) => wanted = wanted.max(ahead),
+                    SnapshotRead::NeedsHorizon(ahead) if reader.settled > asked || ahead > late => {
+                        wanted = wanted.max(ahead);
+                    }
+                    SnapshotRead::NeedsHorizon(_) => {}
                 }
             }
             let known = reader.since <= confirmed;

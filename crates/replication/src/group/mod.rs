@@ -44,7 +44,7 @@ pub struct Group {
     /// Chooses election time-outs: equal seeds, equal elections.
     seed: u64,
     elections: u64,
-    /// How often it has stood since there was a leader, or another to be one.
+    /// How often it has stood since there was a leader.
     attempts: u64,
     /// The newest work with entries that is not persisted, or 0: until then it does not stand.
     unsynced: u64,
@@ -409,9 +409,9 @@ impl Group {
         let spread = (election_ticks_end - election_ticks) as u64;
         core.set_randomized_election_timeout(election_ticks + (mixed % spread) as usize);
         let stands = matches!(core.state, StateRole::PreCandidate | StateRole::Candidate);
-        if !stands {
+        if core.leader_id != raft::INVALID_ID {
             self.attempts = 0;
-        } else if self.attempts == 1 {
+        } else if stands && self.attempts == 1 {
             core.election_elapsed = core.election_elapsed.max(election_ticks - again_ticks);
         }
         if self.raw.raft.state == StateRole::Leader {

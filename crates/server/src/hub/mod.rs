@@ -247,7 +247,8 @@ impl Hub {
     }
 
     /// Shards of which this node is to have replicas, and has none yet: those that name it, and
-    /// while a cluster grows those that have too few.
+    /// while a cluster grows those that have too few. A keyspace may ask for more replicas than
+    /// there are nodes: what cannot come is not waited for.
     pub fn missing(&self) -> Vec<ShardId> {
         let system = self.views.lock().get(&ShardId(0)).cloned();
         let nodes: Vec<NodeId> = system.map_or_else(Vec::new, |system| {
@@ -263,12 +264,19 @@ impl Hub {
             let replicas = usize::from(route.keyspace.options.replicas);
             route.shards().iter().map(move |shard| (*shard, replicas))
         });
+        let members = self.members();
+        let up = members.iter().filter(|member| member.is_up());
+        let room = up.filter(|member| self.standing(member.node).takes_replicas()).count();
+        let room = room.max(nodes.len());
         let comes = |shard: ShardId, replicas: usize| {
+            // As the balancer has it: as many as there is room for, but an odd number.
+            let most = replicas.min(room);
+            let most = most - usize::from(most.is_multiple_of(2));
             let known = self.peers.as_ref().and_then(|peers| peers.lookup.shard(shard));
             known.is_none_or(|known| {
                 let descriptor = known.descriptor();
                 let names = descriptor.replica_on(self.node_id).is_some();
-                names || descriptor.replicas.len() < replicas
+                names || descriptor.replicas.len() < most
             })
         };
         let mut missing: Vec<(ShardId, usize)> = {

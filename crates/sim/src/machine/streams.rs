@@ -394,7 +394,7 @@ impl Machine {
             half.writer.abandon().ok();
         }
         let (disk, cluster) = (self.handle.clone(), self.manifest.cluster);
-        let writer = CheckpointWriter::create(disk, cluster, shard, index, &meta)?;
+        let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta)?;
         let incoming = Incoming { shard, head, index, vote, state, writer };
         self.streams.coming.begin(name, shard, incoming, self.boot);
         Ok(true)

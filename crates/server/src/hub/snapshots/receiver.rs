@@ -154,11 +154,11 @@ impl Receiver<'_> {
         let mut tally = Tally::default();
         tally.message(&head);
         self.peers.tallies.received.add(&tally);
-        // Before there is a file of, perhaps, the same name.
+        // Before there is a file of, perhaps, the same name and kind.
         let older = self.coming.make_way(shard);
         older.into_iter().for_each(|half| self.abandon(half));
         let (disk, cluster) = self.checkpoints.lock().place();
-        let writer = CheckpointWriter::create(disk, cluster, shard, index, &meta);
+        let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
         let incoming = Incoming { shard, head, index, vote, state, writer };
         self.coming.begin(name, shard, incoming, boot_nanos());
@@ -167,8 +167,6 @@ impl Receiver<'_> {
 
     /// Gives back the space of what will not be whole.
     fn abandon(&self, half: Incoming) {
-        // If the shard came as far without it, a round may be writing a file of this name.
-        let _no_round = self.checkpoints.lock();
         if let Err(error) = half.writer.abandon() {
             let shard = half.shard;
             tracing::warn!("half a snapshot of shard {shard} stays until a restart: {error}");
