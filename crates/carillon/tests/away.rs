@@ -2,11 +2,13 @@
 //! processes.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use testbed::ports::unused;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -20,11 +22,6 @@ struct Cluster {
     /// Settings of all.
     more: &'static [&'static str],
     children: Vec<Child>,
-}
-
-/// An address of this machine that nobody listens on.
-fn unused() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Cluster {

@@ -1,10 +1,11 @@
 //! The real program as a node of a cluster: it founds, joins, waits, and is refused.
 
 use std::io::{BufRead, BufReader};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
+
+use testbed::ports::unused;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -97,11 +98,6 @@ impl Drop for Node {
     }
 }
 
-/// An address of this machine that nobody listens on.
-fn unused() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
-
 fn is_node(dir: &Path) -> bool {
     dir.join("MANIFEST").exists()
 }
@@ -109,7 +105,7 @@ fn is_node(dir: &Path) -> bool {
 #[test]
 fn nodes_join_through_any_member_and_come_back() {
     let place = Place::new("joins");
-    let (a, b, c) = (unused(), unused(), unused());
+    let (a, b, c) = (unused().to_string(), unused().to_string(), unused().to_string());
     // Before there is anybody to join.
     let mut second = place.start("b", &b, &["--join", &a]);
     second.says("waiting to join a cluster");
@@ -133,7 +129,7 @@ fn nodes_join_through_any_member_and_come_back() {
 #[test]
 fn a_directory_of_another_cluster_is_an_exit_code_of_its_own() {
     let place = Place::new("wrong-cluster");
-    let address = unused();
+    let address = unused().to_string();
     let mut first = place.start("a", &address, &[]);
     first.says("ready");
     let mut other = place.start("b", "127.0.0.1:0", &[]);
@@ -147,7 +143,7 @@ fn a_directory_of_another_cluster_is_an_exit_code_of_its_own() {
 #[test]
 fn a_node_that_waits_can_be_stopped_and_leaves_its_directory_empty() {
     let place = Place::new("waits");
-    let mut node = place.start("a", "127.0.0.1:0", &["--join", &unused()]);
+    let mut node = place.start("a", "127.0.0.1:0", &["--join", &unused().to_string()]);
     node.says("still waiting to join");
     assert_eq!(node.stop().code(), Some(0));
     assert!(!is_node(&place.of("a")));

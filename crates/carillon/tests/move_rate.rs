@@ -10,12 +10,14 @@
 //! take turns.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use testbed::ports::unused;
 
 /// Whose turn it is.
 static TURN: Mutex<()> = Mutex::new(());
@@ -42,11 +44,6 @@ struct Nodes {
     dir: PathBuf,
     founder: SocketAddr,
     children: Vec<Child>,
-}
-
-/// An address of this machine that nobody listens on.
-fn unused() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Nodes {

@@ -1,11 +1,13 @@
 //! The real program as a node: its start, its stop, and its catalogue under several hands.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use testbed::ports::unused;
 
 use client::http::{Client, ClientError, KeyspaceSpec};
 
@@ -18,11 +20,6 @@ struct Node {
     dir: PathBuf,
     resp: SocketAddr,
     http: SocketAddr,
-}
-
-/// An address of this machine that nobody listens on.
-fn unused() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
 impl Node {

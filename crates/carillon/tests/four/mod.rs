@@ -3,15 +3,15 @@
 #![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+use testbed::ports::unused;
 
 pub mod writers;
 
@@ -28,20 +28,6 @@ pub struct Cluster {
     resp: Vec<SocketAddr>,
     children: Vec<Option<Child>>,
     flags: Vec<&'static str>,
-}
-
-/// An address of this machine that nobody listens on, below those that the system gives to clients:
-/// one of these could take it before the node does.
-fn unused() -> SocketAddr {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let from = std::process::id() % 300 * 20;
-    loop {
-        let port = 25_000 + (from + NEXT.fetch_add(1, Ordering::Relaxed)) % 7_000;
-        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
 }
 
 /// Waits for something.

@@ -27,6 +27,9 @@ use super::{Error, Reason};
 
 const PAUSE_FIRST: Duration = Duration::from_millis(5);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
+/// A write is not sent again with less time left than this: it might be done unanswered, where
+/// now it is known that nothing was.
+const WRITE_TIME_MIN: Duration = Duration::from_millis(50);
 /// Redirections followed at once. More than these in a row: the nodes do not agree yet who leads.
 const MOVES_AT_ONCE: usize = 3;
 /// After so many redirections in a row a node is asked to pass the request on.
@@ -173,7 +176,8 @@ impl Tries<'_> {
     /// Waits before the next attempt; fails if there is no time left for one.
     async fn pause(&mut self) -> Result<(), Error> {
         let until = Instant::now() + self.pauses.next();
-        if until >= self.deadline {
+        let needs = if self.request.reads { Duration::ZERO } else { WRITE_TIME_MIN };
+        if until + needs >= self.deadline {
             return Err(self.last.clone());
         }
         sleep_until(until).await;

@@ -70,7 +70,8 @@ impl Builder {
         self
     }
 
-    /// How long a request may take with all its attempts ([`REQUEST_TIMEOUT`]).
+    /// How long a request may take with all its attempts ([`REQUEST_TIMEOUT`]). A write that was
+    /// not done is not tried again in the last 50 ms of it.
     pub fn request_timeout(mut self, limit: Duration) -> Self {
         self.options.request_timeout = limit;
         self

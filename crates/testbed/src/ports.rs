@@ -1,0 +1,19 @@
+//! Which address can a process be told to listen on?
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// An address of this machine that nobody listens on, below those that the system gives to clients:
+/// one of these could take it before the process does. No two are the same within a process; tests
+/// that run at the same time begin at other places.
+pub fn unused() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id() % 300 * 20;
+    loop {
+        let port = 25_000 + (from + NEXT.fetch_add(1, Ordering::Relaxed)) % 7_000;
+        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+}
