@@ -1,6 +1,7 @@
 """redis-py as applications use it: redis_py.py HOST PORT use|verify [default|resp2|resp3]"""
 
 import sys
+import threading
 import time
 
 import redis
@@ -79,6 +80,51 @@ def use(name, r, other):
         assert isinstance(replies[1], redis.ResponseError), replies
         same(b"abc", replies[2])
 
+    def transaction():
+        a, b = key("{t}a"), key("{t}b")
+        with r.pipeline() as p:
+            p.set(a, 1).incr(a).mset({b: "x"}).mget(a, b).delete(b, key("{t}none")).exists(b)
+            same([True, 2, True, [b"2", b"x"], 1, 0], p.execute())
+        with r.pipeline() as p:
+            p.set(a, "word").incr(a).get(a)
+            replies = p.execute(raise_on_error=False)
+        assert isinstance(replies[1], redis.ResponseError), replies
+        same(b"word", replies[2])
+        with r.pipeline() as p:
+            for i in range(20):
+                p.get(key(f"apart{i}"))
+            raises(redis.ResponseError, "several shards", p.execute)
+
+    def watch():
+        a, b = key("{w}a"), key("{w}b")
+        r.set(a, 1)
+        with r.pipeline() as p:
+            p.watch(a, b)
+            r.set(a, 1)
+            p.multi()
+            p.set(b, 1)
+            raises(redis.WatchError, "", p.execute)
+        same(None, r.get(b))
+        # Ten on one counter, each by what it has read: none overwrites another.
+        count = key("{w}count")
+
+        def add(p):
+            seen = int(p.get(count) or 0)
+            p.multi()
+            p.set(count, seen + 1)
+
+        def adds():
+            with client(db=r.connection_pool.connection_kwargs.get("db", 0)) as mine:
+                for _ in range(20):
+                    mine.transaction(add, count)
+
+        threads = [threading.Thread(target=adds) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        same(b"200", r.get(count))
+
     def expire():
         r.set(key("soon"), "x", px=60)
         assert 0 < r.pttl(key("soon")) <= 60
@@ -137,8 +183,8 @@ def use(name, r, other):
         r.set(key("deleted"), "x")
         r.delete(key("deleted"))
 
-    for test in (set_get, pipeline, pipeline_error, expire, scan, keyspaces, binary, big, errors,
-                 about, kept):
+    for test in (set_get, pipeline, pipeline_error, transaction, watch, expire, scan, keyspaces,
+                 binary, big, errors, about, kept):
         check(f"{name} {test.__name__}", test)
 
 

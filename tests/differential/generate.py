@@ -296,6 +296,33 @@ class Generator:
             parts.append(self.pick(["REPLACE", "REPLACE", "replace", "FOO"]))
         return tuple(parts)
 
+    def transaction(self):
+        """MULTI to EXEC or DISCARD on keys of one hash tag; some of them watched and changed."""
+        commands = []
+        if self.maybe(0.4):
+            commands.append(("WATCH", self.tagged(), self.tagged()))
+            if self.maybe(0.5):
+                commands.append(("SET", self.tagged(), self.value()))
+            if self.maybe(0.1):
+                commands.append(("UNWATCH",))
+        commands.append(("MULTI",))
+        pool, self.key_pool = self.key_pool, TAGGED_KEYS
+        makers = [self.set, self.set_variant, self.get, self.many, self.range,
+                  self.setrange, self.append, self.counter, self.delete, self.expire, self.rename]
+        for _ in range(self.random.randint(0, 6)):
+            made = self.pick(makers)()
+            made = made.commands if isinstance(made, Op) else [made]
+            # Rules are for replies as a whole, and there is one for this.
+            commands += [command for command in made if command[0] != "INCRBYFLOAT"]
+        self.key_pool = pool
+        if self.maybe(0.2):
+            wrong = [("WATCH", "{t}1"), ("MULTI",), ("GET",), ("NOSUCH", "x"), ("PING",)]
+            commands.append(self.pick(wrong))
+        commands.append(self.pick([("EXEC",), ("EXEC",), ("EXEC",), ("EXEC",), ("DISCARD",)]))
+        if self.maybe(0.1):
+            commands.append(self.pick([("EXEC",), ("DISCARD",), ("EXEC", "now")]))
+        return Op(commands)
+
     def keyspace(self):
         """KEYS, SCAN to its end, RANDOMKEY, DBSIZE."""
         kind = self.random.random()
@@ -402,5 +429,5 @@ MAKERS = [
     ("set", 14), ("set_variant", 5), ("get", 12), ("getex", 4), ("many", 7), ("range", 4),
     ("setrange", 4), ("append", 5), ("counter", 12), ("lcs", 4), ("delete", 6), ("look", 8),
     ("expire", 8), ("rename", 5), ("keyspace", 5), ("connection", 6), ("flush", 0.4),
-    ("reply_mode", 0.7), ("arity", 4), ("unknown", 1.5),
+    ("reply_mode", 0.7), ("arity", 4), ("unknown", 1.5), ("transaction", 5),
 ]

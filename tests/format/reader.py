@@ -483,11 +483,25 @@ class Shard:
                 self.move(op == 13, flag, source, target, now)
         elif op in (2, 3):
             self.values.pop(reader.counted(), None)
+        elif op == 17:
+            self.transaction(reader, now)
         else:
             flags = reader.number("B") if op in (4, 9) else None
             key = reader.counted()
             value, expiry = self.get(key, now)
             self.change(op, flags, reader, key, value, expiry, now)
+
+    def transaction(self, reader, now):
+        """Section 5.4, op 17."""
+        if reader.varint():
+            raise Damage("a transaction that watches keys is not read here")
+        steps = [(reader.at, keys_of_step(reader)) for _ in range(reader.varint())]
+        if self.owns(*(key for _, keys in steps for key in keys)):
+            for at, _ in steps:
+                if reader.data[at] < 64:
+                    again = Reader(reader.data)
+                    again.at = at
+                    self.command(again, now)
 
     def flush(self, first, end):
         if first is None:
@@ -552,6 +566,28 @@ class Shard:
                 self.put(key, value, 0, now)
         else:
             raise Damage(f"command {op} is not read here")
+
+
+def keys_of_step(reader):
+    """The keys that a step of a transaction names."""
+    op = reader.number("B")
+    if op == 1:
+        flags, key_bytes, value_bytes = reader.number("B"), reader.varint(), reader.varint()
+        reader.take(8 if flags & 3 == 2 else 0)
+        key = reader.take(key_bytes)
+        reader.take(value_bytes)
+        return [key]
+    if op in (11, 65, 68):
+        fields = [reader.counted() for _ in range(reader.varint() * (2 if op == 11 else 1))]
+        return fields[:: 2 if op == 11 else 1]
+    flags = reader.number("B") if op in (4, 9, 12, 13, 70) else None
+    keys = [reader.counted() for _ in range(2 if op in (12, 13) else 1)]
+    if op == 6:
+        reader.varint()
+    if op in (5, 6, 8):
+        reader.counted()
+    reader.take({4: 8 if flags == 2 else 0, 7: 8, 9: 8, 66: 16}.get(op, 0))
+    return keys
 
 
 def read(directory):

@@ -23,6 +23,8 @@ from harness.server import COMMANDS, Server  # noqa: E402
 
 SEED = 1
 ROUNDS = 4
+# Drawn apart, so that the rest of a run stays as it was.
+BESIDE = random.Random(7)
 COMMANDS_PER_ROUND = 6000
 SMALL = " --segment-bytes 1MiB --checkpoint-log-bytes 1MiB --durability memory"
 
@@ -59,6 +61,17 @@ def command(rng):
     )
 
 
+def transaction(one):
+    """A command, or it and others of its hash tag as one."""
+    if one[0] == "FLUSHDB" or BESIDE.randrange(8):
+        return [one]
+    key = one[1]
+    other = key[: key.index("}") + 1] + str(BESIDE.randrange(10))
+    more = [("GET", key), ("APPEND", other, "+"), ("MGET", key, other), ("PTTL", other)]
+    more += [("INCRBY", other, 1), ("GETRANGE", key, 0, 3), ("EXISTS", key), ("DEL", other, key)]
+    return [("MULTI",), one, *BESIDE.sample(more, BESIDE.randrange(1, 4)), ("EXEC",)]
+
+
 def one_round(node, rng, merges):
     """Commands, a kill, and the two accounts of what is there. Returns checkpoints in use."""
     connection = node.connect()
@@ -84,6 +97,7 @@ def one_round(node, rng, merges):
         batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]
         if name == "1":
             batch = [each for each in batch if each[0] != "FLUSHDB"]
+        batch = [each for one in batch for each in transaction(one)]
         for start in range(0, len(batch), 500):
             connection.pipeline(batch[start : start + 500])
     time.sleep(0.5)

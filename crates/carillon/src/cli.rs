@@ -293,7 +293,8 @@ pub struct ShardsArgs {
 Shards are cut by themselves when they hold more than split_bytes or split_keys, or are asked more
 often than split_rate. This cuts one sooner, say to try it, or before much is written. Both keep
 their replicas where they are; unless balance is off they then move, each by itself. `carillon
-merge` undoes it.
+merge` undoes it. Two halves that hold less than merge_bytes together become one again by
+themselves after some 10 seconds: small ones stay apart only with merge_bytes off.
 
 Examples:
   carillon split 7                  where its keys part evenly
@@ -687,7 +688,7 @@ pub struct SimArgs {
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, forgotten-replica or
-    /// early-level.
+    /// early-level, unwatched.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.

@@ -191,8 +191,22 @@ fn owns(shard: &Value) -> String {
     }
     match (shard["arc"][0].as_str(), shard["arc"][1].as_str()) {
         (Some(""), Some("")) => "all".to_owned(),
-        (Some(start), Some(end)) => format!("[{start}..{end})"),
+        (Some(start), Some(end)) => format!("[{}..{})", key(start), key(end)),
         _ => "-".to_owned(),
+    }
+}
+
+/// A key of hexadecimal digits as text, if it is a short word; else as it is.
+fn key(digits: &str) -> String {
+    const LEN_MAX: usize = 24;
+    let byte = |at: usize| u8::from_str_radix(digits.get(at..at + 2)?, 16).ok();
+    let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+    let is_word =
+        |bytes: &Vec<u8>| bytes.len() <= LEN_MAX && bytes.iter().all(u8::is_ascii_graphic);
+    match bytes.filter(is_word).map(String::from_utf8) {
+        Some(Ok(word)) if word.is_empty() => word,
+        Some(Ok(word)) => format!("'{word}'"),
+        _ => digits.to_owned(),
     }
 }
 
@@ -300,7 +314,7 @@ degraded
         );
         shard["slots"] = Value::Null;
         shard["arc"] = json!(["", "6d"]);
-        assert!(words(&shard).contains("[..6d)"));
+        assert!(words(&shard).contains("[..'m')"));
     }
 
     #[test]

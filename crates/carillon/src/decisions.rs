@@ -25,7 +25,8 @@ pub fn decisions(args: &ShardsArgs) -> Exit {
                 let text = as_text(&all, &told, args.dry_run, now_millis(), Paint::of_stdout());
                 let note =
                     args.shard.filter(|_| all.is_empty()).and_then(|id| unknown(&shards, id));
-                output::raw((text + &note.unwrap_or_default()).as_bytes())
+                let exit = if note.is_some() { Exit::Refused } else { Exit::Done };
+                output::raw((text + &note.unwrap_or_default()).as_bytes()).and(exit)
             }
         })
     })

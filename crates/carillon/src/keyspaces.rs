@@ -1,7 +1,7 @@
 //! `carillon keyspace create`, `list`, `alter`, `drop`.
 
-use client::http::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
-use serde_json::json;
+use client::http::{Client, KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+use serde_json::{Value, json};
 
 use crate::cli::{KeyspaceCommand, NodeArgs, word};
 use crate::exit::Exit;
@@ -18,7 +18,11 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
             };
-            with_node(node, |client| Ok(one(node, &client.keyspace_create(&spec)?)))
+            with_node(node, |client| {
+                let info = client.keyspace_create(&spec)?;
+                warn_of_few_nodes(client, settings.replicas);
+                Ok(one(node, &info))
+            })
         }
         KeyspaceCommand::List(node) => with_node(node, |client| {
             let all = client.keyspaces()?;
@@ -33,7 +37,11 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
                 retention_ms: settings.retention,
                 replicas: settings.replicas,
             };
-            with_node(node, |client| Ok(one(node, &client.keyspace_alter(name, &change)?)))
+            with_node(node, |client| {
+                let info = client.keyspace_alter(name, &change)?;
+                warn_of_few_nodes(client, settings.replicas);
+                Ok(one(node, &info))
+            })
         }
         KeyspaceCommand::Drop { name, node } => with_node(node, |client| {
             client.keyspace_drop(name)?;
@@ -43,6 +51,29 @@ pub fn run(command: &KeyspaceCommand) -> Exit {
             })
         }),
     }
+}
+
+/// Says so if more replicas were asked for than there are nodes to hold them. They come once there
+/// are: it is no error.
+fn warn_of_few_nodes(client: &Client, asked: Option<u8>) {
+    let Some(asked) = asked else { return };
+    if let Some(warning) = client.nodes().ok().and_then(|nodes| too_few(&nodes, asked)) {
+        output::complain(&warning);
+    }
+}
+
+fn too_few(nodes: &Value, asked: u8) -> Option<String> {
+    let takes = |node: &&Value| {
+        node["standing"] == "member" && matches!(node["state"].as_str(), Some("up" | "suspected"))
+    };
+    let count = nodes["nodes"].as_array()?.iter().filter(takes).count();
+    (count > 0 && count < usize::from(asked)).then(|| {
+        let can = if count == 1 { "node that is up takes" } else { "nodes that are up take" };
+        format!(
+            "warning: {asked} replicas are asked for, and {count} {can} any; each \
+             shard gets the others when nodes come, and is degraded until then"
+        )
+    })
 }
 
 fn one(node: &NodeArgs, info: &KeyspaceInfo) -> Exit {
@@ -66,4 +97,22 @@ fn show(all: &[KeyspaceInfo]) -> String {
         ]
     });
     table(&headings, &rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_replicas_than_nodes_are_warned_of() {
+        let node = |standing, state| json!({ "standing": standing, "state": state });
+        let nodes = json!({ "nodes": [
+            node("member", "up"), node("member", "suspected"), node("member", "down"),
+            node("cordoned", "up"), node("removed", "left"),
+        ] });
+        assert_eq!(too_few(&nodes, 2), None);
+        let warning = too_few(&nodes, 3).unwrap();
+        assert!(warning.contains("3 replicas are asked for, and 2 nodes that are up take any"));
+        assert_eq!(too_few(&json!({}), 3), None, "an older node says less");
+    }
 }

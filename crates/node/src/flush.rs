@@ -40,6 +40,7 @@ impl Write<'_> {
     pub fn since(&self) -> Level {
         match self {
             Write::Flush { from: Some(_), .. } => Feature::Merges.since(),
+            Write::Transaction(_) => Feature::Transactions.since(),
             _ => Level::FIRST,
         }
     }

@@ -26,7 +26,7 @@ use parking_lot::RwLockReadGuard;
 use replication::BootNanos;
 use storage::engine::{At, Version};
 
-use crate::command::{self, Read, Sink};
+use crate::command::{self, Read, Seen, Sink};
 use crate::fetch::Fetched;
 use crate::route::Route;
 use crate::state::ShardState;
@@ -190,6 +190,28 @@ pub fn value_with<R>(
         Ok(version) => Ok(use_it(version)),
         Err(()) => Err(Blocked { place, at: judged_at(&state, now) }),
     }
+}
+
+/// What a key has now, for a transaction that is done only if it has that still: a linearizable
+/// read at `now`.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn seen(route: &Route, key: &[u8], now: Now, fetched: &Fetched) -> Result<Seen, Blocked> {
+    let key = route.key(key);
+    let place = route.place(&key);
+    let (version, time) = match lock(route, place, now) {
+        Ok(state) => match newest(&state, &key, now.time) {
+            Ok(version) => (version.map(|version| version.timestamp), state.last),
+            Err(()) => return Err(Blocked { place, at: judged_at(&state, now) }),
+        },
+        Err(blocked) => {
+            let found = fetched.version(route.shard(place), key.bytes);
+            let (version, at) = found.ok_or(blocked)?;
+            (version.map(|version| version.timestamp), at)
+        }
+    };
+    Ok(version.map_or(Seen::Nothing(time), Seen::Version))
 }
 
 /// Serves several linearizable reads of one key each, in order: each is shown to `each`, until it

@@ -368,7 +368,10 @@ fn is_owned(layout: Layout, arc: &RingArc, write: &Write<'_>, first: &HashedKey<
     };
     let is_here = |slot: Slot| (first_slot..end_slot).contains(&slot);
     match write {
-        Write::SetAllIfAbsent { .. } | Write::Rename { .. } | Write::Copy { .. } => {
+        Write::SetAllIfAbsent { .. }
+        | Write::Rename { .. }
+        | Write::Copy { .. }
+        | Write::Transaction(_) => {
             let mut are_here = true;
             write.each_key(&mut |key| are_here &= is_here(slot_of(key)));
             are_here

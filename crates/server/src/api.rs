@@ -49,6 +49,9 @@ pub trait Api: Send + Sync + 'static {
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
     /// All keyspaces, by name.
     fn keyspaces(&self) -> Vec<KeyspaceInfo>;
+    /// One; [`ApiError::NoKeyspace`] if there is none of that name, [`ApiError::Loading`] if the
+    /// node starts and does not know yet.
+    fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError>;
     /// Makes a keyspace; [`ApiError::KeyspaceExists`] if there is one of that name.
     fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>);
     /// Changes what `change` names and nothing else.

@@ -104,6 +104,14 @@ impl NodeApi {
         }
     }
 
+    /// Why a keyspace cannot be used that no route leads to: there is none, or it is not known yet.
+    fn no_keyspace(&self, name: &str) -> ApiError {
+        match self.hub.ready.load(Ordering::Acquire) {
+            true => ApiError::NoKeyspace { name: name.to_owned() },
+            false => ApiError::Loading,
+        }
+    }
+
     /// The same once more, for what is told later.
     fn again(&self) -> Self {
         Self { hub: self.hub.clone(), config: self.config.clone(), facts: self.facts.clone() }
@@ -143,7 +151,7 @@ impl Api for NodeApi {
         let Some(route) = routes.get(keyspace).cloned() else {
             return match is_made_on_use(keyspace) {
                 true => self.create_and_call(id, keyspace, command, done),
-                false => done(Err(ApiError::NoKeyspace { name: keyspace.to_owned() })),
+                false => done(Err(self.no_keyspace(keyspace))),
             };
         };
         self.hub.heat.asked(&route, command.key());
@@ -178,6 +186,12 @@ impl Api for NodeApi {
 
     fn keyspaces(&self) -> Vec<KeyspaceInfo> {
         self.hub.routes().iter().map(|route| self.info(&route.keyspace)).collect()
+    }
+
+    fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError> {
+        let routes = self.hub.routes();
+        let route = routes.get(name).ok_or_else(|| self.no_keyspace(name))?;
+        Ok(self.info(&route.keyspace))
     }
 
     fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>) {

@@ -8,7 +8,9 @@
 
 use std::fmt;
 
-use node::command::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Sink, Write};
+use node::command::{
+    ExpireIf, Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Sink, Step, Transaction, Write,
+};
 
 /// Bytes of a value, shown as text and cut short.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +108,13 @@ pub enum Command {
         /// REPLACE.
         replace: bool,
     },
+    /// EXEC: commands on one key each, told by its place.
+    Transaction {
+        /// What the keys had when they were watched, if they are, and which versions these were.
+        watched: Option<Vec<(Option<Cell>, Seen)>>,
+        /// What is done.
+        steps: Vec<(usize, Command)>,
+    },
     /// MGET: as many answers as keys.
     GetMany,
     /// How many of its keys there are: DBSIZE of a shard that has no others.
@@ -137,9 +146,28 @@ impl Command {
                 Write::Rename { from: key, to: &keys[1], if_absent: *if_absent }
             }
             Self::Copy { replace } => Write::Copy { from: key, to: &keys[1], replace: *replace },
+            Self::Transaction { watched, steps } => {
+                let seen = watched.iter().flatten().map(|(_, seen)| *seen);
+                let watched = keys.iter().map(Vec::as_slice).zip(seen).collect();
+                let commands =
+                    steps.iter().map(|(place, command)| command.step(&keys[*place..=*place]));
+                Write::Transaction(Box::new(Transaction { watched, commands: commands.collect() }))
+            }
             _ if self.is_read() => return None,
             other => unreachable!("{other:?} writes"),
         })
+    }
+
+    /// As a step of a transaction.
+    fn step<'a>(&'a self, key: &'a [Vec<u8>]) -> Step<'a> {
+        let of_key = &key[0][..];
+        match self {
+            Self::Get => Step::Read(Read::Get(of_key)),
+            Self::Exists => Step::Read(Read::Exists(vec![of_key])),
+            Self::ExpiryTime => Step::Read(Read::Ttl { key: of_key, millis: true, absolute: true }),
+            Self::Length => Step::Read(Read::Length(of_key)),
+            other => Step::Write(other.write(key).expect("all other steps write")),
+        }
     }
 
     /// The command of a write that stands in the log; nothing for those that clients never send.
@@ -190,6 +218,7 @@ impl Command {
             Self::SetAllIfAbsent(_)
                 | Self::Rename { .. }
                 | Self::Copy { .. }
+                | Self::Transaction { .. }
                 | Self::GetMany
                 | Self::Count
         )
@@ -229,6 +258,19 @@ impl Command {
                     cells[1] = cells[0].clone();
                 }
                 Reply::Int(done.into())
+            }
+            Self::Transaction { watched, steps } => {
+                let had = watched.iter().flatten().map(|(cell, _)| cell);
+                if had.zip(cells.iter()).any(|(had, has)| had != has) {
+                    Reply::Nil
+                } else {
+                    let done = steps.iter().map(|(place, command)| {
+                        let (cell, reply) = command.run(cells[*place].take());
+                        cells[*place] = cell;
+                        reply
+                    });
+                    Reply::Array(done.collect())
+                }
             }
             of_one_key => {
                 let (cell, reply) = of_one_key.run(cells[0].take());
@@ -305,6 +347,7 @@ impl Command {
             | Self::SetAllIfAbsent(_)
             | Self::Rename { .. }
             | Self::Copy { .. }
+            | Self::Transaction { .. }
             | Self::Count
             | Self::GetMany => unreachable!("{self:?} is of several keys"),
         }

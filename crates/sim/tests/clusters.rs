@@ -40,6 +40,8 @@ fn all_rules_hold() {
     assert!(sum(|c| c.fillings) > 20 && sum(|c| c.full) > 0, "disks are full");
     assert!(sum(|c| c.changes) > 20, "keyspaces come and go");
     assert!(sum(|c| c.joint) > 50, "commands are of several keys");
+    println!("{} transactions, {} broken", sum(|c| c.transactions), sum(|c| c.broken));
+    assert!(sum(|c| c.transactions) > 50 && sum(|c| c.broken) > 0, "several commands are one");
     assert!(sum(|c| c.whole) > 300, "whole keyspaces are asked about");
     assert!(sum(|c| c.stale) > 30, "replicas that do not lead answer");
     assert!(sum(|c| c.fetched) > 30, "nodes without a replica answer");

@@ -74,6 +74,61 @@ func use(name string, r, other *redis.Client) {
 		}
 		return same("last", "1999", replies[3999].(*redis.StringCmd).Val())
 	})
+	check(name+" transaction", func() error {
+		a, b := key("{t}a"), key("{t}b")
+		replies, err := r.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			p.Set(ctx, a, 1, 0)
+			p.Incr(ctx, a)
+			p.MSet(ctx, b, "x")
+			p.Del(ctx, b, key("{t}none"))
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		_, crosses := r.TxPipelined(ctx, func(p redis.Pipeliner) error {
+			for i := range 20 {
+				p.Incr(ctx, key(fmt.Sprint("apart", i)))
+			}
+			return nil
+		})
+		return errors.Join(same("incr", 2, replies[1].(*redis.IntCmd).Val()),
+			same("del", 1, replies[3].(*redis.IntCmd).Val()), refused(crosses, "CROSSSLOT"))
+	})
+	check(name+" watch", func() error {
+		count := key("{w}count")
+		add := func(tx *redis.Tx) error {
+			seen, err := tx.Get(ctx, count).Int()
+			if err != nil && !errors.Is(err, redis.Nil) {
+				return err
+			}
+			_, err = tx.TxPipelined(ctx, func(p redis.Pipeliner) error {
+				p.Set(ctx, count, seen+1, 0)
+				return nil
+			})
+			return err
+		}
+		var all sync.WaitGroup
+		wrong := make(chan error, 10)
+		for range 10 {
+			all.Add(1)
+			go func() {
+				defer all.Done()
+				for done := 0; done < 20; {
+					err := r.Watch(ctx, add, count)
+					if err == nil {
+						done++
+					} else if !errors.Is(err, redis.TxFailedErr) {
+						wrong <- err
+						return
+					}
+				}
+			}()
+		}
+		all.Wait()
+		close(wrong)
+		return errors.Join(<-wrong, same("count", "200", r.Get(ctx, count).Val()))
+	})
 	check(name+" many goroutines", func() error {
 		var all sync.WaitGroup
 		for range 50 {

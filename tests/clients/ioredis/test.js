@@ -49,6 +49,28 @@ async function use(mode, redis, other) {
     assert.match(replies[1][0].message, /value is not an integer/);
     assert.equal(replies[2][1], "abc");
   });
+  await check("multi", async () => {
+    const [a, b] = [key("{t}a"), key("{t}b")];
+    const done = await redis.multi().set(a, 1).incr(a).mset(b, "x").mget(a, b).del(b, a).exec();
+    assert.deepEqual(done.map(([, reply]) => reply), ["OK", 2, "OK", ["2", "x"], 2]);
+    const refused = await redis.multi().set(a, "word").incr(a).get(a).exec();
+    assert.match(refused[1][0].message, /value is not an integer/);
+    assert.equal(refused[2][1], "word");
+    await assert.rejects(redis.multi().get(a).call("get").exec(), /EXECABORT/);
+    const apart = redis.multi();
+    for (let i = 0; i < 20; i++) apart.get(key(`apart${i}`));
+    await assert.rejects(apart.exec(), /CROSSSLOT/);
+  });
+  await check("watch", async () => {
+    const [a, b] = [key("{w}a"), key("{w}b")];
+    const mine = redis.duplicate();
+    await mine.watch(a, b);
+    await redis.set(a, "changed");
+    assert.equal(await mine.multi().set(b, 1).exec(), null);
+    await mine.watch(a, b);
+    assert.deepEqual(await mine.multi().set(b, 1).exec(), [[null, "OK"]]);
+    mine.disconnect();
+  });
   await check("many at once on one connection", async () => {
     const values = await Promise.all(Array.from({ length: 1000 }, () => redis.incr(key("count"))));
     assert.deepEqual(values, Array.from({ length: 1000 }, (_, i) => i + 1));

@@ -24,6 +24,7 @@
 //! | 14 | flush | nothing: whatever the shard has |
 //! | 15 | flush | end: a cut, but slot 0 |
 //! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From level 2 on |
+//! | 17 | transaction | what [`transaction`](super::transaction) says. From level 2 on |
 //!
 //! | flags of | bits (others are 0) |
 //! |---|---|
@@ -39,12 +40,12 @@
 //! 1. One command has one encoding: what decodes is encoded again to the same bytes.
 //! 2. Ops and flags are never given another meaning; what apply does with them is part of the
 //!    format version too (SAFETY G3).
-//! 3. Decoding allocates only the list of op 11, and that in proportion to the bytes.
+//! 3. Decoding allocates only the lists of ops 11 and 17, and those in proportion to the bytes.
 
 use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot};
 
-use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
+use super::{ExpireIf, Expiry, SetIf, SetReply, Transaction, Write};
 
 const SET: u8 = 1;
 const DELETE: u8 = 2;
@@ -59,9 +60,10 @@ const PERSIST: u8 = 10;
 const SET_ALL_IF_ABSENT: u8 = 11;
 const RENAME: u8 = 12;
 const COPY: u8 = 13;
-const FLUSH: u8 = 14;
+pub(super) const FLUSH: u8 = 14;
 const FLUSH_TO: u8 = 15;
 const FLUSH_WITHIN: u8 = 16;
+pub(super) const TRANSACTION: u8 = 17;
 
 /// Op, flags, two lengths and an expiry: what stands before the key of a `SET`, at most.
 const SET_HEADER_BYTES_MAX: usize = 2 + 2 * VARINT_BYTES_MAX + 8;
@@ -129,6 +131,10 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
             put(RENAME, &[u8::from(*if_absent)], &[from, to], out);
         }
         Write::Copy { from, to, replace } => put(COPY, &[u8::from(*replace)], &[from, to], out),
+        Write::Transaction(transaction) => {
+            out.push(TRANSACTION);
+            transaction.encode(out);
+        }
         Write::Flush { from: Some(from), end } => {
             out.push(FLUSH_WITHIN);
             from.encode(out);
@@ -155,18 +161,24 @@ fn put(op: u8, flags: &[u8], fields: &[&[u8]], out: &mut Vec<u8>) {
 #[inline]
 pub fn decode<'a>(bytes: &mut &'a [u8]) -> Result<Write<'a>, DecodeError> {
     let mut reader = Reader::new(bytes);
-    let write = match reader.u8()? {
+    let write = decode_one(&mut reader)?;
+    *bytes = reader.rest();
+    Ok(write)
+}
+
+/// Reads one command from the front of what is left.
+#[inline]
+pub(super) fn decode_one<'a>(reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeError> {
+    Ok(match reader.u8()? {
         SET => {
             let (when, expiry, reply) = read_set_flags(reader.u8()?)?;
             let (key_len, value_len) = (reader.varint()?, reader.varint()?);
-            let expiry = read_at(expiry, &mut reader)?;
+            let expiry = read_at(expiry, reader)?;
             let (key, value) = (reader.take(key_len)?, reader.take(value_len)?);
             Write::Set { key, value, when, expiry, reply }
         }
-        op => decode_rare(op, &mut reader)?,
-    };
-    *bytes = reader.rest();
-    Ok(write)
+        op => decode_rare(op, reader)?,
+    })
 }
 
 fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeError> {
@@ -221,6 +233,7 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
             from: Some(read_cut_but(SLOTS, "beginning of a flush", reader)?),
             end: read_cut_but(0, "end of a flush", reader)?,
         },
+        TRANSACTION => Write::Transaction(Box::new(Transaction::decode(reader)?)),
         found => return Err(DecodeError::Tag { what: "command", found }),
     })
 }
@@ -241,7 +254,7 @@ const fn bad_flags(found: u8) -> DecodeError {
     DecodeError::Tag { what: "flags of a command", found }
 }
 
-fn read_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, DecodeError> {
+pub(super) fn read_flags(reader: &mut Reader<'_>, known: u8) -> Result<u8, DecodeError> {
     let flags = reader.u8()?;
     if flags & !known == 0 { Ok(flags) } else { Err(bad_flags(flags)) }
 }
@@ -350,7 +363,16 @@ mod tests {
             (b"\x0f\x00", DecodeError::Field { what: "end of a flush" }),
             (b"\x10\x80\x80\x01\x07", DecodeError::Field { what: "beginning of a flush" }),
             (b"\x10\x07\x00", DecodeError::Field { what: "end of a flush" }),
-            (b"\x11", DecodeError::Tag { what: "command", found: 17 }),
+            (b"\x12", DecodeError::Tag { what: "command", found: 18 }),
+            (
+                b"\x11\x01\x01k\x03\0\0\0\0\0\0\0\0\0",
+                DecodeError::Tag { what: "what was seen", found: 3 },
+            ),
+            (b"\x11\x00\x01\x0e", DecodeError::Tag { what: "step of a transaction", found: 14 }),
+            (b"\x11\x00\x01\x11", DecodeError::Tag { what: "step of a transaction", found: 17 }),
+            (b"\x11\x00\x01\x12", DecodeError::Tag { what: "command", found: 18 }),
+            (b"\x11\x00\x01\x4a", DecodeError::Tag { what: "read of a transaction", found: 74 }),
+            (b"\x11\x00\x01\x41\x05\x01k", DecodeError::Short),
             (b"\x01\x03\x00\x00", bad_flags(3)),
             (b"\x01\x0c\x00\x00", bad_flags(12)),
             (b"\x01\x40\x00\x00", bad_flags(64)),

@@ -7,12 +7,21 @@ impl<'a> Write<'a> {
     #[inline]
     pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
         match self {
+            Write::Transaction(transaction) => transaction.each_key(show),
+            other => other.each_named_key(show),
+        }
+    }
+
+    /// As [`Self::each_key`], of what is no transaction.
+    #[inline]
+    pub(super) fn each_named_key(&self, show: &mut impl FnMut(&'a [u8])) {
+        match self {
             Write::SetAllIfAbsent { pairs } => pairs.iter().for_each(|(key, _)| show(key)),
             Write::Rename { from, to, .. } | Write::Copy { from, to, .. } => {
                 show(from);
                 show(to);
             }
-            Write::Flush { .. } => {}
+            Write::Flush { .. } | Write::Transaction(_) => {}
             of_one_key => show(of_one_key.first_key()),
         }
     }
@@ -35,7 +44,20 @@ impl<'a> Write<'a> {
             | Write::Copy { from: key, .. } => key,
             Write::SetAllIfAbsent { pairs } => pairs.first().map_or(&[], |(key, _)| key),
             Write::Flush { .. } => &[],
+            Write::Transaction(_) => self.nth_key(0),
         }
+    }
+
+    /// The key at this place among those of [`Self::each_key`]; empty if there is none.
+    fn nth_key(&self, place: usize) -> &'a [u8] {
+        let (mut at, mut found) = (0, &[][..]);
+        self.each_key(&mut |key| {
+            if at == place {
+                found = key;
+            }
+            at += 1;
+        });
+        found
     }
 
     /// The last key; empty for a flush, which names none.
@@ -78,6 +100,10 @@ impl<'a> Write<'a> {
             Write::SetAllIfAbsent { pairs } => {
                 pairs.iter().map(|(_, value)| value.len() as u64).max().unwrap_or_default()
             }
+            // All of it may be of one key.
+            Write::Transaction(transaction) => transaction
+                .writes()
+                .fold(0, |sum, write| sum.saturating_add(write.lengthens_bytes())),
             _ => 0,
         }
     }
@@ -92,6 +118,7 @@ impl<'a> Write<'a> {
             | Write::IncrementFloat { .. }
             | Write::SetAllIfAbsent { .. }
             | Write::Copy { .. } => true,
+            Write::Transaction(transaction) => transaction.writes().any(Write::may_grow),
             Write::Delete { .. }
             | Write::GetDelete { .. }
             | Write::GetExpire { .. }

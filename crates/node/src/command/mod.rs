@@ -36,12 +36,14 @@ pub mod reply;
 mod samples;
 #[cfg(test)]
 mod script;
+pub mod transaction;
 
 use keyspace::Cut;
 
 pub use apply::{apply, apply_hashed};
 pub use read::{View, answer};
-pub use reply::{Refusal, Reply, Sink};
+pub use reply::{Collect, Refusal, Reply, Sink};
+pub use transaction::{Seen, Step, Transaction};
 
 /// When a value's life ends, as a write says it. Times are absolute (SAFETY G13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,8 +192,11 @@ pub enum Write<'a> {
         /// Also if `to` has a value.
         replace: bool,
     },
+    /// EXEC within one shard: one answer for each of its commands, or nil if a watched key has
+    /// changed.
+    Transaction(Box<Transaction<'a>>),
     /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19), or over a part of
-    /// it ([`crate::flush`]). OK; or [`Reply::Moved`], if another shard has the rest.
+    /// it (module `flush`). OK; or [`Reply::Moved`], if another shard has the rest.
     Flush {
         /// The first slot or key of what is to be flushed; none: whatever the shard has.
         from: Option<Cut>,

@@ -71,6 +71,93 @@ pub trait Sink {
     fn refused(&mut self, why: Refusal);
 }
 
+/// Takes an answer as a value.
+#[derive(Debug, Default)]
+pub struct Collect {
+    /// Arrays and maps that are not whole yet, the outermost first.
+    open: Vec<Open>,
+    whole: Option<Reply>,
+}
+
+#[derive(Debug)]
+struct Open {
+    is_map: bool,
+    left: usize,
+    items: Vec<Reply>,
+}
+
+impl Open {
+    fn close(self) -> Reply {
+        if !self.is_map {
+            return Reply::Array(self.items);
+        }
+        let mut items = self.items.into_iter();
+        Reply::Map(std::iter::from_fn(|| Some((items.next()?, items.next()?))).collect())
+    }
+}
+
+impl Collect {
+    /// The answer.
+    ///
+    /// # Panics
+    /// If none was given, or not all of one.
+    pub fn into_reply(self) -> Reply {
+        assert!(self.open.is_empty(), "an answer is given as a whole");
+        self.whole.expect("every command is answered")
+    }
+
+    fn add(&mut self, mut reply: Reply) {
+        while let Some(inner) = self.open.last_mut() {
+            inner.items.push(reply);
+            inner.left -= 1;
+            if inner.left > 0 {
+                return;
+            }
+            reply = self.open.pop().expect("it was the last").close();
+        }
+        self.whole = Some(reply);
+    }
+
+    fn begin(&mut self, is_map: bool, left: usize) {
+        let open = Open { is_map, left, items: Vec::new() };
+        if left == 0 { self.add(open.close()) } else { self.open.push(open) }
+    }
+}
+
+impl Sink for Collect {
+    fn ok(&mut self) {
+        self.add(Reply::Ok);
+    }
+
+    fn nil(&mut self) {
+        self.add(Reply::Nil);
+    }
+
+    fn int(&mut self, value: i64) {
+        self.add(Reply::Int(value));
+    }
+
+    fn bulk(&mut self, bytes: &[u8]) {
+        self.add(Reply::Bulk(bytes.into()));
+    }
+
+    fn status(&mut self, word: &'static str) {
+        self.add(Reply::Status(word));
+    }
+
+    fn array(&mut self, len: usize) {
+        self.begin(false, len);
+    }
+
+    fn map(&mut self, len: usize) {
+        self.begin(true, 2 * len);
+    }
+
+    fn refused(&mut self, why: Refusal) {
+        self.add(Reply::Refused(why));
+    }
+}
+
 impl Reply {
     /// Gives this answer to a sink.
     pub fn give(&self, sink: &mut (impl Sink + ?Sized)) {

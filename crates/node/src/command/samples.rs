@@ -1,9 +1,9 @@
 //! Random commands for the tests of this folder, owned so that they can be shrunk.
 
-use keyspace::{Cut, SLOTS, Slot};
+use keyspace::{Cut, SLOTS, Slot, Timestamp};
 use proptest::prelude::*;
 
-use super::{ExpireIf, Expiry, SetIf, SetReply, Write};
+use super::{ExpireIf, Expiry, Read, Seen, SetIf, SetReply, Step, Transaction, Write};
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]
@@ -12,6 +12,59 @@ pub(super) struct Owned {
     bytes: Vec<Vec<u8>>,
     /// The command with other bytes.
     shape: Write<'static>,
+    /// Of a transaction, what keys had and what is done.
+    seen: Vec<Seen>,
+    steps: Vec<OwnedStep>,
+}
+
+/// A [`Step`] that owns its bytes.
+#[derive(Clone, Debug)]
+enum OwnedStep {
+    Write(Owned),
+    /// Its keys, and the command with others.
+    Read(Vec<Vec<u8>>, Read<'static>),
+}
+
+impl OwnedStep {
+    fn borrow(&self) -> Step<'_> {
+        match self {
+            OwnedStep::Write(write) => Step::Write(write.borrow()),
+            OwnedStep::Read(keys, shape) => {
+                let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                Step::Read(with_keys(shape, keys))
+            }
+        }
+    }
+
+    fn of(step: &Step<'_>) -> Self {
+        match step {
+            Step::Write(write) => OwnedStep::Write(write.clone().into()),
+            Step::Read(read) => {
+                let keys = read.keys().iter().map(|key| key.to_vec()).collect();
+                OwnedStep::Read(keys, with_keys(read, vec![&[]]))
+            }
+        }
+    }
+}
+
+/// A read, of other keys.
+fn with_keys<'b>(read: &Read<'_>, keys: Vec<&'b [u8]>) -> Read<'b> {
+    let key = keys.first().copied().unwrap_or_default();
+    match read {
+        Read::Get(_) => Read::Get(key),
+        Read::GetMany(_) => Read::GetMany(keys),
+        Read::GetRange { start, end, .. } => Read::GetRange { key, start: *start, end: *end },
+        Read::Length(_) => Read::Length(key),
+        Read::Exists(_) => Read::Exists(keys),
+        Read::Type(_) => Read::Type(key),
+        Read::Ttl { millis, absolute, .. } => {
+            Read::Ttl { key, millis: *millis, absolute: *absolute }
+        }
+        Read::Encoding(_) => Read::Encoding(key),
+        Read::RefCount(_) => Read::RefCount(key),
+        Read::IdleTime(_) => Read::IdleTime(key),
+        Read::Lcs { .. } => unreachable!("no step of a transaction"),
+    }
 }
 
 impl Owned {
@@ -38,6 +91,11 @@ impl Owned {
             Write::Rename { if_absent, .. } => Write::Rename { from: at(0), to: at(1), if_absent },
             Write::Copy { replace, .. } => Write::Copy { from: at(0), to: at(1), replace },
             Write::Flush { from, end } => Write::Flush { from, end },
+            Write::Transaction(_) => {
+                let watched = self.bytes.iter().map(Vec::as_slice).zip(self.seen.iter().copied());
+                let commands = self.steps.iter().map(OwnedStep::borrow).collect();
+                Write::Transaction(Box::new(Transaction { watched: watched.collect(), commands }))
+            }
         }
     }
 }
@@ -45,6 +103,7 @@ impl Owned {
 impl From<Write<'_>> for Owned {
     fn from(write: Write<'_>) -> Self {
         let e: &[u8] = &[];
+        let (mut seen, mut steps) = (vec![], vec![]);
         let (bytes, shape): (Vec<&[u8]>, Write<'static>) = match write {
             Write::Set { key, value, when, expiry, reply } => {
                 (vec![key, value], Write::Set { key: e, value: e, when, expiry, reply })
@@ -73,8 +132,15 @@ impl From<Write<'_>> for Owned {
                 (vec![from, to], Write::Copy { from: e, to: e, replace })
             }
             Write::Flush { from, end } => (vec![], Write::Flush { from, end }),
+            Write::Transaction(transaction) => {
+                let Transaction { watched, commands } = *transaction;
+                seen = watched.iter().map(|(_, seen)| *seen).collect();
+                steps = commands.iter().map(OwnedStep::of).collect();
+                let keys = watched.iter().map(|(key, _)| *key).collect();
+                (keys, Write::Transaction(Box::default()))
+            }
         };
-        Self { bytes: bytes.into_iter().map(<[u8]>::to_vec).collect(), shape }
+        Self { bytes: bytes.into_iter().map(<[u8]>::to_vec).collect(), shape, seen, steps }
     }
 }
 
@@ -90,6 +156,55 @@ fn cut(slots: std::ops::Range<Slot>) -> impl Strategy<Value = Cut> {
 
 /// Any command, on few keys, around time 1000.
 pub(super) fn writes() -> impl Strategy<Value = Owned> {
+    prop_oneof![
+        20 => of_keys(),
+        2 => (prop::option::of(cut(0..SLOTS)), cut(1..SLOTS + 1))
+            .prop_map(|(from, end)| Write::Flush { from, end }.into()),
+        1 => Just(Write::Flush { from: None, end: Cut::Slot(0) }.into()),
+        3 => transactions(),
+    ]
+}
+
+fn transactions() -> impl Strategy<Value = Owned> {
+    let key = || prop::sample::select(&KEYS[..]);
+    let time = || (0..2000u64).prop_map(Timestamp::from_millis);
+    let seen = prop_oneof![time().prop_map(Seen::Version), time().prop_map(Seen::Nothing)];
+    let keys = || prop::collection::vec(key(), 1..4);
+    let read = prop_oneof![
+        key().prop_map(Read::Get),
+        keys().prop_map(Read::GetMany),
+        keys().prop_map(Read::Exists),
+        (key(), any::<i64>(), -9..9i64).prop_map(|(key, start, end)| Read::GetRange {
+            key,
+            start,
+            end
+        }),
+        (key(), any::<bool>(), any::<bool>()).prop_map(|(key, millis, absolute)| Read::Ttl {
+            key,
+            millis,
+            absolute
+        }),
+        prop_oneof![
+            key().prop_map(Read::Length),
+            key().prop_map(Read::Type),
+            key().prop_map(Read::Encoding),
+            key().prop_map(Read::RefCount),
+            key().prop_map(Read::IdleTime),
+        ],
+    ];
+    let step = prop_oneof![
+        of_keys().prop_map(OwnedStep::Write),
+        read.prop_map(|read| OwnedStep::of(&Step::Read(read))),
+    ];
+    let watched = prop::collection::vec((key(), seen), 0..3);
+    (watched, prop::collection::vec(step, 0..5)).prop_map(|(watched, steps)| {
+        let commands = steps.iter().map(OwnedStep::borrow).collect();
+        Write::Transaction(Box::new(Transaction { watched, commands })).into()
+    })
+}
+
+/// Any command that names keys, but for transactions.
+fn of_keys() -> impl Strategy<Value = Owned> + Clone {
     let key = || prop::sample::select(&KEYS[..]);
     let value = || {
         let number = any::<i64>().prop_map(|number| number.to_string().into_bytes());
@@ -126,8 +241,5 @@ pub(super) fn writes() -> impl Strategy<Value = Owned> {
         }),
         1 => two().prop_map(|(from, to, if_absent)| Write::Rename { from, to, if_absent }.into()),
         1 => two().prop_map(|(from, to, replace)| Write::Copy { from, to, replace }.into()),
-        2 => (prop::option::of(cut(0..SLOTS)), cut(1..SLOTS + 1))
-            .prop_map(|(from, end)| Write::Flush { from, end }.into()),
-        1 => Just(Write::Flush { from: None, end: Cut::Slot(0) }.into()),
     ]
 }

@@ -150,8 +150,9 @@ pub enum ApiError {
     /// Too much is waiting already. Nothing was done: try again a little later.
     #[error("the node has too much to do")]
     Busy,
-    /// The node reads its data. Nothing was done: try again when it is ready.
-    #[error("the node is still reading its data")]
+    /// The node starts, and does not know all keyspaces yet. Nothing was done: try again when it is
+    /// ready.
+    #[error("the node is starting and does not know all keyspaces yet")]
     Loading,
     /// The node is draining. Nothing was done: ask another, or after its restart.
     #[error("the node is stopping")]

@@ -140,10 +140,10 @@ impl Kind for Size {
     }
 }
 
-/// Bytes a second, written as a [`Size`] within bounds; `off` or 0: as many as there can be.
-pub struct Rate(pub RangeInclusive<u64>);
+/// Bytes, written as a [`Size`] within bounds, and in what; `off` or 0: as many as there can be.
+pub struct Bytes(pub RangeInclusive<u64>, pub &'static str);
 
-impl Kind for Rate {
+impl Kind for Bytes {
     type Value = Option<NonZeroU64>;
     const TOML: Toml = Toml::Number;
 
@@ -157,7 +157,7 @@ impl Kind for Rate {
 
     fn accepts(&self) -> String {
         let (low, high) = (size_text(*self.0.start()), size_text(*self.0.end()));
-        format!("bytes a second such as 64MiB or 10MB, from {low} to {high}, or off")
+        format!("bytes{} such as 64MiB or 10MB, from {low} to {high}, or off", self.1)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use balancer::Policy;
 
 use super::kind::{
-    Address, Kind, Listen, Memory, MemoryMax, Millis, Most, Number, OneOf, Path, Rate, Size,
+    Address, Bytes, Kind, Listen, Memory, MemoryMax, Millis, Most, Number, OneOf, Path, Size,
     Switch, Text, Toml,
 };
 use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
@@ -141,17 +141,17 @@ settings! {
     check_interval_ms: u64 = "10m", Millis(0..=365 * DAY_MS), Millis;
     /// Bytes a second of shards' states that this node sends to others: to new replicas, and to
     /// those that lag too far behind; or off: as fast as can be.
-    move_rate: Option<NonZeroU64> = "64MiB", Rate(64 * KIB..=1024 * GIB), Rate;
+    move_rate: Option<NonZeroU64> = "64MiB", Bytes(64 * KIB..=1024 * GIB, " a second"), Bytes;
     /// Bytes of live keys and values beyond which a shard is cut in two, each half a shard of its
     /// own; or off: never.
-    split_bytes: Option<NonZeroU64> = "96MiB", Rate(MIB..=1024 * GIB), Rate;
+    split_bytes: Option<NonZeroU64> = "96MiB", Bytes(MIB..=1024 * GIB, ""), Bytes;
     /// Live keys beyond which a shard is cut in two, so that cutting it takes little time; or off:
     /// however many.
     split_keys: Option<NonZeroU64> = "125000", Most(1_000..=1_000_000_000, ""), Most;
     /// Bytes of live keys and values below which two neighbouring shards become one, both taken
     /// together, if the second was cut off from another; at most half of split_bytes and, in keys,
     /// of split_keys; or off: never.
-    merge_bytes: Option<NonZeroU64> = "16MiB", Rate(64 * KIB..=1024 * GIB), Rate;
+    merge_bytes: Option<NonZeroU64> = "16MiB", Bytes(64 * KIB..=1024 * GIB, ""), Bytes;
     /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
     /// about evenly; or off: never.
     split_rate: Option<NonZeroU64> = "50000", Most(100..=1_000_000_000, " a second"), Most;

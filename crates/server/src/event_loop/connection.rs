@@ -11,6 +11,7 @@ use node::route::Route;
 
 use super::cluster::SentOn;
 use super::takes::TakesOwed;
+use super::transactions::{Part, write_executed};
 use super::waits::Written;
 use crate::gateway::native::{self, FrameSink, Op};
 use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
@@ -128,6 +129,9 @@ enum State {
         left: u32,
         any_done: bool,
     },
+    /// A transaction is under way, whose commands are answered so.
+    Executing(Box<[Part]>),
+    Executed(Box<[Part]>, Reply),
     Done(Reply),
     Failed(Box<str>),
     Bytes(Vec<u8>),
@@ -161,13 +165,21 @@ impl Slot {
         Self { state: State::Gathering { gather, left: parts, sum: 0, any_done: false }, frame }
     }
 
+    /// One reply of a transaction's many.
+    pub fn executing(parts: Vec<Part>, frame: Frame) -> Self {
+        Self { state: State::Executing(parts.into()), frame }
+    }
+
     /// A reply that is known, behind others that are not.
     pub fn bytes(bytes: Vec<u8>) -> Self {
         Self { state: State::Bytes(bytes), frame: Frame::Bytes }
     }
 
     fn is_done(&self) -> bool {
-        matches!(self.state, State::Done(_) | State::Failed(_) | State::Bytes(_))
+        matches!(
+            self.state,
+            State::Done(_) | State::Failed(_) | State::Bytes(_) | State::Executed(..)
+        )
     }
 }
 
@@ -237,9 +249,16 @@ impl Connection {
                 let any_done = any_done || reply.is_ok();
                 State::Failing { text, left: left - 1, any_done }.settled()
             }
-            (State::Waiting | State::Done(_) | State::Failed(_) | State::Bytes(_), _) => {
-                unreachable!("a reply came twice")
-            }
+            (State::Executing(parts), Ok(reply)) => State::Executed(parts, reply),
+            (State::Executing(_), Err(text)) => State::Failed(text),
+            (
+                State::Waiting
+                | State::Done(_)
+                | State::Failed(_)
+                | State::Bytes(_)
+                | State::Executed(..),
+                _,
+            ) => unreachable!("a reply came twice"),
         };
     }
 
@@ -267,6 +286,9 @@ impl Connection {
                 let mut writer = RespWriter::new(&mut self.output, version);
                 match state {
                     State::Done(reply) => reply.give(&mut writer),
+                    State::Executed(parts, reply) => {
+                        write_executed(&parts, &reply, version, &mut self.output);
+                    }
                     State::Failed(text) => writer.error(text.as_bytes()),
                     _ => unreachable!("only what is done is written"),
                 }

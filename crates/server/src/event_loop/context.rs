@@ -90,6 +90,10 @@ impl Context for CommandContext<'_> {
         std::str::from_utf8(name).is_ok_and(|name| self.hub.routes().get(name).is_some())
     }
 
+    fn knows_keyspaces(&self) -> bool {
+        self.hub.ready.load(Ordering::Acquire)
+    }
+
     fn facts(&self) -> Facts<'_> {
         let log = self.hub.log.facts();
         let counters = &self.hub.counters;

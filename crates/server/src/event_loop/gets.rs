@@ -27,6 +27,7 @@ pub(super) struct Get {
 /// is nothing else about them. A command that is no GET may change that.
 pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
     !session.is_quiet()
+        && !session.is_queueing()
         && session.stale_nanos() == 0
         && connection.pending.is_empty()
         && connection.refuse_next.is_none()

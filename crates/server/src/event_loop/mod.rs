@@ -35,6 +35,7 @@ mod serve;
 mod sockets;
 mod takes;
 mod topology;
+mod transactions;
 mod waits;
 mod whole;
 

@@ -23,7 +23,7 @@ use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session}
 use crate::hub::NOBODY;
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
-const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// … when the keys of one command lie in different shards.
 pub(super) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// … when its keyspace is gone.
@@ -168,7 +168,12 @@ impl EventLoop {
                 connection.closing = true;
                 Done::Yes
             }
-            _ if let Some(text) = refused => self.refuse(connection, session, &text, muted),
+            request if let Some(text) = refused => {
+                if request == Request::Exec {
+                    session.end_transaction();
+                }
+                self.refuse(connection, session, &text, muted)
+            }
             ref request if let Some(text) = self.elsewhere(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
             }
@@ -180,6 +185,11 @@ impl EventLoop {
             Request::WriteEach { gather, writes } => {
                 self.write_each(at, connection, session, gather, &writes, muted)
             }
+            Request::Watch(keys) => {
+                let now = put_off_at.unwrap_or_else(|| self.moment());
+                self.watch(at, connection, session, &keys, (now, fetched), muted)
+            }
+            Request::Exec => self.exec(at, connection, session, muted),
             Request::Keyspace(request) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.run_whole(at, connection, session, &request, (now, fetched), muted)
@@ -382,7 +392,7 @@ impl EventLoop {
 
     /// What a write may take of memory beyond what the client sends for it.
     #[inline]
-    fn takes(&self, connection: &Connection, write: &Write<'_>) -> Takes {
+    pub(super) fn takes(&self, connection: &Connection, write: &Write<'_>) -> Takes {
         let mut takes =
             Takes { lengthens_bytes: write.lengthens_bytes(), ..connection.takes.none() };
         if let Some(key) = write.replies_value_of() {
@@ -401,7 +411,7 @@ impl EventLoop {
     }
 
     /// How long the value of a key is now, as far as that can be seen at once.
-    fn value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
+    pub(super) fn value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
         let Some(route) = &connection.route else { return 0 };
         let bytes = node::read::value(route, key, self.moment(), |version| {
             version.map_or(0, |version| version.value.len() as u64)

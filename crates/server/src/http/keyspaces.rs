@@ -12,7 +12,7 @@ use super::body;
 use super::context::{Context, Shared};
 use super::problem::Problem;
 use super::uri::decode_text;
-use crate::api::{ApiError, KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+use crate::api::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 
 /// No description of a keyspace is longer.
 const BODY_BYTES_MAX: u64 = 64 << 10;
@@ -43,8 +43,7 @@ pub async fn create(
 /// One.
 pub async fn one(State(context): State<Shared>, uri: Uri) -> Result<Json<KeyspaceInfo>, Problem> {
     let name = name(&uri)?;
-    let found = context.api.keyspaces().into_iter().find(|info| info.name == name);
-    found.map(Json).ok_or_else(|| ApiError::NoKeyspace { name }.into())
+    Ok(Json(context.api.keyspace(&name)?))
 }
 
 /// Changes what the body names.

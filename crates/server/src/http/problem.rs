@@ -79,7 +79,8 @@ impl From<ApiError> for Problem {
                 S::NOT_FOUND,
                 "no-keyspace",
                 "No such keyspace",
-                "Look at GET /v1/keyspaces, or create it with POST /v1/keyspaces.",
+                "See those there are with `carillon keyspace list` (GET /v1/keyspaces), or create \
+                 it first.",
             ),
             ApiError::KeyspaceExists { .. } => (
                 S::CONFLICT,
@@ -88,19 +89,19 @@ impl From<ApiError> for Problem {
                 "Use it, choose another name, or drop it first.",
             ),
             ApiError::BadKeyspace { .. } => {
-                (S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct what the detail names.")
+                (S::BAD_REQUEST, "bad-keyspace", "Bad keyspace", "Correct that, and ask again.")
             }
             ApiError::NoNode { .. } => (
                 S::NOT_FOUND,
                 "no-node",
                 "No such node",
-                "Look at GET /v1/nodes for ids and names.",
+                "See ids and names with `carillon nodes` (GET /v1/nodes).",
             ),
             ApiError::AmbiguousNode { .. } => (
                 S::CONFLICT,
                 "ambiguous-node",
                 "Ambiguous name",
-                "Say which one by its id; GET /v1/nodes says who is who.",
+                "Say which one by its id; `carillon nodes` (GET /v1/nodes) says who is who.",
             ),
             ApiError::NodeInUse { .. } => (
                 S::CONFLICT,
@@ -126,13 +127,14 @@ impl From<ApiError> for Problem {
                 S::NOT_FOUND,
                 "no-shard",
                 "No such shard",
-                "Look at GET /v1/shards for their numbers.",
+                "See their numbers with `carillon shards` (GET /v1/shards).",
             ),
             ApiError::NotLeader { .. } => (
                 S::CONFLICT,
                 "not-leader",
                 "Not the leader",
-                "Ask the node that leads the shard; GET /v1/shards says who does.",
+                "Ask the node that leads the shard; `carillon shards` (GET /v1/shards) says who \
+                 does.",
             ),
             ApiError::NoSplit { .. } => (S::CONFLICT, "no-split", "Not cut", "Nothing was done."),
             ApiError::NoMerge { .. } => {
@@ -142,14 +144,13 @@ impl From<ApiError> for Problem {
                 S::CONFLICT,
                 "no-level",
                 "Level refused",
-                "Upgrade the nodes that the detail names, or remove those that are gone for good; \
-                 GET /v1/level says what each speaks.",
+                "See what each node speaks with `carillon upgrade --check` (GET /v1/level).",
             ),
             ApiError::NoStanding { .. } => (
                 S::CONFLICT,
                 "no-standing",
                 "Refused",
-                "Look at GET /v1/nodes for how nodes stand.",
+                "See how nodes stand with `carillon nodes` (GET /v1/nodes).",
             ),
             ApiError::KeyTooLong { .. } => (
                 S::BAD_REQUEST,

@@ -7,7 +7,7 @@
 //! ```text
 //!   replicas come and go ──► the shard's generation rises, and it is settled ──► done, or not
 //!   another is to lead ────► it leads ─────────────────────────────────────────► done
-//!   it is cut in two ──────► it ends where it was to be cut ───────────────────► done
+//!   it is cut in two ──────► the other half begins here, or it ends there ─────► done
 //!   it takes one in ───────► it ends where that one ended ─────────────────────► done
 //!                            nothing of the kind within OPEN_MAX ──────────────► not done
 //! ```
@@ -115,6 +115,16 @@ impl Decisions {
             all.pop_front();
         }
         all.push_back(decided);
+    }
+
+    /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
+    pub(super) fn has_begun(&self, half: ShardId) {
+        let is_cut = |what: &What| matches!(what, What::Split { right, .. } if *right == half);
+        for decided in self.0.lock().iter_mut() {
+            if decided.came == Came::UnderWay && is_cut(&decided.what) {
+                decided.came = Came::Done { took: decided.since.elapsed(), deviation: None };
+            }
+        }
     }
 
     /// All of them.
@@ -261,6 +271,21 @@ mod tests {
         assert!(matches!(after(2000, 5), Came::Done { .. }));
         assert_eq!(after(4000, 5), Came::NotDone, "something else was first");
         assert_eq!(came(&cut, None, &|_| None), Came::HandedOn);
+    }
+
+    #[test]
+    fn what_was_cut_once_stays_so() {
+        let decisions = Decisions::default();
+        for right in [8, 9] {
+            let (at, generation) = (Cut::Slot(2000), Generation(4));
+            decisions.add(decided(What::Split { right: ShardId(right), at, generation }));
+        }
+        decisions.has_begun(ShardId(9));
+        let mut again = led(&[(1, 1)], 6, true);
+        again.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, 1000);
+        decisions.review(&[again], &Nodes::default(), |_| None);
+        let came: Vec<Came> = decisions.all().iter().map(|one| one.came).collect();
+        assert!(matches!(came[..], [Came::NotDone, Came::Done { .. }]), "{came:?}");
     }
 
     #[test]

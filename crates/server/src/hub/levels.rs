@@ -149,7 +149,9 @@ impl Hub {
         let mut why: Vec<String> = speakers.iter().filter_map(|s| s.objection(to)).collect();
         let unknown = survey.unknown_count();
         if unknown > 0 {
-            why.push(format!("this node does not know yet where {unknown} shards are"));
+            why.push(format!(
+                "this node does not know yet where all shards are ({unknown} missing)"
+            ));
         }
         why
     }

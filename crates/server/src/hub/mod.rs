@@ -236,7 +236,7 @@ impl Hub {
         }
         let missing = self.missing().len();
         if missing > 0 {
-            return format!("{missing} shards are on their way to this node");
+            return format!("shards are on their way to this node: {missing}");
         }
         let shards = self.without_leader();
         let shards: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();

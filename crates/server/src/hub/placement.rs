@@ -137,7 +137,7 @@ impl Hub {
                 let waits = match rests {
                     Some(left) => Some(format!("it was moved lately: {} s yet", left.as_secs())),
                     None if changing >= AT_ONCE => {
-                        Some(format!("{changing} shards that this node leads are changing"))
+                        Some(format!("shards are changing that this node leads: {changing}"))
                     }
                     None => None,
                 };

@@ -149,6 +149,9 @@ impl Hub {
             let descriptor = &start.view.read().descriptor;
             (descriptor.shard, descriptor.keyspace())
         };
+        if let Some(peers) = &self.peers {
+            peers.placement.decisions.has_begun(shard);
+        }
         let is_forgotten =
             || self.peers.as_ref().is_some_and(|peers| peers.lookup.has_dropped(keyspace));
         let may_begin = self.may_begin(shard, start.replica) && !is_forgotten();

@@ -77,7 +77,11 @@ impl NodeApi {
         }
         match &self.hub.objections(next, survey)[..] {
             [] => Ok(Some(next)),
-            why => Err(format!("not all nodes speak level {next}: {}", why.join("; "))),
+            why => Err(format!(
+                "not all nodes speak level {next}: {}; upgrade them, or remove those that are gone \
+                 for good",
+                why.join("; ")
+            )),
         }
     }
 

@@ -17,7 +17,7 @@ impl NodeApi {
         if let Some(name) = keyspace
             && self.hub.routes().get(name).is_none()
         {
-            return Err(ApiError::NoKeyspace { name: name.into() });
+            return Err(self.no_keyspace(name));
         }
         let survey = self.hub.survey();
         let is_asked = |seen: &&Seen| keyspace.is_none() || seen.keyspace.as_deref() == keyspace;

@@ -124,7 +124,9 @@ impl NodeApi {
         let survey = self.hub.survey();
         let unknown = survey.unknown_count();
         if unknown > 0 {
-            let why = format!("this node does not know yet where {unknown} shards are: ask again");
+            let why = format!(
+                "this node does not know yet where all shards are ({unknown} missing): ask again"
+            );
             return Err(ApiError::NodeInUse { why });
         }
         let held = survey.held_by_nodes().get(&node).copied().unwrap_or_default();

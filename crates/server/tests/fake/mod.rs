@@ -162,6 +162,11 @@ impl Api for Fake {
         self.state.lock().unwrap().keyspaces.values().map(|(info, _)| info.clone()).collect()
     }
 
+    fn keyspace(&self, name: &str) -> Result<KeyspaceInfo, ApiError> {
+        let found = self.keyspaces().into_iter().find(|info| info.name == name);
+        found.ok_or_else(|| ApiError::NoKeyspace { name: name.to_owned() })
+    }
+
     fn keyspace_create(&self, spec: KeyspaceSpec, done: Done<KeyspaceInfo>) {
         let mut state = self.state.lock().unwrap();
         if state.keyspaces.contains_key(&spec.name) {

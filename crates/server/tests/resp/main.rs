@@ -6,4 +6,5 @@ mod corpus;
 mod errors;
 mod parsing;
 mod sessions;
+mod transactions;
 mod translating;

@@ -1,8 +1,41 @@
 //! What a connection remembers from one command to the next.
 
-use server::gateway::resp::{Session, Version};
+use server::gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Session, Version};
 
-use crate::context::{send, send_bytes, session};
+use crate::context::{Still, send, send_bytes, send_to, session};
+
+/// A server that does not know all keyspaces yet.
+struct Starting;
+
+impl Context for Starting {
+    fn now_millis(&self) -> u64 {
+        Still.now_millis()
+    }
+
+    fn keyspace_exists(&self, name: &[u8]) -> bool {
+        Still.keyspace_exists(name)
+    }
+
+    fn knows_keyspaces(&self) -> bool {
+        false
+    }
+
+    fn facts(&self) -> Facts<'_> {
+        Still.facts()
+    }
+
+    fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
+        Still.each_keyspace(show);
+    }
+
+    fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
+        Still.each_other_client(show);
+    }
+
+    fn kill_client(&self, id: u64) -> bool {
+        Still.kill_client(id)
+    }
+}
 
 fn reply(session: &mut Session, line: &str) -> String {
     String::from_utf8(send(session, line.as_bytes()).1).unwrap()
@@ -32,6 +65,19 @@ fn hello_switches_the_protocol() {
     assert_eq!(send(&mut session, b"RESET"), ("Reset".to_owned(), b"+RESET\r\n".to_vec()));
     assert_eq!((session.version(), session.keyspace()), (Version::V2, "0"));
     assert_eq!(reply(&mut session, "CLIENT GETNAME"), "$-1\r\n");
+}
+
+#[test]
+fn a_node_that_starts_does_not_say_which_keyspaces_there_are_not() {
+    let select = |name: &str| {
+        let line = format!("SELECT {name}\r\n");
+        let (request, out) = send_to(&Starting, &mut session(), line.as_bytes());
+        (request, String::from_utf8(out).unwrap())
+    };
+    assert!(select("basket").1.starts_with("-LOADING the node is starting"));
+    assert_eq!(select("orders").1, "");
+    assert_eq!(select("9").1, "");
+    assert!(select("1x").1.starts_with("-ERR"), "it cannot be a name");
 }
 
 #[test]

@@ -24,7 +24,7 @@ use node::command::{Read, Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Fetched, Found, Want};
 use node::lane::{Answer, Input, NotDone};
-use node::read::{self, Now};
+use node::read::{self, Blocked, Now};
 use node::route::Route;
 
 use super::options::Mood;
@@ -32,7 +32,7 @@ use super::whole::OfWhole;
 use super::{KEYSPACE, Plant, World};
 use crate::check::Violation;
 use crate::check::linear::{self, Linear, Seen};
-use crate::command::{Collect, Command};
+use crate::command::{Cell, Collect, Command, Value};
 use crate::machine::CLIENTS;
 
 /// How long a client waits.
@@ -382,10 +382,11 @@ impl World {
         at: usize,
         route: Arc<Route>,
         keys: Vec<u64>,
-        command: Command,
+        mut command: Command,
         stale_ms: u64,
     ) {
         self.tell_time(at);
+        self.look_at_watched(at, &route, &keys, &mut command);
         let seat = &self.seats[at];
         let Some(machine) = &seat.machine else { return };
         let moment = command.is_read().then(|| machine.moment());
@@ -416,15 +417,39 @@ impl World {
             "op {number} at node {node}: {command:?} of {keys:?} in {keyspace}"
         ));
         let tile = route.arc(route.place_of(shard).expect("it was just found"));
+        let plant = self.options.plant;
         let level = self.seats[at].machine.as_ref().expect("it was asked").level;
         let flush = (*command == Command::Flush).then(|| Write::flush_of(tile, level));
-        if let Some(write) = flush.or_else(|| command.write(&names)) {
+        if let Some(mut write) = flush.or_else(|| command.write(&names)) {
+            if let (Some(Plant::Unwatched), Write::Transaction(transaction)) = (plant, &mut write) {
+                transaction.watched.clear();
+            }
             let mut batch = Batch::default();
             batch.push(&write, Waiter(number));
             let machine = self.seats[at].machine.as_mut().expect("it was asked");
             machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
         }
         self.clients.ops.insert(number, op);
+    }
+
+    /// A transaction that watches keys looks at them, if that can be done at once; else it watches
+    /// none.
+    fn look_at_watched(&self, at: usize, route: &Route, keys: &[u64], command: &mut Command) {
+        let Command::Transaction { watched: watched @ Some(_), .. } = command else { return };
+        let Some(machine) = &self.seats[at].machine else { return };
+        let now = machine.moment();
+        let names = self.clients.names_of(keys);
+        let had = names.iter().map(|name| {
+            let seen = read::seen(route, name, now, Fetched::NONE)?;
+            let cell = read::value(route, name, now, |version| {
+                version.map(|version| Cell {
+                    value: Value(version.value.to_vec()),
+                    expiry_ms: version.expiry_ms,
+                })
+            })?;
+            Ok((cell, seen))
+        });
+        *watched = had.collect::<Result<Vec<_>, Blocked>>().ok();
     }
 
     /// A client asks a node for a change of the catalogue.
@@ -594,6 +619,15 @@ impl World {
         let joint = op.of_keys().is_some_and(|of_keys| of_keys.command.is_joint());
         self.counts.joint += u64::from(joint);
         self.rest(&op);
+        if let Some(OfKeys { command: Command::Transaction { .. }, .. }) = op.of_keys() {
+            self.counts.transactions += 1;
+            if replies == [Reply::Nil] {
+                // A watched key may have changed and have the same value again: nothing was done,
+                // and why is not for histories to tell.
+                self.counts.broken += 1;
+                return;
+            }
+        }
         self.clients.note(op, Some(replies), high_ms);
     }
 

@@ -1,9 +1,12 @@
 //! What clients of a cluster ask of keys.
 
+use keyspace::Feature;
+use keyspace::random::mix;
 use node::command::{ExpireIf, Expiry, SetIf, SetReply};
 
 use super::World;
 use crate::command::{Command, Value};
+use crate::rng::Rng;
 
 impl World {
     /// A command, and keys of one hash tag.
@@ -29,7 +32,7 @@ impl World {
             5 => Command::Increment(1),
             6 => self.some_expire(at),
             7 => Command::Persist,
-            8 => return self.joint_write(key),
+            8 => return self.joint_write(at, key),
             9 => Command::Get,
             10 => Command::Exists,
             11 => Command::ExpiryTime,
@@ -88,11 +91,12 @@ impl World {
         (first..end).filter(|other| *other == key || self.rng.one_in(2)).collect()
     }
 
-    fn joint_write(&mut self, key: u64) -> (Command, Vec<u64>) {
+    fn joint_write(&mut self, at: usize, key: u64) -> (Command, Vec<u64>) {
         let beside = self.keys_beside(key);
         let other = *self.rng.pick(&beside);
         let yes = self.rng.one_in(2);
         match self.rng.below(3) {
+            0 if let Some(transaction) = self.transaction(at, &beside) => (transaction, beside),
             0 => {
                 let value = self.value();
                 (Command::SetAllIfAbsent(vec![value; beside.len()]), beside)
@@ -102,5 +106,35 @@ impl World {
             _ if other == key => (Command::Delete, vec![key]),
             _ => (Command::Copy { replace: yes }, vec![key, other]),
         }
+    }
+
+    /// Mostly one, if the node knows that all can read it. It is drawn apart, so that all else in a
+    /// run of a seed stays as it was.
+    fn transaction(&self, at: usize, beside: &[u64]) -> Option<Command> {
+        let mut rng = Rng::new(mix(self.options.seed) ^ self.clients.made);
+        let machine = self.seats[at].machine.as_ref().expect("it runs");
+        if !machine.level.allows(Feature::Transactions) || rng.one_in(3) {
+            return None;
+        }
+        let steps = (0..rng.between(1, 4)).map(|number| {
+            let value = Value((self.clients.made * 1_000_003 + number).to_string().into_bytes());
+            let (when, reply) = (SetIf::Always, SetReply::Ok);
+            let command = match rng.below(9) {
+                0 => Command::Set { value, when, expiry: Expiry::Never, reply },
+                1 => Command::Set { value, when, expiry: Expiry::Keep, reply: SetReply::Old },
+                2 => Command::Delete,
+                3 => Command::Append(value),
+                4 => Command::Increment(1),
+                5 => Command::Persist,
+                6 => Command::Exists,
+                7 => Command::ExpiryTime,
+                _ => Command::Get,
+            };
+            (rng.below(beside.len() as u64) as usize, command)
+        });
+        let steps = steps.collect();
+        // Which versions these are is known once it is asked.
+        let watched = rng.one_in(2).then(Vec::new);
+        Some(Command::Transaction { watched, steps })
     }
 }

@@ -150,6 +150,10 @@ pub struct Counts {
     pub changes: u64,
     /// Commands of several keys that were answered.
     pub joint: u64,
+    /// Transactions that were answered …
+    pub transactions: u64,
+    /// … with nil: a watched key had changed.
+    pub broken: u64,
     /// Blocks of snapshots that were sent.
     pub blocks: u64,
     /// Snapshots that went on after their link was lost.

@@ -46,11 +46,13 @@ pub enum Plant {
     ForgottenReplica,
     /// The cluster's level rises although not all nodes speak the next one (G3).
     EarlyLevel,
+    /// A transaction does not look whether what it watches has changed (G15).
+    Unwatched,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -65,6 +67,7 @@ impl Plant {
         Self::Thaw,
         Self::ForgottenReplica,
         Self::EarlyLevel,
+        Self::Unwatched,
     ];
 
     /// As it is typed.
@@ -84,6 +87,7 @@ impl Plant {
             Self::Thaw => "thaw",
             Self::ForgottenReplica => "forgotten-replica",
             Self::EarlyLevel => "early-level",
+            Self::Unwatched => "unwatched",
         }
     }
 }
@@ -93,7 +97,7 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half, thaw, forgotten-replica and early-level can be planted"
+     replayed-half, thaw, forgotten-replica, early-level and unwatched can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

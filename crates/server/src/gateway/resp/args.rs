@@ -75,6 +75,11 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
+    /// Those that lie there.
+    pub(super) fn new(source: &'a [u8], ranges: &'a [(u32, u32)]) -> Self {
+        Self { source, ranges }
+    }
+
     /// How many arguments there are, the command's name included.
     #[inline]
     pub fn len(&self) -> usize {

@@ -11,6 +11,11 @@ pub trait Context {
     /// Whether there is a keyspace of this name.
     fn keyspace_exists(&self, name: &[u8]) -> bool;
 
+    /// Whether it is known which keyspaces there are: not while the node starts.
+    fn knows_keyspaces(&self) -> bool {
+        true
+    }
+
     /// What INFO, CONFIG GET, HELLO and CLUSTER MYID tell. Asked for by those only, so it may be
     /// gathered then.
     fn facts(&self) -> Facts<'_>;

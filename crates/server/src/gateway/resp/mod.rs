@@ -21,8 +21,8 @@
 //!
 //! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs. Options
 //! are judged before the key is looked at, so a bad expiry of GETEX is refused even if the key is
-//! not there, and OBJECT FREQ always. Keys have a length limit of their own. Transactions,
-//! scripts, subscriptions and types other than strings are not there. What a cluster does by
+//! not there, and OBJECT FREQ always. Keys have a length limit of their own. Scripts,
+//! subscriptions and types other than strings are not there. What a cluster does by
 //! itself cannot be asked for (CLUSTER MEET and the like).
 
 mod args;
@@ -37,6 +37,7 @@ mod request;
 mod session;
 pub mod table;
 mod topology;
+mod transaction;
 mod writer;
 
 pub use args::{ArgRanges, Args};
@@ -48,4 +49,5 @@ pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
 pub use request::{Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Request, Wait};
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use topology::{Health, Mode, Node, Shard, Topology};
+pub use transaction::{QUEUED_MAX, Queue, WATCHED_MAX, Watched};
 pub use writer::{RespWriter, Version, refusal_text};

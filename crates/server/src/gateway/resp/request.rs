@@ -19,6 +19,12 @@ pub enum Request<'a> {
         /// One per key, in the client's order; never empty.
         writes: Vec<Write<'a>>,
     },
+    /// Remember what these keys have ([`Session::watch`]), and reply OK.
+    ///
+    /// [`Session::watch`]: super::Session::watch
+    Watch(Vec<&'a [u8]>),
+    /// Do the session's queued commands at one moment, unless a watched key has changed.
+    Exec,
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
     /// Reply how many other replicas have all writes of this connection, when it is enough.

@@ -11,15 +11,16 @@
 
 use std::cell::Cell;
 
-use node::command::{Expiry, Read, SetIf, SetReply, Write};
+use node::command::{Expiry, Read, Seen, SetIf, SetReply, Write};
 
 use super::args::Args;
-use super::commands::Call;
+use super::commands::{Call, transaction};
 use super::context::Context;
 use super::error::{self, CommandError};
 use super::parser::Limits;
 use super::request::Request;
 use super::table::{self, CommandSpec};
+use super::transaction::{Queue, Watched};
 use super::writer::{RespWriter, Version};
 
 /// Whether this is a line of an HTTP request: some web page makes a browser send commands here.
@@ -74,6 +75,10 @@ pub struct Session {
     pub(super) routes: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
+    /// Between MULTI and EXEC.
+    pub(super) queue: Option<Box<Queue>>,
+    /// Since WATCH.
+    pub(super) watched: Watched,
     pub(super) limits: Limits,
     last_command: &'static str,
 }
@@ -98,6 +103,8 @@ impl Session {
             routes: false,
             reply: ReplyMode::On,
             muted: false,
+            queue: None,
+            watched: Watched::default(),
             limits,
             last_command: "NULL",
         }
@@ -182,6 +189,9 @@ impl Session {
                 true
             }
         };
+        if self.queue.is_some() {
+            return self.enqueue(args, ctx, out);
+        }
         if let Some(name) = args.name_of_three() {
             if name == *b"get" && args.len() == 2 {
                 let key = args.at(1);
@@ -213,7 +223,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Request<'a> {
         let before = out.len();
-        let request = self.checked_spec(args).and_then(|spec| {
+        let spec = self.checked_spec(args).map_err(|error| self.ends_exec(args, error));
+        let request = spec.and_then(|spec| {
             self.last_command = spec.name;
             (spec.run)(&mut Call { session: self, ctx, out, spec }, args)
         });
@@ -229,6 +240,90 @@ impl Session {
             out.truncate(before);
         }
         request
+    }
+
+    /// A command between MULTI and EXEC, most of which wait for that.
+    fn enqueue<'a>(&mut self, args: Args<'a>, ctx: &dyn Context, out: &mut Vec<u8>) -> Request<'a> {
+        let spec = self.checked_spec(args);
+        let is_done_at_once =
+            spec.as_ref().is_ok_and(|spec| transaction::is_done_at_once(spec.name));
+        if is_done_at_once || args.is(0, "exec") || is_http(args.at(0)) {
+            return self.translate_by_table(args, ctx, out);
+        }
+        let bytes_max = self.limits.request_bytes_max;
+        let queue = self.queue.as_mut().expect("it is asked before");
+        let queued = spec.and_then(|spec| match transaction::is_left_out(spec.name) {
+            true => {
+                let name = spec.name.replace('|', " ").to_ascii_uppercase();
+                Err(CommandError::made(format!("ERR {name} is not allowed in transactions")))
+            }
+            false => queue.add(args, bytes_max),
+        });
+        queue.is_broken |= queued.is_err();
+        if !self.muted {
+            let mut writer = self.writer(out);
+            match queued {
+                Ok(()) => writer.simple("QUEUED"),
+                Err(error) => writer.error(error.text()),
+            }
+        }
+        Request::Answered
+    }
+
+    /// An EXEC that is none ends what was begun, as in Redis; other errors are as they are.
+    fn ends_exec(&mut self, args: Args<'_>, error: CommandError) -> CommandError {
+        if !args.is(0, "exec") {
+            return error;
+        }
+        self.end_transaction();
+        let text = String::from_utf8_lossy(error.text());
+        let why = text.trim_start_matches("ERR ");
+        CommandError::made(format!("EXECABORT Transaction discarded because of: {why}"))
+    }
+
+    /// A command that was queued, at EXEC.
+    pub fn translate_queued<'a>(
+        &mut self,
+        args: Args<'a>,
+        ctx: &dyn Context,
+        out: &mut Vec<u8>,
+    ) -> Request<'a> {
+        self.translate_by_table(args, ctx, out)
+    }
+
+    /// Whether commands are queued until EXEC.
+    #[inline]
+    pub fn is_queueing(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Takes what was queued, for [`Request::Exec`].
+    pub fn take_queue(&mut self) -> Option<Box<Queue>> {
+        self.queue.take()
+    }
+
+    /// EXEC must wait: gives back what was queued.
+    pub fn queue_again(&mut self, queue: Box<Queue>) {
+        self.queue = Some(queue);
+    }
+
+    /// What is watched.
+    pub fn watched(&self) -> &Watched {
+        &self.watched
+    }
+
+    /// Watches keys of the session's keyspace that had this, for [`Request::Watch`].
+    ///
+    /// # Errors
+    /// The reply: too many are watched, or keys of another keyspace. Those stay.
+    pub fn watch(&mut self, seen: &[(&[u8], Seen)]) -> Result<(), CommandError> {
+        self.watched.add(&self.keyspace, seen)
+    }
+
+    /// The transaction has ended: nothing is queued, nothing watched.
+    pub fn end_transaction(&mut self) {
+        self.queue = None;
+        self.watched.clear();
     }
 
     /// The command, if it is one, its arguments are enough and its keys short enough.
@@ -261,14 +356,17 @@ impl Session {
             (false, true) => "T",
             (true, true) => "eT",
         };
-        let flags = match (self.readonly, flags) {
-            (false, flags) => flags.to_owned(),
-            (true, "N") => "r".to_owned(),
-            (true, flags) => format!("r{flags}"),
+        let queues = if self.is_queueing() { "x" } else { "" };
+        let reads = if self.readonly { "r" } else { "" };
+        let flags = match (queues, reads, flags) {
+            ("", "", flags) => flags.to_owned(),
+            (_, _, "N") => format!("{queues}{reads}"),
+            (_, _, flags) => format!("{queues}{reads}{flags}"),
         };
+        let queued = self.queue.as_ref().map_or(-1, |queue| queue.len() as i64);
         format!(
             "id={} addr={} laddr={} fd={} name={} age={age_secs} idle={idle_secs} flags={flags} \
-             db={} sub=0 psub=0 ssub=0 multi=-1 qbuf={input_bytes} qbuf-free=0 argv-mem=0 \
+             db={} sub=0 psub=0 ssub=0 multi={queued} qbuf={input_bytes} qbuf-free=0 argv-mem=0 \
              multi-mem=0 rbs=0 rbp=0 obl={output_bytes} oll=0 omem={output_bytes} tot-mem={} \
              events=r cmd={} user=default redir=-1 resp={} lib-name={} lib-ver={}",
             self.id,

@@ -21,6 +21,11 @@ const USER: &[u8] = b"default";
 const WRONG_PASSWORD: CommandError =
     CommandError::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
 
+const LOADING: CommandError = CommandError::Fixed(
+    "LOADING the node is starting and does not know all keyspaces yet; nothing was done. Send it \
+     again",
+);
+
 /// `PING [message]`
 pub fn ping<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     match args.len() {
@@ -53,7 +58,7 @@ pub fn reset<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
 }
 
 /// `SELECT index`, or `SELECT name` of a keyspace that exists. Numbers 0 to 15 always do. In mode
-/// `cluster`, there is only 0.
+/// `cluster`, there is only 0. LOADING, while the node starts, says that the name may exist.
 pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let name = args.at(1);
     let index = parse_i64(name);
@@ -66,7 +71,10 @@ pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
         Some(index) => return Err(error::no_numbered_keyspace(index)),
         None if call.ctx.keyspace_exists(name) => {}
         None if name.first().is_some_and(u8::is_ascii_alphabetic) => {
-            return Err(CommandError::Made([b"ERR no such keyspace '", name, b"'"].concat()));
+            return Err(match call.ctx.knows_keyspaces() {
+                true => CommandError::Made([b"ERR no such keyspace '", name, b"'"].concat()),
+                false => LOADING,
+            });
         }
         // What cannot be a name was meant to be a number.
         None => return Err(error::NOT_INTEGER),

@@ -12,6 +12,7 @@ pub(super) mod info;
 pub(super) mod keyspace;
 pub(super) mod server;
 pub(super) mod string;
+pub(super) mod transaction;
 
 use node::command::Sink;
 

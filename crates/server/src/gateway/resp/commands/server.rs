@@ -25,12 +25,6 @@ pub fn swapdb<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     }))
 }
 
-/// MULTI, EXEC, DISCARD, WATCH, UNWATCH.
-pub fn transactions<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    let name = call.spec.name.to_ascii_uppercase();
-    Err(CommandError::made(format!("ERR transactions are not supported yet ({name})")))
-}
-
 /// A command that has only subcommands, without one: the arity check comes first and refuses it.
 pub fn container<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     Err(call.wrong_arity())

@@ -7,6 +7,7 @@
 mod generic;
 mod server;
 mod strings;
+mod transactions;
 
 use super::args::Args;
 use super::commands::Handler;
@@ -208,7 +209,8 @@ pub fn find_shown(full_name: &[u8]) -> Option<&'static CommandSpec> {
     (!spec.hidden).then_some(spec)
 }
 
-static GROUPS: [&[CommandSpec]; 3] = [strings::COMMANDS, generic::COMMANDS, server::COMMANDS];
+static GROUPS: [&[CommandSpec]; 4] =
+    [strings::COMMANDS, generic::COMMANDS, server::COMMANDS, transactions::COMMANDS];
 
 /// Names are shorter.
 const NAME_BYTES_MAX: usize = 16;

@@ -2,7 +2,7 @@
 //!
 //! Arity, flags, categories and key places are Redis 7.0.15's, since clients read them.
 
-use super::{CommandSpec, KeySpec};
+use super::CommandSpec;
 use crate::gateway::resp::commands::{client, cluster, command, config, connection, info, server};
 
 pub(super) static COMMANDS: &[CommandSpec] = &[
@@ -307,21 +307,5 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     ),
     CommandSpec::new("swapdb", 3, server::swapdb)
         .flags("write fast", "keyspace write fast dangerous")
-        .hidden(),
-    CommandSpec::new("multi", 1, server::transactions)
-        .flags("noscript loading stale fast allow_busy", "fast transaction")
-        .hidden(),
-    CommandSpec::new("exec", 1, server::transactions)
-        .flags("noscript loading stale skip_slowlog", "slow transaction")
-        .hidden(),
-    CommandSpec::new("discard", 1, server::transactions)
-        .flags("noscript loading stale fast allow_busy", "fast transaction")
-        .hidden(),
-    CommandSpec::new("watch", -2, server::transactions)
-        .flags("noscript loading stale fast allow_busy", "fast transaction")
-        .keys(1, -1, 1, &[KeySpec::new(1, -1, 1, "RO")])
-        .hidden(),
-    CommandSpec::new("unwatch", 1, server::transactions)
-        .flags("noscript loading stale fast allow_busy", "fast transaction")
         .hidden(),
 ];

@@ -1,0 +1,80 @@
+//! MULTI and the commands around it. Queueing is the session's
+//! ([`Session::translate`](crate::gateway::resp::Session::translate)).
+
+use super::{Call, Outcome};
+use crate::gateway::resp::args::Args;
+use crate::gateway::resp::error::CommandError;
+use crate::gateway::resp::request::Request;
+
+/// `MULTI`
+pub fn multi<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    if call.session.queue.is_some() {
+        return Err(CommandError::Fixed("ERR MULTI calls can not be nested"));
+    }
+    call.session.queue = Some(Box::default());
+    call.ok()
+}
+
+/// `EXEC`
+pub fn exec<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    match &call.session.queue {
+        None => Err(CommandError::Fixed("ERR EXEC without MULTI")),
+        Some(queue) if queue.is_broken => {
+            call.session.end_transaction();
+            let text = "EXECABORT Transaction discarded because of previous errors.";
+            Err(CommandError::Fixed(text))
+        }
+        Some(_) => Ok(Request::Exec),
+    }
+}
+
+/// `DISCARD`
+pub fn discard<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    if call.session.queue.is_none() {
+        return Err(CommandError::Fixed("ERR DISCARD without MULTI"));
+    }
+    call.session.end_transaction();
+    call.ok()
+}
+
+/// `WATCH key [key …]`
+pub fn watch<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    if call.session.queue.is_some() {
+        return Err(CommandError::Fixed("ERR WATCH inside MULTI is not allowed"));
+    }
+    Ok(Request::Watch(args.from(1).iter().collect()))
+}
+
+/// `UNWATCH`
+pub fn unwatch<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.session.watched.clear();
+    call.ok()
+}
+
+/// Commands that are done at once between MULTI and EXEC.
+pub fn is_done_at_once(name: &str) -> bool {
+    matches!(name, "multi" | "exec" | "discard" | "watch" | "quit" | "reset")
+}
+
+/// Commands that no transaction has: those on keyspaces as a whole, which are of many shards, those
+/// that choose another keyspace or how replies are sent, and LCS, whose work is too long for one
+/// entry of a log.
+pub fn is_left_out(name: &str) -> bool {
+    matches!(
+        name,
+        "select"
+            | "flushdb"
+            | "flushall"
+            | "keys"
+            | "scan"
+            | "dbsize"
+            | "randomkey"
+            | "range"
+            | "wait"
+            | "waitaof"
+            | "lcs"
+            | "client|reply"
+            | "cluster|countkeysinslot"
+            | "cluster|getkeysinslot"
+    )
+}

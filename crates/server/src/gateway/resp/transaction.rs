@@ -1,0 +1,134 @@
+//! What does a connection remember between WATCH or MULTI and EXEC?
+//!
+//! ```text
+//!   WATCH a ──► Watched: a and what it had      MULTI ──► Queue ◄── INCR a (QUEUED)
+//!                         └──────────────── EXEC ────────────┘
+//! ```
+//!
+//! Commands are queued as they came, and understood again at EXEC: `SET k v EX 10` ends ten seconds
+//! after EXEC, and what Redis refuses only when it runs a command is refused only then. What can be
+//! told before is refused at once, and EXEC then does nothing (EXECABORT).
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | commands queued | [`QUEUED_MAX`] | the command is refused, and EXEC does nothing |
+//! | their bytes | one request's ([`Limits::request_bytes_max`](super::Limits)) | the same |
+//! | keys watched | [`WATCHED_MAX`] | WATCH is refused, and watches nothing more |
+
+use std::collections::BTreeMap;
+
+use node::command::Seen;
+
+use super::args::Args;
+use super::error::CommandError;
+
+/// Commands that one transaction may have.
+pub const QUEUED_MAX: usize = 65_536;
+/// Keys that a connection may watch at a time.
+pub const WATCHED_MAX: usize = 65_536;
+
+/// Commands that wait for EXEC.
+#[derive(Debug, Default)]
+pub struct Queue {
+    /// All arguments, one behind the other.
+    bytes: Vec<u8>,
+    /// Where each lies.
+    ranges: Vec<(u32, u32)>,
+    /// How many arguments there are up to the end of each command.
+    ends: Vec<usize>,
+    /// A command was refused: EXEC does nothing.
+    pub(super) is_broken: bool,
+}
+
+impl Queue {
+    /// One more command.
+    pub(super) fn add(&mut self, args: Args<'_>, bytes_max: usize) -> Result<(), CommandError> {
+        let bytes: usize = args.iter().map(<[u8]>::len).sum();
+        if self.ends.len() == QUEUED_MAX {
+            return Err(CommandError::made(format!(
+                "ERR a transaction has at most {QUEUED_MAX} commands"
+            )));
+        }
+        if self.bytes.len() + bytes > bytes_max {
+            return Err(CommandError::made(format!(
+                "ERR the commands of a transaction have at most {bytes_max} bytes \
+                 (input_bytes_max)"
+            )));
+        }
+        for arg in args.iter() {
+            self.ranges.push((self.bytes.len() as u32, arg.len() as u32));
+            self.bytes.extend_from_slice(arg);
+        }
+        self.ends.push(self.ranges.len());
+        Ok(())
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// The commands, in their order.
+    pub fn commands(&self) -> impl Iterator<Item = Args<'_>> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, end)| Args::new(&self.bytes, &self.ranges[begin..*end]))
+    }
+}
+
+/// Keys that must be as they were at EXEC, and what they had.
+#[derive(Debug, Default)]
+pub struct Watched {
+    /// The keyspace of all of them.
+    pub(super) keyspace: String,
+    keys: BTreeMap<Box<[u8]>, Seen>,
+}
+
+impl Watched {
+    /// The keyspace that the keys are of.
+    pub fn keyspace(&self) -> &str {
+        &self.keyspace
+    }
+
+    /// Keys, and what they had when they were first watched.
+    pub fn keys(&self) -> impl ExactSizeIterator<Item = (&[u8], Seen)> {
+        self.keys.iter().map(|(key, seen)| (&**key, *seen))
+    }
+
+    /// Whether nothing is watched.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// Watches more of a keyspace; what is watched already stays as it was seen first.
+    pub(super) fn add(
+        &mut self,
+        keyspace: &str,
+        seen: &[(&[u8], Seen)],
+    ) -> Result<(), CommandError> {
+        if !self.is_empty() && self.keyspace != keyspace {
+            return Err(CommandError::made(format!(
+                "ERR keys of keyspace '{}' are watched, and a transaction is of one keyspace: \
+                 UNWATCH them first",
+                self.keyspace
+            )));
+        }
+        if self.keys.len() + seen.len() > WATCHED_MAX {
+            return Err(CommandError::made(format!("ERR at most {WATCHED_MAX} keys are watched")));
+        }
+        keyspace.clone_into(&mut self.keyspace);
+        for (key, seen) in seen {
+            self.keys.entry((*key).into()).or_insert(*seen);
+        }
+        Ok(())
+    }
+
+    /// Nothing is watched any more.
+    pub(super) fn clear(&mut self) {
+        self.keys = BTreeMap::new();
+    }
+}
