@@ -105,6 +105,19 @@ def use(name, r, other):
             p.set(b, 1)
             raises(redis.WatchError, "", p.execute)
         same(None, r.get(b))
+        # An UNWATCH that is queued comes too late.
+        with client() as mine:
+            mine_is = mine.connection_pool.get_connection("WATCH")
+            said = []
+            for words in (("SELECT", r.connection_pool.connection_kwargs.get("db", 0)),
+                          ("WATCH", a), ("MULTI",), ("UNWATCH",), ("SET", b, 1)):
+                mine_is.send_command(*words)
+                said.append(mine_is.read_response())
+            r.set(a, 2)
+            mine_is.send_command("EXEC")
+            same(None, mine_is.read_response())
+            same(None, r.get(b))
+            mine.connection_pool.release(mine_is)
         # Ten on one counter, each by what it has read: none overwrites another.
         count = key("{w}count")
 

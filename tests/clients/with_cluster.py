@@ -175,6 +175,32 @@ def waits(cluster):
     others[0].wait_ready()
 
 
+def long_commands(cluster):
+    """What nodes cannot send to each other is refused by each: in a log it would stop its shard."""
+    value = "x" * (1 << 20)
+    pairs = [word for number in range(66) for word in (f"{{long}}{number}", value)]
+    for node in cluster.nodes:
+        link = node.connect()
+        refuses(link, "ERR the command has more than 64 MiB", "MSETNX", *pairs)
+        same(b"OK", link.call("MULTI"))
+        for number in range(31):
+            same(b"QUEUED", link.call("SET", f"{{long}}{number}", value))
+        refuses(link, "ERR the commands of a transaction have at most", "SET", "{long}", value)
+        refuses(link, "EXECABORT", "EXEC")
+        # What fits is done, but for what it makes beyond a bound.
+        same(b"OK", link.call("MULTI"))
+        for number in range(30):
+            same(b"QUEUED", link.call("SET", f"{{long}}{number}", value))
+        same([b"OK"] * 30, link.call("EXEC"))
+        link.call("MULTI")
+        link.call("SETRANGE", "{long}a", 20 << 20, "x")
+        for number in range(100):
+            link.call("COPY", "{long}a", f"{{long}}copy{number}")
+        same(5, sum(answer == 1 for answer in link.call("EXEC")))
+        link.call("FLUSHDB")
+        link.close()
+
+
 def any_mode(report):
     """Plain clients through each node, all at once, each with keys of its own."""
     with Cluster() as cluster:
@@ -195,6 +221,7 @@ def any_mode(report):
             print("".join(f"  {line}\n" for line in failed), end="", flush=True)
             report.passed += passed
             report.failed += len(failed)
+        report.run("long commands", long_commands, cluster)
         report.run("WAIT", waits, cluster)
         codes = [node.stop() for node in cluster.nodes]
         report.run("clean stop", lambda: same([0, 0, 0], codes))

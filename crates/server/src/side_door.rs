@@ -46,6 +46,7 @@ use crate::api::{
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
+use crate::peer::COMMAND_BYTES_MAX;
 
 /// What the node is told about itself at start.
 #[derive(Clone, Debug, Default)]
@@ -305,6 +306,10 @@ impl NodeApi {
         if write.may_grow() && self.hub.out_of_memory.load(Ordering::Relaxed) {
             let bytes_max = self.hub.memory_bytes_max;
             return done(Err(ApiError::OutOfMemory { bytes_max }));
+        }
+        let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
+        if self.hub.peers.is_some() && bytes > bytes_max {
+            return done(Err(ApiError::ValueTooLong { bytes, bytes_max }));
         }
         let mut place = 0;
         write.each_key(&mut |key| place = route.place_of_key(key));

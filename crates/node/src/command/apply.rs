@@ -46,9 +46,6 @@ pub fn apply_hashed(
     at: Timestamp,
     limits: &ApplyLimits,
 ) -> Reply {
-    if let Write::Transaction(transaction) = write {
-        return transaction.apply(engine, at, limits);
-    }
     let hasher = engine.hasher();
     let mut judge = Judge { engine, at };
     let result = match write {
@@ -67,7 +64,7 @@ pub fn apply_hashed(
         Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
         Write::Rename { to, if_absent, .. } => judge.rename(first, &hasher.key(to), *if_absent),
         Write::Copy { to, replace, .. } => Ok(judge.copy(first, &hasher.key(to), *replace)),
-        Write::Transaction(_) => unreachable!("done above"),
+        Write::Transaction(transaction) => Ok(transaction.apply(judge.engine, at, limits)),
         Write::Flush { from, end } => {
             match from {
                 Some(from) => judge.engine.flush_within(from, end, at),

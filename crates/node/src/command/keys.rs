@@ -7,21 +7,13 @@ impl<'a> Write<'a> {
     #[inline]
     pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
         match self {
-            Write::Transaction(transaction) => transaction.each_key(show),
-            other => other.each_named_key(show),
-        }
-    }
-
-    /// As [`Self::each_key`], of what is no transaction.
-    #[inline]
-    pub(super) fn each_named_key(&self, show: &mut impl FnMut(&'a [u8])) {
-        match self {
             Write::SetAllIfAbsent { pairs } => pairs.iter().for_each(|(key, _)| show(key)),
             Write::Rename { from, to, .. } | Write::Copy { from, to, .. } => {
                 show(from);
                 show(to);
             }
-            Write::Flush { .. } | Write::Transaction(_) => {}
+            Write::Flush { .. } => {}
+            Write::Transaction(transaction) => transaction.each_key(show),
             of_one_key => show(of_one_key.first_key()),
         }
     }
@@ -49,6 +41,7 @@ impl<'a> Write<'a> {
     }
 
     /// The key at this place among those of [`Self::each_key`]; empty if there is none.
+    #[cold]
     fn nth_key(&self, place: usize) -> &'a [u8] {
         let (mut at, mut found) = (0, &[][..]);
         self.each_key(&mut |key| {
@@ -86,6 +79,25 @@ impl<'a> Write<'a> {
         match self {
             Write::Rename { from, .. } | Write::Copy { from, .. } => Some(from),
             _ => None,
+        }
+    }
+
+    /// How many bytes it has at least, nearly all of those that it has in a log.
+    #[inline]
+    pub fn bytes_about(&self) -> usize {
+        match self {
+            Write::Set { key, value, .. }
+            | Write::Append { key, value }
+            | Write::SetRange { key, value, .. } => key.len() + value.len(),
+            Write::SetAllIfAbsent { pairs } => {
+                pairs.iter().map(|(key, value)| key.len() + value.len() + 8).sum()
+            }
+            Write::Transaction(transaction) => {
+                let mut bytes = 0;
+                self.each_key(&mut |key| bytes += key.len() + 16);
+                bytes + transaction.writes().map(Write::bytes_about).sum::<usize>()
+            }
+            _ => 0,
         }
     }
 

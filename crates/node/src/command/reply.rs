@@ -22,6 +22,8 @@ pub enum Refusal {
     LcsTooLarge,
     /// The keys, or some of them, are another shard's by now.
     Moved,
+    /// A transaction reads or writes more than one may.
+    TooMuch,
 }
 
 /// An answer, owned.
@@ -213,7 +215,7 @@ const NESTED_MAX: usize = 4;
 /// Status words, by their number.
 const WORDS: [&str; 2] = ["string", "none"];
 
-const REFUSALS: [Refusal; 8] = [
+const REFUSALS: [Refusal; 9] = [
     Refusal::NotInteger,
     Refusal::Overflow,
     Refusal::NotFloat,
@@ -222,6 +224,7 @@ const REFUSALS: [Refusal; 8] = [
     Refusal::NoSuchKey,
     Refusal::LcsTooLarge,
     Refusal::Moved,
+    Refusal::TooMuch,
 ];
 
 impl Reply {

@@ -207,6 +207,7 @@ impl Sink for Text {
             TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
             NoSuchKey => "ERR no such key",
             Moved => "TRYAGAIN moved",
+            TooMuch => "ERR too much for a transaction",
             LcsTooLarge => {
                 "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len"
             }

@@ -22,6 +22,14 @@
 //!
 //! A command that is refused (`INCR` of a word) does not undo the others, as in Redis.
 //!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | stored values in its answers | [`ANSWERED_BYTES_MAX`] | the command is refused |
+//! | values that its commands make | [`WRITTEN_BYTES_MAX`] | the same |
+//!
+//! Both are judged at apply, before each command, as every replica judges them: a few bytes can ask
+//! for many (`COPY`, `GETEX`), of values that only the transaction itself has made.
+//!
 //! # Bytes
 //! After op 17: count `varint` of watched keys, each: key `bytes`, `u8` 1 and the time of its
 //! version, or 2 and when it had none, both u64 · count `varint` of commands, each as
@@ -44,8 +52,13 @@ use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, HashedKey, Timestamp};
 use storage::engine::{Engine, Version};
 
-use super::{Collect, Read, Reply, View, Write, answer, apply_hashed, codec};
+use super::{Collect, Read, Refusal, Reply, View, Write, answer, apply_hashed, codec};
 use crate::limits::ApplyLimits;
+
+/// Bytes of stored values that a transaction may answer with: they fit into a letter.
+pub const ANSWERED_BYTES_MAX: u64 = 60 << 20;
+/// Bytes of values that a transaction may make.
+pub const WRITTEN_BYTES_MAX: u64 = 128 << 20;
 
 const GET: u8 = 64;
 const GET_MANY: u8 = 65;
@@ -87,12 +100,13 @@ pub enum Step<'a> {
 
 impl<'a> Transaction<'a> {
     /// Shows every key, those watched first.
-    pub fn each_key(&self, show: &mut impl FnMut(&'a [u8])) {
+    #[cold]
+    pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.watched.iter().for_each(|(key, _)| show(key));
         for step in &self.commands {
             match step {
                 Step::Read(read) => read.keys().iter().for_each(|key| show(key)),
-                Step::Write(write) => write.each_named_key(show),
+                Step::Write(write) => write.each_key(&mut |key| show(key)),
             }
         }
     }
@@ -106,13 +120,18 @@ impl<'a> Transaction<'a> {
     }
 
     /// Does it at the time of its entry: one answer for each command, or nil.
+    #[cold]
     pub(super) fn apply(&self, engine: &mut Engine, at: Timestamp, limits: &ApplyLimits) -> Reply {
         let hasher = engine.hasher();
         let is_as_seen = |(key, seen): &(&[u8], Seen)| seen.is_so(engine, &hasher.key(key), at);
         if !self.watched.iter().all(is_as_seen) {
             return Reply::Nil;
         }
+        let (mut answered, mut written) = (0, 0);
         let done = self.commands.iter().map(|step| match step {
+            _ if !step.fits(engine, at, &mut answered, &mut written) => {
+                Reply::Refused(Refusal::TooMuch)
+            }
             Step::Read(read) => {
                 let mut sink = Collect::default();
                 answer(&At(engine, at), read, at, &mut sink);
@@ -173,6 +192,41 @@ impl<'a> Transaction<'a> {
             transaction.commands.push(step);
         }
         Ok(transaction)
+    }
+}
+
+impl Step<'_> {
+    /// Whether it may be done beside what was answered and written before, to which it is added.
+    fn fits(&self, engine: &Engine, at: Timestamp, answered: &mut u64, written: &mut u64) -> bool {
+        let len = |key: &[u8]| {
+            let newest = engine.newest(&engine.hasher().key(key), at);
+            newest.map_or(0, |version| version.value.len() as u64)
+        };
+        let (answers, writes) = match self {
+            Step::Read(Read::Get(key) | Read::GetRange { key, .. }) => (len(key), 0),
+            Step::Read(Read::GetMany(keys)) => (keys.iter().map(|key| len(key)).sum(), 0),
+            Step::Read(_) => (0, 0),
+            Step::Write(write) => {
+                let answers = write.replies_value_of().map_or(0, len);
+                let copies = write.copies_value_of().map_or(0, len);
+                // These make a version of the value that is there.
+                let before = match write {
+                    Write::Append { key, .. }
+                    | Write::SetRange { key, .. }
+                    | Write::GetExpire { key, .. }
+                    | Write::Expire { key, .. }
+                    | Write::Persist { key } => len(key),
+                    _ => 0,
+                };
+                (answers, write.lengthens_bytes().saturating_add(copies).saturating_add(before))
+            }
+        };
+        let (all_answered, all_written) = (*answered + answers, written.saturating_add(writes));
+        let fits = all_answered <= ANSWERED_BYTES_MAX && all_written <= WRITTEN_BYTES_MAX;
+        if fits {
+            (*answered, *written) = (all_answered, all_written);
+        }
+        fits
     }
 }
 
@@ -264,7 +318,7 @@ mod tests {
     use keyspace::Cut;
 
     use super::super::script::engine;
-    use super::super::{Expiry, Refusal, SetIf, SetReply, apply};
+    use super::super::{Expiry, SetIf, SetReply, apply};
     use super::*;
     use crate::limits;
 
@@ -310,6 +364,30 @@ mod tests {
             Reply::Nil,
         ];
         assert_eq!(put(&mut engine, 20, &exec(&[], commands)), Reply::Array(expected));
+    }
+
+    /// A few bytes ask for many, of a value that only the transaction has made.
+    #[test]
+    fn what_is_too_much_is_refused_and_the_rest_done() {
+        let mut engine = engine();
+        let mut commands =
+            vec![Step::Write(Write::SetRange { key: b"{t}a", offset: 25 << 20, value: b"x" })];
+        let copies: Vec<_> = (0..9).map(|n| format!("{{t}}{n}").into_bytes()).collect();
+        let copy = |to| Step::Write(Write::Copy { from: b"{t}a", to, replace: false });
+        commands.extend(copies.iter().map(|to| copy(to)));
+        let kept = || Write::GetExpire { key: b"{t}a", expiry: Expiry::Never };
+        commands.extend((0..3).map(|_| Step::Write(kept())));
+        commands.push(Step::Read(Read::Get(b"{t}a")));
+        commands.push(Step::Read(Read::Get(b"{t}a")));
+        commands.push(Step::Read(Read::Get(b"{t}a")));
+        let write = Write::Transaction(Box::new(Transaction { watched: vec![], commands }));
+        let Reply::Array(replies) = put(&mut engine, 10, &write) else { panic!() };
+        let is_refused = |reply: &Reply| *reply == Reply::Refused(Refusal::TooMuch);
+        let refused: Vec<usize> = (0..replies.len()).filter(|n| is_refused(&replies[*n])).collect();
+        // Five versions of 25 MiB are 125; then two answers of 25 are 50.
+        assert_eq!(refused, [5, 6, 7, 8, 9, 10, 11, 12, 15]);
+        let there = |key: &[u8]| engine.newest(&engine.hasher().key(key), at(10)).is_some();
+        assert!(there(b"{t}3") && !there(b"{t}4"));
     }
 
     #[test]

@@ -131,7 +131,8 @@ enum State {
     },
     /// A transaction is under way, whose commands are answered so.
     Executing(Box<[Part]>),
-    Executed(Box<[Part]>, Reply),
+    /// Boxed, so that other replies are no larger for it.
+    Executed(Box<(Box<[Part]>, Reply)>),
     Done(Reply),
     Failed(Box<str>),
     Bytes(Vec<u8>),
@@ -249,7 +250,7 @@ impl Connection {
                 let any_done = any_done || reply.is_ok();
                 State::Failing { text, left: left - 1, any_done }.settled()
             }
-            (State::Executing(parts), Ok(reply)) => State::Executed(parts, reply),
+            (State::Executing(parts), Ok(reply)) => State::Executed(Box::new((parts, reply))),
             (State::Executing(_), Err(text)) => State::Failed(text),
             (
                 State::Waiting
@@ -286,7 +287,8 @@ impl Connection {
                 let mut writer = RespWriter::new(&mut self.output, version);
                 match state {
                     State::Done(reply) => reply.give(&mut writer),
-                    State::Executed(parts, reply) => {
+                    State::Executed(executed) => {
+                        let (parts, reply) = *executed;
                         write_executed(&parts, &reply, version, &mut self.output);
                     }
                     State::Failed(text) => writer.error(text.as_bytes()),

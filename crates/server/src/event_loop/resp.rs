@@ -21,6 +21,7 @@ use super::takes::Takes;
 use crate::config::Config;
 use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session};
 use crate::hub::NOBODY;
+use crate::peer::COMMAND_BYTES_MAX;
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
@@ -29,6 +30,10 @@ pub(super) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the
 /// … when its keyspace is gone.
 pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
+
+/// … when nodes could not send its command to each other.
+const TOO_LONG_TO_SEND: &str = "ERR the command has more than 64 MiB, and nodes send each other no \
+                                longer ones; nothing was done";
 
 /// Longest request, however long `input_bytes_max` lets it be: MSETNX is one entry, which must fit
 /// into a group of the log (1 GiB) behind what its turn has proposed already (256 MiB).
@@ -434,13 +439,17 @@ impl EventLoop {
         if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
+        let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
+        if self.hub.peers.is_some() && writes.iter().any(is_long) {
+            return self.refuse(connection, session, TOO_LONG_TO_SEND, muted);
+        }
         let lengthens_bytes = writes.iter().map(Write::lengthens_bytes).max().unwrap_or_default();
         connection.takes.lengthens(lengthens_bytes);
         let number = connection.next_number();
         for write in writes {
             // Not judged by memory again: the keeper may find it full between two of them.
             let put = self.put_admitted(connection, write, waiter(at, number));
-            put.expect("a single key lies in one shard");
+            put.expect("a single key lies in one shard, and is not too long");
         }
         let frame = Frame::Resp { version: session.version(), muted };
         let slot = Slot::gathering(gather, writes.len() as u32, frame);
@@ -473,6 +482,9 @@ impl EventLoop {
         waiter: Waiter,
     ) -> Result<(), &'static str> {
         let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
+        if self.hub.peers.is_some() && write.bytes_about() > COMMAND_BYTES_MAX {
+            return Err(TOO_LONG_TO_SEND);
+        }
         let mut place = None;
         let mut crosses = false;
         write.each_key(&mut |key| {

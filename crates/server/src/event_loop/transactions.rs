@@ -7,6 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use keyspace::Feature;
+use node::command::transaction::WRITTEN_BYTES_MAX;
 use node::command::{Reply, Sink as _, Step, Transaction, Write};
 use node::fetch::Fetched;
 use node::read::Now;
@@ -18,7 +19,7 @@ use super::context::CommandContext;
 use super::resp::{CROSS_SLOT, Done, OUT_OF_MEMORY};
 use super::serve::waiter;
 use super::takes::Takes;
-use crate::gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version};
+use crate::gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 
 /// What a client is told whose keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT keys of a transaction lie in several shards; nothing was \
@@ -113,9 +114,11 @@ impl EventLoop {
         let Some(queue) = session.take_queue() else {
             unreachable!("EXEC without MULTI is refused before");
         };
-        let done = self.exec_queued(at, connection, session, &queue, muted);
+        // Before the commands are understood: an UNWATCH among them comes too late.
+        let watched = session.take_watched();
+        let done = self.exec_queued(at, connection, session, (&queue, &watched), muted);
         match done {
-            Done::PutOff => session.queue_again(queue),
+            Done::PutOff => session.queue_again(queue, watched),
             Done::Yes => session.end_transaction(),
         }
         done
@@ -126,7 +129,7 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
-        queue: &Queue,
+        (queue, watched): (&Queue, &Watched),
         muted: bool,
     ) -> Done {
         if !self.hub.may_use(Feature::Transactions) {
@@ -136,7 +139,6 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         }
         let (parts, commands) = self.understand(connection, session, queue);
-        let watched = session.watched();
         if !watched.is_empty() && watched.keyspace() != session.keyspace() {
             let text = format!(
                 "ERR keys of keyspace '{}' are watched, and a transaction is of one keyspace; \
@@ -240,7 +242,9 @@ impl EventLoop {
                 Step::Write(write) => {
                     let takes = self.takes(connection, write);
                     all.reply_bytes += takes.reply_bytes;
-                    all.adds_bytes += takes.adds_bytes;
+                    // What is copied may have been made by a command before it.
+                    let made = if takes.copies { all.lengthens_bytes } else { 0 };
+                    all.adds_bytes += takes.adds_bytes.max(made);
                     all.copies |= takes.copies;
                     all.lengthens_bytes = all.lengthens_bytes.saturating_add(takes.lengthens_bytes);
                     // Commands behind it may meet what it makes.
@@ -248,6 +252,10 @@ impl EventLoop {
                 }
             }
         }
+        all.adds_bytes = match all.adds_bytes {
+            bytes if bytes < Takes::ADDS_BYTES_MIN => 0,
+            bytes => bytes.min(WRITTEN_BYTES_MAX),
+        };
         all
     }
 }

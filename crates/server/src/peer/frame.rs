@@ -23,6 +23,9 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// The longest body: the longest value by default, with room for what surrounds it.
 pub const FRAME_BYTES_MAX: usize = (64 << 20) + (1 << 20);
+/// Longest command that fits into a frame, with those that share its entry. Longer ones are
+/// refused: an entry that cannot be sent would stop its shard.
+pub const COMMAND_BYTES_MAX: usize = FRAME_BYTES_MAX - (512 << 10);
 /// Bytes of a frame before its body.
 pub const HEAD_BYTES: usize = 5;
 /// Bytes of a frame after its body.

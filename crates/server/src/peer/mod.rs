@@ -48,7 +48,7 @@ mod thread;
 use std::time::Duration;
 
 pub use counters::PeerCounters;
-pub use frame::FRAME_BYTES_MAX;
+pub use frame::{COMMAND_BYTES_MAX, FRAME_BYTES_MAX};
 pub use handshake::{Cluster, Local, PeerHello, Secret, VERSIONS};
 pub use links::{PeerHandler, PeerNet, SendError};
 pub use refusal::{Refusal, Versions};

@@ -32,7 +32,8 @@ fn commands_wait_for_exec() {
     assert_eq!(words(1), ["set", "b", "1", "EX", "10"]);
     assert_eq!(words(3), ["UNWATCH"]);
     // It has to be put off, comes again, and ends.
-    session.queue_again(queue);
+    let watched = session.take_watched();
+    session.queue_again(queue, watched);
     assert!(session.describe(0, 0, 0, 0).contains(" flags=x ") && session.is_queueing());
     assert!(session.describe(0, 0, 0, 0).contains(" multi=4 "));
     assert_eq!(told(&mut session, &["EXEC"]), ["Exec"]);
@@ -49,6 +50,7 @@ fn what_cannot_be_queued_ends_in_execabort() {
         ("FLUSHALL", "-ERR FLUSHALL is not allowed in transactions"),
         ("SELECT 1", "-ERR SELECT is not allowed in transactions"),
         ("CLIENT REPLY OFF", "-ERR CLIENT REPLY is not allowed in transactions"),
+        ("HELLO 3", "-ERR HELLO is not allowed in transactions"),
     ];
     for (line, refusal) in refusals {
         let mut session = session();
@@ -97,4 +99,31 @@ fn keys_are_watched_as_they_were_first_seen_and_of_one_keyspace() {
     let refused = session.watch(&[(b"c", late)]).unwrap_err();
     assert!(refused.text().starts_with(b"ERR keys of keyspace '0' are watched"), "{refused:?}");
     assert_eq!(session.watched().keys().len(), 2);
+}
+
+#[test]
+fn a_queue_is_bounded_by_commands_arguments_and_bytes() {
+    let last = |lines: &[&str], times: usize| {
+        let mut session = session();
+        told(&mut session, &["MULTI"]);
+        let replies = (0..times).map(|_| told(&mut session, lines).pop().unwrap());
+        let refused: Vec<_> = replies.filter(|reply| reply != "+QUEUED").collect();
+        let exec = told(&mut session, &["EXEC"]).pop().unwrap();
+        assert!(exec.starts_with("-EXECABORT"), "{exec}");
+        refused
+    };
+    let refused = last(&["PING"], 65_537);
+    assert_eq!(refused, ["-ERR a transaction has at most 65536 commands"]);
+    let many = format!("EXISTS{}", " k".repeat(9_999));
+    let refused = last(&[&many], 27);
+    assert_eq!(refused, ["-ERR the commands of a transaction have at most 262144 arguments"]);
+    let long = format!("SET k {}", "x".repeat(60_000));
+    let refused = last(&[&long], 560);
+    assert_eq!(refused[0], "-ERR the commands of a transaction have at most 33554432 bytes");
+    let mut session = session();
+    let keys: Vec<Vec<u8>> = (0..70u8).map(|n| vec![n; 60_000]).collect();
+    let seen: Vec<_> = keys.iter().map(|key| (&key[..], Seen::Nothing(Timestamp(1)))).collect();
+    assert!(session.watch(&seen).unwrap_err().text().starts_with(b"ERR keys of at most 4194304"));
+    assert!(session.watched().is_empty());
+    session.watch(&seen[..69]).unwrap();
 }

@@ -32,6 +32,11 @@ pub enum Key {
 }
 
 impl Key {
+    /// Whether it is raised by what was read of it, and not by INCR.
+    pub fn is_raised_by_transactions(self) -> bool {
+        matches!(self, Key::Counter(number) if number % 2 == 1)
+    }
+
     /// As the nodes know it.
     pub fn name(self) -> String {
         match self {

@@ -3,8 +3,8 @@
 //! Each keeps to a node of its own, goes to the next one for a while when it cannot connect or when
 //! an answer did not come, and then comes back: so the nodes always share the clients. An answer
 //! that does not come in [`ANSWER_MAX`] is an unknown outcome; so is everything that breaks after
-//! the first byte has left. They ask slowly: a history is searched for an order, and the search
-//! has a window.
+//! the first byte has left. Half of the counters are raised by transactions: read, watched, and set
+//! to one more. They ask slowly: a history is searched for an order, and the search has a window.
 
 pub mod history;
 pub mod resp;
@@ -163,6 +163,7 @@ impl Client {
         let reply = match asked {
             Asked::Read => connection.ask(&["GET", &name]),
             Asked::Set(value) => connection.ask(&["SET", &name, &value.to_string()]),
+            Asked::Increment if key.is_raised_by_transactions() => raise(connection, &name),
             Asked::Increment => connection.ask(&["INCR", &name]),
         };
         let back = begun.elapsed();
@@ -200,11 +201,38 @@ impl Client {
     }
 }
 
+/// Raises a counter as INCR does, by what was read of it: WATCH, GET, MULTI, SET, EXEC, and again
+/// while others are first.
+fn raise(connection: &mut Connection, name: &str) -> std::io::Result<Reply> {
+    let begun = Instant::now();
+    loop {
+        // What an earlier attempt has left.
+        connection.ask(&["RESET"])?;
+        if let refused @ Reply::Error(_) = connection.ask(&["WATCH", name])? {
+            return Ok(refused);
+        }
+        let next = match connection.ask(&["GET", name])? {
+            Reply::Nil => 1,
+            Reply::Bulk(text) => text.parse::<i64>().expect("a counter") + 1,
+            refused => return Ok(refused),
+        };
+        connection.ask(&["MULTI"])?;
+        connection.ask(&["SET", name, &next.to_string()])?;
+        match connection.ask(&["EXEC"])? {
+            Reply::Many(_) => return Ok(Reply::Int(next)),
+            Reply::Nil if begun.elapsed() < ANSWER_MAX => {}
+            Reply::Nil => return Ok(Reply::Error("others were always first".to_owned())),
+            refused => return Ok(refused),
+        }
+    }
+}
+
 /// What a reply says; an error says by itself which of the two kinds it is (SAFETY G10).
 fn outcome(reply: std::io::Result<Reply>) -> Outcome {
     match reply {
         Ok(Reply::Simple(_)) => Outcome::Done,
         Ok(Reply::Nil) => Outcome::Value(None),
+        Ok(Reply::Many(_)) => panic!("nobody asks for several"),
         Ok(Reply::Int(number)) => Outcome::Value(Some(number as u64)),
         Ok(Reply::Bulk(text)) => match text.parse() {
             Ok(number) => Outcome::Value(Some(number)),

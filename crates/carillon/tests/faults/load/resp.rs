@@ -15,8 +15,10 @@ pub enum Reply {
     Int(i64),
     /// A value.
     Bulk(String),
-    /// No value.
+    /// No value, or no array.
     Nil,
+    /// An array.
+    Many(Vec<Reply>),
 }
 
 /// A connection.
@@ -52,13 +54,21 @@ impl Connection {
         }
         let deadline = Instant::now() + self.answer_max;
         self.stream.get_mut().write_all(request.as_bytes())?;
+        self.reply(deadline)
+    }
+
+    fn reply(&mut self, deadline: Instant) -> io::Result<Reply> {
         let line = self.line(deadline)?;
         let (kind, rest) = line.split_at_checked(1).ok_or_else(bad)?;
         Ok(match kind {
             "+" => Reply::Simple(rest.to_owned()),
             "-" => Reply::Error(rest.to_owned()),
             ":" => Reply::Int(rest.parse().map_err(|_| bad())?),
-            "$" if rest == "-1" => Reply::Nil,
+            "$" | "*" if rest == "-1" => Reply::Nil,
+            "*" => {
+                let count: usize = rest.parse().map_err(|_| bad())?;
+                Reply::Many((0..count).map(|_| self.reply(deadline)).collect::<Result<_, _>>()?)
+            }
             "$" => {
                 let mut value = vec![0; rest.parse::<usize>().map_err(|_| bad())? + 2];
                 self.wait_until(deadline)?;

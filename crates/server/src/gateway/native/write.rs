@@ -101,7 +101,7 @@ impl Sink for FrameSink<'_> {
 
     fn refused(&mut self, why: Refusal) {
         self.error(match why {
-            Refusal::TooLong | Refusal::LcsTooLarge => "value too long",
+            Refusal::TooLong | Refusal::LcsTooLarge | Refusal::TooMuch => "value too long",
             Refusal::Moved => "moved, try again",
             Refusal::NoSuchKey => "not found",
             Refusal::NotInteger | Refusal::NotFloat => "value is not a number",

@@ -49,5 +49,7 @@ pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
 pub use request::{Bound, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Request, Wait};
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use topology::{Health, Mode, Node, Shard, Topology};
-pub use transaction::{QUEUED_MAX, Queue, WATCHED_MAX, Watched};
+pub use transaction::{
+    ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_MAX, Queue, WATCHED_BYTES_MAX, WATCHED_MAX, Watched,
+};
 pub use writer::{RespWriter, Version, refusal_text};

@@ -243,6 +243,7 @@ impl Session {
     }
 
     /// A command between MULTI and EXEC, most of which wait for that.
+    #[cold]
     fn enqueue<'a>(&mut self, args: Args<'a>, ctx: &dyn Context, out: &mut Vec<u8>) -> Request<'a> {
         let spec = self.checked_spec(args);
         let is_done_at_once =
@@ -250,14 +251,13 @@ impl Session {
         if is_done_at_once || args.is(0, "exec") || is_http(args.at(0)) {
             return self.translate_by_table(args, ctx, out);
         }
-        let bytes_max = self.limits.request_bytes_max;
         let queue = self.queue.as_mut().expect("it is asked before");
         let queued = spec.and_then(|spec| match transaction::is_left_out(spec.name) {
             true => {
                 let name = spec.name.replace('|', " ").to_ascii_uppercase();
                 Err(CommandError::made(format!("ERR {name} is not allowed in transactions")))
             }
-            false => queue.add(args, bytes_max),
+            false => queue.add(args),
         });
         queue.is_broken |= queued.is_err();
         if !self.muted {
@@ -302,9 +302,15 @@ impl Session {
         self.queue.take()
     }
 
-    /// EXEC must wait: gives back what was queued.
-    pub fn queue_again(&mut self, queue: Box<Queue>) {
+    /// Takes what is watched with it.
+    pub fn take_watched(&mut self) -> Watched {
+        std::mem::take(&mut self.watched)
+    }
+
+    /// EXEC must wait: gives back what was queued and watched.
+    pub fn queue_again(&mut self, queue: Box<Queue>, watched: Watched) {
         self.queue = Some(queue);
+        self.watched = watched;
     }
 
     /// What is watched.

@@ -12,10 +12,15 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | commands queued | [`QUEUED_MAX`] | the command is refused, and EXEC does nothing |
-//! | their bytes | one request's ([`Limits::request_bytes_max`](super::Limits)) | the same |
+//! | their arguments, names too | [`ARGS_MAX`] | the same |
+//! | their bytes | [`QUEUED_BYTES_MAX`] | the same |
 //! | keys watched | [`WATCHED_MAX`] | WATCH is refused, and watches nothing more |
+//! | their bytes | [`WATCHED_BYTES_MAX`] | the same |
+//!
+//! So an EXEC fits into one message between nodes, and takes its shard a fraction of a second.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use node::command::Seen;
 
@@ -24,8 +29,14 @@ use super::error::CommandError;
 
 /// Commands that one transaction may have.
 pub const QUEUED_MAX: usize = 65_536;
+/// Arguments that they may have together.
+pub const ARGS_MAX: usize = 262_144;
+/// … and bytes.
+pub const QUEUED_BYTES_MAX: usize = 32 << 20;
 /// Keys that a connection may watch at a time.
 pub const WATCHED_MAX: usize = 65_536;
+/// Bytes that they may have together.
+pub const WATCHED_BYTES_MAX: usize = 4 << 20;
 
 /// Commands that wait for EXEC.
 #[derive(Debug, Default)]
@@ -42,17 +53,21 @@ pub struct Queue {
 
 impl Queue {
     /// One more command.
-    pub(super) fn add(&mut self, args: Args<'_>, bytes_max: usize) -> Result<(), CommandError> {
+    pub(super) fn add(&mut self, args: Args<'_>) -> Result<(), CommandError> {
         let bytes: usize = args.iter().map(<[u8]>::len).sum();
         if self.ends.len() == QUEUED_MAX {
             return Err(CommandError::made(format!(
                 "ERR a transaction has at most {QUEUED_MAX} commands"
             )));
         }
-        if self.bytes.len() + bytes > bytes_max {
+        if self.ranges.len() + args.len() > ARGS_MAX {
             return Err(CommandError::made(format!(
-                "ERR the commands of a transaction have at most {bytes_max} bytes \
-                 (input_bytes_max)"
+                "ERR the commands of a transaction have at most {ARGS_MAX} arguments"
+            )));
+        }
+        if self.bytes.len() + bytes > QUEUED_BYTES_MAX {
+            return Err(CommandError::made(format!(
+                "ERR the commands of a transaction have at most {QUEUED_BYTES_MAX} bytes"
             )));
         }
         for arg in args.iter() {
@@ -86,6 +101,7 @@ pub struct Watched {
     /// The keyspace of all of them.
     pub(super) keyspace: String,
     keys: BTreeMap<Box<[u8]>, Seen>,
+    bytes: usize,
 }
 
 impl Watched {
@@ -120,15 +136,23 @@ impl Watched {
         if self.keys.len() + seen.len() > WATCHED_MAX {
             return Err(CommandError::made(format!("ERR at most {WATCHED_MAX} keys are watched")));
         }
+        if self.bytes + seen.iter().map(|(key, _)| key.len()).sum::<usize>() > WATCHED_BYTES_MAX {
+            return Err(CommandError::made(format!(
+                "ERR keys of at most {WATCHED_BYTES_MAX} bytes are watched"
+            )));
+        }
         keyspace.clone_into(&mut self.keyspace);
         for (key, seen) in seen {
-            self.keys.entry((*key).into()).or_insert(*seen);
+            if let Entry::Vacant(place) = self.keys.entry((*key).into()) {
+                place.insert(*seen);
+                self.bytes += key.len();
+            }
         }
         Ok(())
     }
 
     /// Nothing is watched any more.
     pub(super) fn clear(&mut self) {
-        self.keys = BTreeMap::new();
+        *self = Self::default();
     }
 }

@@ -236,6 +236,10 @@ pub fn refusal_text(why: Refusal) -> &'static str {
         Refusal::Overflow => "ERR increment or decrement would overflow",
         Refusal::NotFloat => "ERR value is not a valid float",
         Refusal::NotFinite => "ERR increment would produce NaN or Infinity",
+        Refusal::TooMuch => {
+            "ERR a transaction answers with at most 60 MiB of stored values, and makes at most \
+             128 MiB; this command was not done"
+        }
         Refusal::TooLong => "ERR string exceeds maximum allowed size (proto-max-bulk-len)",
         Refusal::NoSuchKey => "ERR no such key",
         Refusal::LcsTooLarge => {

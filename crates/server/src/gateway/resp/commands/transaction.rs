@@ -57,8 +57,8 @@ pub fn is_done_at_once(name: &str) -> bool {
 }
 
 /// Commands that no transaction has: those on keyspaces as a whole, which are of many shards, those
-/// that choose another keyspace or how replies are sent, and LCS, whose work is too long for one
-/// entry of a log.
+/// that change the connection, which EXEC could not leave undone, and LCS, whose work is too long
+/// for one entry of a log.
 pub fn is_left_out(name: &str) -> bool {
     matches!(
         name,
@@ -73,7 +73,17 @@ pub fn is_left_out(name: &str) -> bool {
             | "wait"
             | "waitaof"
             | "lcs"
+            | "hello"
+            | "readonly"
+            | "readwrite"
             | "client|reply"
+            | "client|setname"
+            | "client|setinfo"
+            | "client|kill"
+            | "client|no-evict"
+            | "client|no-touch"
+            | "client|route"
+            | "client|stale"
             | "cluster|countkeysinslot"
             | "cluster|getkeysinslot"
     )
