@@ -687,8 +687,8 @@ pub struct SimArgs {
     #[arg(long, value_name = "CHANGES", requires = "nodes")]
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
-    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, forgotten-replica or
-    /// early-level, unwatched.
+    /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
+    /// replayed-half, thaw, forgotten-replica, early-level or unwatched.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.
