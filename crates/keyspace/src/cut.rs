@@ -16,7 +16,7 @@ use std::fmt;
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::KeyspaceId;
 use crate::position::{Placement, Position};
-use crate::slot::{SLOTS, Slot};
+use crate::slot::{SLOTS, Slot, slot_of};
 
 /// Keys of cuts are not longer.
 pub const KEY_BYTES_MAX: usize = 1024;
@@ -56,6 +56,14 @@ impl Cut {
         match self {
             Cut::Slot(_) => Placement::Hashed,
             Cut::Key(_) => Placement::Ordered,
+        }
+    }
+
+    /// Whether a key of such a keyspace lies in the right half.
+    pub fn has_on_right(&self, key: &[u8]) -> bool {
+        match self {
+            Cut::Slot(at) => slot_of(key) >= *at,
+            Cut::Key(at) => key >= &**at,
         }
     }
 

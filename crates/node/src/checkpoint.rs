@@ -45,7 +45,7 @@ pub struct Checkpoint {
     upheavals: u64,
     block: PieceLimits,
     view: Arc<RwLock<ShardState>>,
-    /// The block that comes first, if it is still to come: sessions.
+    /// The block that comes first, if it is still to come: sessions and locks.
     first: Vec<u8>,
     rest: Rest,
     /// What comes before `rest`: of a piece too long for one block what is left from here on.
@@ -71,6 +71,9 @@ impl Checkpoint {
         let mut first = Vec::new();
         if state.keys().is_some() {
             state.sessions.encode(&mut first);
+            if !state.locks.is_empty() {
+                state.locks.encode(&mut first);
+            }
         }
         let rest = match &mut state.content {
             Content::Keys(engine) => {

@@ -65,20 +65,23 @@ impl std::fmt::Debug for Digesting {
 
 impl Digesting {
     /// Begins the digest of `state` as it is: that of `view`, whose guard the caller holds. None if
-    /// the safe point is ahead of the last entry: another node's clock is ahead by the retention,
-    /// and there is no time of which all is known to be there.
+    /// the safe point is ahead of the last entry, or of a lock: another node's clock is ahead by
+    /// the retention, and there is no time of which all is known to be there.
     pub(crate) fn begin(
         replica: ReplicaId,
         view: &Arc<RwLock<ShardState>>,
         state: &mut ShardState,
     ) -> Option<Self> {
-        let at = state.last;
+        // What a lock has to write will be written at its time or later.
+        let below_locks = state.locks.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1));
+        let at = state.last.min(below_locks);
         let mut rest = Vec::new();
         let numbers = [state.applied_index, state.applied_term, state.horizon.0, state.last.0];
         numbers.iter().for_each(|number| rest.extend_from_slice(&number.to_le_bytes()));
         state.descriptor.encode(&mut rest);
         members::encode(&state.members, &mut rest);
         state.sessions.encode(&mut rest);
+        state.locks.encode(&mut rest);
         let mut low = Timestamp::ZERO;
         match &mut state.content {
             Content::Keys(engine) => {

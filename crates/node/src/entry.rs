@@ -20,6 +20,9 @@ use crate::session::{BATCH_ID_BYTES, BatchId};
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 21;
 
+/// Where commands begin in an entry of kind [`Kind::Once`].
+pub const COMMANDS_OF_ONCE_AT: usize = HEADER_BYTES + BATCH_ID_BYTES;
+
 /// Entries of several commands are closed at this size; one command may be larger.
 pub const ENTRY_BYTES_MAX: usize = 256 << 10;
 
@@ -50,6 +53,8 @@ pub enum Kind {
     Split = 10,
     /// A step of two neighbours that become one ([`crate::merge`]).
     Merge = 11,
+    /// `count` steps of transactions over several shards ([`crate::locks::step`]).
+    Steps = 12,
 }
 
 impl Kind {
@@ -66,6 +71,7 @@ impl Kind {
             9 => Kind::Settle,
             10 => Kind::Split,
             11 => Kind::Merge,
+            12 => Kind::Steps,
             _ => return None,
         })
     }
@@ -85,6 +91,7 @@ impl Kind {
             | Kind::Settle
             | Kind::Split => Level::FIRST,
             Kind::Merge => Feature::Merges.since(),
+            Kind::Steps => Feature::Transactions.since(),
         }
     }
 }
@@ -209,6 +216,11 @@ impl Batch {
     /// Whether it is time to propose this batch and begin another.
     pub fn is_full(&self) -> bool {
         self.bytes.len() >= ENTRY_BYTES_MAX
+    }
+
+    /// Its commands, back to back.
+    pub fn commands(&self) -> &[u8] {
+        &self.bytes[HEADER_BYTES..]
     }
 
     /// Its size in the log, without the log's own framing.

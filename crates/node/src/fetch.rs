@@ -325,8 +325,9 @@ pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Fo
     let engine = state.keys()?;
     match want {
         Want::Keys(keys) => return versions(state, engine, keys, now),
+        Want::At { key, at } if state.locks.hides_at(key, *at) => return None,
         Want::At { key, at } => return Some(Found::Then(then(engine, key, *at))),
-        _ if !crate::whole::is_settled(state, now) => return None,
+        _ if !crate::whole::is_settled(state, now) || state.locks.writes_by(now) => return None,
         _ => {}
     }
     Some(match want {

@@ -13,6 +13,7 @@
 //!   Fetch      shard, number, what         ──► Fetched: what was found ([`crate::fetch`])
 //!                                          ──► NotLed: somebody else leads, maybe this node
 //!                                          ──► Unable: its disk is full
+//!   Step       shard, number, step         ──► Stepped: what the shard says ([`crate::locks`])
 //!   Raise      keyspace, time              ──► SafePoint: what its safe point is
 //!   Count      shard, number, index        ──► Counted: who has its log on disk up to there
 //!   Merge      what leaders of two say that are to become one ([`crate::merge`])
@@ -28,6 +29,7 @@ use keyspace::{CatalogueError, DecodeError, KeyspaceId, ShardId, Subject, Timest
 use overlay::Known;
 
 use crate::fetch::{Found, Want};
+use crate::locks::Said;
 use crate::merge::Word;
 use crate::session::{BATCH_ID_BYTES, BatchId, Verdict};
 use crate::shard::{Count, Raise, SYSTEM};
@@ -176,6 +178,24 @@ pub enum Letter {
         /// What.
         word: Word,
     },
+    /// 16: a step of a transaction over several shards.
+    Step {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// The step: all that is left.
+        step: Bytes,
+    },
+    /// 17: what the shard says to one.
+    Stepped {
+        /// The shard: `varint`.
+        shard: ShardId,
+        /// The asker's number: `varint`.
+        number: u64,
+        /// This: all that is left.
+        said: Said,
+    },
     /// 20: what a replica says of itself or another.
     Tiding {
         /// The shard: `varint`.
@@ -215,6 +235,11 @@ pub enum Asked {
         /// The asker's number.
         number: u64,
     },
+    /// 5: a step of a transaction: number `varint`.
+    Step {
+        /// The asker's number.
+        number: u64,
+    },
 }
 
 impl Letter {
@@ -232,6 +257,8 @@ impl Letter {
             | Letter::Count { shard, .. }
             | Letter::Counted { shard, .. }
             | Letter::Merge { shard, .. }
+            | Letter::Step { shard, .. }
+            | Letter::Stepped { shard, .. }
             | Letter::Tiding { shard, .. } => *shard,
             Letter::Catalogue { .. } | Letter::CatalogueDone { .. } => SYSTEM,
             Letter::Raise(_) | Letter::SafePoint { .. } => SYSTEM,
@@ -239,7 +266,7 @@ impl Letter {
     }
 
     /// Names of the kinds of letters, for metrics: never changed.
-    pub const KINDS: [&'static str; 16] = [
+    pub const KINDS: [&'static str; 18] = [
         "write",
         "read",
         "catalogue",
@@ -256,6 +283,8 @@ impl Letter {
         "count",
         "counted",
         "merge",
+        "step",
+        "stepped",
     ];
 
     /// The place of its kind in [`Self::KINDS`].
@@ -277,6 +306,8 @@ impl Letter {
             Letter::Count { .. } => 13,
             Letter::Counted { .. } => 14,
             Letter::Merge { .. } => 15,
+            Letter::Step { .. } => 16,
+            Letter::Stepped { .. } => 17,
         }
     }
 
@@ -285,7 +316,8 @@ impl Letter {
     pub fn when_unable(&self) -> Option<Self> {
         let shard = self.shard();
         let what = self.asks()?;
-        let is_write = matches!(what, Asked::Write { .. } | Asked::Catalogue { .. });
+        let is_write =
+            matches!(what, Asked::Write { .. } | Asked::Catalogue { .. } | Asked::Step { .. });
         is_write.then_some(Letter::Unable { shard, what })
     }
 
@@ -299,6 +331,7 @@ impl Letter {
             Letter::Catalogue { number, .. } => Some(Asked::Catalogue { number: *number }),
             Letter::Fetch { number, .. } => Some(Asked::Fetch { number: *number }),
             Letter::Count { number, .. } => Some(Asked::Count { number: *number }),
+            Letter::Step { number, .. } => Some(Asked::Step { number: *number }),
             _ => None,
         }
     }
@@ -377,6 +410,16 @@ impl Letter {
                 begin(15, *shard, out);
                 word.encode(out);
             }
+            Letter::Step { shard, number, step } => {
+                begin(16, *shard, out);
+                put_varint(*number, out);
+                out.extend_from_slice(step);
+            }
+            Letter::Stepped { shard, number, said } => {
+                begin(17, *shard, out);
+                put_varint(*number, out);
+                said.encode(out);
+            }
             Letter::Counted { shard, number, origin, count } => {
                 begin(14, *shard, out);
                 for word in [*number, u64::from(*origin), count.index, count.others] {
@@ -406,6 +449,12 @@ impl Letter {
             let left = reader.rest().len();
             bytes.advance(bytes.len() - left);
             return Ok(Letter::Write { shard, id, count, commands: bytes });
+        }
+        if tag == 16 {
+            let (shard, number) = (ShardId(reader.varint()?), reader.varint()?);
+            let left = reader.rest().len();
+            bytes.advance(bytes.len() - left);
+            return Ok(Letter::Step { shard, number, step: bytes });
         }
         let letter = Self::decode_small(tag, &mut reader)?;
         reader.end()?;
@@ -473,6 +522,7 @@ impl Letter {
                 Letter::Counted { shard, number, origin, count: Count { index, others, is_here } }
             }
             15 => Letter::Merge { shard, word: Word::decode(reader)? },
+            17 => Letter::Stepped { shard, number: reader.varint()?, said: Said::decode(reader)? },
             20 => Letter::Tiding { shard, tiding: Tiding::decode(reader)? },
             found => return Err(DecodeError::Tag { what: "letter", found }),
         })
@@ -484,6 +534,8 @@ impl Letter {
             Letter::Write { commands, .. } => 16 + BATCH_ID_BYTES + commands.len(),
             Letter::Written { verdict: Verdict::Done(Some(replies)), .. } => 32 + replies.len(),
             Letter::Fetch { want, .. } => want.bytes_about(),
+            Letter::Step { step, .. } => 16 + step.len(),
+            Letter::Stepped { said, .. } => said.bytes_about(),
             Letter::Fetched { found, .. } => 32 + found.bytes_about(),
             _ => 32,
         }
@@ -541,6 +593,10 @@ fn put_asked(what: Asked, out: &mut Vec<u8>) {
             out.push(4);
             put_varint(number, out);
         }
+        Asked::Step { number } => {
+            out.push(5);
+            put_varint(number, out);
+        }
     }
 }
 
@@ -551,6 +607,7 @@ fn read_asked(reader: &mut Reader<'_>) -> Result<Asked, DecodeError> {
         2 => Asked::Catalogue { number: reader.varint()? },
         3 => Asked::Fetch { number: reader.varint()? },
         4 => Asked::Count { number: reader.varint()? },
+        5 => Asked::Step { number: reader.varint()? },
         found => return Err(DecodeError::Tag { what: "what was asked", found }),
     })
 }

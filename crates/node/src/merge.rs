@@ -401,6 +401,7 @@ impl ShardState {
         *arc = arc.join(&right.descriptor.arc).expect("it was frozen as the neighbour");
         *generation = Generation(generation.0.max(right.descriptor.generation.0) + 1);
         self.sessions.unite(right.sessions);
+        self.locks.unite(right.locks);
         let (Content::Keys(engine), Content::Keys(more)) = (&mut self.content, right.content)
         else {
             panic!("shards without keys are merged");
@@ -418,6 +419,7 @@ impl ShardState {
         self.taken = true;
         let mut taken = Self::new(self.descriptor.clone(), content);
         taken.sessions = std::mem::take(&mut self.sessions);
+        taken.locks = std::mem::take(&mut self.locks);
         (taken.merging, taken.last, taken.horizon) = (self.merging, self.last, self.horizon);
         taken
     }

@@ -5,7 +5,7 @@
 //! 1. that the shard owns the key at its current generation,
 //! 2. that the shard serves: its leader's first entry is applied, and all that is committed,
 //! 3. for reads at a timestamp, that it is not below the shard's safe point,
-//! 4. (locks: there are none yet),
+//! 4. that no transaction over several shards may have written the key already ([`crate::locks`]),
 //! 5. and then reads the value.
 //!
 //! A read that finds a value expired tells its asker that time has passed: the value's end must
@@ -49,6 +49,31 @@ pub struct Blocked {
     /// The time that must be settled there; zero if the shard did not serve, and may have nothing
     /// that has expired.
     pub at: Timestamp,
+    /// If a transaction has locked a key: how many locks had gone by then. It may be read when it
+    /// has been resolved.
+    pub lock: Option<u64>,
+}
+
+impl Blocked {
+    /// A shard that does not serve.
+    pub fn unserved(place: usize) -> Self {
+        Self { place, at: Timestamp::ZERO, lock: None }
+    }
+
+    /// Of a shard that serves.
+    fn by(why: Unsure, place: usize, at: Timestamp, state: &ShardState) -> Self {
+        let lock = (why == Unsure::Locked).then(|| state.locks.released());
+        Self { place, at, lock }
+    }
+}
+
+/// Why the newest value of a key cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsure {
+    /// The key is another shard's, or its time is not settled.
+    Unsettled,
+    /// A transaction may have written it.
+    Locked,
 }
 
 /// Why a read at a timestamp is not served.
@@ -61,6 +86,12 @@ pub enum NotThen {
     },
     /// The key is another shard's by now: look where it is.
     Moved,
+    /// A transaction that has locked the key may have written it by then: ask again when this
+    /// many locks are not all that have gone.
+    Locked {
+        /// How many had.
+        released: u64,
+    },
 }
 
 /// Serves a linearizable read of named keys at `now`.
@@ -106,8 +137,40 @@ pub fn read_with(
     };
     command::answer(&guards, request, time, sink);
     match guards.blocked.get() {
-        Some(place) => Err(Blocked { place, at: guards.guard(place).time }),
+        Some((place, why)) => {
+            let held = guards.guard(place);
+            Err(Blocked::by(why, place, held.time, &held.state))
+        }
         None => Ok(()),
+    }
+}
+
+/// Serves a linearizable read at `now` of keys that may lie in several shards, as far as each is
+/// looked at by itself; and says which version of each key it has seen, zero for none. Whoever asks
+/// again after that, with a later `now`, and sees the same, has seen all of them at one moment:
+/// that between both (SAFETY G7).
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn look(
+    route: &Route,
+    request: &Read<'_>,
+    now: Now,
+    fetched: &Fetched,
+    sink: &mut impl Sink,
+) -> Result<Vec<Timestamp>, Blocked> {
+    let guards = Guards::take(route, request, now, 0, fetched)?;
+    command::answer(&guards, request, now.time, sink);
+    let versions = request.keys().iter().map(|key| {
+        command::View::newest(&guards, key).map_or(Timestamp::ZERO, |version| version.timestamp)
+    });
+    let versions = versions.collect();
+    match guards.blocked.get() {
+        Some((place, why)) => {
+            let held = guards.guard(place);
+            Err(Blocked::by(why, place, held.time, &held.state))
+        }
+        None => Ok(versions),
     }
 }
 
@@ -129,7 +192,7 @@ pub fn read_stale(
     let guards = Guards::take(route, request, now, age_max, fetched)?;
     command::answer(&guards, request, now.time, sink);
     match guards.blocked.get() {
-        Some(place) => Err(Blocked { place, at: now.time }),
+        Some((place, why)) => Err(Blocked::by(why, place, now.time, &guards.guard(place).state)),
         None => Ok(guards.held.iter().map(|held| held.age).max().unwrap_or(0)),
     }
 }
@@ -149,7 +212,7 @@ pub fn value_stale<R>(
     let place = route.place(&key);
     let held = Held::take(route, place, now, age_max)?;
     let version = newest(&held.state, &key, held.time);
-    let version = version.map_err(|()| Blocked { place, at: now.time })?;
+    let version = version.map_err(|why| Blocked::by(why, place, now.time, &held.state))?;
     Ok((use_it(version), held.age))
 }
 
@@ -188,7 +251,7 @@ pub fn value_with<R>(
     };
     match newest(&state, &key, now.time) {
         Ok(version) => Ok(use_it(version)),
-        Err(()) => Err(Blocked { place, at: judged_at(&state, now) }),
+        Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
     }
 }
 
@@ -203,7 +266,7 @@ pub fn seen(route: &Route, key: &[u8], now: Now, fetched: &Fetched) -> Result<Se
     let (version, time) = match lock(route, place, now) {
         Ok(state) => match newest(&state, &key, now.time) {
             Ok(version) => (version.map(|version| version.timestamp), state.last),
-            Err(()) => return Err(Blocked { place, at: judged_at(&state, now) }),
+            Err(why) => return Err(Blocked::by(why, place, judged_at(&state, now), &state)),
         },
         Err(blocked) => {
             let found = fetched.version(route.shard(place), key.bytes);
@@ -271,12 +334,12 @@ pub fn get_each_with(
     }
     for (place, key) in looked_up() {
         let state = guards[*place].as_ref().expect("it was taken above");
-        let blocked = |at| Blocked { place: *place, at };
         let version = match state.serving.at(now.boot) {
-            true => newest(state, key, now.time).map_err(|()| blocked(judged_at(state, now)))?,
+            true => newest(state, key, now.time)
+                .map_err(|why| Blocked::by(why, *place, judged_at(state, now), state))?,
             false => {
                 let found = fetched.version(route.shard(*place), key.bytes);
-                found.ok_or(blocked(Timestamp::ZERO))?.0
+                found.ok_or(Blocked::unserved(*place))?.0
             }
         };
         if each(version).is_break() {
@@ -310,6 +373,9 @@ pub fn read_at<R>(
     if at < safe_point {
         return Err(NotThen::BelowSafePoint { safe_point });
     }
+    if state.locks.hides_at(key.bytes, at) {
+        return Err(NotThen::Locked { released: state.locks.released() });
+    }
     Ok(use_it(engine.at(&key, at)))
 }
 
@@ -331,7 +397,7 @@ impl<'a> Held<'a> {
             return Ok(Self { place, state, age: 0, time });
         }
         let known = state.serving.age(now.boot).filter(|(age, _)| *age <= age_max && age_max > 0);
-        let (age, time) = known.ok_or(Blocked { place, at: Timestamp::ZERO })?;
+        let (age, time) = known.ok_or(Blocked::unserved(place))?;
         Ok(Self { place, state, age, time })
     }
 }
@@ -341,7 +407,7 @@ struct Guards<'a> {
     route: &'a Route,
     fetched: &'a Fetched,
     held: Vec<Held<'a>>,
-    blocked: Cell<Option<usize>>,
+    blocked: Cell<Option<(usize, Unsure)>>,
 }
 
 impl<'a> Guards<'a> {
@@ -375,8 +441,7 @@ impl<'a> Guards<'a> {
 
 fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
     let state = route.views[place].read();
-    let at = Timestamp::ZERO;
-    if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked { place, at }) }
+    if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked::unserved(place)) }
 }
 
 /// The time at which a read is judged in a shard.
@@ -389,9 +454,12 @@ pub(crate) fn newest<'s>(
     state: &'s ShardState,
     key: &HashedKey<'_>,
     now: Timestamp,
-) -> Result<Option<Version<'s>>, ()> {
+) -> Result<Option<Version<'s>>, Unsure> {
     if !state.owns(key) {
-        return Err(());
+        return Err(Unsure::Unsettled);
+    }
+    if !state.locks.is_free() && state.locks.hides(key.bytes) {
+        return Err(Unsure::Locked);
     }
     let engine = state.keys().expect("routes lead to shards of keys");
     // At time zero nothing has expired yet: expiry is judged here, for its horizon.
@@ -404,9 +472,13 @@ pub(crate) fn newest<'s>(
     if version.expiry_ms > at.millis() {
         return Ok(Some(version));
     }
+    // Who has only read it alive may write elsewhere: that must not come after this was seen.
+    if state.locks.get(key.bytes).is_some() {
+        return Err(Unsure::Locked);
+    }
     // All that comes is later than what is applied.
     let settled = state.horizon.min(state.unsettled.from()).max(state.last);
-    if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(()) }
+    if version.expiry_ms <= settled.millis() { Ok(None) } else { Err(Unsure::Unsettled) }
 }
 
 impl command::View for Guards<'_> {
@@ -417,8 +489,8 @@ impl command::View for Guards<'_> {
             return version;
         }
         let held = self.guard(place);
-        newest(&held.state, &key, held.time).unwrap_or_else(|()| {
-            self.blocked.set(Some(place));
+        newest(&held.state, &key, held.time).unwrap_or_else(|why| {
+            self.blocked.set(Some((place, why)));
             None
         })
     }

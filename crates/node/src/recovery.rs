@@ -30,6 +30,7 @@ use storage::log::{Lsn, Record};
 use crate::catalogue::System;
 use crate::entry::{Header, Kind, UnknownEntry};
 use crate::lane::Ended;
+use crate::locks::Locks;
 use crate::members::{self, Roster};
 use crate::merge::{Absorb, Merging};
 use crate::record;
@@ -380,8 +381,17 @@ impl Recovering {
         let shard = self.shard;
         if std::mem::take(&mut self.sessions_due) {
             let mut reader = Reader::new(block);
-            let sessions = Sessions::decode(&mut reader).and_then(|s| reader.end().map(|()| s));
-            self.state.sessions = sessions.map_err(|source| unreadable(shard, what, source))?;
+            let read = |reader: &mut Reader<'_>| {
+                let sessions = Sessions::decode(reader)?;
+                // Checkpoints from before there were any, and most others, have none.
+                let locks = match reader.rest().is_empty() {
+                    true => Locks::default(),
+                    false => Locks::decode(reader)?,
+                };
+                reader.end().map(|()| (sessions, locks))
+            };
+            let read = read(&mut reader).map_err(|source| unreadable(shard, what, source))?;
+            (self.state.sessions, self.state.locks) = read;
             return Ok(());
         }
         match &mut self.state.content {

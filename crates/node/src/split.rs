@@ -11,6 +11,7 @@
 //! and with a replica, of the same id, wherever the left one has a voter. Both halves have a
 //! generation above the whole's: whoever knows both knows which is right ([`crate::route`]).
 //!
+//! What transactions have locked, and what is known of them, goes with its keys ([`crate::locks`]).
 //! What was applied once is known by the left half alone ([`crate::session`]): what it has turned
 //! away ([`crate::command::Reply::Moved`]) was never done, and is asked of the right half as
 //! something new. So nothing is asked of both.
@@ -113,7 +114,9 @@ impl ShardState {
             generation,
             leader: None,
         };
+        let locks = self.locks.split_off(|key| split.at.has_on_right(key));
         let mut right = Self::new(descriptor, Content::Keys(Box::new(cut_off)));
+        right.locks = locks;
         right.roster = Roster { newest: self.roster.newest, ..right.roster };
         (right.horizon, right.last) = (self.horizon, self.last);
         Some(Half(Box::new(right)))

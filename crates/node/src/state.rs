@@ -14,6 +14,7 @@ use crate::command::{self, Reply, Write, codec};
 use crate::entry::{self, Header, Kind, UnknownEntry};
 use crate::flush;
 use crate::limits;
+use crate::locks::{self, Locks, Said, Step as TxnStep};
 use crate::members::{Roster, Step};
 use crate::merge::{self, Merging};
 use crate::serving::Serving;
@@ -51,6 +52,8 @@ pub struct ShardState {
     pub last: Timestamp,
     /// Which batches of other nodes were applied, and with which replies (G10).
     pub sessions: Sessions,
+    /// What is known of transactions over several shards (G8).
+    pub locks: Locks,
     /// From when on entries under way may still change what is here.
     pub unsettled: Arc<Unsettled>,
 }
@@ -87,6 +90,8 @@ pub enum Outcome {
     Settled,
     /// What became of a batch that is applied once.
     Once(Verdict),
+    /// What the shard says to steps of transactions, in their order.
+    Steps(Vec<Said>),
     /// The state as of this entry is to be digested.
     Check,
     /// The shard was cut in two: what the right half begins with.
@@ -115,6 +120,7 @@ impl ShardState {
             horizon: Timestamp::ZERO,
             last: Timestamp::ZERO,
             sessions: Sessions::default(),
+            locks: Locks::default(),
             unsettled: Arc::default(),
         }
     }
@@ -219,7 +225,8 @@ impl ShardState {
         }
         match (header.kind, &mut self.content) {
             (Kind::Commands, Content::Keys(engine)) => {
-                apply_commands(engine, &self.descriptor.arc, header, body, replies);
+                let shard = (&self.descriptor.arc, &self.locks);
+                apply_commands(engine, shard, header, body, replies);
                 Outcome::Quiet
             }
             (Kind::Once, Content::Keys(engine)) => {
@@ -227,9 +234,14 @@ impl ShardState {
                 let verdict = self.sessions.judge(id, header.timestamp.millis());
                 Outcome::Once(verdict.unwrap_or_else(|| {
                     let mut replies = Vec::new();
-                    apply_commands(engine, &self.descriptor.arc, header, commands, &mut replies);
+                    let shard = (&self.descriptor.arc, &self.locks);
+                    apply_commands(engine, shard, header, commands, &mut replies);
                     self.sessions.applied(id, &replies)
                 }))
+            }
+            (Kind::Steps, Content::Keys(engine)) => {
+                let arc = &self.descriptor.arc;
+                Outcome::Steps(apply_steps(&mut self.locks, engine, arc, header, body))
             }
             (Kind::Horizon, _) => {
                 self.horizon = self.horizon.max(read_timestamp(body));
@@ -252,7 +264,9 @@ impl ShardState {
                 Outcome::Merge
             }
             (Kind::SafePoint, Content::Keys(engine)) => {
-                engine.raise_safe_point(read_timestamp(body));
+                // What is locked is written at the time of its lock or later (G14).
+                let below = self.locks.oldest().map_or(Timestamp::MAX, |at| Timestamp(at.0 - 1));
+                engine.raise_safe_point(read_timestamp(body).min(below));
                 Outcome::Quiet
             }
             (Kind::Catalogue, Content::System(system)) => {
@@ -285,6 +299,7 @@ impl ShardState {
                 let known = self.sessions.look_up(id);
                 Outcome::Once(known.unwrap_or(Verdict::Gap { next: id.sequence }))
             }
+            Kind::Steps => Outcome::Steps(vec![Said::Moved; header.count as usize]),
             Kind::Check => Outcome::Check,
             _ => Outcome::Quiet,
         }
@@ -312,7 +327,7 @@ impl ShardState {
 /// their use: most of a write's time is waiting for memory.
 fn apply_commands(
     engine: &mut Engine,
-    arc: &RingArc,
+    (arc, locks): (&RingArc, &Locks),
     header: Header,
     body: &[u8],
     replies: &mut Vec<Reply>,
@@ -346,6 +361,7 @@ fn apply_commands(
                     let done = here.map_or(Reply::Ok, |write| apply(&write));
                     rest.map_or(done, |from| Reply::Moved { from })
                 }
+                _ if is_locked(locks, write) => Reply::Moved { from: Cut::Slot(0) },
                 _ if is_owned(layout, arc, write, key) => apply(write),
                 _ => Reply::Moved { from: Cut::Slot(0) },
             });
@@ -355,6 +371,42 @@ fn apply_commands(
     // Old versions go at twice the pace at which they come, by whoever makes new ones: their
     // memory is at hand for these then.
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
+}
+
+/// Whether a transaction has locked a key of a command. A leader proposes no such command, unless
+/// the lock has come with a shard that was taken in meanwhile.
+#[inline]
+fn is_locked(locks: &Locks, write: &Write<'_>) -> bool {
+    if locks.is_free() {
+        return false;
+    }
+    let mut any = false;
+    write.each_key(&mut |key| any |= locks.get(key).is_some());
+    any
+}
+
+/// Applies the steps of an entry, in order.
+fn apply_steps(
+    locks: &mut Locks,
+    engine: &mut Engine,
+    arc: &RingArc,
+    header: Header,
+    body: &[u8],
+) -> Vec<Said> {
+    let (at, layout) = (header.timestamp, engine.layout());
+    locks.forget(at);
+    let owns = |key: &[u8]| match layout {
+        Layout::Hashed { first_slot, end_slot } => (first_slot..end_slot).contains(&slot_of(key)),
+        Layout::Ordered => arc.holds(key),
+    };
+    let reader = &mut Reader::new(body);
+    let said = (0..header.count).map(|_| {
+        let step = TxnStep::decode(reader).expect("steps in the log are readable");
+        locks::apply::apply(locks, engine, &step, at, owns, &limits::APPLY)
+    });
+    let said = said.collect();
+    engine.collect(COLLECT_PER_COMMAND * header.count as usize);
+    said
 }
 
 /// Whether all keys of a command are the shard's: it may have been proposed before the shard was

@@ -76,9 +76,13 @@ pub fn admit(route: &Route, places: Places<'_>, now: Now) -> Result<Asked, Block
     for (place, view) in route.views.iter().enumerate().filter(|(place, _)| places(*place)) {
         let state = view.read();
         let at = judged_at(&state, now).max(state.last);
-        let may_be_asked = state.serving.at(now.boot) && is_settled(&state, at);
-        if !may_be_asked || !route.is_tile(place, &state) {
-            return Err(Blocked { place, at });
+        let serves = state.serving.at(now.boot);
+        // What a transaction writes may have been acknowledged before this was asked.
+        if serves && state.locks.writes_by(judged_at(&state, now)) {
+            return Err(Blocked { place, at, lock: Some(state.locks.released()) });
+        }
+        if !serves || !is_settled(&state, at) || !route.is_tile(place, &state) {
+            return Err(Blocked { place, at, lock: None });
         }
         asked[place] = Some(at);
     }
@@ -499,7 +503,7 @@ mod tests {
         let route = route(Placement::Ordered);
         route.views[0].read().serving.raise_floor(Timestamp::from_millis(200));
         let blocked = admit(&route, &everywhere, SLOW).unwrap_err();
-        assert_eq!(blocked, Blocked { place: 0, at: Timestamp::from_millis(200) });
+        assert_eq!(blocked, Blocked { place: 0, at: Timestamp::from_millis(200), lock: None });
         // A question about none of its shards is blocked by none.
         assert_eq!(size(&route, &admit(&route, &|_| false, SLOW).expect("nothing")), 0);
     }

@@ -35,6 +35,12 @@ counters! {
     errors,
     /// Commands that a shard has turned away, for it was cut in two, and that were sent on.
     moved,
+    /// Transactions over several shards that were done.
+    transactions,
+    /// … that were not, because a key that they watched had changed.
+    transactions_changed,
+    /// … that were not, or may not be, for another reason.
+    transactions_refused,
     /// Checkpoint rounds finished.
     checkpoints,
     /// When the last one was finished, in milliseconds since 1970.

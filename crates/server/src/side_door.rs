@@ -397,6 +397,17 @@ fn get_stale(
 }
 
 fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, done: Done<Answer>) {
+    get_at_behind(hub, route, key, (at, None), done);
+}
+
+/// As [`get_at`], behind a lock that was met when so many had gone.
+fn get_at_behind(
+    hub: Arc<Hub>,
+    route: Arc<Route>,
+    key: bytes::Bytes,
+    (at, lock): (Timestamp, Option<u64>),
+    done: Done<Answer>,
+) {
     let now = hub.now();
     if at > now {
         return done(Err(ApiError::InFuture { at, now }));
@@ -427,7 +438,7 @@ fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, do
     wait(
         &hub,
         &route,
-        Blocked { place, at },
+        Blocked { place, at, lock },
         Box::new(move |result| match result {
             Ok(Look::Here) => {
                 let found = read::read_at(&again.1, &key, at, |found| match found {
@@ -439,6 +450,9 @@ fn get_at(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, at: Timestamp, do
                     Ok(answer) => done(Ok(answer)),
                     Err(read::NotThen::BelowSafePoint { safe_point }) => {
                         done(Err(ApiError::BelowSafePoint { at, safe_point }));
+                    }
+                    Err(read::NotThen::Locked { released }) => {
+                        get_at_behind(again.0, again.1, key, (at, Some(released)), done);
                     }
                     Err(read::NotThen::Moved) => {
                         let route = renewed(&again.0, again.1);
@@ -492,14 +506,14 @@ enum Look {
 
 /// Calls `then` when the shard's lane says that the read may be tried, or that its replica lags.
 fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<Look>) {
-    let shard = route.shard(blocked.place);
+    let (shard, at, lock) = (route.shard(blocked.place), blocked.at, blocked.lock);
     let waiter = hub.side_door.wait(Box::new(move |answer| match answer {
         lane::Answer::Go { .. } => then(Ok(Look::Here)),
         lane::Answer::NotDone { why: NotDone::Lags, .. } => then(Ok(Look::Elsewhere)),
         lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
         other => unreachable!("a reader is let go or refused: {other:?}"),
     }));
-    hub.submit(shard, Input::Await { shard, at: blocked.at, origin: SIDE_DOOR, waiter });
+    hub.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
 }
 
 fn refused(error: CatalogueError) -> ApiError {
@@ -520,6 +534,7 @@ fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
             | NotDone::Unknown
             | NotDone::Lags
             | NotDone::Busy
+            | NotDone::Locked
             | NotDone::TooLong
             | NotDone::CrossShard,
             _,

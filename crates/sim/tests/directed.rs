@@ -154,7 +154,10 @@ impl Node {
                 Err(blocked) => {
                     let (shard, waiter) = (route.shard(blocked.place), Waiter(9));
                     let at = blocked.at;
-                    self.machine.submit(shard, Input::Await { shard, at, origin: CLIENTS, waiter });
+                    self.machine.submit(
+                        shard,
+                        Input::Await { shard, at, lock: None, origin: CLIENTS, waiter },
+                    );
                     self.settle()?;
                 }
             }
@@ -503,7 +506,7 @@ fn a_read_waits_for_who_may_still_keep_the_value() {
     let shard = route.shard(route.place(&route.key(b"k")));
     // Someone reads the present as if it were past, so that there is a horizon ahead of it.
     let (at, waiter) = (node.machine.now(), Waiter(1));
-    node.machine.submit(shard, Input::Await { shard, at, origin: CLIENTS, waiter });
+    node.machine.submit(shard, Input::Await { shard, at, lock: None, origin: CLIENTS, waiter });
     node.settle().expect("no faults");
     let mut batch = Batch::default();
     batch.push(&Write::Persist { key: b"k" }, Waiter(2));

@@ -103,12 +103,7 @@ impl<'a> Transaction<'a> {
     #[cold]
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.watched.iter().for_each(|(key, _)| show(key));
-        for step in &self.commands {
-            match step {
-                Step::Read(read) => read.keys().iter().for_each(|key| show(key)),
-                Step::Write(write) => write.each_key(&mut |key| show(key)),
-            }
-        }
+        self.each_named(show);
     }
 
     /// Its writes.
@@ -119,14 +114,36 @@ impl<'a> Transaction<'a> {
         })
     }
 
+    /// Shows every key that its commands name, but not those that are only watched.
+    #[cold]
+    pub(crate) fn each_named(&self, show: &mut dyn FnMut(&'a [u8])) {
+        self.commands.iter().for_each(|step| step.each_key(show));
+    }
+
+    /// A watched key that is not as it was seen, at this time.
+    pub(crate) fn changed(&self, engine: &Engine, at: Timestamp) -> Option<&'a [u8]> {
+        let hasher = engine.hasher();
+        let changed = |(key, seen): &&(&[u8], Seen)| !seen.is_so(engine, &hasher.key(key), at);
+        self.watched.iter().find(changed).map(|(key, _)| *key)
+    }
+
     /// Does it at the time of its entry: one answer for each command, or nil.
     #[cold]
     pub(super) fn apply(&self, engine: &mut Engine, at: Timestamp, limits: &ApplyLimits) -> Reply {
-        let hasher = engine.hasher();
-        let is_as_seen = |(key, seen): &(&[u8], Seen)| seen.is_so(engine, &hasher.key(key), at);
-        if !self.watched.iter().all(is_as_seen) {
-            return Reply::Nil;
+        match self.changed(engine, at) {
+            Some(_) => Reply::Nil,
+            None => Reply::Array(self.run(engine, at, limits)),
         }
+    }
+
+    /// Does its commands, whatever is watched.
+    pub(crate) fn run(
+        &self,
+        engine: &mut Engine,
+        at: Timestamp,
+        limits: &ApplyLimits,
+    ) -> Vec<Reply> {
+        let hasher = engine.hasher();
         let (mut answered, mut written) = (0, 0);
         let done = self.commands.iter().map(|step| match step {
             _ if !step.fits(engine, at, &mut answered, &mut written) => {
@@ -141,11 +158,11 @@ impl<'a> Transaction<'a> {
                 apply_hashed(engine, write, &hasher.key(write.first_key()), at, limits)
             }
         });
-        Reply::Array(done.collect())
+        done.collect()
     }
 
     /// Appends its bytes, without its op.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         put_varint(self.watched.len() as u64, out);
         for (key, seen) in &self.watched {
             put_bytes(key, out);
@@ -166,7 +183,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Reads what [`Self::encode`] wrote.
-    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let watched = reader.varint()?;
         let mut transaction = Self::default();
         for _ in 0..watched {
@@ -195,7 +212,23 @@ impl<'a> Transaction<'a> {
     }
 }
 
-impl Step<'_> {
+impl<'a> Step<'a> {
+    /// The key that comes first, if it names any.
+    pub(crate) fn first_key(&self) -> Option<&'a [u8]> {
+        match self {
+            Step::Read(read) => read.keys().first().copied(),
+            Step::Write(write) => Some(write.first_key()),
+        }
+    }
+
+    /// Shows every key.
+    pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
+        match self {
+            Step::Read(read) => read.keys().iter().for_each(|key| show(key)),
+            Step::Write(write) => write.each_key(&mut |key| show(key)),
+        }
+    }
+
     /// Whether it may be done beside what was answered and written before, to which it is added.
     fn fits(&self, engine: &Engine, at: Timestamp, answered: &mut u64, written: &mut u64) -> bool {
         let len = |key: &[u8]| {

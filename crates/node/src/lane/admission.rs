@@ -35,6 +35,7 @@ pub enum Admission {
 pub fn log_bytes(input: &Input) -> u64 {
     match input {
         Input::Propose { batch, .. } => batch.len_bytes() as u64 + FRAMING_BYTES,
+        Input::Step { step, .. } => step.len() as u64 + FRAMING_BYTES,
         // A reader may need a horizon.
         Input::Await { .. } | Input::Catalogue { .. } => FRAMING_BYTES,
         Input::RaiseKeyspace(_) | Input::RaiseShard { .. } => FRAMING_BYTES,
@@ -47,6 +48,7 @@ pub fn log_bytes(input: &Input) -> u64 {
             Letter::Write { commands, .. } => commands.len() as u64 + FRAMING_BYTES,
             Letter::Read { .. } | Letter::Fetch { .. } | Letter::Raise(_) => FRAMING_BYTES,
             Letter::Merge { .. } => FRAMING_BYTES,
+            Letter::Step { step, .. } => step.len() as u64 + FRAMING_BYTES,
             _ => 0,
         },
         Input::Message { message, .. } => message.entry_bytes(),
@@ -62,7 +64,7 @@ pub fn without_room(input: Input) -> Admission {
         Input::Propose { origin, batch, .. } => {
             Admission::Refused(Answer::NotDone { origin, waiters: batch.into_parts().1, why })
         }
-        Input::Catalogue { origin, waiter, .. } => {
+        Input::Catalogue { origin, waiter, .. } | Input::Step { origin, waiter, .. } => {
             Admission::Refused(Answer::NotDone { origin, waiters: vec![waiter], why })
         }
         // The keeper asks again, and so does a leader.

@@ -5,6 +5,7 @@ use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
 use crate::command::Reply;
 use crate::entry::{Spent, Waiter};
 use crate::fetch::{Found, Want};
+use crate::locks::Said;
 use crate::shard::Count;
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
@@ -34,6 +35,8 @@ pub enum NotDone {
     TooLong,
     /// The shard was cut in two, and the keys of the command are not in one half.
     CrossShard,
+    /// A transaction has locked a key of it for too long.
+    Locked,
     /// The log has no room: free space and try again. Reads go on.
     DiskFull,
 }
@@ -81,6 +84,15 @@ pub enum Answer {
         /// What was found.
         found: Box<Found>,
     },
+    /// What the shard says to a step of a transaction.
+    Stepped {
+        /// Who asked.
+        origin: Origin,
+        /// Who waits.
+        waiter: Waiter,
+        /// This.
+        said: Box<Said>,
+    },
     /// Who has a shard's log on disk.
     Counted {
         /// Who asked.
@@ -109,6 +121,7 @@ impl Answer {
             | Answer::NotDone { origin, .. }
             | Answer::Go { origin, .. }
             | Answer::Fetched { origin, .. }
+            | Answer::Stepped { origin, .. }
             | Answer::Counted { origin, .. }
             | Answer::Catalogue { origin, .. } => *origin,
         }
@@ -121,6 +134,7 @@ impl Answer {
             Answer::NotDone { waiters, .. } => waiters,
             Answer::Go { waiter, .. }
             | Answer::Fetched { waiter, .. }
+            | Answer::Stepped { waiter, .. }
             | Answer::Counted { waiter, .. }
             | Answer::Catalogue { waiter, .. } => std::slice::from_ref(waiter),
         }

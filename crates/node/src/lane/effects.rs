@@ -14,7 +14,7 @@ use crate::entry::Waiter;
 use crate::letter::Letter;
 use crate::merge::Word;
 use crate::moved::Moved;
-use crate::shard::{Finding, ShardStart, Unfit};
+use crate::shard::{Finding, ShardStart, Stuck, Unfit};
 use crate::state::Outcome;
 
 /// A message of one replica to another, on its way between nodes.
@@ -67,6 +67,8 @@ pub struct Effects {
     /// Right halves of shards that were cut in two: to be begun by [`Input::Create`], unless a
     /// replica of the shard is there already, or has been, and to be shown to readers.
     pub halves: Vec<ShardStart>,
+    /// Transactions over several shards that nobody seems to see to any more, as leaders here find.
+    pub stuck: Vec<Stuck>,
     /// Commands that shards have turned away: to be sent on ([`crate::moved`]).
     pub moved: Vec<Moved>,
     /// To be said to whoever leads these shards, here or elsewhere, as [`Letter::Merge`]. Some may
@@ -98,6 +100,7 @@ impl Effects {
         self.ended.clear();
         self.halves.clear();
         self.moved.clear();
+        self.stuck.clear();
         self.words.clear();
         self.absorbing.clear();
         self.given.clear();
@@ -119,6 +122,7 @@ impl Effects {
             && self.ended.is_empty()
             && self.halves.is_empty()
             && self.moved.is_empty()
+            && self.stuck.is_empty()
             && self.words.is_empty()
             && self.absorbing.is_empty()
             && self.given.is_empty()
@@ -138,6 +142,7 @@ pub(crate) fn report(outcome: Outcome, asker: Option<(Origin, Waiter)>, effects:
         | Outcome::Settled
         | Outcome::Members(_)
         | Outcome::Once(_)
+        | Outcome::Steps(_)
         | Outcome::Split(_)
         | Outcome::Merge
         | Outcome::Check => {}

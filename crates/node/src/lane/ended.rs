@@ -249,7 +249,7 @@ mod tests {
         let (origin, waiter, reader) = (Origin(1), Waiter(5), Waiter(6));
         lane.accept(Input::Catalogue { op, origin, waiter });
         let at = keyspace::Timestamp::ZERO;
-        lane.accept(Input::Await { shard: system, at, origin, waiter: reader });
+        lane.accept(Input::Await { shard: system, at, lock: None, origin, waiter: reader });
         // Nobody leads yet.
         assert!(turn(&mut lane).answers.is_empty());
         let Effects { answers, letters, .. } = end(&mut lane, system);

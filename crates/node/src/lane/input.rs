@@ -6,6 +6,7 @@ use super::{Answer, Effects};
 use crate::shard::Shard;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use keyspace::{Durability, Generation, Level, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use replication::Message;
@@ -40,6 +41,21 @@ pub enum Input {
         shard: ShardId,
         /// The time of the read.
         at: Timestamp,
+        /// If it has met a lock: how many had gone by then ([`crate::locks::Locks::released`]). It
+        /// may be tried again when another has.
+        lock: Option<u64>,
+        /// Who asks.
+        origin: Origin,
+        /// Who waits there.
+        waiter: Waiter,
+    },
+    /// A step of a transaction over several shards, of this shard's part. Answered by
+    /// [`Answer::Stepped`] or [`Answer::NotDone`], and it may be asked for again.
+    Step {
+        /// The shard.
+        shard: ShardId,
+        /// A [`crate::locks::Step`], encoded.
+        step: Bytes,
         /// Who asks.
         origin: Origin,
         /// Who waits there.

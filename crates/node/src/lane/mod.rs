@@ -20,6 +20,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use keyspace::{Cut, Feature, Level, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
 use parking_lot::RwLock;
@@ -29,6 +30,7 @@ use txn::Clock;
 use crate::entry::{Kind, Waiter, operation};
 use crate::fetch::Want;
 use crate::letter::Letter;
+use crate::locks::Said;
 use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
@@ -267,9 +269,19 @@ impl Lane {
             Input::Fetch { shard, want, bytes_max, origin, waiter } => {
                 self.fetch(shard, *want, bytes_max, (origin, waiter));
             }
-            Input::Await { shard: id, at, origin, waiter } => {
+            Input::Step { shard: id, step, origin, waiter } => {
+                self.step(id, step, (origin, waiter));
+            }
+            Input::Await { shard: id, at, lock, origin, waiter } => {
                 let now = self.now;
                 match self.touch(id) {
+                    // Elsewhere, who leads says when there is more to be seen.
+                    Some(shard)
+                        if let Some(released) = lock
+                            && shard.is_leader() =>
+                    {
+                        shard.await_unlocked(released, (origin, waiter), now);
+                    }
                     Some(shard) => shard.await_read(at, origin, waiter, now),
                     None => self.refuse(id, origin, vec![waiter]),
                 }
@@ -504,6 +516,24 @@ impl Lane {
         match self.touch_away(id) {
             Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
             None => self.refuse(id, origin, vec![waiter]),
+        }
+    }
+
+    fn step(&mut self, id: ShardId, step: Bytes, (origin, waiter): (Origin, Waiter)) {
+        let now = self.now;
+        let mut pending = std::mem::take(&mut self.pending);
+        if let Some(shard) = self.touch(id) {
+            shard.errand(step, (origin, waiter), now, &mut pending);
+            self.pending = pending;
+            return;
+        }
+        self.pending = pending;
+        match self.touch_away(id) {
+            Some((proxy, pending)) => proxy.errand(step, (origin, waiter), now, pending),
+            None => {
+                let said = Box::new(Said::Moved);
+                self.pending.answers.push(Answer::Stepped { origin, waiter, said });
+            }
         }
     }
 

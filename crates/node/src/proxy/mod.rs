@@ -24,6 +24,7 @@
 //! 3. A node that is silent delays those who wait for this shard, by [`SILENCE_NANOS`], and nobody
 //!    else.
 
+use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use overlay::Known;
 use replication::BootNanos;
@@ -32,6 +33,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::Want;
 use crate::lane::{Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
+use crate::shard::errands::Errands;
 use crate::shard::fetches::Fetches;
 use crate::shard::forward::{Forward, MISLED_NANOS, Post};
 use crate::shard::{Heir, Legacy, Raise, counted};
@@ -60,6 +62,7 @@ pub(crate) struct Proxy {
     avoided: Option<(NodeId, BootNanos)>,
     forward: Forward,
     fetches: Fetches,
+    errands: Errands,
     /// Changes of the catalogue up to this index can be used here; of other shards, all.
     image_index: u64,
     /// Whether the lane has it on its list of those with something to do.
@@ -70,7 +73,7 @@ impl Proxy {
     /// For a shard that is on these nodes.
     pub fn new(shard: ShardId, nodes: Vec<NodeId>) -> Self {
         let asked = nodes.first().copied();
-        let (known, forward, fetches) = Default::default();
+        let (known, forward, fetches, errands) = Default::default();
         let (heard_at, misled_by, avoided, active) = (0, None, None, false);
         let image_index = if shard == ShardId(0) { 0 } else { u64::MAX };
         Self {
@@ -83,6 +86,7 @@ impl Proxy {
             avoided,
             forward,
             fetches,
+            errands,
             image_index,
             active,
         }
@@ -183,6 +187,18 @@ impl Proxy {
         self.fetches.ask(want, bytes_max, asker, now, effects);
     }
 
+    /// Takes a step of a transaction.
+    pub fn errand(
+        &mut self,
+        step: Bytes,
+        asker: (Origin, Waiter),
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        self.wake(now);
+        self.errands.ask(step, asker, now, effects);
+    }
+
     /// Silence counts from when there is something to be heard.
     fn wake(&mut self, now: BootNanos) {
         if self.is_idle() {
@@ -191,7 +207,7 @@ impl Proxy {
     }
 
     pub fn is_idle(&self) -> bool {
-        self.forward.is_idle() && self.fetches.is_idle()
+        self.forward.is_idle() && self.fetches.is_idle() && self.errands.is_idle()
     }
 
     /// Bytes of batches that a replica would propose if one came here to lead, and how many these
@@ -220,6 +236,7 @@ impl Proxy {
             Letter::Fetched { number, at, found, .. } => {
                 self.fetches.fetched(self.shard, number, (at, found), now, effects);
             }
+            Letter::Stepped { number, said, .. } => self.errands.said(number, said, effects),
             Letter::CatalogueDone { number, index, result } => {
                 self.forward.catalogue_done(number, index, result);
             }
@@ -230,6 +247,7 @@ impl Proxy {
                     Asked::Fetch { number } => {
                         self.fetches.misled(number, known.as_deref(), now + pause);
                     }
+                    Asked::Step { number } => self.errands.misled(number, now + pause),
                     what => self.forward.misled(Some(from), what, now + pause),
                 }
             }
@@ -286,6 +304,7 @@ impl Proxy {
     pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
         self.forward.link_lost(node);
         self.fetches.link_lost(node);
+        self.errands.link_lost(node);
         if self.asked == Some(node) {
             self.avoided = Some((node, now.saturating_add(AVOID_NANOS)));
             self.ask_next(now);
@@ -297,6 +316,7 @@ impl Proxy {
         let Turn { now, clock, seed, patience, .. } = *turn;
         self.forward.expire(now, patience, effects);
         self.fetches.expire(now, patience, effects);
+        self.errands.expire(now, patience, effects);
         if self.is_idle() {
             return;
         }
@@ -307,25 +327,32 @@ impl Proxy {
         let (shard, leader) = (self.shard, self.asked);
         self.forward.send(&Post { shard, leader, now, clock, seed }, effects);
         self.fetches.send(shard, leader, now, effects);
+        self.errands.send(shard, leader, now, effects);
         self.forward.applied(self.image_index, effects);
     }
 
     /// There is no replica here any more: what it was to ask of others is asked from here, with
     /// its numbers.
-    pub fn succeed(&mut self, (forward, fetches): (Forward, Fetches), now: BootNanos) {
-        (self.forward, self.fetches) = (forward, fetches);
+    pub fn succeed(
+        &mut self,
+        (forward, fetches, errands): (Forward, Fetches, Errands),
+        now: BootNanos,
+    ) {
+        (self.forward, self.fetches, self.errands) = (forward, fetches, errands);
         self.heard_at = now;
     }
 
     /// There is a replica here from now on: it goes on with the writes. Readers look again.
-    pub fn replaced(&mut self, effects: &mut Effects) -> (Forward, Fetches) {
+    pub fn replaced(&mut self, effects: &mut Effects) -> (Forward, Fetches, Errands) {
         self.fetches.let_go(effects);
-        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches))
+        let errands = std::mem::take(&mut self.errands);
+        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches), errands)
     }
 
     /// Another has taken the shard in. Readers look again.
     pub fn bequeath(&mut self, effects: &mut Effects) -> Legacy {
         self.fetches.let_go(effects);
+        self.errands.let_go(effects);
         self.forward.bequeath()
     }
 
@@ -338,6 +365,7 @@ impl Proxy {
     pub fn abandon(&mut self, effects: &mut Effects) {
         self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.fetches.abandon(effects);
+        self.errands.let_go(effects);
     }
 }
 

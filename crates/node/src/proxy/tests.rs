@@ -596,7 +596,7 @@ fn reads_elsewhere_go_on_while_the_leaders_disk_is_full() {
     refused(&mut two, size);
     let at = keyspace::Timestamp::from_millis(1_650_000);
     refused(&mut two, Want::At { key: FIRST_KEY.as_bytes().into(), at });
-    two.there.accept(Input::Await { shard, at, origin: ME, waiter: Waiter(1) });
+    two.there.accept(Input::Await { shard, at, lock: None, origin: ME, waiter: Waiter(1) });
     two.there.turn(&mut effects);
     assert!(matches!(effects.answers[..], [Answer::NotDone { why: NotDone::DiskFull, .. }]));
     assert_eq!(view.read().applied_index, applied, "nothing was logged");

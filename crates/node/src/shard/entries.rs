@@ -146,7 +146,7 @@ impl Shard {
             if in_flight.index < first.index() || in_flight.term >= first.term() {
                 break;
             }
-            if matches!(in_flight.asker, Asker::Once { .. }) {
+            if matches!(in_flight.asker, Asker::Once { .. } | Asker::Steps(_)) {
                 lost.push(std::mem::replace(&mut in_flight.asker, Asker::Nobody));
             }
         }
@@ -248,6 +248,9 @@ impl Shard {
             if matches!(outcome, Outcome::Catalogue(_)) {
                 self.group.tell_all_committed();
             }
+            if matches!(outcome, Outcome::Steps(_) | Outcome::Split(_) | Outcome::Merge) {
+                self.locks_changed(entry.index());
+            }
             let outcome = match outcome {
                 Outcome::Split(half) => {
                     self.was_split(half, effects);
@@ -278,6 +281,10 @@ impl Shard {
                 Some(InFlight { asker: Asker::Operation { origin, waiter }, .. }) => {
                     report(outcome, Some((origin, waiter)), effects);
                 }
+                Some(InFlight { asker: Asker::Steps(askers), .. }) => match outcome {
+                    Outcome::Steps(said) => self.stepped(askers, said, effects),
+                    _ => unreachable!("steps are answered as steps"),
+                },
                 Some(InFlight { asker, .. }) => self.answer_post(asker, outcome, effects),
                 None => report(outcome, None, effects),
             }

@@ -436,7 +436,7 @@ impl Forward {
             }
             Asked::Read { number } => self.asks.retain(|ask| ask.number != number),
             // Not its own.
-            Asked::Fetch { .. } | Asked::Count { .. } => return,
+            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => return,
             Asked::Catalogue { number } => {
                 let asked = self.operations.iter_mut().filter(|op| op.number == number);
                 asked.for_each(|op| op.sent_to = None);
@@ -462,7 +462,7 @@ impl Forward {
             Asked::Write { .. } => {
                 self.heirs.iter_mut().for_each(|heir| heir.unable(by, what, pause_until, effects));
             }
-            Asked::Fetch { .. } | Asked::Count { .. } => {}
+            Asked::Fetch { .. } | Asked::Count { .. } | Asked::Step { .. } => {}
             Asked::Read { number } => {
                 self.asks.retain(|ask| ask.number != number);
                 self.pause_until = pause_until;

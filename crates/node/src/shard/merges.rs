@@ -395,6 +395,9 @@ impl Shard {
         self.serving.end();
         let taken = Box::new(self.state.write().take());
         let mut legacy = self.forward.bequeath();
+        self.give_up_steps(effects);
+        self.errands.let_go(effects);
+        self.let_all_lock_readers_go(effects);
         for queued in std::mem::take(&mut self.queue) {
             match queued {
                 Queued::Batch { origin, batch } => legacy.batches.push((origin, batch)),

@@ -15,6 +15,8 @@
 //! | `lagging` | a replica that is far behind: its readers are served by the leader |
 //! | `post` | what other nodes ask of this one, and answer |
 //! | `splits` | it is cut in two |
+//! | `steps` | steps of transactions over several shards, and who waits for locks |
+//! | `errands` | steps that somebody here wants |
 //! | `merges` | two become one |
 //! | `safe_points` | how far old versions may go |
 //! | `report` | how it is, for those who look after it |
@@ -41,6 +43,7 @@ use crate::state::{BORN, ShardState};
 
 mod checks;
 mod entries;
+pub(crate) mod errands;
 pub(crate) mod fetches;
 pub(crate) mod forward;
 mod lagging;
@@ -51,9 +54,11 @@ mod replicas;
 mod report;
 mod safe_points;
 mod splits;
+mod steps;
 
 use checks::Checks;
 pub use checks::{Finding, Unfit};
+use errands::Errands;
 use fetches::Fetches;
 use forward::Forward;
 pub use forward::legacy::{Heir, Legacy};
@@ -65,6 +70,8 @@ use report::Watch;
 pub use report::{LAG_ENTRIES_MAX, Lag, Laggard, SILENT_NANOS, STALLED_NANOS, ShardReport, Tally};
 pub use safe_points::Raise;
 pub(crate) use safe_points::SYSTEM;
+pub use steps::{STUCK_NANOS, Stuck, WAIT_NANOS};
+use steps::{StepAsker, Steps};
 
 /// What a shard begins with: newly made, or recovered from disk.
 pub struct ShardStart {
@@ -135,6 +142,9 @@ pub struct Shard {
     forward: Forward,
     /// … and what readers here want of it, if this replica lags.
     fetches: Fetches,
+    /// … and steps of transactions.
+    errands: Errands,
+    steps: Steps,
     /// It lags as long as this index is not applied here; 0: it does not.
     lacks: u64,
     /// Reads that had come before are fit for what is applied here, whoever leads.
@@ -203,6 +213,19 @@ impl Queued {
             Queued::Operation { bytes, .. } | Queued::Once { bytes, .. } => bytes.len() as u64,
         }
     }
+
+    /// Who is told what becomes of it.
+    fn into_asker(self) -> Asker {
+        match self {
+            Queued::Batch { origin, batch } => {
+                Asker::Batch { origin, waiters: batch.into_parts().1 }
+            }
+            Queued::Operation { asker, .. } => asker,
+            Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
+                Asker::Once { from, session, sequence }
+            }
+        }
+    }
 }
 
 struct InFlight {
@@ -227,6 +250,8 @@ enum Asker {
         node: NodeId,
         number: u64,
     },
+    /// Of steps, in their order.
+    Steps(Vec<StepAsker>),
     /// Another node, or (`None`) `forward`.
     Once {
         from: Option<NodeId>,
@@ -255,7 +280,7 @@ impl Shard {
         let promise = Promise::new(state.unsettled.clone());
         let serving = state.serving.clone();
         let (applied, is_settled) = (state.applied_index, state.roster.is_settled);
-        let merges = Merges::of(&state);
+        let (merges, steps) = (Merges::of(&state), Steps::of(&state));
         // What is not applied yet is still needed in the log.
         let recovered = log_from.zip(log.entries.last()).map(|(lsn, last)| Append {
             number: 0,
@@ -282,6 +307,8 @@ impl Shard {
             readers: Vec::new(),
             forward: Forward::default(),
             fetches: Fetches::default(),
+            errands: Errands::default(),
+            steps,
             lacks: 0,
             read_until: 0,
             horizon_asked: Timestamp::ZERO,
@@ -349,8 +376,8 @@ impl Shard {
     }
 
     /// Goes on with what was asked of other nodes before this one had a replica.
-    pub(crate) fn succeed(&mut self, (forward, fetches): (Forward, Fetches)) {
-        (self.forward, self.fetches) = (forward, fetches);
+    pub(crate) fn succeed(&mut self, (forward, fetches, errands): (Forward, Fetches, Errands)) {
+        (self.forward, self.fetches, self.errands) = (forward, fetches, errands);
     }
 
     /// Stands for election if there is nobody else to vote, or if it is the first to stand in a
@@ -429,7 +456,10 @@ impl Shard {
         let holds = |asker: &Asker| match asker {
             Asker::Batch { waiters, .. } => waiters.contains(&waiter),
             Asker::Operation { waiter: waits, .. } => *waits == waiter,
-            Asker::Nobody | Asker::RemoteOperation { .. } | Asker::Once { .. } => false,
+            Asker::Nobody
+            | Asker::RemoteOperation { .. }
+            | Asker::Steps(_)
+            | Asker::Once { .. } => false,
         };
         let found = self.in_flight.iter().find(|in_flight| holds(&in_flight.asker));
         found.map(|in_flight| (in_flight.index, in_flight.term))
@@ -440,13 +470,14 @@ impl Shard {
         self.queue.is_empty()
             && self.appends.is_empty()
             && self.readers.is_empty()
+            && self.steps.is_idle()
             && self.asks_nothing()
             && self.merges_nothing()
     }
 
     /// Whether nothing is asked of a leader elsewhere.
     fn asks_nothing(&self) -> bool {
-        self.forward.is_idle() && self.fetches.is_idle()
+        self.forward.is_idle() && self.fetches.is_idle() && self.errands.is_idle()
     }
 
     /// Bytes of what it may yet propose, and how many entries these are: what waits for the shard
@@ -454,7 +485,8 @@ impl Shard {
     pub(crate) fn held(&self) -> (u64, u64) {
         let queued = self.queue.iter().map(Queued::len_bytes).sum::<u64>();
         let (bytes, count) = self.forward.held();
-        (bytes + queued, count + self.queue.len() as u64)
+        let (of_steps, steps) = self.steps.held_bytes();
+        (bytes + queued + of_steps, count + self.queue.len() as u64 + steps)
     }
 
     /// What a shard alone does not need stands in functions that are not put in here: each would
@@ -470,7 +502,11 @@ impl Shard {
             }
             self.serve_readers(turn, effects);
             self.check(turn, effects);
+            if self.may_be_locked() && self.leads() {
+                self.hold_locked(turn, effects);
+            }
             self.propose_queued(turn, effects.records.bytes());
+            self.propose_steps(turn, effects);
             self.change_members(turn.now, clock);
             self.merge(turn, effects);
             let Some(work) = self.group.ready() else { break };
@@ -479,6 +515,8 @@ impl Shard {
         if !self.leads() {
             self.follow(turn, effects);
         }
+        self.let_lock_readers_go(turn.now, effects);
+        self.look_for_stuck(turn, effects);
         self.post(turn, effects);
         self.forget_appends();
         self.publish();
@@ -495,7 +533,11 @@ impl Shard {
 
     /// This replica has gone, and others are asked from now on: with what it was to ask of them,
     /// which is handed on. Readers here are told to have what they look at fetched.
-    pub(crate) fn give_up(&mut self, now: BootNanos, effects: &mut Effects) -> (Forward, Fetches) {
+    pub(crate) fn give_up(
+        &mut self,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) -> (Forward, Fetches, Errands) {
         self.serving.end();
         self.hand_queue_over(now, effects);
         for in_flight in std::mem::take(&mut self.in_flight) {
@@ -503,7 +545,10 @@ impl Shard {
         }
         self.forward.leave(effects);
         self.fetches.let_go(effects);
-        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches))
+        self.let_all_lock_readers_go(effects);
+        self.errands.not_here();
+        let errands = std::mem::take(&mut self.errands);
+        (std::mem::take(&mut self.forward), std::mem::take(&mut self.fetches), errands)
     }
 
     /// Tells everyone who waits that the shard is dropped.
@@ -516,23 +561,17 @@ impl Shard {
             }
         }
         self.refuse_readers(NotDone::NoSuchShard, effects);
+        self.let_all_lock_readers_go(effects);
+        self.errands.let_go(effects);
         self.forward.abandon(NotDone::NoSuchShard, NotDone::Dropped, effects);
         self.fetches.abandon(effects);
     }
 
     /// Tells all that was not proposed yet why it will not be.
     fn refuse_queued(&mut self, why: NotDone, effects: &mut Effects) {
+        self.give_up_steps(effects);
         for queued in std::mem::take(&mut self.queue) {
-            let asker = match queued {
-                Queued::Batch { origin, batch } => {
-                    Asker::Batch { origin, waiters: batch.into_parts().1 }
-                }
-                Queued::Operation { asker, .. } => asker,
-                Queued::Once { from, id: BatchId { session, sequence, .. }, .. } => {
-                    Asker::Once { from, session, sequence }
-                }
-            };
-            self.refuse(asker, why, effects);
+            self.refuse(queued.into_asker(), why, effects);
         }
     }
 
@@ -544,6 +583,7 @@ impl Shard {
             Asker::Nobody => return,
             // It will ask nobody else, and hear nothing.
             Asker::RemoteOperation { .. } if why == NotDone::Unknown => return,
+            Asker::Steps(askers) => return self.send_steps_elsewhere(askers, effects),
             asker => return self.send_elsewhere(asker, effects),
         };
         effects.answers.push(Answer::NotDone { origin, waiters, why });

@@ -73,6 +73,14 @@ impl Shard {
             Letter::NotLed { what: Asked::Fetch { number }, known, .. } => {
                 self.fetches.misled(number, known.as_deref(), now + MISLED_NANOS);
             }
+            Letter::Step { number, step, .. } => {
+                self.asked_to_step(from, number, step, now, effects);
+            }
+            Letter::Stepped { number, said, .. } => self.errands.said(number, said, effects),
+            Letter::NotLed { what: Asked::Step { number }, .. }
+            | Letter::Unable { what: Asked::Step { number }, .. } => {
+                self.errands.misled(number, now + MISLED_NANOS);
+            }
             Letter::NotLed { what, .. } => {
                 self.forward.misled(Some(from), what, now + MISLED_NANOS);
             }
@@ -167,6 +175,7 @@ impl Shard {
     pub(crate) fn link_lost(&mut self, node: NodeId) {
         self.forward.link_lost(node);
         self.fetches.link_lost(node);
+        self.errands.link_lost(node);
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to a leader
@@ -183,10 +192,12 @@ impl Shard {
         let Turn { now, clock, seed, .. } = *turn;
         self.forward.send(&Post { shard: self.id, leader, now, clock, seed }, effects);
         self.fetches.send(self.id, leader, now, effects);
+        self.errands.send(self.id, leader, now, effects);
     }
 
     /// What waits here, and cannot be done here, is for others: readers and all that is queued.
     pub(super) fn hand_queue_over(&mut self, now: BootNanos, effects: &mut Effects) {
+        self.give_up_steps(effects);
         for queued in std::mem::take(&mut self.queue) {
             match queued {
                 Queued::Batch { origin, batch } => {
@@ -227,6 +238,9 @@ impl Shard {
         }
         if !self.fetches.is_idle() {
             self.fetches.expire(turn.now, turn.patience, effects);
+        }
+        if !self.errands.is_idle() {
+            self.errands.expire(turn.now, turn.patience, effects);
         }
     }
 
@@ -336,6 +350,7 @@ impl Shard {
             Asker::RemoteOperation { node, number } => {
                 self.not_led(node, Asked::Catalogue { number }, effects);
             }
+            Asker::Steps(askers) => self.send_steps_elsewhere(askers, effects),
             Asker::Nobody | Asker::Batch { .. } | Asker::Operation { .. } => {}
         }
     }

@@ -224,8 +224,11 @@ impl Shard {
             let mut view = self.state.write();
             let (serving, unsettled) = (view.serving.clone(), view.unsettled.clone());
             let (installed, cuts) = (view.installed + 1, view.cuts);
-            *view = ShardState { serving, unsettled, installed, cuts, ..state };
+            let mut locks = state.locks;
+            locks.succeed(&view.locks);
+            *view = ShardState { serving, unsettled, installed, cuts, locks, ..state };
         }
+        self.locks_changed(self.applied);
         self.untold = true;
         self.forget_halted();
         if let Err(refused) = self.group.step(head, now) {

@@ -61,7 +61,7 @@ fn set(five: &mut Five, value: &[u8], may: impl Fn(usize, usize) -> bool) {
 
 fn wait(five: &mut Five, at: usize, waiter: u64) {
     let (at_time, waiter) = (Timestamp::ZERO, Waiter(waiter));
-    let input = Input::Await { shard: SHARD, at: at_time, origin: ME, waiter };
+    let input = Input::Await { shard: SHARD, at: at_time, lock: None, origin: ME, waiter };
     five.lanes[at - 1].accept(input);
 }
 

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use keyspace::Timestamp;
 use mio::net::TcpStream;
 use node::command::Reply;
 use node::fetch::Fetched;
@@ -72,6 +73,9 @@ pub struct Connection {
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
     pub put_off_at: Option<Now>,
+    /// What the next command, which reads keys of several shards, has seen of them when it last
+    /// looked, and how often it has.
+    pub looked: Option<(u32, Vec<Timestamp>)>,
     /// The shards it was lately told that another node leads, for reads.
     pub(super) sent_on: SentOn,
     /// The shards it has written to, for WAIT; nothing on a node alone.
@@ -209,6 +213,7 @@ impl Connection {
             refuse_next: None,
             put_off_muted: None,
             put_off_at: None,
+            looked: None,
             written: Written::default(),
             takes: TakesOwed::default(),
             ended: false,
@@ -240,6 +245,7 @@ impl Connection {
                 match (left - 1, gather) {
                     (0, Gather::Sum) => State::Done(Reply::Int(sum)),
                     (0, Gather::Ok) => State::Done(Reply::Ok),
+                    (0, Gather::One) => State::Done(Reply::Int(1)),
                     (left, _) => State::Gathering { gather, left, sum, any_done: true },
                 }
             }

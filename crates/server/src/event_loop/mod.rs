@@ -27,6 +27,7 @@ mod capped;
 mod cluster;
 pub mod connection;
 mod context;
+mod coordinates;
 mod far;
 mod gets;
 mod native;
@@ -38,6 +39,7 @@ mod topology;
 mod transactions;
 mod waits;
 mod whole;
+mod wide;
 
 use std::collections::VecDeque;
 use std::io;
@@ -50,6 +52,7 @@ use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use node::command::Read;
+use node::coordinator::Coordinator;
 use node::entry::Batch;
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
@@ -152,6 +155,8 @@ pub struct EventLoop {
     synced: Vec<(usize, u64)>,
     /// Connections that wait for replicas (WAIT).
     waits: Waits,
+    /// Transactions over several shards.
+    coordinator: Coordinator,
     /// Turns in a row that brought nothing but writes.
     write_turns: u32,
     buffer: Vec<u8>,
@@ -176,6 +181,7 @@ impl EventLoop {
     ) -> Self {
         Self {
             sampler: hub.heat.sampler(number),
+            coordinator: coordinates::coordinator(&hub, number),
             hub,
             limits: resp::limits(&config),
             config,
@@ -229,6 +235,7 @@ impl EventLoop {
             self.hub.mailboxes[self.number].take(&mut mail);
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
+            self.tick_coordinator();
             self.serve_all();
             self.count();
             if self.hub.stopping.load(Ordering::Acquire) {
@@ -312,17 +319,15 @@ impl EventLoop {
         }
         let began = Instant::now();
         let mailbox = &self.hub.mailboxes[self.number];
-        let busy = !self.queue.is_empty() || !mailbox.may_sleep();
+        let busy = !self.queue.is_empty() || !self.inputs.is_empty() || !mailbox.may_sleep();
         let timeout = match (busy, deadline) {
             (true, _) => Some(Duration::ZERO),
             (false, Some(until)) => Some(until.saturating_duration_since(Instant::now())),
             (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
             (false, None) => None,
         };
-        let timeout = match (timeout, self.waits.next_look()) {
-            (Some(timeout), Some(look)) => Some(timeout.min(look)),
-            (timeout, look) => timeout.or(look),
-        };
+        let looks = [timeout, self.waits.next_look(), self.next_tick()];
+        let timeout = looks.into_iter().flatten().min();
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();
         self.lingers = began.elapsed() < LINGER;
@@ -347,6 +352,7 @@ impl EventLoop {
             Mail::Durable { lane, ticket } => self.durable(lane, ticket),
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(id) => self.kill(id),
+            Mail::Stuck(stuck) => self.finish(stuck),
         }
     }
 
@@ -383,7 +389,7 @@ impl EventLoop {
                 self.serve(at);
             }
             self.propose();
-            if !self.queue.iter().any(|at| self.can_go_on(*at)) {
+            if self.inputs.is_empty() && !self.queue.iter().any(|at| self.can_go_on(*at)) {
                 break;
             }
         }

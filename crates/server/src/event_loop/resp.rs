@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use keyspace::{CatalogueOp, ShardId, is_made_on_use};
-use node::command::{Read, Write};
+use keyspace::{CatalogueOp, Feature, ShardId, Timestamp, is_made_on_use};
+use node::command::{Expiry, Read, Seen, SetIf, SetReply, Step, Transaction, Write};
 use node::entry::Waiter;
 use node::fetch::{Fetched, Want};
 use node::lane::{Input, Origin};
@@ -18,6 +18,7 @@ use super::context::CommandContext;
 use super::gets::{self, GETS_MAX, Get};
 use super::serve::{go_waiter, waiter};
 use super::takes::Takes;
+use super::transactions::Part;
 use crate::config::Config;
 use crate::gateway::resp::{self, Args, Gather, Limits, Parsed, Request, Session};
 use crate::hub::NOBODY;
@@ -32,8 +33,10 @@ pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
 /// … when nodes could not send its command to each other.
-const TOO_LONG_TO_SEND: &str = "ERR the command has more than 64 MiB, and nodes send each other no \
-                                longer ones; nothing was done";
+pub(super) const TOO_LONG_TO_SEND: &str = concat!(
+    "ERR the command has more than 64 MiB, and nodes send each other no longer ones; ",
+    "nothing was done"
+);
 
 /// Longest request, however long `input_bytes_max` lets it be: MSETNX is one entry, which must fit
 /// into a group of the log (1 GiB) behind what its turn has proposed already (256 MiB).
@@ -227,11 +230,15 @@ impl EventLoop {
         let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
         };
+        let age_max = session.stale_nanos();
+        let is_wide = read.keys().len() > 1 && self.hub.peers.is_some() && age_max == 0;
+        if is_wide && crosses(route, read.keys().iter().copied()) {
+            return self.read_wide(at, connection, session, read, (now, fetched), muted);
+        }
         let before = connection.output.len();
         let mut writer = session.writer(&mut connection.output);
         let bytes_max = self.config.output_bytes_max as usize;
         let mut capped = Capped::new(&mut writer, bytes_max);
-        let age_max = session.stale_nanos();
         let answered = match age_max {
             0 => node::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0),
             _ => node::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
@@ -331,7 +338,10 @@ impl EventLoop {
         connection.route_version = u64::MAX;
         let shard = route.shard(blocked.place);
         let origin = Origin(self.number as u32);
-        self.inputs.push((shard, Input::Await { shard, at: blocked.at, origin, waiter }));
+        self.inputs.push((
+            shard,
+            Input::Await { shard, at: blocked.at, lock: blocked.lock, origin, waiter },
+        ));
     }
 
     /// A read that is blocked at one shard may be so at others: has their lanes find out meanwhile.
@@ -353,7 +363,7 @@ impl EventLoop {
         places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
         for shard in places.into_iter().map(|place| route.shard(place)) {
             let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
-            self.inputs.push((shard, Input::Await { shard, at, origin, waiter }));
+            self.inputs.push((shard, Input::Await { shard, at, lock: None, origin, waiter }));
         }
     }
 
@@ -365,8 +375,16 @@ impl EventLoop {
         write: &Write<'_>,
         muted: bool,
     ) -> Done {
-        if connection.route.is_none() {
+        let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
+        };
+        if let Write::SetAllIfAbsent { pairs } = write
+            && self.hub.may_use(Feature::Transactions)
+            && crosses(route, pairs.iter().map(|(key, _)| *key))
+        {
+            let transaction = Box::new(all_if_absent(pairs));
+            let part = Part::Alone(Gather::One, pairs.len());
+            return self.write_all(at, connection, session, transaction, part, muted);
         }
         let takes = self.takes(connection, write);
         if takes.must_wait(connection) {
@@ -439,6 +457,12 @@ impl EventLoop {
         if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
+        if writes.len() > 1 && self.hub.may_use(Feature::Transactions) {
+            let commands = writes.iter().cloned().map(Step::Write).collect();
+            let transaction = Box::new(Transaction { watched: Vec::new(), commands });
+            let part = Part::Alone(gather, writes.len());
+            return self.write_all(at, connection, session, transaction, part, muted);
+        }
         let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
         if self.hub.peers.is_some() && writes.iter().any(is_long) {
             return self.refuse(connection, session, TOO_LONG_TO_SEND, muted);
@@ -454,6 +478,28 @@ impl EventLoop {
         let frame = Frame::Resp { version: session.version(), muted };
         let slot = Slot::gathering(gather, writes.len() as u32, frame);
         connection.pending.push_back(slot);
+        Done::Yes
+    }
+
+    /// Has several writes done as one, which are one command.
+    fn write_all(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        transaction: Box<Transaction<'_>>,
+        part: Part,
+        muted: bool,
+    ) -> Done {
+        let lengths = transaction.writes().map(Write::lengthens_bytes);
+        connection.takes.lengthens(lengths.max().unwrap_or_default());
+        match self.put_transaction(at, connection, transaction) {
+            Ok(()) => {}
+            Err(None) => return Done::PutOff,
+            Err(Some(text)) => return self.refuse(connection, session, text, muted),
+        }
+        let frame = Frame::Resp { version: session.version(), muted };
+        connection.pending.push_back(Slot::executing(vec![part], frame));
         Done::Yes
     }
 
@@ -618,4 +664,22 @@ impl EventLoop {
             connection.pending.push_back(Slot::bytes(bytes));
         }
     }
+}
+
+/// Whether keys lie in several shards.
+pub(super) fn crosses<'k>(route: &Route, keys: impl IntoIterator<Item = &'k [u8]>) -> bool {
+    let mut first = None;
+    keys.into_iter()
+        .map(|key| route.place_of_key(key))
+        .any(|here| *first.get_or_insert(here) != here)
+}
+
+/// MSETNX, as a transaction: sets all, unless a key has a value.
+fn all_if_absent<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> Transaction<'a> {
+    let set = |(key, value): &(&'a [u8], &'a [u8])| {
+        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+        Step::Write(Write::Set { key, value, when, expiry, reply })
+    };
+    let watched = pairs.iter().map(|(key, _)| (*key, Seen::Nothing(Timestamp::MAX)));
+    Transaction { watched: watched.collect(), commands: pairs.iter().map(set).collect() }
 }

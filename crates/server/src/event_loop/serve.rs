@@ -248,6 +248,9 @@ impl EventLoop {
             }
             Answer::NotDone { waiters, why, .. } => {
                 for waiter in waiters {
+                    if self.coordinated(waiter, Err(why)) {
+                        continue;
+                    }
                     if waiter.0 as u32 == GO {
                         // A keyspace that is gone is looked up again, and so is where to read.
                         let refused = match why {
@@ -269,6 +272,10 @@ impl EventLoop {
                 }
                 self.go_on(waiter, None);
             }
+            Answer::Stepped { waiter, said, .. } => {
+                let is_its = self.coordinated(waiter, Ok(*said));
+                debug_assert!(is_its, "only the coordinator asks for steps");
+            }
             Answer::Counted { waiter, count, .. } => self.waits.counted(waiter, count),
             Answer::Catalogue { waiter, result, .. } => {
                 // Made by another meanwhile: as good.
@@ -279,7 +286,7 @@ impl EventLoop {
         }
     }
 
-    fn fill(&mut self, waiter: Waiter, reply: Result<Reply, Box<str>>) {
+    pub(super) fn fill(&mut self, waiter: Waiter, reply: Result<Reply, Box<str>>) {
         let at = place(waiter);
         self.connection_at(at).fill(waiter.0 as u32, reply);
         self.filled(at);
@@ -371,6 +378,9 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
         NotDone::Busy => {
             "BUSY too much waits for the node that leads this key's shard; nothing was done. Send \
              it again later"
+        }
+        NotDone::Locked => {
+            "BUSY transactions had the key all the time; nothing was done. Send it again"
         }
         NotDone::TooLong => super::capped::TOO_LONG,
         NotDone::CrossShard => super::resp::CROSS_SLOT,

@@ -1,29 +1,32 @@
 //! WATCH and EXEC, run.
 //!
-//! EXEC becomes one command of one shard's log ([`node::command::transaction`]), so all its keys,
-//! those watched among them, lie in one shard. What the connection itself answers (PING, errors of
+//! If all its keys lie in one shard, those watched among them, EXEC becomes one command of that
+//! shard's log ([`node::command::transaction`]); else the loop's coordinator sees it through
+//! ([`super::coordinates`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
 use std::sync::atomic::Ordering;
 
 use keyspace::Feature;
 use node::command::transaction::WRITTEN_BYTES_MAX;
-use node::command::{Reply, Sink as _, Step, Transaction, Write};
+use node::command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use node::fetch::Fetched;
 use node::read::Now;
+use node::route::Route;
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, Slot};
 use super::context::CommandContext;
-use super::resp::{CROSS_SLOT, Done, OUT_OF_MEMORY};
+use super::resp::{Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND};
 use super::serve::waiter;
 use super::takes::Takes;
 use crate::gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
+use crate::peer::COMMAND_BYTES_MAX;
 
-/// What a client is told whose keys lie in several shards.
-const CROSS_SHARD: &str = "CROSSSLOT keys of a transaction lie in several shards; nothing was \
-                           done. Give them one hash tag, as in {user1}.name and {user1}.mail";
+/// What a client is told of a command in a transaction whose own keys lie in several shards.
+const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
+                           shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// … whose cluster has nodes that cannot read a transaction yet.
 const LEVEL_TOO_LOW: &str = "ERR transactions need a higher feature level of the cluster; nothing \
                              was done. See `carillon upgrade --check`";
@@ -34,33 +37,49 @@ pub enum Part {
     Known(Vec<u8>),
     /// With the next of the shard's answers.
     Next,
+    /// With so many of these, as a list.
+    List(usize),
     /// With so many of these, as one.
     Gathered(Gather, usize),
+    /// The same, of a command that is a transaction by itself: there are no other parts.
+    Alone(Gather, usize),
+    /// With all of these, which are as many, as a list: there are no other parts.
+    Listed(usize),
 }
 
 /// Writes what a transaction has come to.
 pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut Vec<u8>) {
     let mut writer = RespWriter::new(out, version);
+    let is_alone = matches!(parts, [Part::Alone(..) | Part::Listed(_)]);
     let Reply::Array(answers) = reply else {
         match reply {
+            // A watched key has changed: there was one that must not be there.
+            Reply::Nil if is_alone => writer.int(0),
             Reply::Nil => writer.null_array(),
             other => other.give(&mut writer),
         }
         return;
     };
     let mut answers = answers.iter();
-    writer.array(parts.len());
+    if !is_alone {
+        writer.array(parts.len());
+    }
     for part in parts {
         match part {
             Part::Known(bytes) => writer.out.extend_from_slice(bytes),
             Part::Next => answers.next().unwrap_or(&Reply::Nil).give(&mut writer),
-            Part::Gathered(gather, count) => {
+            Part::List(count) | Part::Listed(count) => {
+                writer.array(*count);
+                answers.by_ref().take(*count).for_each(|answer| answer.give(&mut writer));
+            }
+            Part::Gathered(gather, count) | Part::Alone(gather, count) => {
                 let answers = answers.by_ref().take(*count);
                 let number = |answer: &Reply| if let Reply::Int(n) = answer { *n } else { 0 };
                 let sum = answers.map(number).sum();
                 match gather {
                     Gather::Sum => writer.int(sum),
                     Gather::Ok => writer.ok(),
+                    Gather::One => writer.int(1),
                 }
             }
         }
@@ -172,19 +191,64 @@ impl EventLoop {
             }
         }
         let watched = watched.keys().collect();
-        let write = Write::Transaction(Box::new(Transaction { watched, commands }));
-        let number = connection.next_number();
-        if let Err(text) = self.put_write(connection, &write, waiter(at, number)) {
-            if takes.adds_bytes > 0 {
-                self.hub.growth.done(takes.adds_bytes);
+        let transaction = Box::new(Transaction { watched, commands });
+        let done = self.put_transaction(at, connection, transaction);
+        match done {
+            Ok(()) => {}
+            Err(refused) => {
+                if takes.adds_bytes > 0 {
+                    self.hub.growth.done(takes.adds_bytes);
+                }
+                return match refused {
+                    None => Done::PutOff,
+                    Some(text) => self.refuse(connection, session, text, muted),
+                };
             }
-            let text = if text == CROSS_SLOT { CROSS_SHARD } else { text };
-            return self.refuse(connection, session, text, muted);
         }
+        let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };
         connection.pending.push_back(Slot::executing(parts, frame));
         connection.takes.add(number, &takes);
         Done::Yes
+    }
+
+    /// Has a transaction done, whose reply is to be the connection's next. If it cannot be, says
+    /// why not; or nothing, if it is to be tried again when all that is owed is answered.
+    pub(super) fn put_transaction(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        transaction: Box<Transaction<'_>>,
+    ) -> Result<(), Option<&'static str>> {
+        let Some(route) = connection.route.clone() else { return Err(Some(NO_KEYSPACE)) };
+        let waiter = waiter(at, connection.next_number());
+        let (mut first, mut crosses) = (None, false);
+        transaction.each_key(&mut |key| {
+            let here = route.place_of_key(key);
+            crosses |= *first.get_or_insert(here) != here;
+        });
+        if !crosses {
+            let write = Write::Transaction(transaction);
+            return self.put_write(connection, &write, waiter).map_err(Some);
+        }
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Err(None);
+        }
+        if self.hub.out_of_memory.load(Ordering::Relaxed)
+            && transaction.writes().any(Write::may_grow)
+        {
+            return Err(Some(OUT_OF_MEMORY));
+        }
+        let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
+        if self.hub.peers.is_some() && bytes > COMMAND_BYTES_MAX {
+            return Err(Some(TOO_LONG_TO_SEND));
+        }
+        if transaction.commands.iter().any(|step| crosses_in(step, &route)) {
+            return Err(Some(CROSS_SHARD));
+        }
+        self.coordinate(connection, route.keyspace.id, &transaction, waiter);
+        Ok(())
     }
 
     /// What was queued: how each command is answered, and what the shard is to do.
@@ -207,6 +271,16 @@ impl EventLoop {
             let mut known = Vec::new();
             parts.push(match session.translate_queued(args, &context, &mut known) {
                 Request::Answered => Part::Known(known),
+                // Whichever shards they lie in.
+                Request::Read(Read::GetMany(keys)) => {
+                    commands.extend(keys.iter().map(|key| Step::Read(Read::Get(key))));
+                    Part::List(keys.len())
+                }
+                Request::Read(Read::Exists(keys)) => {
+                    let one = |key: &&'q [u8]| Step::Read(Read::Exists(vec![*key]));
+                    commands.extend(keys.iter().map(one));
+                    Part::Gathered(Gather::Sum, keys.len())
+                }
                 Request::Read(read) => {
                     commands.push(Step::Read(read));
                     Part::Next
@@ -258,4 +332,14 @@ impl EventLoop {
         };
         all
     }
+}
+
+/// Whether the keys of one command lie in several shards.
+fn crosses_in(step: &Step<'_>, route: &Route) -> bool {
+    let (mut first, mut crosses) = (None, false);
+    step.each_key(&mut |key| {
+        let here = route.place_of_key(key);
+        crosses |= *first.get_or_insert(here) != here;
+    });
+    crosses
 }

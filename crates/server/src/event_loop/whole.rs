@@ -5,7 +5,7 @@
 //! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
 //! matters (see [`node::whole`]).
 
-use keyspace::{Placement, Timestamp};
+use keyspace::Placement;
 use node::command::{Sink as _, Write};
 use node::fetch::Fetched;
 use node::read::{Blocked, Now};
@@ -265,7 +265,7 @@ impl EventLoop {
         if !whole::stood(&route, &asked) {
             // A shard was cut in two meanwhile.
             connection.output.truncate(before);
-            let somewhere = Blocked { place: 0, at: Timestamp::ZERO };
+            let somewhere = Blocked::unserved(0);
             self.wait_for(connection, &route, somewhere, now, go_waiter(at));
             return Done::PutOff;
         }

@@ -198,6 +198,10 @@ impl LaneCell {
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         hub.post_news(halves.chain(effects.moved.drain(..).map(News::Moved)));
         post_merges(effects, hub);
+        for stuck in effects.stuck.drain(..) {
+            // Found again as long as it is there.
+            let _is_read = hub.mailboxes[0].post(super::mail::Mail::Stuck(stuck));
+        }
         for answer in effects.answers.drain(..) {
             // Whoever changed the catalogue is told when the change can be used. And who is called
             // back may ask lanes at once: not while this one is held.

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use node::entry::Waiter;
 use node::lane::Answer;
+use node::shard::Stuck;
 use parking_lot::Mutex;
 
 use crate::event_loop::NewConnection;
@@ -24,6 +25,8 @@ pub enum Mail {
     },
     /// A connection to be closed (CLIENT KILL).
     Kill(u64),
+    /// A transaction over several shards that somebody must finish.
+    Stuck(Stuck),
 }
 
 /// The mailbox of one event loop.

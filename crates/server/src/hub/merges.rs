@@ -139,7 +139,7 @@ impl Hub {
             self.submit(left, Input::Propose { shard: left, origin, batch });
         }
         for (at, origin, waiter) in readers {
-            self.submit(left, Input::Await { shard: left, at, origin, waiter });
+            self.submit(left, Input::Await { shard: left, at, lock: None, origin, waiter });
         }
         self.submit(left, Input::Inherit { shard: left, heir: sent });
     }

@@ -134,7 +134,9 @@ pub struct Hub {
     /// What shards have turned away, until it is known whose it is.
     postponed: Mutex<Postponed>,
     /// How long those wait who ask, in nanoseconds.
-    patience_nanos: u64,
+    pub patience_nanos: u64,
+    /// Drawn at random when the node was started.
+    pub seed: u64,
     news: Mutex<VecDeque<News>>,
     spreading: Mutex<()>,
     started: Instant,

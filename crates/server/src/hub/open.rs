@@ -356,6 +356,7 @@ fn build(
         interval_keyspaces: AtomicBool::new(false),
         postponed: Mutex::default(),
         patience_nanos: config.request_timeout_ms.saturating_mul(1_000_000),
+        seed,
         news: Mutex::default(),
         spreading: Mutex::new(()),
         started: Instant::now(),

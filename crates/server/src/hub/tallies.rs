@@ -16,11 +16,16 @@ const LOOKUPS: usize = overlay::Message::KINDS.len();
 const KINDS: usize = MESSAGES + LETTERS + LOOKUPS;
 
 /// Numbers of one turn, or of one frame.
-#[derive(Default)]
 pub struct Tally {
     kinds: [u32; KINDS],
     /// Commands in letters that ask for writes.
     commands: u64,
+}
+
+impl Default for Tally {
+    fn default() -> Self {
+        Self { kinds: [0; KINDS], commands: 0 }
+    }
 }
 
 impl Tally {
@@ -46,11 +51,16 @@ impl Tally {
 }
 
 /// Sums in one direction.
-#[derive(Default)]
 pub struct Mail {
     kinds: [Counter; KINDS],
     /// Commands in letters that ask for writes. What is sent again counts again.
     pub commands: Counter,
+}
+
+impl Default for Mail {
+    fn default() -> Self {
+        Self { kinds: std::array::from_fn(|_| Counter::default()), commands: Counter::default() }
+    }
 }
 
 impl Mail {

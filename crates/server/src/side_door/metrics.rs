@@ -77,6 +77,21 @@ impl NodeApi {
         count("carillon_connections_accepted_total", "Connections accepted.", accepted);
         let rejected = counters.connections_rejected.get();
         count("carillon_connections_rejected_total", "Connections refused: too many.", rejected);
+        count(
+            "carillon_transactions_total",
+            "Transactions over several shards that were done.",
+            counters.transactions.get(),
+        );
+        count(
+            "carillon_transactions_changed_total",
+            "Transactions over several shards that did nothing: a watched key had changed.",
+            counters.transactions_changed.get(),
+        );
+        count(
+            "carillon_transactions_refused_total",
+            "Transactions over several shards that were answered with an error.",
+            counters.transactions_refused.get(),
+        );
         count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
         count("carillon_log_written_bytes_total", "End of the log.", log.written_end.0);
         count("carillon_log_durable_bytes_total", "End of what is fsynced.", log.durable_end.0);

@@ -5,6 +5,7 @@
 //! | [`ledger`] | is everything still there that may not be lost, in order, nothing else? | R6, G2, G9, G16 |
 //! | [`versions`] | does every read say what a store says that forgets nothing? | R9, G3, G13, G14 |
 //! | [`linear`] | could one client after another have seen this? | linearizable per hash tag, R6 |
+//! | [`serial`] | could one transaction after another have said this? | strictly serialisable |
 //! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R5, R6 |
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
 //! | [`ring`] | is the ring whole, agreed upon and even once nothing breaks? | R1, R2, R12 |
@@ -21,6 +22,7 @@ pub mod ledger;
 pub mod linear;
 pub mod ring;
 pub mod scan;
+pub mod serial;
 pub mod versions;
 
 /// Who looks at what a node's lanes do.

@@ -66,8 +66,8 @@ impl Versions {
             Kind::Horizon => self.horizon = self.horizon.max(timestamp(body)),
             Kind::SafePoint => self.safe_point = self.safe_point.max(timestamp(body)),
             // One node alone has nobody to ask.
-            Kind::Once => {
-                return Err(Violation::new("nothing invented", "a batch of another node"));
+            Kind::Once | Kind::Steps => {
+                return Err(Violation::new("nothing invented", "what only several nodes do"));
             }
             Kind::Catalogue | Kind::KeyspaceSafePoint => {}
             Kind::Members | Kind::Check | Kind::Settle | Kind::Split | Kind::Merge => {}

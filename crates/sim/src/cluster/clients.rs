@@ -518,9 +518,10 @@ impl World {
                 op.expect("it is under way").ready = false;
             }
             Err(blocked) => {
-                let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
+                let Blocked { at, lock, .. } = blocked;
+                let (origin, waiter) = (CLIENTS, Waiter(number));
                 let shard = route.shard(blocked.place);
-                machine.submit(shard, Input::Await { shard, at, origin, waiter });
+                machine.submit(shard, Input::Await { shard, at, lock, origin, waiter });
                 let op = self.clients.ops.get_mut(&number).and_then(Op::of_keys_mut);
                 op.expect("it is under way").ready = false;
             }
@@ -665,6 +666,7 @@ impl World {
                 }
             }
             Answer::Counted { .. } => unreachable!("no client asks who has its writes"),
+            Answer::Stepped { .. } => unreachable!("no client asks for steps"),
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
                 let Some(op) = self.clients.ops.remove(&waiter.0) else { return };

@@ -219,9 +219,9 @@ impl World {
         of.ready = false;
         let asked = match whole::admit(&route, &near, of.moment) {
             Ok(asked) => asked,
-            Err(Blocked { place, at }) => {
+            Err(Blocked { place, at, lock }) => {
                 let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
-                machine.submit(shard, Input::Await { shard, at, origin, waiter });
+                machine.submit(shard, Input::Await { shard, at, lock, origin, waiter });
                 return Ok(());
             }
         };

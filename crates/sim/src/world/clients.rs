@@ -361,7 +361,8 @@ impl World {
             let key = &self.names[op.keys[0] as usize];
             let shard = route.shard(route.place(&route.key(key)));
             let (origin, waiter) = (CLIENTS, Waiter(number));
-            self.machine().submit(shard, Input::Await { shard, at: *at, origin, waiter });
+            self.machine()
+                .submit(shard, Input::Await { shard, at: *at, lock: None, origin, waiter });
         }
         self.trace.event(format_args!("op {number}: {op}"));
         self.ops.insert(number, op);
@@ -436,7 +437,7 @@ impl World {
                 }
                 Ok(())
             }
-            Answer::Fetched { .. } | Answer::Counted { .. } => {
+            Answer::Fetched { .. } | Answer::Counted { .. } | Answer::Stepped { .. } => {
                 unreachable!("nothing is on other nodes")
             }
             Answer::Catalogue { waiter, result, .. } => {

@@ -207,8 +207,8 @@ impl World {
     fn wait(&mut self, number: u64, route: &Route, blocked: Blocked) {
         self.trace.event(format_args!("op {number} waits: {blocked:?}"));
         let shard = route.shard(blocked.place);
-        let (at, origin, waiter) = (blocked.at, CLIENTS, Waiter(number));
-        self.machine().submit(shard, Input::Await { shard, at, origin, waiter });
+        let (Blocked { at, lock, .. }, origin, waiter) = (blocked, CLIENTS, Waiter(number));
+        self.machine().submit(shard, Input::Await { shard, at, lock, origin, waiter });
         if let Some(op) = self.ops.get_mut(&number) {
             op.stage = Stage::Waiting;
         }
@@ -247,7 +247,7 @@ impl World {
         let named = format!("{} at {at:?}", key.escape_ascii());
         match found {
             // A half took the key: the client reads it there another time.
-            Err(NotThen::Moved) => Ok(()),
+            Err(NotThen::Moved | NotThen::Locked { .. }) => Ok(()),
             Err(NotThen::BelowSafePoint { safe_point }) if at >= versions.safe_point => {
                 let text = format!("{named} refused, safe point {safe_point:?}");
                 Err(Violation::new(R9, text))

@@ -31,6 +31,8 @@ use super::record::Record;
 
 /// How many records ahead of the one that is popped memory is asked for.
 const AHEAD: usize = 8;
+/// How many records a written one may be older than before the queue is sorted.
+const NEAR: usize = 1024;
 /// The queue gives memory back only above this capacity, in records.
 const QUEUE_KEPT: usize = 1024;
 
@@ -48,6 +50,19 @@ impl Queue {
             self.unsorted = true;
         }
         self.records.push_back(record);
+        // SAFETY: pushing needs `&mut Engine`.
+        unsafe { record.set_queued(true) };
+    }
+
+    /// As [`Self::push`], of a record that may be a little older than the last ones: what
+    /// transactions write is, and is put where it belongs, so that nothing must be sorted.
+    pub(super) fn push_written(&mut self, record: Record) {
+        let at = record.timestamp();
+        let newer = self.records.iter().rev().take(NEAR).take_while(|r| r.timestamp() > at).count();
+        if newer == 0 || newer == NEAR {
+            return self.push(record);
+        }
+        self.records.insert(self.records.len() - newer, record);
         // SAFETY: pushing needs `&mut Engine`.
         unsafe { record.set_queued(true) };
     }

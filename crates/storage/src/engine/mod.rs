@@ -481,7 +481,7 @@ impl Engine {
         self.versions += 1;
         self.version_bytes += new.bytes();
         if older.is_some() || new.is_tombstone() {
-            self.queue.push(new);
+            self.queue.push_written(new);
         }
         new
     }
@@ -501,7 +501,7 @@ impl Engine {
         if replaced.is_queued() {
             self.queue.replace(replaced, new);
         } else if older.is_some() || new.is_tombstone() {
-            self.queue.push(new);
+            self.queue.push_written(new);
         }
         new
     }

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use keyspace::{Cut, slot_of};
+use keyspace::Cut;
 
 use super::collect::Queue;
 use super::era::{Era, Expiring, Index, Retired};
@@ -118,10 +118,7 @@ impl Index {
 
 /// Whether a record's key is in the right half.
 pub(super) fn is_right(at: &Cut, record: Record) -> bool {
-    match at {
-        Cut::Slot(at) => slot_of(record.key()) >= *at,
-        Cut::Key(at) => record.key() >= &**at,
-    }
+    at.has_on_right(record.key())
 }
 
 impl Era {

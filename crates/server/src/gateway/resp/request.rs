@@ -59,6 +59,8 @@ pub enum Gather {
     Sum,
     /// OK, if all were (MSET).
     Ok,
+    /// 1, if all were (MSETNX over several shards).
+    One,
 }
 
 /// A command on a keyspace as a whole.

@@ -1,0 +1,645 @@
+//! Who sees a transaction over several shards through? The node that its client is connected to;
+//! and whoever finds one whose coordinator is gone (SAFETY G8, decision 0036).
+//!
+//! ```text
+//!   begin ──► PREPARE at every shard at once, one of them with the record, STAGED
+//!               │ all have voted: committed, the client is answered
+//!               │      └──► DECIDE committed ──► RESOLVE everywhere ──► FORGET
+//!               │ one has refused, or nobody knows
+//!               └──► DECIDE aborted ──► the next attempt, or the client is told why not
+//!                         └──► RESOLVE everywhere ──► FORGET          (behind its back)
+//!
+//!   finish ──► LOOK ── committed, aborted ─────────────────────────► RESOLVE ──► FORGET
+//!                 └── staged ──► PREVENT every key ──► DECIDE ───────┘
+//! ```
+//!
+//! A coordinator holds nothing that counts: it is a state machine that asks shards for steps
+//! ([`crate::locks::step`]), and whoever leads them has all of it in its log. So it may end at any
+//! moment. It knows no clock and no other node: its driver sends what it asks, gives it what is
+//! answered, and calls [`Coordinator::tick`] while [`Coordinator::waits`].
+//!
+//! # Invariants
+//! 1. A client is told that its transaction is done only when every shard has voted; that it is
+//!    not done only when the record says ABORTED, or nothing was sent.
+//! 2. The next attempt begins when the record of the one before says ABORTED, so what a client asks
+//!    for once is done once.
+//! 3. No RESOLVE is asked for before the record's outcome is explicit.
+//!
+//! # Why the coordinator may abort what is STAGED
+//! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there. Until
+//! somebody has looked, nobody can know that but by the record: values are seen after RESOLVE only,
+//! which follows an explicit outcome, and the only one who answers the client before that is this
+//! coordinator. As long as it has not, it may have the record say ABORTED; if another has had it
+//! say COMMITTED by then, it hears so.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | time until a client is told | the request's patience | busy: not done; or unknown |
+//! | attempts | those that fit into that time | the same |
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use keyspace::codec::Reader;
+use keyspace::{KeyspaceId, ShardId, Timestamp};
+use replication::BootNanos;
+
+use crate::command::{Reply, Transaction};
+use crate::lane::NotDone;
+use crate::locks::{Answers, Finding, Mark, Outcome, Said, Standing, Step, TxnId, Why};
+use crate::route::Route;
+use crate::shard::Stuck;
+
+mod plan;
+#[cfg(test)]
+mod tests;
+
+use plan::{Plan, by_shard};
+
+/// When a shard has other keys by now, it is looked up again after so long.
+const LOOK_AGAIN_NANOS: u64 = 5_000_000;
+/// How often a step that was not done is asked for again when nobody waits any more.
+const TRIES_MAX: u32 = 8;
+
+/// What has become of a transaction, for who has asked.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ended {
+    /// It is done: one answer for each command.
+    Done(Vec<Reply>),
+    /// A watched key has changed: nothing was done.
+    Changed,
+    /// Others had its keys all the time, or nobody led a shard: nothing was done.
+    Busy,
+    /// It may be done, or not.
+    Unknown,
+    /// A shard cannot take so much at a time: nothing was done.
+    TooMuch,
+    /// The keys of one of its commands lie in several shards: nothing was done.
+    CrossShard,
+    /// Its keyspace is gone: nothing was done.
+    NoKeyspace,
+    /// A log has no room: nothing was done.
+    DiskFull,
+}
+
+/// What a coordinator wants done.
+#[derive(Debug)]
+pub enum Act {
+    /// Have a shard take a step: [`crate::lane::Input::Step`].
+    Ask {
+        /// The shard.
+        shard: ShardId,
+        /// The step.
+        step: Bytes,
+        /// What to call it when it is answered.
+        ask: u64,
+    },
+    /// Tell who has asked.
+    End {
+        /// Who.
+        token: u64,
+        /// What.
+        ended: Ended,
+    },
+}
+
+/// What time it is, for a coordinator.
+#[derive(Clone, Copy, Debug)]
+pub struct At {
+    /// By the node's boot clock.
+    pub now: BootNanos,
+    /// By its clock, above all that it has told before.
+    pub time: Timestamp,
+}
+
+/// Finds a keyspace's shards.
+pub type Routes<'a> = &'a dyn Fn(KeyspaceId) -> Option<Arc<Route>>;
+
+/// See the front page.
+pub struct Coordinator {
+    /// Names what this process has begun.
+    by: u64,
+    patience: u64,
+    next_run: u64,
+    next_ask: u64,
+    /// The newest start, and the newest time that a shard has told when it called one too old.
+    newest: Timestamp,
+    runs: BTreeMap<u64, Run>,
+    /// Which run each question is of, and which of its parts.
+    asks: BTreeMap<u64, (u64, usize)>,
+    acts: Vec<Act>,
+}
+
+struct Run {
+    keyspace: KeyspaceId,
+    id: TxnId,
+    /// Who waits for it; none if nobody does, or does any more.
+    token: Option<u64>,
+    /// What is to be done, encoded; nothing, if another's is finished.
+    body: Arc<[u8]>,
+    began: BootNanos,
+    record: Box<[u8]>,
+    /// All keys that it locks.
+    keys: Vec<Box<[u8]>>,
+    phase: Phase,
+    /// How often what nobody waits for has been asked for in vain.
+    tries: u32,
+    /// Nothing is asked before.
+    not_before: BootNanos,
+    /// The first question whose answer counts: those before are of an earlier phase.
+    asks_from: u64,
+}
+
+enum Phase {
+    /// To be planned, and prepared.
+    New,
+    /// What each part has voted.
+    Preparing(Vec<Option<(Timestamp, Answers)>>),
+    /// The record's outcome is asked for.
+    Deciding(Outcome, Then),
+    /// Keys of each part.
+    Resolving(Outcome, Vec<bool>),
+    /// The record is asked what it says, because of a lock at this key.
+    Looking(Option<Box<[u8]>>),
+    /// What was found at each part.
+    Preventing(Vec<Option<Vec<Finding>>>),
+    /// The record's keys are forgotten.
+    Forgetting,
+}
+
+/// What follows when the record says what it was asked to.
+#[derive(Clone, Debug)]
+enum Then {
+    /// Nobody waits for it.
+    Nothing,
+    /// The client knows that it is committed.
+    Acknowledged,
+    /// The client is told so, if it was aborted.
+    Tell(Ended),
+    /// Another attempt, after so many nanoseconds.
+    Again(u64),
+    /// The same, as a transaction that begins now.
+    Afresh,
+}
+
+impl Coordinator {
+    /// One whose transactions are named by `by`, which no other process has drawn; clients wait for
+    /// `patience` nanoseconds.
+    pub fn new(by: u64, patience: u64) -> Self {
+        Self {
+            by,
+            patience,
+            next_run: 1,
+            next_ask: 1,
+            newest: Timestamp::ZERO,
+            runs: BTreeMap::new(),
+            asks: BTreeMap::new(),
+            acts: Vec::new(),
+        }
+    }
+
+    /// Begins a transaction. Its keyspace's shards are found by `routes`, now and later.
+    pub fn begin(
+        &mut self,
+        keyspace: KeyspaceId,
+        transaction: &Transaction<'_>,
+        token: u64,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let mut body = Vec::new();
+        transaction.encode(&mut body);
+        let id = self.new_id(at.time);
+        let run = Run {
+            keyspace,
+            id,
+            token: Some(token),
+            body: body.into(),
+            began: at.now,
+            record: Box::default(),
+            keys: Vec::new(),
+            phase: Phase::New,
+            tries: 0,
+            not_before: 0,
+            asks_from: 0,
+        };
+        self.start(run, at, routes);
+    }
+
+    /// Finishes a transaction whose coordinator seems to be gone.
+    pub fn finish(&mut self, stuck: Stuck, at: At, routes: Routes<'_>) {
+        let Stuck { keyspace, id, record, key } = stuck;
+        if self.runs.values().any(|run| run.id == id) {
+            return;
+        }
+        let run = Run {
+            keyspace,
+            id,
+            token: None,
+            body: Arc::default(),
+            began: at.now,
+            record,
+            keys: Vec::new(),
+            phase: Phase::Looking(key),
+            tries: 0,
+            not_before: 0,
+            asks_from: 0,
+        };
+        self.start(run, at, routes);
+    }
+
+    fn start(&mut self, run: Run, at: At, routes: Routes<'_>) {
+        let number = self.next_run;
+        self.next_run += 1;
+        self.runs.insert(number, run);
+        self.go_on(number, at, routes);
+    }
+
+    /// Above all that were drawn before.
+    fn new_id(&mut self, time: Timestamp) -> TxnId {
+        self.newest = Timestamp(self.newest.0 + 1).max(time);
+        TxnId { start: self.newest, by: self.by, attempt: 0 }
+    }
+
+    /// What it wants done.
+    pub fn acts(&mut self) -> impl Iterator<Item = Act> {
+        self.acts.drain(..)
+    }
+
+    /// Whether it has nothing to do.
+    pub fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.acts.is_empty()
+    }
+
+    /// How many transactions it sees to.
+    pub fn len(&self) -> usize {
+        self.runs.len()
+    }
+
+    /// Whether it sees to none.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Whether something is to be tried again in a while.
+    pub fn waits(&self) -> bool {
+        self.runs.values().any(|run| run.not_before > 0)
+    }
+
+    /// Time has passed.
+    pub fn tick(&mut self, at: At, routes: Routes<'_>) {
+        let is_due = |run: &Run| run.not_before > 0 && run.not_before <= at.now;
+        let due: Vec<u64> =
+            self.runs.iter().filter(|(_, run)| is_due(run)).map(|(number, _)| *number).collect();
+        for number in due {
+            self.go_on(number, at, routes);
+        }
+    }
+
+    /// Asks for what the phase of a run needs.
+    fn go_on(&mut self, number: u64, at: At, routes: Routes<'_>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        run.not_before = 0;
+        let Some(route) = routes(run.keyspace) else {
+            // All of it is gone with the keyspace.
+            return self.end(number, Ended::NoKeyspace);
+        };
+        if let Phase::New = run.phase {
+            let is_late = run.began.saturating_add(self.patience) <= at.now;
+            if is_late {
+                return self.end(number, Ended::Busy);
+            }
+            return self.prepare(number, &route);
+        }
+        let id = run.id;
+        let steps: Vec<(ShardId, Vec<u8>)> = match &run.phase {
+            Phase::New | Phase::Preparing(_) => return,
+            Phase::Looking(_) => {
+                let step = Step::Look { id, record: &run.record };
+                vec![(shard_of(&route, &run.record), encoded(&step))]
+            }
+            Phase::Deciding(outcome, _) => {
+                let outcome = outcome.clone();
+                let step = Step::Decide { id, record: &run.record, outcome };
+                vec![(shard_of(&route, &run.record), encoded(&step))]
+            }
+            Phase::Forgetting => {
+                let step = Step::Forget { id, record: &run.record };
+                vec![(shard_of(&route, &run.record), encoded(&step))]
+            }
+            Phase::Resolving(outcome, _) => by_shard(&route, &run.keys)
+                .into_iter()
+                .map(|(shard, keys)| {
+                    let outcome = outcome.clone();
+                    (shard, encoded(&Step::Resolve { id, outcome, keys }))
+                })
+                .collect(),
+            Phase::Preventing(_) => by_shard(&route, &run.keys)
+                .into_iter()
+                .map(|(shard, keys)| (shard, encoded(&Step::Prevent { id, keys })))
+                .collect(),
+        };
+        match &mut run.phase {
+            // Nothing is left to be resolved.
+            Phase::Resolving(..) if steps.is_empty() => {
+                return self.enter(number, Phase::Forgetting, at, routes);
+            }
+            Phase::Resolving(_, done) => *done = vec![false; steps.len()],
+            Phase::Preventing(found) => *found = vec![None; steps.len()],
+            _ => {}
+        }
+        self.ask_all(number, steps);
+    }
+
+    fn ask_all(&mut self, run: u64, steps: Vec<(ShardId, Vec<u8>)>) {
+        for (part, (shard, step)) in steps.into_iter().enumerate() {
+            let ask = self.next_ask;
+            self.next_ask += 1;
+            self.asks.insert(ask, (run, part));
+            self.acts.push(Act::Ask { shard, step: step.into(), ask });
+        }
+    }
+
+    fn prepare(&mut self, number: u64, route: &Route) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let body = run.body.clone();
+        let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");
+        let Some(plan) = Plan::of(&transaction, route) else {
+            return self.end(number, Ended::CrossShard);
+        };
+        run.record = plan.record.into();
+        run.keys = plan.keys.iter().map(|key| Box::from(*key)).collect();
+        let steps = plan.steps(run.id);
+        run.phase = Phase::Preparing(vec![None; steps.len()]);
+        self.ask_all(number, steps);
+    }
+
+    /// A question has its answer.
+    pub fn answered(&mut self, ask: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
+        let Some((number, part)) = self.asks.remove(&ask) else { return };
+        let Some(run) = self.runs.get(&number).filter(|run| ask >= run.asks_from) else { return };
+        match &run.phase {
+            Phase::New => {}
+            Phase::Preparing(_) => self.voted(number, part, said, at, routes),
+            Phase::Deciding(..) => self.decided(number, said, at, routes),
+            Phase::Resolving(..) => self.resolved(number, part, said, at, routes),
+            Phase::Looking(_) => self.looked(number, said, at, routes),
+            Phase::Preventing(_) => self.prevented(number, part, said, at, routes),
+            Phase::Forgetting => {
+                self.runs.remove(&number);
+            }
+        }
+    }
+
+    /// What was asked for in this phase is not waited for any more.
+    fn enter(&mut self, number: u64, phase: Phase, at: At, routes: Routes<'_>) {
+        let next_ask = self.next_ask;
+        if let Some(run) = self.runs.get_mut(&number) {
+            (run.phase, run.asks_from) = (phase, next_ask);
+        }
+        self.go_on(number, at, routes);
+    }
+
+    fn voted(
+        &mut self,
+        number: u64,
+        part: usize,
+        said: Result<Said, NotDone>,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let Some(Run { phase: Phase::Preparing(votes), .. }) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let then = match said {
+            Ok(Said::Voted(locked_at, answers)) => {
+                votes[part] = Some((locked_at, answers));
+                if votes.iter().all(Option::is_some) {
+                    let votes = std::mem::take(votes).into_iter().flatten().collect();
+                    self.commit(number, votes, at, routes);
+                }
+                return;
+            }
+            Ok(Said::Refused(Why::Changed(_))) => Then::Tell(Ended::Changed),
+            Ok(Said::Refused(Why::TooMuch)) => Then::Tell(Ended::TooMuch),
+            Ok(Said::Refused(Why::TooOld(time))) => {
+                self.newest = self.newest.max(time);
+                Then::Afresh
+            }
+            Ok(Said::Refused(Why::Locked(_) | Why::Aborted)) => Then::Again(0),
+            Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
+            Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
+            Err(_) => Then::Tell(Ended::Busy),
+        };
+        self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
+    }
+
+    /// All have voted: it is committed, at the latest time of its locks.
+    fn commit(
+        &mut self,
+        number: u64,
+        votes: Vec<(Timestamp, Answers)>,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let commit = votes.iter().map(|(at, _)| *at).max().expect("it has parts");
+        let mut answers: Answers = votes.into_iter().flat_map(|(_, answers)| answers).collect();
+        answers.sort_by_key(|(place, _)| *place);
+        let replies = answers.into_iter().map(|(_, answer)| answer).collect();
+        self.tell(number, Ended::Done(replies));
+        let phase = Phase::Deciding(Outcome::Committed(commit), Then::Acknowledged);
+        self.enter(number, phase, at, routes);
+    }
+
+    fn decided(&mut self, number: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
+        let Ok(Said::Record(standing, rest)) = said else {
+            return self.again_later(number, at);
+        };
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Phase::Deciding(_, then) = &run.phase else { return };
+        let then = then.clone();
+        let outcome = match standing {
+            Standing::Committed(at) => Outcome::Committed(at),
+            Standing::Aborted | Standing::TooOld | Standing::Staged => Outcome::Aborted,
+        };
+        if let Outcome::Committed(_) = outcome {
+            // Those that the record's shard has not resolved.
+            run.keys = rest;
+            // Another has finished it, and what was answered is not known.
+            self.tell(number, Ended::Unknown);
+            return self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+        }
+        if let Then::Acknowledged = then {
+            // Another has finished it long ago, and the record is forgotten.
+            assert!(standing == Standing::TooOld, "what is committed stays so (G8)");
+            self.runs.remove(&number);
+            return;
+        }
+        let mut next = None;
+        match then {
+            // What is so old may have been committed by another, and forgotten.
+            _ if standing == Standing::TooOld => self.tell(number, Ended::Unknown),
+            Then::Nothing | Then::Acknowledged => {}
+            Then::Tell(ended) => self.tell(number, ended),
+            Then::Again(pause) => {
+                let id = TxnId { attempt: run.id.attempt + 1, ..run.id };
+                next = self.try_again(number, id, pause, at);
+            }
+            Then::Afresh => {
+                let id = self.new_id(at.time);
+                next = self.try_again(number, id, 0, at);
+            }
+        }
+        if let Some(run) = self.runs.get_mut(&number)
+            && let Some(route) = routes(run.keyspace)
+        {
+            // There, the record keeps it from being locked.
+            let there = shard_of(&route, &run.record);
+            run.keys.retain(|key| shard_of(&route, key) != there);
+        }
+        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+        if let Some(next) = next {
+            // Behind what gives up the locks of the one before.
+            self.go_on(next, at, routes);
+        }
+    }
+
+    /// Another attempt in a run of its own, which may begin at once if it is told: what is left of
+    /// this one goes on behind it.
+    fn try_again(&mut self, number: u64, id: TxnId, pause: u64, at: At) -> Option<u64> {
+        let run = self.runs.get_mut(&number)?;
+        let next = Run {
+            keyspace: run.keyspace,
+            id,
+            token: run.token.take(),
+            body: run.body.clone(),
+            began: run.began,
+            record: Box::default(),
+            keys: Vec::new(),
+            phase: Phase::New,
+            tries: 0,
+            not_before: at.now.saturating_add(pause).max(1),
+            asks_from: 0,
+        };
+        let number = self.next_run;
+        self.runs.insert(number, next);
+        self.next_run += 1;
+        (pause == 0).then_some(number)
+    }
+
+    fn resolved(
+        &mut self,
+        number: u64,
+        part: usize,
+        said: Result<Said, NotDone>,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let Some(Run { phase: Phase::Resolving(_, done), .. }) = self.runs.get_mut(&number) else {
+            return;
+        };
+        match said {
+            Ok(Said::Done) => {
+                done[part] = true;
+                if done.iter().all(|done| *done) {
+                    self.enter(number, Phase::Forgetting, at, routes);
+                }
+            }
+            _ => self.again_later(number, at),
+        }
+    }
+
+    fn looked(&mut self, number: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let (Ok(Said::Record(standing, keys)), Phase::Looking(key)) = (said, &run.phase) else {
+            // Whoever has found it finds it again.
+            self.runs.remove(&number);
+            return;
+        };
+        let key = key.clone();
+        run.keys = keys;
+        let outcome = match standing {
+            Standing::Staged => {
+                return self.enter(number, Phase::Preventing(Vec::new()), at, routes);
+            }
+            Standing::Committed(at) => Outcome::Committed(at),
+            // What is too old and still locked was never committed: a record that says so keeps
+            // its keys until all are resolved.
+            Standing::Aborted | Standing::TooOld => Outcome::Aborted,
+        };
+        if let Some(key) = key.filter(|key| !run.keys.contains(key)) {
+            run.keys.push(key);
+        }
+        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+    }
+
+    fn prevented(
+        &mut self,
+        number: u64,
+        part: usize,
+        said: Result<Said, NotDone>,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let Some(Run { phase: Phase::Preventing(found), .. }) = self.runs.get_mut(&number) else {
+            return;
+        };
+        let Ok(Said::Found(findings)) = said else {
+            self.runs.remove(&number);
+            return;
+        };
+        found[part] = Some(findings);
+        if found.iter().any(Option::is_none) {
+            return;
+        }
+        let locked_at = |finding: &Finding| match finding {
+            Finding::Locked(at, _) | Finding::Marked(Mark::Committed(at, _, _)) => Some(*at),
+            Finding::Marked(Mark::Aborted) => None,
+        };
+        let all: Option<Vec<Timestamp>> = found.iter().flatten().flatten().map(locked_at).collect();
+        let commit = all.and_then(|all| all.into_iter().max());
+        let outcome = commit.map_or(Outcome::Aborted, Outcome::Committed);
+        self.enter(number, Phase::Deciding(outcome, Then::Nothing), at, routes);
+    }
+
+    /// What a phase needs could not be had: it is asked for again, unless it was too often.
+    fn again_later(&mut self, number: u64, at: At) {
+        let next_ask = self.next_ask;
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        run.asks_from = next_ask;
+        run.tries += 1;
+        run.not_before = at.now.saturating_add(LOOK_AGAIN_NANOS);
+        let is_late = run.began.saturating_add(self.patience) <= at.now;
+        let is_given_up = run.tries > TRIES_MAX && is_late;
+        if is_late {
+            self.tell(number, Ended::Unknown);
+        }
+        if is_given_up {
+            // Whoever leads a shard with a lock has somebody else finish it.
+            self.runs.remove(&number);
+        }
+    }
+
+    /// Tells who waits, if anyone does still.
+    fn tell(&mut self, number: u64, ended: Ended) {
+        if let Some(token) = self.runs.get_mut(&number).and_then(|run| run.token.take()) {
+            self.acts.push(Act::End { token, ended });
+        }
+    }
+
+    fn end(&mut self, number: u64, ended: Ended) {
+        self.tell(number, ended);
+        self.runs.remove(&number);
+    }
+}
+
+fn shard_of(route: &Route, key: &[u8]) -> ShardId {
+    route.shard(route.place_of_key(key))
+}
+
+fn encoded(step: &Step<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    step.encode(&mut out);
+    out
+}

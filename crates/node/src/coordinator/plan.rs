@@ -1,0 +1,78 @@
+//! Which shard has which part of a transaction?
+
+use std::collections::BTreeMap;
+
+use keyspace::ShardId;
+
+use super::{encoded, shard_of};
+use crate::command::Transaction;
+use crate::locks::{Prepare, Step, TxnId};
+use crate::route::Route;
+
+/// A transaction, parted by shards.
+pub(super) struct Plan<'a> {
+    /// The key of the record: one that the first command names.
+    pub record: &'a [u8],
+    /// All keys, in order.
+    pub keys: Vec<&'a [u8]>,
+    parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)>,
+    /// The shard that has the record.
+    home: ShardId,
+}
+
+impl<'a> Plan<'a> {
+    /// None if the keys of one command lie in several shards, or there are no keys.
+    pub fn of(transaction: &Transaction<'a>, route: &Route) -> Option<Self> {
+        let mut keys = Vec::new();
+        transaction.each_named(&mut |key| keys.push(key));
+        let first = keys.first().copied();
+        keys.extend(transaction.watched.iter().map(|(key, _)| *key));
+        let record = first.or(keys.first().copied())?;
+        keys.sort_unstable();
+        keys.dedup();
+        let mut parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)> = BTreeMap::new();
+        for (key, seen) in &transaction.watched {
+            let (_, part) = parts.entry(shard_of(route, key)).or_default();
+            part.watched.push((key, *seen));
+        }
+        for (place, command) in (0..).zip(&transaction.commands) {
+            let (mut shard, mut crosses) = (None, false);
+            command.each_key(&mut |key| {
+                let here = shard_of(route, key);
+                crosses |= shard.is_some_and(|shard| shard != here);
+                shard = Some(here);
+            });
+            if crosses {
+                return None;
+            }
+            let (places, part) = parts.entry(shard.unwrap_or(shard_of(route, record))).or_default();
+            places.push(place);
+            part.commands.push(command.clone());
+        }
+        let home = shard_of(route, record);
+        Some(Self { record, keys, parts, home })
+    }
+
+    /// What each shard is asked for.
+    pub fn steps(self, id: TxnId) -> Vec<(ShardId, Vec<u8>)> {
+        let Self { record, keys, parts, home } = self;
+        let step = |(shard, (places, part))| {
+            let promised = if shard == home { keys.clone() } else { Vec::new() };
+            let prepare = Prepare { id, record, promised, places, part };
+            (shard, encoded(&Step::Prepare(prepare)))
+        };
+        parts.into_iter().map(step).collect()
+    }
+}
+
+/// Keys, by the shards that have them.
+pub(super) fn by_shard<'k>(
+    route: &Route,
+    keys: &'k [Box<[u8]>],
+) -> BTreeMap<ShardId, Vec<&'k [u8]>> {
+    let mut all: BTreeMap<ShardId, Vec<&[u8]>> = BTreeMap::new();
+    for key in keys {
+        all.entry(shard_of(route, key)).or_default().push(key);
+    }
+    all
+}

@@ -1,0 +1,329 @@
+//! Coordinators against shards that are lists of entries: what they are asked and answer comes
+//! late, twice, in any order or not at all; coordinators die, and others finish what they began.
+//!
+//! Whatever happens: money is neither made nor lost, in any moment that a transaction sees; what
+//! was said to be done is done, once, everywhere; what was said not to be done is done nowhere; and
+//! when all is over no lock is left.
+
+use std::collections::BTreeMap;
+
+use keyspace::{Catalogue, KeyHasher, Keyspace, KeyspaceOptions, random};
+use parking_lot::RwLock;
+
+use super::*;
+use crate::birth;
+use crate::command::{Read, Step as Command, Write, integer};
+use crate::limits;
+use crate::locks::Intent;
+use crate::route::tiles;
+use crate::state::ShardState;
+
+const ACCOUNTS: u64 = 6;
+const EACH: i64 = 100;
+const CLIENTS: usize = 5;
+const TRANSACTIONS: usize = 60;
+/// A coordinator that is gone.
+const NOBODY: usize = usize::MAX;
+
+struct Dice(u64);
+
+impl Dice {
+    fn draw(&mut self, below: u64) -> u64 {
+        self.0 = random::mix(self.0.wrapping_add(0x9e37_79b9_7f4a_7c15));
+        self.0 % below
+    }
+}
+
+struct World {
+    dice: Dice,
+    keyspace: Keyspace,
+    route: Arc<Route>,
+    states: BTreeMap<ShardId, Arc<RwLock<ShardState>>>,
+    /// Each shard's clock, and how far it is behind the others.
+    times: BTreeMap<ShardId, u64>,
+    coordinators: Vec<Coordinator>,
+    /// Coordinator, its question, shard, step.
+    asked: Vec<(usize, u64, ShardId, Bytes)>,
+    answered: Vec<(usize, u64, Result<Said, NotDone>)>,
+    ended: BTreeMap<u64, Ended>,
+    now: BootNanos,
+    next_by: u64,
+}
+
+fn account(number: u64) -> Vec<u8> {
+    format!("account-{number}").into_bytes()
+}
+
+fn ledger(number: u64) -> Vec<u8> {
+    format!("ledger-{number}").into_bytes()
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut catalogue = Catalogue::default();
+        let made = catalogue.create("k", KeyspaceOptions::default()).expect("a name");
+        let keyspace = made.clone();
+        let hasher = KeyHasher::new([1; 16]);
+        let (mut states, mut times) = (BTreeMap::new(), BTreeMap::new());
+        let mut dice = Dice(seed);
+        let tiles = tiles(&keyspace, &[]);
+        let views = tiles.into_iter().enumerate().map(|(place, (shard, arc))| {
+            let state = Arc::new(RwLock::new(birth::first_state(&keyspace, place, hasher)));
+            states.insert(shard, state.clone());
+            times.insert(shard, 1_000 + dice.draw(3_000));
+            (shard, arc, state)
+        });
+        let route = Arc::new(Route::new(keyspace.clone(), hasher, views.collect()));
+        let coordinators =
+            (0..CLIENTS as u64).map(|by| Coordinator::new(by, 2_000_000_000)).collect();
+        let mut world = Self {
+            dice,
+            keyspace,
+            route,
+            states,
+            times,
+            coordinators,
+            asked: Vec::new(),
+            answered: Vec::new(),
+            ended: BTreeMap::new(),
+            now: 1_000_000_000,
+            next_by: 1_000,
+        };
+        for number in 0..ACCOUNTS {
+            let (key, shard) = (account(number), shard_of(&world.route, &account(number)));
+            let at = world.tick(shard);
+            let mut state = world.states[&shard].write();
+            let engine = state.keys_mut().expect("it has keys");
+            engine.put(&hasher.key(&key), &[EACH.to_string().as_bytes()], 0, at);
+        }
+        world
+    }
+
+    /// The time of a shard's next entry.
+    fn tick(&mut self, shard: ShardId) -> Timestamp {
+        let step = 1 + self.dice.draw(5);
+        let time = self.times.get_mut(&shard).expect("it is known");
+        *time += step;
+        Timestamp::from_millis(*time)
+    }
+
+    fn at(&self) -> At {
+        At { now: self.now, time: Timestamp::from_millis(self.now / 1_000_000) }
+    }
+
+    fn routes(&self) -> impl Fn(KeyspaceId) -> Option<Arc<Route>> + use<> {
+        let route = self.route.clone();
+        move |keyspace| (keyspace == route.keyspace.id).then(|| route.clone())
+    }
+
+    fn with(&mut self, who: usize, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
+        let (at, routes) = (self.at(), self.routes());
+        act(&mut self.coordinators[who], at, &routes);
+        for act in self.coordinators[who].acts().collect::<Vec<_>>() {
+            match act {
+                Act::Ask { shard, step, ask } => self.asked.push((who, ask, shard, step)),
+                Act::End { token, ended } => {
+                    assert_eq!(self.ended.insert(token, ended), None, "told once");
+                }
+            }
+        }
+    }
+
+    /// Applies a step, as an entry of its shard's log.
+    fn apply(&mut self, shard: ShardId, bytes: &[u8]) -> Said {
+        let step = Step::decode(&mut Reader::new(bytes)).expect("it was encoded");
+        let at = self.tick(shard);
+        if let Step::Decide { outcome: Outcome::Committed(commit), .. }
+        | Step::Resolve { outcome: Outcome::Committed(commit), .. } = &step
+        {
+            let time = self.times.get_mut(&shard).expect("it is known");
+            *time = (*time).max(commit.millis() + 1);
+        }
+        let at = at.max(Timestamp::from_millis(self.times[&shard]));
+        let mut state = self.states[&shard].write();
+        let state = &mut *state;
+        let (first, end) = state.descriptor.arc.slots().expect("it is hashed");
+        let owns = |key: &[u8]| (first..end).contains(&keyspace::slot_of(key));
+        let crate::state::Content::Keys(engine) = &mut state.content else { panic!() };
+        state.locks.forget(at);
+        crate::locks::apply::apply(&mut state.locks, engine, &step, at, owns, &limits::APPLY)
+    }
+
+    /// One thing happens.
+    fn step(&mut self) {
+        self.now += 100_000 + self.dice.draw(2_000_000);
+        match self.dice.draw(12) {
+            0..=5 if !self.asked.is_empty() => {
+                let place = self.dice.draw(self.asked.len() as u64) as usize;
+                let is_twice = self.dice.draw(8) == 0;
+                let (who, ask, shard, step) = match is_twice {
+                    true => self.asked[place].clone(),
+                    false => self.asked.swap_remove(place),
+                };
+                let said = self.apply(shard, &step);
+                if who == NOBODY {
+                    return;
+                }
+                match self.dice.draw(12) {
+                    0 => self.answered.push((who, ask, Err(NotDone::Unknown))),
+                    _ => self.answered.push((who, ask, Ok(said))),
+                }
+            }
+            6..=10 if !self.answered.is_empty() => {
+                let place = self.dice.draw(self.answered.len() as u64) as usize;
+                let (who, ask, said) = self.answered.swap_remove(place);
+                self.with(who, |c, at, routes| c.answered(ask, said, at, routes));
+            }
+            _ => {
+                let who = self.dice.draw(CLIENTS as u64) as usize;
+                self.with(who, |c, at, routes| c.tick(at, routes));
+            }
+        }
+    }
+
+    /// A coordinator dies: what it had asked is still on its way.
+    fn kill(&mut self, who: usize) {
+        self.next_by += 1;
+        self.coordinators[who] = Coordinator::new(self.next_by, 2_000_000_000);
+        self.answered.retain(|(of, ..)| *of != who);
+        self.asked.iter_mut().filter(|(of, ..)| *of == who).for_each(|asked| asked.0 = NOBODY);
+    }
+
+    /// Somebody finds locks that have been there for long.
+    fn find_stuck(&mut self) {
+        let keyspace = self.keyspace.id;
+        let mut all = Vec::new();
+        for state in self.states.values() {
+            let locks = &state.read().locks;
+            for (key, lock) in locks.iter() {
+                let (id, record, key) = (lock.id, Box::from(&*lock.record), Some(Box::from(key)));
+                all.push(Stuck { keyspace, id, record, key });
+            }
+            for (id, record, _) in locks.unfinished() {
+                all.push(Stuck { keyspace, id, record: Box::from(&**record), key: None });
+            }
+        }
+        for stuck in all {
+            let who = self.dice.draw(CLIENTS as u64) as usize;
+            self.with(who, |c, at, routes| c.finish(stuck, at, routes));
+        }
+    }
+
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let state = self.states[&shard_of(&self.route, key)].read();
+        assert!(state.locks.get(key).is_none(), "a lock is left");
+        let engine = state.keys().expect("it has keys");
+        let version = engine.newest(&engine.hasher().key(key), Timestamp::MAX);
+        version.map(|version| version.value.to_vec())
+    }
+}
+
+/// From one account to another; both ledgers name the token.
+fn transfer(from: u64, to: u64, by: i64, token: u64) -> Vec<(Vec<u8>, Option<i64>, Vec<u8>)> {
+    let name = format!("{token} ").into_bytes();
+    vec![
+        (account(from), Some(-by), name.clone()),
+        (account(to), Some(by), name.clone()),
+        (ledger(from), None, name.clone()),
+        (ledger(to), None, name),
+    ]
+}
+
+fn play(seed: u64) -> (usize, usize) {
+    let mut world = World::new(seed);
+    let mut transfers = BTreeMap::new();
+    for token in 0..TRANSACTIONS as u64 {
+        let who = world.dice.draw(CLIENTS as u64) as usize;
+        let (from, to) = (world.dice.draw(ACCOUNTS), world.dice.draw(ACCOUNTS - 1));
+        let to = (from + 1 + to) % ACCOUNTS;
+        let writes = transfer(from, to, 1 + world.dice.draw(9) as i64, token);
+        let names: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
+        let commands: Vec<Command<'_>> = if token.is_multiple_of(4) {
+            names.iter().map(|key| Command::Read(Read::Get(key))).collect()
+        } else {
+            transfers.insert(token, (from, to));
+            let command = |(key, by, name): &'_ (Vec<u8>, Option<i64>, Vec<u8>)| match by {
+                Some(by) => Command::Write(Write::Increment { key: leak(key), by: *by }),
+                None => Command::Write(Write::Append { key: leak(key), value: leak(name) }),
+            };
+            writes.iter().map(command).collect()
+        };
+        let transaction = Transaction { watched: Vec::new(), commands };
+        let keyspace = world.keyspace.id;
+        world.with(who, |c, at, routes| c.begin(keyspace, &transaction, token, at, routes));
+        (0..world.dice.draw(30)).for_each(|_| world.step());
+        if world.dice.draw(10) == 0 {
+            let who = world.dice.draw(CLIENTS as u64) as usize;
+            world.kill(who);
+        }
+        if world.dice.draw(12) == 0 {
+            world.find_stuck();
+        }
+    }
+    for _ in 0..40 {
+        (0..400).for_each(|_| world.step());
+        world.find_stuck();
+    }
+    let mut sum = 0;
+    for number in 0..ACCOUNTS {
+        let value = world.value(&account(number)).expect("it has money");
+        sum += integer::parse(&value).expect("a number");
+    }
+    assert_eq!(sum, ACCOUNTS as i64 * EACH, "seed {seed}: money was made or lost");
+    let names: Vec<Vec<u64>> = (0..ACCOUNTS)
+        .map(|number| {
+            let text = world.value(&ledger(number)).unwrap_or_default();
+            let text = String::from_utf8(text).expect("it is text");
+            text.split_whitespace().map(|token| token.parse().expect("a token")).collect()
+        })
+        .collect();
+    let (mut done, mut not_done) = (0, 0);
+    for (token, (from, to)) in &transfers {
+        let count = |number: u64| names[number as usize].iter().filter(|n| *n == token).count();
+        let counts = (count(*from), count(*to));
+        assert!(counts == (0, 0) || counts == (1, 1), "seed {seed}: {token} is done {counts:?}");
+        match world.ended.get(token) {
+            Some(Ended::Done(_)) => {
+                done += 1;
+                assert_eq!(counts, (1, 1), "seed {seed}: {token} was acknowledged");
+            }
+            Some(Ended::Unknown) | None => {}
+            Some(_) => {
+                not_done += 1;
+                assert_eq!(counts, (0, 0), "seed {seed}: {token} was said not to be done");
+            }
+        }
+    }
+    for (token, ended) in &world.ended {
+        if let (Ended::Done(replies), true) = (ended, token.is_multiple_of(4)) {
+            let number = |reply: &Reply| match reply {
+                Reply::Bulk(text) => integer::parse(text).expect("a number"),
+                other => panic!("{other:?}"),
+            };
+            let seen: i64 = replies.iter().map(number).sum();
+            assert_eq!(seen, ACCOUNTS as i64 * EACH, "seed {seed}: {token} saw a moment between");
+        }
+    }
+    (done, not_done)
+}
+
+fn leak(bytes: &[u8]) -> &'static [u8] {
+    Box::leak(bytes.to_vec().into_boxed_slice())
+}
+
+#[test]
+fn whatever_happens_a_transaction_is_done_everywhere_or_nowhere() {
+    let (mut done, mut not_done) = (0, 0);
+    for seed in 0..150 {
+        let (one, other) = play(seed);
+        done += one;
+        not_done += other;
+    }
+    assert!(done > 400 && not_done > 400, "{done} were done, {not_done} were not");
+}
+
+#[test]
+fn an_intent_counts_what_it_writes() {
+    assert_eq!(Intent::Put(b"four".as_slice().into(), 0).bytes(), 4);
+    assert_eq!(Intent::Delete.bytes() + Intent::Keep.bytes(), 0);
+}

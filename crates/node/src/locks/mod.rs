@@ -1,0 +1,459 @@
+//! What does a shard know of transactions over several shards? Locks, records and marks
+//! (SAFETY G8, decision 0036).
+//!
+//! ```text
+//!   PREPARE ──► Lock: what is to be written        the shard of the record key: Record, STAGED
+//!                 │ RESOLVE, or PREVENT finds it                │ DECIDE
+//!                 ▼                                             ▼
+//!               Mark: what became of it                   COMMITTED at …, or ABORTED
+//!                 └── until the shard's logged clock refuses the id ([`AGE_MAX_MS`]) ──┘
+//! ```
+//!
+//! All of it is made by entries and by nothing else ([`step`], [`apply`](mod@apply)), stands in
+//! checkpoints, digests and sent states, is parted by key when the shard is cut, and united at a
+//! merge.
+//!
+//! # Who is stopped by a lock
+//! Whoever writes the key; and whoever reads it, if the transaction writes it. Both wait until it
+//! has gone. A key that a transaction has only read may be read.
+//!
+//! # Why nothing is forgotten too soon
+//! A mark or an outcome goes by one test, by which PREPARE refuses the id as well: its start +
+//! [`AGE_MAX_MS`] ≤ the entry's time. A COMMITTED record keeps its keys until FORGET, and a STAGED
+//! one stays until it is decided, however old.
+//!
+//! # Bytes
+//! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
+//! locks, each: key `bytes`, id, record key `bytes`, time u64, `u8` 0 nothing to be written, 1 a
+//! value: expiry u64, `bytes`, 2 none: the key is deleted; answers. Count of records, each: id,
+//! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
+//! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
+//! time of the lock u64, time u64, answers. An id: start u64, by u64, attempt `varint`. Answers:
+//! count `varint`, each: place `varint`, and a reply as `bytes`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{DecodeError, Timestamp};
+
+use crate::command::{Reply, reply};
+
+pub mod apply;
+pub mod step;
+#[cfg(test)]
+mod tests;
+
+pub use step::{Finding, Prepare, Said, Standing, Step, Why};
+
+/// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
+/// how long what became of it is known.
+pub const AGE_MAX_MS: u64 = 10_000;
+/// Bytes of answers that a mark keeps; longer ones are forgotten with the lock.
+pub const KEPT_ANSWER_BYTES_MAX: usize = 256;
+/// Bytes that the locks of one shard may take: keys, what is to be written, and answers. Beyond,
+/// PREPARE is refused.
+pub const LOCKED_BYTES_MAX: usize = 128 << 20;
+
+/// Which transaction, and which attempt at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TxnId {
+    /// When it began, by its coordinator's clock. The same for all attempts.
+    pub start: Timestamp,
+    /// Drawn by the coordinator's process.
+    pub by: u64,
+    /// 0, 1, 2 … One follows when the one before is ABORTED.
+    pub attempt: u32,
+}
+
+impl TxnId {
+    /// Whether it began before the other; attempts do not count.
+    pub fn is_older_than(&self, other: &Self) -> bool {
+        (self.start, self.by) < (other.start, other.by)
+    }
+
+    /// Whether a shard whose logged clock stands at `at` refuses it, and forgets it.
+    pub fn is_too_old(&self, at: Timestamp) -> bool {
+        self.start.millis().saturating_add(AGE_MAX_MS) <= at.millis()
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.start.0.to_le_bytes());
+        out.extend_from_slice(&self.by.to_le_bytes());
+        put_varint(u64::from(self.attempt), out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (start, by) = (Timestamp(reader.u64()?), reader.u64()?);
+        let attempt = reader.varint_max(u32::MAX.into(), "attempt")? as u32;
+        Ok(Self { start, by, attempt })
+    }
+}
+
+/// The answers of a transaction's commands in one shard, each with the place of its command.
+pub type Answers = Vec<(u32, Reply)>;
+
+/// What a key gets if the transaction is committed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Intent {
+    /// What it has: it was read.
+    Keep,
+    /// This value, with its expiry in ms (0: never).
+    Put(Box<[u8]>, u64),
+    /// None.
+    Delete,
+}
+
+impl Intent {
+    /// How many bytes it writes.
+    pub fn bytes(&self) -> usize {
+        if let Intent::Put(value, _) = self { value.len() } else { 0 }
+    }
+}
+
+/// A key that a transaction has locked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Lock {
+    /// Whose.
+    pub id: TxnId,
+    /// The key by which the transaction's record is found.
+    pub record: Arc<[u8]>,
+    /// The time of the entry that locked it.
+    pub at: Timestamp,
+    /// What is to become of the key.
+    pub intent: Intent,
+    /// What commands on this key, and on no other before it, have answered.
+    pub answers: Answers,
+}
+
+impl Lock {
+    fn bytes(&self, key: &[u8]) -> usize {
+        key.len() + self.intent.bytes()
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Committed if all of the promised keys are locked, or were and are resolved.
+    Staged,
+    /// Committed at this time.
+    Committed(Timestamp),
+    /// Never to be committed.
+    Aborted,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Record {
+    key: Arc<[u8]>,
+    outcome: Outcome,
+    /// All keys that the transaction has locked, in all shards, until they are resolved.
+    keys: Vec<Box<[u8]>>,
+}
+
+/// What became of a transaction at one key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Mark {
+    /// It is not locked and never will be.
+    Aborted,
+    /// It was locked at the first time, and has what was to be written at the second.
+    Committed(Timestamp, Timestamp, Answers),
+}
+
+/// See the front page.
+#[derive(Clone, Debug, Default)]
+pub struct Locks {
+    locks: BTreeMap<Box<[u8]>, Lock>,
+    records: BTreeMap<TxnId, Record>,
+    marks: BTreeMap<TxnId, BTreeMap<Box<[u8]>, Mark>>,
+    /// Of locked keys, and of what is to be written.
+    bytes: usize,
+    /// Records that still have keys.
+    unfinished: usize,
+    /// How many locks have gone, here: not part of what replicas share.
+    released: u64,
+}
+
+impl PartialEq for Locks {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.locks, &self.records, &self.marks) == (&other.locks, &other.records, &other.marks)
+    }
+}
+
+impl Locks {
+    /// Whether no key is locked.
+    #[inline]
+    pub fn is_free(&self) -> bool {
+        self.locks.is_empty()
+    }
+
+    /// Whether nothing is known of any transaction.
+    pub fn is_empty(&self) -> bool {
+        self.locks.is_empty() && self.records.is_empty() && self.marks.is_empty()
+    }
+
+    /// How many keys are locked, records are known, and marks.
+    pub fn counts(&self) -> (usize, usize, usize) {
+        let marks = self.marks.values().map(BTreeMap::len).sum();
+        (self.locks.len(), self.records.len(), marks)
+    }
+
+    /// The lock of a key.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<&Lock> {
+        self.locks.get(key)
+    }
+
+    /// Whether the newest value of a key may not be told: it may have another one already.
+    #[inline]
+    pub fn hides(&self, key: &[u8]) -> bool {
+        self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep)
+    }
+
+    /// … nor what it had at a past time.
+    pub fn hides_at(&self, key: &[u8], at: Timestamp) -> bool {
+        self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep && lock.at <= at)
+    }
+
+    /// Whether a key is written by a transaction that locked it at or before a time.
+    pub fn writes_by(&self, at: Timestamp) -> bool {
+        self.locks.values().any(|lock| lock.intent != Intent::Keep && lock.at <= at)
+    }
+
+    /// Counts anew what is there.
+    fn count(&mut self) {
+        self.bytes = self.locks.iter().map(|(key, lock)| lock.bytes(key)).sum();
+        self.unfinished = self.records.values().filter(|record| !record.keys.is_empty()).count();
+    }
+
+    fn put_lock(&mut self, key: &[u8], lock: Lock) {
+        self.bytes += lock.bytes(key);
+        self.locks.insert(key.into(), lock);
+    }
+
+    /// Takes away the lock of a key, if it is this transaction's.
+    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<Lock> {
+        self.locks.get(key).filter(|lock| lock.id == id)?;
+        let lock = self.locks.remove(key)?;
+        self.bytes -= lock.bytes(key);
+        self.released += 1;
+        Some(lock)
+    }
+
+    fn put_record(&mut self, id: TxnId, record: Record) {
+        self.unfinished += usize::from(!record.keys.is_empty());
+        self.records.insert(id, record);
+    }
+
+    /// Whether whoever leads has something to see to.
+    pub fn is_quiet(&self) -> bool {
+        self.locks.is_empty() && self.unfinished == 0
+    }
+
+    /// When the oldest lock was taken.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.locks.values().map(|lock| lock.at).min()
+    }
+
+    /// How many locks have gone: rises when somebody who waits for one may try again.
+    pub fn released(&self) -> u64 {
+        self.released
+    }
+
+    /// All locks, by key.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Lock)> {
+        self.locks.iter().map(|(key, lock)| (&**key, lock))
+    }
+
+    /// Records that still have keys to see to, each with its key: whoever leads sees to it that
+    /// they are finished.
+    pub fn unfinished(&self) -> impl Iterator<Item = (TxnId, &Arc<[u8]>, Timestamp)> {
+        let open = self.records.iter().filter(|(_, record)| !record.keys.is_empty());
+        open.map(|(id, record)| (*id, &record.key, id.start))
+    }
+
+    /// Takes out what is of keys on the right of a cut.
+    pub(crate) fn split_off(&mut self, is_right: impl Fn(&[u8]) -> bool) -> Self {
+        let mut right = Self {
+            locks: self.locks.extract_if(.., |key, _| is_right(key)).collect(),
+            records: self.records.extract_if(.., |_, record| is_right(&record.key)).collect(),
+            ..Self::default()
+        };
+        for (id, marks) in &mut self.marks {
+            let of_right: BTreeMap<_, _> = marks.extract_if(.., |key, _| is_right(key)).collect();
+            if !of_right.is_empty() {
+                right.marks.insert(*id, of_right);
+            }
+        }
+        self.marks.retain(|_, marks| !marks.is_empty());
+        self.released += right.locks.len() as u64;
+        self.count();
+        right.count();
+        right
+    }
+
+    /// Takes in those of another shard, which has other keys.
+    pub(crate) fn unite(&mut self, others: Self) {
+        self.locks.extend(others.locks);
+        self.records.extend(others.records);
+        for (id, marks) in others.marks {
+            self.marks.entry(id).or_default().extend(marks);
+        }
+        self.released += 1;
+        self.count();
+    }
+
+    /// Goes on counting where another has ended, whose place this takes.
+    pub(crate) fn succeed(&mut self, other: &Self) {
+        self.released = other.released + 1;
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(self.locks.len() as u64, out);
+        for (key, lock) in &self.locks {
+            put_bytes(key, out);
+            lock.id.encode(out);
+            put_bytes(&lock.record, out);
+            out.extend_from_slice(&lock.at.0.to_le_bytes());
+            match &lock.intent {
+                Intent::Keep => out.push(0),
+                Intent::Put(value, expiry_ms) => {
+                    out.push(1);
+                    out.extend_from_slice(&expiry_ms.to_le_bytes());
+                    put_bytes(value, out);
+                }
+                Intent::Delete => out.push(2),
+            }
+            put_answers(&lock.answers, out);
+        }
+        put_varint(self.records.len() as u64, out);
+        for (id, record) in &self.records {
+            id.encode(out);
+            put_bytes(&record.key, out);
+            put_outcome(&record.outcome, out);
+            put_keys(&record.keys, out);
+        }
+        put_varint(self.marks.values().map(BTreeMap::len).sum::<usize>() as u64, out);
+        for (id, key, mark) in
+            self.marks.iter().flat_map(|(id, of)| of.iter().map(move |(key, m)| (id, key, m)))
+        {
+            id.encode(out);
+            put_bytes(key, out);
+            put_mark(mark, out);
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are something else.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut all = Self::default();
+        for _ in 0..reader.varint()? {
+            let (key, id) = (reader.bytes()?.into(), TxnId::decode(reader)?);
+            let (record, at) = (reader.bytes()?.into(), Timestamp(reader.u64()?));
+            let intent = match reader.u8()? {
+                0 => Intent::Keep,
+                1 => {
+                    let expiry_ms = reader.u64()?;
+                    Intent::Put(reader.bytes()?.into(), expiry_ms)
+                }
+                2 => Intent::Delete,
+                found => return Err(DecodeError::Tag { what: "intent", found }),
+            };
+            let answers = read_answers(reader)?;
+            all.locks.insert(key, Lock { id, record, at, intent, answers });
+        }
+        for _ in 0..reader.varint()? {
+            let (id, key) = (TxnId::decode(reader)?, reader.bytes()?.into());
+            let outcome = read_outcome(reader)?;
+            all.records.insert(id, Record { key, outcome, keys: read_keys(reader)? });
+        }
+        for _ in 0..reader.varint()? {
+            let (id, key) = (TxnId::decode(reader)?, reader.bytes()?.into());
+            all.marks.entry(id).or_default().insert(key, read_mark(reader)?);
+        }
+        all.count();
+        Ok(all)
+    }
+}
+
+fn put_outcome(outcome: &Outcome, out: &mut Vec<u8>) {
+    match outcome {
+        Outcome::Staged => out.push(0),
+        Outcome::Committed(at) => {
+            out.push(1);
+            out.extend_from_slice(&at.0.to_le_bytes());
+        }
+        Outcome::Aborted => out.push(2),
+    }
+}
+
+fn read_outcome(reader: &mut Reader<'_>) -> Result<Outcome, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Outcome::Staged,
+        1 => Outcome::Committed(Timestamp(reader.u64()?)),
+        2 => Outcome::Aborted,
+        found => return Err(DecodeError::Tag { what: "outcome of a transaction", found }),
+    })
+}
+
+fn put_mark(mark: &Mark, out: &mut Vec<u8>) {
+    match mark {
+        Mark::Aborted => out.push(0),
+        Mark::Committed(locked_at, at, answers) => {
+            out.push(1);
+            out.extend_from_slice(&locked_at.0.to_le_bytes());
+            out.extend_from_slice(&at.0.to_le_bytes());
+            put_answers(answers, out);
+        }
+    }
+}
+
+fn read_mark(reader: &mut Reader<'_>) -> Result<Mark, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Mark::Aborted,
+        1 => {
+            let (locked_at, at) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
+            Mark::Committed(locked_at, at, read_answers(reader)?)
+        }
+        found => return Err(DecodeError::Tag { what: "mark of a transaction", found }),
+    })
+}
+
+fn put_keys<K: AsRef<[u8]>>(keys: &[K], out: &mut Vec<u8>) {
+    put_varint(keys.len() as u64, out);
+    keys.iter().for_each(|key| put_bytes(key.as_ref(), out));
+}
+
+fn read_keys<'a, K: From<&'a [u8]>>(reader: &mut Reader<'a>) -> Result<Vec<K>, DecodeError> {
+    let count = reader.varint()?;
+    // A key takes a byte at least: more cannot follow, and are not made room for.
+    if count > reader.rest().len() as u64 {
+        return Err(DecodeError::Short);
+    }
+    (0..count).map(|_| reader.bytes().map(K::from)).collect()
+}
+
+fn put_answers(answers: &Answers, out: &mut Vec<u8>) {
+    put_varint(answers.len() as u64, out);
+    for (place, answer) in answers {
+        put_varint(u64::from(*place), out);
+        let mut bytes = Vec::new();
+        reply::encode_all(std::slice::from_ref(answer), &mut bytes);
+        put_bytes(&bytes, out);
+    }
+}
+
+fn read_answers(reader: &mut Reader<'_>) -> Result<Answers, DecodeError> {
+    let mut answers = Vec::new();
+    for _ in 0..reader.varint()? {
+        let place = reader.varint_max(u32::MAX.into(), "place of a command")? as u32;
+        let one = reply::decode_all(reader.bytes()?)?;
+        let [answer] = <[Reply; 1]>::try_from(one)
+            .map_err(|_| DecodeError::Field { what: "answer of a command" })?;
+        answers.push((place, answer));
+    }
+    Ok(answers)
+}

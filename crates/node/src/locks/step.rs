@@ -1,0 +1,413 @@
+//! Steps of a transaction over several shards, as a shard is asked for them, and what it says.
+//!
+//! | step | applied |
+//! |---|---|
+//! | PREPARE | refused; or all its keys are locked, and its commands answered. Said again if it is known |
+//! | DECIDE | ends a record that is STAGED, and resolves its keys here; names the others (*) |
+//! | RESOLVE | at any age: keys that it has locked get what was to be written, or do not; a mark each |
+//! | PREVENT | at any age: a mark where lock and mark are missing: it never will be locked |
+//! | LOOK | what a record says; one that is not there is ABORTED, unless the id is too old |
+//! | FORGET | the record's keys: all are resolved |
+//!
+//! (*) ABORTED creates a record that is not there, unless the id is too old. What has an outcome
+//! keeps it.
+//!
+//! # Bytes
+//! An entry of kind [`crate::entry::Kind::Steps`] has its count of them, back to back. Each: tag
+//! `u8`, id ([`TxnId`]), then
+//!
+//! | tag | step | fields |
+//! |---|---|---|
+//! | 1 | PREPARE | record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
+//! | 2 | DECIDE | record key `bytes`, outcome but STAGED |
+//! | 3 | RESOLVE | outcome but STAGED, keys |
+//! | 4 | PREVENT | keys |
+//! | 5 | FORGET | record key `bytes` |
+//! | 6 | LOOK | record key `bytes` |
+//!
+//! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it.
+//! Places are those of its commands in the whole; a transaction is as
+//! [`crate::command::transaction`] has it.
+//!
+//! What is said: tag `u8`, then: 1 voted: time u64, answers · 2 refused: why `u8` (0 too old: time
+//! u64 · 1 it is aborted here · 2 another's lock: key `bytes` · 3 changed: key `bytes`) · 3 the
+//! record: `u8` 0 staged · 1 committed: time u64 · 2 aborted · 3 too old; keys · 4 found: count
+//! `varint`, each `u8` 0 locked: time u64, answers · 1 a mark · 5 done · 6 moved · 7 refused: more
+//! than a transaction may do.
+
+use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::{DecodeError, Timestamp};
+
+use super::{
+    Answers, Mark, Outcome, TxnId, put_answers, put_keys, put_mark, put_outcome, read_answers,
+    read_keys, read_mark, read_outcome,
+};
+use crate::command::Transaction;
+
+/// A step, as an entry holds it. All its keys are one shard's, or it does nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step<'a> {
+    /// Locks keys.
+    Prepare(Prepare<'a>),
+    /// Ends a record.
+    Decide {
+        /// Whose.
+        id: TxnId,
+        /// The key of the record.
+        record: &'a [u8],
+        /// [`Outcome::Committed`] or [`Outcome::Aborted`].
+        outcome: Outcome,
+    },
+    /// Gives up locks.
+    Resolve {
+        /// Whose.
+        id: TxnId,
+        /// What has become of it.
+        outcome: Outcome,
+        /// The keys.
+        keys: Vec<&'a [u8]>,
+    },
+    /// Keeps keys from being locked.
+    Prevent {
+        /// By whom.
+        id: TxnId,
+        /// The keys.
+        keys: Vec<&'a [u8]>,
+    },
+    /// Says what a record says.
+    Look {
+        /// Whose.
+        id: TxnId,
+        /// The key of the record.
+        record: &'a [u8],
+    },
+    /// Nobody will ask for the record's keys any more.
+    Forget {
+        /// Whose.
+        id: TxnId,
+        /// The key of the record.
+        record: &'a [u8],
+    },
+}
+
+/// What a transaction does in one shard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Prepare<'a> {
+    /// Whose.
+    pub id: TxnId,
+    /// The key by which the transaction's record is found.
+    pub record: &'a [u8],
+    /// All keys of the transaction, if it carries the record: then that is STAGED here.
+    pub promised: Vec<&'a [u8]>,
+    /// Where each of the commands stands in the whole transaction.
+    pub places: Vec<u32>,
+    /// Its part of the transaction: every key that it names is locked.
+    pub part: Transaction<'a>,
+}
+
+/// Why a PREPARE was refused: nothing is locked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The id is too old, by the shard's clock, which stands here.
+    TooOld(Timestamp),
+    /// It was prevented, or is aborted.
+    Aborted,
+    /// Another transaction has locked this key.
+    Locked(Box<[u8]>),
+    /// This key has changed since it was watched.
+    Changed(Box<[u8]>),
+    /// The shard cannot take it: it would write more than one may.
+    TooMuch,
+}
+
+/// What a record says, to who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// STAGED.
+    Staged,
+    /// COMMITTED.
+    Committed(Timestamp),
+    /// ABORTED.
+    Aborted,
+    /// There is none, and the id is so old that there may have been one.
+    TooOld,
+}
+
+/// What PREVENT has found at a key.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Finding {
+    /// It is locked, since then; with the answers of its commands.
+    Locked(Timestamp, Answers),
+    /// It was resolved, or is prevented.
+    Marked(Mark),
+}
+
+/// What a shard says when a step is applied.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// All keys are locked, since then.
+    Voted(Timestamp, Answers),
+    /// Nothing is.
+    Refused(Why),
+    /// What the record says by now, and which of its keys are still to be seen to.
+    Record(Standing, Vec<Box<[u8]>>),
+    /// Of each key, in their order.
+    Found(Vec<Finding>),
+    /// It is done.
+    Done,
+    /// Nothing was done: keys are another shard's.
+    Moved,
+}
+
+impl<'a> Step<'a> {
+    /// Whose.
+    pub fn id(&self) -> TxnId {
+        match self {
+            Step::Prepare(Prepare { id, .. })
+            | Step::Decide { id, .. }
+            | Step::Resolve { id, .. }
+            | Step::Prevent { id, .. }
+            | Step::Look { id, .. }
+            | Step::Forget { id, .. } => *id,
+        }
+    }
+
+    /// Shows every key that must be the shard's.
+    pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
+        match self {
+            Step::Prepare(prepare) => prepare.each_key(show),
+            Step::Decide { record, .. }
+            | Step::Look { record, .. }
+            | Step::Forget { record, .. } => show(record),
+            Step::Resolve { keys, .. } | Step::Prevent { keys, .. } => {
+                keys.iter().for_each(|key| show(key));
+            }
+        }
+    }
+
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut begin = |tag| {
+            out.push(tag);
+            self.id().encode(out);
+        };
+        match self {
+            Step::Prepare(Prepare { record, promised, places, part, .. }) => {
+                begin(1);
+                put_bytes(record, out);
+                put_keys(promised, out);
+                put_varint(places.len() as u64, out);
+                places.iter().for_each(|place| put_varint(u64::from(*place), out));
+                part.encode(out);
+            }
+            Step::Decide { record, outcome, .. } => {
+                begin(2);
+                put_bytes(record, out);
+                put_outcome(outcome, out);
+            }
+            Step::Resolve { outcome, keys, .. } => {
+                begin(3);
+                put_outcome(outcome, out);
+                put_keys(keys, out);
+            }
+            Step::Prevent { keys, .. } => {
+                begin(4);
+                put_keys(keys, out);
+            }
+            Step::Forget { record, .. } => {
+                begin(5);
+                put_bytes(record, out);
+            }
+            Step::Look { record, .. } => {
+                begin(6);
+                put_bytes(record, out);
+            }
+        }
+    }
+
+    /// Takes one from the front of what is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if that is something else.
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let tag = reader.u8()?;
+        let id = TxnId::decode(reader)?;
+        Ok(match tag {
+            1 => {
+                let record = reader.bytes()?;
+                let promised = read_keys(reader)?;
+                let mut places = Vec::new();
+                for _ in 0..reader.varint()? {
+                    places.push(reader.varint_max(u32::MAX.into(), "place of a command")? as u32);
+                }
+                let part = Transaction::decode(reader)?;
+                if places.len() != part.commands.len() {
+                    return Err(DecodeError::Field { what: "places of commands" });
+                }
+                Step::Prepare(Prepare { id, record, promised, places, part })
+            }
+            2 => Step::Decide { id, record: reader.bytes()?, outcome: read_end(reader)? },
+            3 => Step::Resolve { id, outcome: read_end(reader)?, keys: read_keys(reader)? },
+            4 => Step::Prevent { id, keys: read_keys(reader)? },
+            5 => Step::Forget { id, record: reader.bytes()? },
+            6 => Step::Look { id, record: reader.bytes()? },
+            found => return Err(DecodeError::Tag { what: "step of a transaction", found }),
+        })
+    }
+}
+
+impl<'a> Prepare<'a> {
+    /// Shows every key that it locks, some maybe twice.
+    pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
+        self.part.each_key(show);
+    }
+
+    /// The keys that it locks, in order.
+    pub fn keys(&self) -> Vec<&'a [u8]> {
+        let mut keys = Vec::new();
+        self.each_key(&mut |key| keys.push(key));
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+}
+
+/// An outcome that is one.
+fn read_end(reader: &mut Reader<'_>) -> Result<Outcome, DecodeError> {
+    match read_outcome(reader)? {
+        Outcome::Staged => Err(DecodeError::Field { what: "end of a transaction" }),
+        outcome => Ok(outcome),
+    }
+}
+
+impl Said {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Said::Voted(at, answers) => {
+                out.push(1);
+                out.extend_from_slice(&at.0.to_le_bytes());
+                put_answers(answers, out);
+            }
+            Said::Refused(Why::TooMuch) => out.push(7),
+            Said::Refused(why) => {
+                out.push(2);
+                match why {
+                    Why::TooOld(at) => {
+                        out.push(0);
+                        out.extend_from_slice(&at.0.to_le_bytes());
+                    }
+                    Why::Locked(key) => {
+                        out.push(2);
+                        put_bytes(key, out);
+                    }
+                    Why::Changed(key) => {
+                        out.push(3);
+                        put_bytes(key, out);
+                    }
+                    Why::Aborted | Why::TooMuch => out.push(1),
+                }
+            }
+            Said::Record(standing, keys) => {
+                out.push(3);
+                match standing {
+                    Standing::Staged => out.push(0),
+                    Standing::Committed(at) => {
+                        out.push(1);
+                        out.extend_from_slice(&at.0.to_le_bytes());
+                    }
+                    Standing::Aborted => out.push(2),
+                    Standing::TooOld => out.push(3),
+                }
+                put_keys(keys, out);
+            }
+            Said::Found(all) => {
+                out.push(4);
+                put_varint(all.len() as u64, out);
+                for finding in all {
+                    match finding {
+                        Finding::Locked(at, answers) => {
+                            out.push(0);
+                            out.extend_from_slice(&at.0.to_le_bytes());
+                            put_answers(answers, out);
+                        }
+                        Finding::Marked(mark) => {
+                            out.push(1);
+                            put_mark(mark, out);
+                        }
+                    }
+                }
+            }
+            Said::Done => out.push(5),
+            Said::Moved => out.push(6),
+        }
+    }
+
+    /// Reads one from all that is left.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if that is something else.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let said = match reader.u8()? {
+            1 => Said::Voted(Timestamp(reader.u64()?), read_answers(reader)?),
+            2 => Said::Refused(match reader.u8()? {
+                0 => Why::TooOld(Timestamp(reader.u64()?)),
+                1 => Why::Aborted,
+                2 => Why::Locked(reader.bytes()?.into()),
+                3 => Why::Changed(reader.bytes()?.into()),
+                found => return Err(DecodeError::Tag { what: "refusal of a step", found }),
+            }),
+            3 => {
+                let standing = match reader.u8()? {
+                    0 => Standing::Staged,
+                    1 => Standing::Committed(Timestamp(reader.u64()?)),
+                    2 => Standing::Aborted,
+                    3 => Standing::TooOld,
+                    found => return Err(DecodeError::Tag { what: "record", found }),
+                };
+                Said::Record(standing, read_keys(reader)?)
+            }
+            4 => {
+                let mut all = Vec::new();
+                for _ in 0..reader.varint()? {
+                    all.push(match reader.u8()? {
+                        0 => Finding::Locked(Timestamp(reader.u64()?), read_answers(reader)?),
+                        1 => Finding::Marked(read_mark(reader)?),
+                        found => return Err(DecodeError::Tag { what: "what was found", found }),
+                    });
+                }
+                Said::Found(all)
+            }
+            5 => Said::Done,
+            6 => Said::Moved,
+            7 => Said::Refused(Why::TooMuch),
+            found => return Err(DecodeError::Tag { what: "answer to a step", found }),
+        };
+        reader.end()?;
+        Ok(said)
+    }
+
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        let of = |answers: &Answers| {
+            let bytes = |reply: &crate::command::Reply| match reply {
+                crate::command::Reply::Bulk(bytes) => bytes.len(),
+                _ => 16,
+            };
+            answers.iter().map(|(_, reply)| 8 + bytes(reply)).sum::<usize>()
+        };
+        32 + match self {
+            Said::Voted(_, answers) => of(answers),
+            Said::Record(_, keys) => keys.iter().map(|key| key.len() + 4).sum(),
+            Said::Found(all) => all
+                .iter()
+                .map(|found| match found {
+                    Finding::Locked(_, answers)
+                    | Finding::Marked(Mark::Committed(_, _, answers)) => 24 + of(answers),
+                    Finding::Marked(Mark::Aborted) => 2,
+                })
+                .sum(),
+            _ => 0,
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Steps in their order, and what is left of them: parted, united and in bytes.
+
+use keyspace::KeyHasher;
+use storage::engine::{Engine, Layout};
+
+use super::apply::apply;
+use super::*;
+use crate::command::{Expiry, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
+use crate::limits;
+
+const HASHER: KeyHasher = KeyHasher::new([1; 16]);
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn id(start: u64) -> TxnId {
+    TxnId { start: at(start), by: 7, attempt: 0 }
+}
+
+/// An ordered shard with all keys.
+struct Shard {
+    locks: Locks,
+    engine: Engine,
+}
+
+impl Shard {
+    fn new() -> Self {
+        Self { locks: Locks::default(), engine: Engine::new(Layout::Ordered, HASHER) }
+    }
+
+    fn step(&mut self, millis: u64, step: &Step<'_>) -> Said {
+        let mut bytes = Vec::new();
+        step.encode(&mut bytes);
+        let reader = &mut Reader::new(&bytes);
+        assert_eq!(Step::decode(reader).as_ref(), Ok(step), "its bytes say the same");
+        let owns = |key: &[u8]| !key.starts_with(b"elsewhere");
+        self.locks.forget(at(millis));
+        let said = apply(&mut self.locks, &mut self.engine, step, at(millis), owns, &limits::APPLY);
+        let mut bytes = Vec::new();
+        said.encode(&mut bytes);
+        assert_eq!(Said::decode(&mut Reader::new(&bytes)).as_ref(), Ok(&said));
+        let mut bytes = Vec::new();
+        self.locks.encode(&mut bytes);
+        let again = Locks::decode(&mut Reader::new(&bytes)).expect("it was encoded");
+        assert_eq!(again, self.locks);
+        assert_eq!((again.bytes, again.unfinished), (self.locks.bytes, self.locks.unfinished));
+        said
+    }
+
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.engine.newest(&HASHER.key(key), at(1_000_000)).map(|found| found.value.to_vec())
+    }
+}
+
+fn set(key: &'static [u8], value: &'static [u8]) -> Command<'static> {
+    let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+    Command::Write(Write::Set { key, value, when, expiry, reply })
+}
+
+fn prepare(
+    id: TxnId,
+    promised: &[&'static [u8]],
+    watched: &[(&'static [u8], Seen)],
+    commands: Vec<Command<'static>>,
+) -> Step<'static> {
+    let places = (0..commands.len() as u32).collect();
+    let part = Transaction { watched: watched.to_vec(), commands };
+    Step::Prepare(Prepare { id, record: b"a", promised: promised.to_vec(), places, part })
+}
+
+fn why(said: Said) -> Why {
+    if let Said::Refused(why) = said { why } else { panic!("{said:?}") }
+}
+
+#[test]
+fn a_transaction_is_prepared_decided_and_forgotten() {
+    let mut shard = Shard::new();
+    let incr = Command::Write(Write::Increment { key: b"n", by: 5 });
+    let commands = vec![set(b"a", b"x"), incr, set(b"a", b"y")];
+    let step = prepare(id(100), &[b"a", b"elsewhere", b"n"], &[], commands);
+    let Said::Voted(locked_at, answers) = shard.step(200, &step) else { panic!() };
+    assert_eq!((locked_at, answers[1].clone()), (at(200), (1, Reply::Int(5))));
+    assert!(shard.locks.hides(b"n") && !shard.locks.hides_at(b"n", at(199)));
+    assert_eq!(shard.value(b"a"), None, "nothing is written yet");
+    // Repeated, it says the same; another meets its locks.
+    assert_eq!(
+        shard.step(210, &step),
+        Said::Voted(at(200), {
+            let mut of_keys = answers.clone();
+            of_keys.sort_by_key(|(place, _)| *place == 1);
+            of_keys
+        })
+    );
+    let other = prepare(id(101), &[], &[], vec![set(b"n", b"z")]);
+    assert_eq!(why(shard.step(220, &other)), Why::Locked(b"n".as_slice().into()));
+    let outcome = Outcome::Committed(at(250));
+    let decide = Step::Decide { id: id(100), record: b"a", outcome: outcome.clone() };
+    let rest = vec![Box::from(b"elsewhere".as_slice())];
+    assert_eq!(shard.step(300, &decide), Said::Record(Standing::Committed(at(250)), rest));
+    assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"y".into()), Some(b"5".into())));
+    assert!(shard.locks.is_free() && !shard.locks.is_quiet());
+    // What comes late does nothing more.
+    assert!(matches!(shard.step(310, &step), Said::Voted(..)));
+    let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
+    assert!(matches!(shard.step(320, &aborted), Said::Record(Standing::Committed(_), _)));
+    assert!(shard.locks.is_free(), "it was not locked anew");
+    assert_eq!(shard.step(330, &Step::Forget { id: id(100), record: b"a" }), Said::Done);
+    assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
+    // When the id is refused, it is forgotten.
+    assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));
+    assert!(shard.locks.is_empty());
+}
+
+#[test]
+fn what_is_prevented_or_aborted_is_never_locked() {
+    let mut shard = Shard::new();
+    let step = prepare(id(100), &[b"a"], &[], vec![set(b"a", b"x")]);
+    let prevent = Step::Prevent { id: id(100), keys: vec![b"a"] };
+    assert_eq!(shard.step(200, &prevent), Said::Found(vec![Finding::Marked(Mark::Aborted)]));
+    assert_eq!(why(shard.step(210, &step)), Why::Aborted);
+    // Another attempt is another matter.
+    let again = TxnId { attempt: 1, ..id(100) };
+    let step = prepare(again, &[b"a"], &[], vec![set(b"a", b"x")]);
+    assert!(matches!(shard.step(220, &step), Said::Voted(..)));
+    let prevent = Step::Prevent { id: again, keys: vec![b"a"] };
+    let Said::Found(found) = shard.step(230, &prevent) else { panic!() };
+    assert!(matches!(found[..], [Finding::Locked(_, _)]), "the lock is there: {found:?}");
+    // Only its own id's end is the end of a lock.
+    let resolve = |id| Step::Resolve { id, outcome: Outcome::Aborted, keys: vec![b"a"] };
+    shard.step(240, &resolve(id(100)));
+    assert!(shard.locks.hides(b"a"));
+    shard.step(250, &resolve(again));
+    assert!(shard.locks.is_free() && shard.value(b"a").is_none());
+    assert_eq!(why(shard.step(260, &step)), Why::Aborted);
+    // A record that nobody has made is ABORTED, and so is what would make it.
+    let look = Step::Look { id: id(270), record: b"a" };
+    assert_eq!(shard.step(280, &look), Said::Record(Standing::Aborted, vec![]));
+    let step = prepare(id(270), &[b"a"], &[], vec![set(b"a", b"x")]);
+    assert_eq!(why(shard.step(290, &step)), Why::Aborted);
+    let late = Step::Look { id: id(300), record: b"a" };
+    assert_eq!(shard.step(300 + AGE_MAX_MS, &late), Said::Record(Standing::TooOld, vec![]));
+}
+
+#[test]
+fn conditions_are_judged_where_the_keys_are() {
+    let mut shard = Shard::new();
+    shard.engine.put(&HASHER.key(b"k"), &[b"v"], 0, at(50));
+    let seen = |time| [(b"k".as_slice(), Seen::Version(at(time)))];
+    let step = prepare(id(100), &[], &seen(50), vec![set(b"a", b"x")]);
+    assert!(matches!(shard.step(200, &step), Said::Voted(..)));
+    // What is only read is locked for writers, and hidden from nobody.
+    assert!(shard.locks.get(b"k").is_some() && !shard.locks.hides(b"k"));
+    let other = prepare(id(101), &[], &seen(49), vec![]);
+    assert_eq!(why(shard.step(210, &other)), Why::Locked(b"k".as_slice().into()));
+    let outcome = Outcome::Committed(at(205));
+    let keys = vec![b"a".as_slice(), b"k"];
+    shard.step(220, &Step::Resolve { id: id(100), outcome, keys });
+    assert_eq!(shard.value(b"k"), Some(b"v".into()));
+    let other = prepare(id(102), &[], &seen(49), vec![]);
+    assert_eq!(why(shard.step(230, &other)), Why::Changed(b"k".as_slice().into()));
+    // Errors of single commands do not undo the others.
+    let word = Command::Write(Write::Increment { key: b"k", by: 1 });
+    let step = prepare(id(103), &[], &[], vec![word, set(b"b", b"y")]);
+    let Said::Voted(_, answers) = shard.step(240, &step) else { panic!() };
+    assert_eq!(answers[0], (0, Reply::Refused(Refusal::NotInteger)));
+    assert_eq!(
+        shard.step(250, &prepare(id(104), &[], &[], vec![set(b"elsewhere", b"")])),
+        Said::Moved
+    );
+}
+
+#[test]
+fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
+    let mut shard = Shard::new();
+    let commands = || vec![set(b"a", b"x"), set(b"m", b"y")];
+    shard.step(200, &prepare(id(100), &[b"a", b"m"], &[], commands()));
+    shard.step(210, &Step::Prevent { id: id(90), keys: vec![b"b", b"z"] });
+    let before = shard.locks.clone();
+    let right = shard.locks.split_off(|key| key >= b"m".as_slice());
+    assert_eq!((right.counts(), shard.locks.counts()), ((1, 0, 1), (1, 1, 1)));
+    assert!(!right.is_quiet() && right.get(b"m").is_some());
+    let released = shard.locks.released();
+    shard.locks.unite(right);
+    assert_eq!(shard.locks, before);
+    assert_eq!((shard.locks.bytes, shard.locks.unfinished), (before.bytes, before.unfinished));
+    assert!(shard.locks.released() > released, "whoever waits looks again");
+}

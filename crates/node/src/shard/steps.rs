@@ -1,0 +1,526 @@
+//! Steps of transactions over several shards, at a shard's leader; and who waits for locks.
+//!
+//! ```text
+//!   PREPARE ──► a key is locked by another, or is about to be?
+//!                 no ──────────────────────► entry   (several steps are one entry)
+//!                 by a younger one, or an
+//!                 earlier attempt of its own ► waits, before all who are younger
+//!                 by an older one ─────────► waits for YOUNG_NANOS, and is refused then: its
+//!                                            coordinator aborts it, and tries again
+//!   commands ───► a key is locked, or is about to be ──► wait, and behind them all that their
+//!                 asker sends later; else as always
+//!   other steps ─────────────────────────────► entry
+//! ```
+//!
+//! But for [`YOUNG_NANOS`], waits go from older transactions to younger ones only, and of those who
+//! lock nothing: so nobody waits in a circle for longer. What is proposed here is all that can come
+//! into the log while this replica leads, so a command never meets a lock when it is applied,
+//! unless the lock has come with a neighbour that was taken in. So that commands are not passed for
+//! ever, a PREPARE that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`]
+//! at most.
+//!
+//! Locks that stay for [`STUCK_NANOS`] are told to the driver, which has somebody finish the
+//! transaction ([`crate::coordinator`]).
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | time that commands and PREPAREs wait | [`WAIT_NANOS`] | busy, not done; refused |
+//! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use bytes::Bytes;
+use keyspace::codec::Reader;
+use keyspace::{KeyspaceId, NodeId};
+use replication::BootNanos;
+use txn::Clock;
+
+use super::{Asker, InFlight, Queued, Shard};
+use crate::command::{Write, codec};
+use crate::entry::{COMMANDS_OF_ONCE_AT, ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
+use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
+use crate::letter::{Asked, Letter};
+use crate::locks::{Locks, Outcome, Said, Step, TxnId, Why};
+use crate::state::ShardState;
+
+/// For no longer than that anyone waits for a lock.
+pub const WAIT_NANOS: u64 = 3_000_000_000;
+/// Who holds a lock for so long is taken to be gone.
+pub const STUCK_NANOS: u64 = 1_000_000_000;
+/// For so long a younger transaction waits for an older one: mostly that has gone by then.
+pub const YOUNG_NANOS: u64 = 10_000_000;
+/// For no longer than that PREPARE lets commands go first.
+const FAIR_NANOS: u64 = 50_000_000;
+/// PREPAREs that wait for locks of one shard.
+const WAITING_MAX: usize = 4096;
+
+/// A transaction that somebody must finish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stuck {
+    /// Of which keyspace.
+    pub keyspace: KeyspaceId,
+    /// Which.
+    pub id: TxnId,
+    /// The key of its record.
+    pub record: Box<[u8]>,
+    /// A key that it has locked; none if this is its record.
+    pub key: Option<Box<[u8]>>,
+}
+
+/// Who is told what is said to a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct StepAsker {
+    /// Another node, or this one.
+    pub from: Option<NodeId>,
+    pub number: u64,
+}
+
+struct QueuedStep {
+    asker: StepAsker,
+    step: Bytes,
+    since: BootNanos,
+}
+
+struct LockReader {
+    /// How many locks had gone when it was met.
+    released: u64,
+    origin: Origin,
+    waiter: Waiter,
+    since: BootNanos,
+}
+
+/// See the front page.
+#[derive(Default)]
+pub(super) struct Steps {
+    /// To be proposed.
+    queue: VecDeque<QueuedStep>,
+    /// PREPAREs that wait for locks, the oldest first.
+    waiting: BTreeMap<TxnId, QueuedStep>,
+    /// Commands that do, and what came behind them.
+    held: VecDeque<(BootNanos, Queued)>,
+    /// Keys that entries which are not applied yet will lock, each with the entry's index.
+    coming: BTreeMap<Box<[u8]>, (u64, TxnId)>,
+    /// Whether there is a lock here, or a record to be seen to, as of what is applied.
+    is_busy: bool,
+    /// Readers here that have met a lock.
+    readers: Vec<LockReader>,
+    looked_at: BootNanos,
+    /// Locks and records that were there then.
+    seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
+}
+
+impl Steps {
+    pub fn of(state: &ShardState) -> Self {
+        Self { is_busy: !state.locks.is_quiet(), ..Self::default() }
+    }
+
+    /// Whether nothing waits here, and nothing is to be seen to.
+    pub fn is_idle(&self) -> bool {
+        self.is_calm() && !self.is_busy && self.readers.is_empty()
+    }
+
+    fn is_calm(&self) -> bool {
+        self.queue.is_empty() && self.waiting.is_empty() && self.held.is_empty()
+    }
+
+    /// Bytes of what waits, and how many entries it may become.
+    pub fn held_bytes(&self) -> (u64, u64) {
+        let steps = self.queue.iter().chain(self.waiting.values());
+        let steps = steps.map(|queued| queued.step.len() as u64);
+        let held = self.held.iter().map(|(_, queued)| queued.len_bytes());
+        steps.chain(held).fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
+    }
+
+    /// Whether a command must wait: another transaction has locked a key of it, or is about to.
+    fn stops(&self, locks: &Locks, write: &Write<'_>) -> bool {
+        if let Write::Flush { .. } = write {
+            return !locks.is_free() || !self.coming.is_empty();
+        }
+        let mut any = false;
+        write.each_key(&mut |key| any |= locks.get(key).is_some() || self.coming.contains_key(key));
+        any
+    }
+
+    fn stops_any(&self, locks: &Locks, queued: &Queued) -> bool {
+        let mut rest = match queued {
+            Queued::Batch { batch, .. } => batch.commands(),
+            Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
+            Queued::Operation { .. } => return false,
+        };
+        while !rest.is_empty() {
+            let Ok(write) = codec::decode(&mut rest) else { return false };
+            if self.stops(locks, &write) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The transaction that stops a PREPARE, and at which key.
+    fn stopped_by<'a>(
+        &self,
+        locks: &Locks,
+        id: TxnId,
+        keys: &[&'a [u8]],
+    ) -> Option<(TxnId, &'a [u8])> {
+        keys.iter().find_map(|key| {
+            let locked = locks.get(key).map(|lock| lock.id);
+            let coming = || self.coming.get(*key).map(|(_, id)| *id);
+            locked
+                .filter(|by| *by != id)
+                .or_else(|| coming().filter(|by| *by != id))
+                .map(|by| (by, *key))
+        })
+    }
+}
+
+/// Whose commands wait for each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Line {
+    Origin(u32),
+    Session(u64),
+}
+
+impl Line {
+    fn of(queued: &Queued) -> Option<Self> {
+        match queued {
+            Queued::Batch { origin, .. } => Some(Line::Origin(origin.0)),
+            Queued::Once { id, .. } => Some(Line::Session(id.session)),
+            Queued::Operation { .. } => None,
+        }
+    }
+}
+
+impl Shard {
+    /// Somebody here wants a step.
+    pub(crate) fn errand(
+        &mut self,
+        step: Bytes,
+        asker: (Origin, Waiter),
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        self.errands.ask(step, asker, now, effects);
+    }
+
+    /// Another node wants a step.
+    pub(super) fn asked_to_step(
+        &mut self,
+        from: NodeId,
+        number: u64,
+        step: Bytes,
+        now: BootNanos,
+        effects: &mut Effects,
+    ) {
+        let is_step = is_step(&step) && self.state.read().keys().is_some();
+        if !self.group.is_leader() || !is_step {
+            return self.not_led(from, Asked::Step { number }, effects);
+        }
+        let asker = StepAsker { from: Some(from), number };
+        // It asks again what waits here.
+        let waits = self.steps.queue.iter().chain(self.steps.waiting.values());
+        if !waits.map(|queued| queued.asker).any(|other| other == asker) {
+            self.steps.queue.push_back(QueuedStep { asker, step, since: now });
+        }
+    }
+
+    /// A reader has met a lock, when so many had gone.
+    pub(crate) fn await_unlocked(
+        &mut self,
+        released: u64,
+        (origin, waiter): (Origin, Waiter),
+        now: BootNanos,
+    ) {
+        self.steps.readers.push(LockReader { released, origin, waiter, since: now });
+    }
+
+    /// In a turn: lets readers go that have met a lock, if one has gone since.
+    pub(super) fn let_lock_readers_go(&mut self, now: BootNanos, effects: &mut Effects) {
+        if self.steps.readers.is_empty() {
+            return;
+        }
+        let released = self.state.read().locks.released();
+        self.steps.readers.retain(|reader| {
+            let LockReader { origin, waiter, .. } = *reader;
+            if reader.released != released {
+                effects.answers.push(Answer::Go { origin, waiter });
+                return false;
+            }
+            let is_late = reader.since.saturating_add(WAIT_NANOS) <= now;
+            if is_late {
+                let (waiters, why) = (vec![waiter], NotDone::Locked);
+                effects.answers.push(Answer::NotDone { origin, waiters, why });
+            }
+            !is_late
+        });
+    }
+
+    /// The replica ends: readers look again.
+    pub(super) fn let_all_lock_readers_go(&mut self, effects: &mut Effects) {
+        for LockReader { origin, waiter, .. } in self.steps.readers.drain(..) {
+            effects.answers.push(Answer::Go { origin, waiter });
+        }
+    }
+
+    /// In a turn: proposes the steps that may be.
+    pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if self.leads() && !self.errands.is_idle() {
+            let now = turn.now;
+            let here = self.errands.due(None, now).map(|(number, step)| {
+                let asker = StepAsker { from: None, number };
+                QueuedStep { asker, step, since: now }
+            });
+            self.steps.queue.extend(here);
+        }
+        if self.steps.queue.is_empty() && self.steps.waiting.is_empty() {
+            return;
+        }
+        self.propose_waiting_steps(turn, effects);
+    }
+
+    #[inline(never)]
+    fn propose_waiting_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.leads() || self.group.is_transferring() || self.stands_still() {
+            return;
+        }
+        let state = self.state.clone();
+        let state = state.read();
+        // The oldest first, then what has come since.
+        let waiting = std::mem::take(&mut self.steps.waiting).into_values();
+        let queue: Vec<_> = waiting.chain(std::mem::take(&mut self.steps.queue)).collect();
+        let (mut bytes, mut askers) = (vec![0; HEADER_BYTES], Vec::new());
+        let mut proposed = effects.records.bytes();
+        // Keys that commands wait for are not locked before these are done.
+        let mut wanted = BTreeSet::new();
+        for (_, held) in &self.steps.held {
+            each_key_of(held, &mut |key| {
+                wanted.insert(Box::<[u8]>::from(key));
+            });
+        }
+        let flushes = self.steps.held.iter().any(|(_, held)| is_flush(held));
+        for queued in queue {
+            let step = Step::decode(&mut Reader::new(&queued.step)).expect("it was looked at");
+            if proposed >= turn.bytes_max {
+                self.steps.queue.push_back(queued);
+                continue;
+            }
+            if let Step::Prepare(prepare) = &step {
+                let (id, keys) = (prepare.id, prepare.keys());
+                let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
+                let stopped = self.steps.stopped_by(&state.locks, id, &keys);
+                let is_wanted = !keys.iter().any(is_mine)
+                    && (flushes || keys.iter().any(|key| wanted.contains(*key)));
+                let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
+                let may_wait = waits_since(WAIT_NANOS) && self.steps.waiting.len() < WAITING_MAX;
+                let is_wanted = is_wanted && waits_since(FAIR_NANOS);
+                match stopped {
+                    Some((by, _))
+                        if may_wait && (!by.is_older_than(&id) || waits_since(YOUNG_NANOS)) =>
+                    {
+                        self.steps.waiting.insert(id, queued);
+                        continue;
+                    }
+                    Some((_, key)) => {
+                        let said = Said::Refused(Why::Locked(key.into()));
+                        self.tell_step(queued.asker, said, effects);
+                        continue;
+                    }
+                    None if is_wanted && may_wait => {
+                        self.steps.waiting.insert(id, queued);
+                        continue;
+                    }
+                    None => {
+                        let index = self.group.last_index() + 1;
+                        for key in keys {
+                            self.steps.coming.insert(key.into(), (index, id));
+                        }
+                    }
+                }
+            }
+            if let Step::Decide { outcome: Outcome::Committed(at), .. }
+            | Step::Resolve { outcome: Outcome::Committed(at), .. } = &step
+            {
+                // The entry's time is above what it writes.
+                turn.clock.observe(*at);
+            }
+            proposed += queued.step.len() as u64;
+            bytes.extend_from_slice(&queued.step);
+            askers.push(queued.asker);
+            if bytes.len() >= ENTRY_BYTES_MAX {
+                let full = std::mem::replace(&mut bytes, vec![0; HEADER_BYTES]);
+                self.propose_entry_of_steps(
+                    full,
+                    std::mem::take(&mut askers),
+                    turn.now,
+                    turn.clock,
+                );
+            }
+        }
+        if !askers.is_empty() {
+            self.propose_entry_of_steps(bytes, askers, turn.now, turn.clock);
+        }
+    }
+
+    fn propose_entry_of_steps(
+        &mut self,
+        mut bytes: Vec<u8>,
+        askers: Vec<StepAsker>,
+        now: BootNanos,
+        clock: &Clock,
+    ) {
+        let index = self.group.last_index() + 1;
+        let term = self.stamp(clock, index, Kind::Steps, askers.len() as u32, &mut bytes);
+        let place = self.group.propose(bytes);
+        assert!(place.is_ok_and(|place| place.index == index), "it leads");
+        self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Steps(askers) });
+    }
+
+    /// Whether commands must be looked at before they are proposed.
+    pub(super) fn may_be_locked(&self) -> bool {
+        self.steps.is_busy || !self.steps.coming.is_empty() || !self.steps.held.is_empty()
+    }
+
+    /// Takes aside what has to wait for locks, and what was sent behind it; and takes back what
+    /// has not to wait any more, in its order.
+    #[inline(never)]
+    pub(super) fn hold_locked(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let state = self.state.clone();
+        let state = state.read();
+        let mut lines = BTreeSet::new();
+        let (mut held, mut free) = (VecDeque::new(), VecDeque::new());
+        let before = std::mem::take(&mut self.steps.held);
+        let queued = std::mem::take(&mut self.queue).into_iter().map(|queued| (turn.now, queued));
+        let mut late = Vec::new();
+        for (since, queued) in before.into_iter().chain(queued) {
+            let line = Line::of(&queued);
+            let waits = line.is_some_and(|line| lines.contains(&line))
+                || self.steps.stops_any(&state.locks, &queued);
+            if !waits {
+                free.push_back(queued);
+            } else if since.saturating_add(WAIT_NANOS) <= turn.now
+                && matches!(queued, Queued::Batch { .. })
+            {
+                late.push(queued);
+            } else {
+                lines.extend(line);
+                held.push_back((since, queued));
+            }
+        }
+        (self.steps.held, self.queue) = (held, free);
+        drop(state);
+        for queued in late {
+            self.refuse(queued.into_asker(), NotDone::Locked, effects);
+        }
+    }
+
+    /// Steps of an entry are applied, and this is what came of them.
+    pub(super) fn stepped(
+        &mut self,
+        askers: Vec<StepAsker>,
+        said: Vec<Said>,
+        effects: &mut Effects,
+    ) {
+        for (asker, said) in askers.into_iter().zip(said) {
+            self.tell_step(asker, said, effects);
+        }
+    }
+
+    /// This much is applied: what its locks are is known.
+    pub(super) fn locks_changed(&mut self, index: u64) {
+        self.steps.is_busy = !self.state.read().locks.is_quiet();
+        self.steps.coming.retain(|_, (at, _)| *at > index);
+    }
+
+    fn tell_step(&mut self, asker: StepAsker, said: Said, effects: &mut Effects) {
+        let StepAsker { from, number } = asker;
+        match from {
+            Some(node) => {
+                let shard = self.id;
+                effects.letters.push((node, Letter::Stepped { shard, number, said }));
+            }
+            None => self.errands.said(number, said, effects),
+        }
+    }
+
+    /// Steps that were to be proposed here, or were and are lost, are asked for elsewhere.
+    pub(super) fn send_steps_elsewhere(&mut self, askers: Vec<StepAsker>, effects: &mut Effects) {
+        for StepAsker { from, number } in askers {
+            match from {
+                Some(node) => self.not_led(node, Asked::Step { number }, effects),
+                None => self.errands.misled(number, 0),
+            }
+        }
+    }
+
+    /// It does not lead: gives back what waits for locks, in its order, and has steps asked for
+    /// elsewhere.
+    pub(super) fn give_up_steps(&mut self, effects: &mut Effects) {
+        self.steps.coming.clear();
+        self.let_all_lock_readers_go(effects);
+        if self.steps.is_calm() {
+            return;
+        }
+        let queue = std::mem::take(&mut self.steps.queue).into_iter();
+        let waiting = std::mem::take(&mut self.steps.waiting).into_values();
+        let askers = waiting.chain(queue).map(|queued| queued.asker).collect();
+        self.send_steps_elsewhere(askers, effects);
+        for (_, queued) in std::mem::take(&mut self.steps.held).into_iter().rev() {
+            self.queue.push_front(queued);
+        }
+    }
+
+    /// In a turn of a leader: tells of transactions whose locks have stayed too long.
+    pub(super) fn look_for_stuck(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        if !self.steps.is_busy || !self.leads() {
+            return;
+        }
+        if turn.now < self.steps.looked_at.saturating_add(STUCK_NANOS) {
+            return;
+        }
+        self.steps.looked_at = turn.now;
+        let state = self.state.read();
+        let keyspace = state.descriptor.keyspace();
+        let locks = state.locks.iter();
+        let locks = locks.map(|(key, lock)| (lock.id, lock.record.clone(), Some(Box::from(key))));
+        let records = state.locks.unfinished().map(|(id, key, _)| (id, key.clone(), None));
+        let mut seen = BTreeSet::new();
+        let mut told = BTreeSet::new();
+        for (id, record, key) in records.chain(locks) {
+            if self.steps.seen.contains(&(id, key.clone())) && told.insert(id) {
+                let (record, key) = (Box::from(&*record), key.clone());
+                effects.stuck.push(Stuck { keyspace, id, record, key });
+            }
+            seen.insert((id, key));
+        }
+        self.steps.seen = seen;
+    }
+}
+
+fn is_step(bytes: &[u8]) -> bool {
+    let mut reader = Reader::new(bytes);
+    Step::decode(&mut reader).is_ok() && reader.rest().is_empty()
+}
+
+fn each_key_of(queued: &Queued, show: &mut impl FnMut(&[u8])) {
+    let mut rest = match queued {
+        Queued::Batch { batch, .. } => batch.commands(),
+        Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
+        Queued::Operation { .. } => return,
+    };
+    while let Ok(write) = codec::decode(&mut rest) {
+        write.each_key(show);
+    }
+}
+
+fn is_flush(queued: &Queued) -> bool {
+    let mut rest = match queued {
+        Queued::Batch { batch, .. } => batch.commands(),
+        Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
+        Queued::Operation { .. } => return false,
+    };
+    let mut any = false;
+    while let Ok(write) = codec::decode(&mut rest) {
+        any |= matches!(write, Write::Flush { .. });
+    }
+    any
+}

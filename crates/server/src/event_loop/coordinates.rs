@@ -1,0 +1,149 @@
+//! Transactions over several shards, of this loop's connections; and those that leaders here find
+//! abandoned, in the first loop.
+//!
+//! ```text
+//!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► lane … Answer::Stepped ──┐
+//!                        ▲   └──End──► the reply owed                              │
+//!                        └─────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! The connection's next command waits until the reply is there: it may name the same keys, and
+//! would go another way.
+
+use std::time::Duration;
+
+use keyspace::KeyspaceId;
+use node::command::{Reply, Transaction};
+use node::coordinator::{Act, At, Coordinator, Ended};
+use node::entry::Waiter;
+use node::lane::{Input, NotDone, Origin};
+use node::locks::Said;
+use node::shard::Stuck;
+
+use super::EventLoop;
+use super::connection::Connection;
+use super::serve::not_done_text;
+use crate::hub::{Hub, boot_nanos};
+
+/// The bit of a waiter that is a question of the coordinator.
+const ASK: u64 = 1 << 63;
+/// So often what waits for a moment is looked at.
+const TICK: Duration = Duration::from_millis(2);
+
+/// The coordinator of a loop.
+pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
+    let by = keyspace::random::mix(hub.seed ^ (number as u64 + 1).rotate_left(32));
+    Coordinator::new(by, hub.patience_nanos)
+}
+
+/// The coordinator's question that this waiter stands for.
+fn ask_of(waiter: Waiter) -> Option<u64> {
+    (waiter.0 & ASK != 0).then_some(waiter.0 & !ASK)
+}
+
+impl EventLoop {
+    /// Begins a transaction of a connection, whose reply is owed to this waiter.
+    pub(super) fn coordinate(
+        &mut self,
+        connection: &mut Connection,
+        keyspace: KeyspaceId,
+        transaction: &Transaction<'_>,
+        waiter: Waiter,
+    ) {
+        connection.barrier = true;
+        if let Some(route) = connection.route.as_ref().filter(|_| self.hub.peers.is_some()) {
+            transaction.each_key(&mut |key| {
+                connection.written.add(route.shard(route.place_of_key(key)));
+            });
+        }
+        self.with_coordinator(|coordinator, at, hub| {
+            let routes = |id| hub.routes().by_id(id).cloned();
+            coordinator.begin(keyspace, transaction, waiter.0, at, &routes);
+        });
+    }
+
+    /// Leaders here have found a transaction that nobody sees to.
+    pub(super) fn finish(&mut self, stuck: Stuck) {
+        self.with_coordinator(|coordinator, at, hub| {
+            let routes = |id| hub.routes().by_id(id).cloned();
+            coordinator.finish(stuck, at, &routes);
+        });
+    }
+
+    /// An answer has come to what the coordinator has asked, if it is for that.
+    pub(super) fn coordinated(&mut self, waiter: Waiter, said: Result<Said, NotDone>) -> bool {
+        let Some(ask) = ask_of(waiter) else { return false };
+        self.with_coordinator(|coordinator, at, hub| {
+            let routes = |id| hub.routes().by_id(id).cloned();
+            coordinator.answered(ask, said, at, &routes);
+        });
+        true
+    }
+
+    /// Goes on with what waits for a moment.
+    pub(super) fn tick_coordinator(&mut self) {
+        if self.coordinator.waits() {
+            self.with_coordinator(|coordinator, at, hub| {
+                let routes = |id| hub.routes().by_id(id).cloned();
+                coordinator.tick(at, &routes);
+            });
+        }
+    }
+
+    /// When that is to be done again.
+    pub(super) fn next_tick(&self) -> Option<Duration> {
+        self.coordinator.waits().then_some(TICK)
+    }
+
+    fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, &Hub)) {
+        let at = At { now: boot_nanos(), time: self.hub.now() };
+        act(&mut self.coordinator, at, &self.hub);
+        let acts: Vec<Act> = self.coordinator.acts().collect();
+        for act in acts {
+            match act {
+                Act::Ask { shard, step, ask } => {
+                    let (origin, waiter) = (Origin(self.number as u32), Waiter(ASK | ask));
+                    self.inputs.push((shard, Input::Step { shard, step, origin, waiter }));
+                }
+                Act::End { token, ended } => self.ended(Waiter(token), ended),
+            }
+        }
+    }
+
+    fn ended(&mut self, waiter: Waiter, ended: Ended) {
+        let counters = &self.hub.counters;
+        match &ended {
+            Ended::Done(_) => counters.transactions.add(1),
+            Ended::Changed => counters.transactions_changed.add(1),
+            _ => counters.transactions_refused.add(1),
+        }
+        let reply = match ended {
+            Ended::Done(replies) => Ok(Reply::Array(replies)),
+            Ended::Changed => Ok(Reply::Nil),
+            refused => Err(ended_text(&refused).into()),
+        };
+        self.fill(waiter, reply);
+    }
+}
+
+/// What a client is told whose transaction is not done, or may not be.
+pub(crate) fn ended_text(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Done(_) | Ended::Changed => unreachable!("these are no errors"),
+        Ended::Busy => {
+            "BUSY others had keys of the transaction all the time, or nobody led one of its \
+             shards; nothing was done. Send it again"
+        }
+        Ended::Unknown => {
+            "UNKNOWN a shard of the transaction has not answered; all of it may have been done, or \
+             nothing. Read what it would have changed before you send it again"
+        }
+        Ended::TooMuch => {
+            "ERR the transaction writes more than 128 MiB in one shard, or others under way do; \
+             nothing was done"
+        }
+        Ended::CrossShard => super::resp::CROSS_SLOT,
+        Ended::NoKeyspace => not_done_text(NotDone::NoSuchShard),
+        Ended::DiskFull => not_done_text(NotDone::DiskFull),
+    }
+}

@@ -1,0 +1,113 @@
+//! Reads of keys in several shards: all of them as they were at one moment (SAFETY G7).
+//!
+//! ```text
+//!   look: versions 7, 9 ──► look again, with a later clock: 7, 9 ──► answered: so it was between
+//!                      └─► another version: look again, up to LOOKS_MAX ──► the keys are locked
+//! ```
+//!
+//! Each look is a linearizable read of every key by itself. A version that was the newest of its
+//! key in both looks was so at every moment between them, and so were the others; a key that a
+//! transaction has locked is waited for. On a node alone the guards of all shards are held at once,
+//! and one look is enough.
+
+use node::command::{Read, Step, Transaction};
+use node::fetch::Fetched;
+use node::read::Now;
+
+use super::EventLoop;
+use super::capped::{Capped, TOO_LONG};
+use super::connection::{Connection, Frame, Slot};
+use super::resp::Done;
+use super::transactions::Part;
+use crate::gateway::resp::Session;
+
+/// Looks that may see something else than those before, until the keys are locked for a read.
+const LOOKS_MAX: u32 = 4;
+
+impl EventLoop {
+    /// Serves a read of keys in several shards.
+    pub(super) fn read_wide(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        read: &Read<'_>,
+        (mut now, mut fetched): (Now, Fetched),
+        muted: bool,
+    ) -> Done {
+        let Some(route) = connection.route.clone() else {
+            return self.without_keyspace(at, connection, session, muted);
+        };
+        let before = connection.output.len();
+        loop {
+            let mut writer = session.writer(&mut connection.output);
+            let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
+            let looked = node::read::look(&route, read, now, &fetched, &mut capped);
+            let is_long = capped.overflown;
+            let seen = match looked {
+                Ok(seen) => seen,
+                Err(blocked) => {
+                    connection.output.truncate(before);
+                    let sent_on = &mut connection.sent_on;
+                    let keys = read.keys();
+                    if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, keys) {
+                        connection.looked = None;
+                        return self.refuse(connection, session, &moved, muted);
+                    }
+                    connection.fetched = fetched;
+                    self.wait_or_fetch(at, connection, &route, blocked, now, keys);
+                    return Done::PutOff;
+                }
+            };
+            if is_long {
+                connection.output.truncate(before);
+                connection.looked = None;
+                return self.refuse(connection, session, TOO_LONG, muted);
+            }
+            let count = match connection.looked.take() {
+                Some((_, last)) if last == seen => {
+                    self.note_read(&route, read);
+                    if muted {
+                        connection.output.truncate(before);
+                    }
+                    return Done::Yes;
+                }
+                Some((count, _)) => count + 1,
+                None => 1,
+            };
+            connection.output.truncate(before);
+            if count == LOOKS_MAX
+                && let Some((transaction, part)) = locking(read)
+            {
+                let done = self.put_transaction(at, connection, Box::new(transaction));
+                if let Err(Some(text)) = done {
+                    return self.refuse(connection, session, text, muted);
+                }
+                let frame = Frame::Resp { version: session.version(), muted };
+                connection.pending.push_back(Slot::executing(vec![part], frame));
+                return Done::Yes;
+            }
+            connection.looked = Some((count, seen));
+            // What was fetched was so before: the next look is at what is then.
+            (now, fetched) = (self.moment(), Fetched::default());
+        }
+    }
+}
+
+/// A read as a transaction, which locks its keys.
+fn locking<'a>(read: &Read<'a>) -> Option<(Transaction<'a>, Part)> {
+    let each = |one: fn(&'a [u8]) -> Read<'a>, keys: &[&'a [u8]]| {
+        let commands = keys.iter().map(|key| Step::Read(one(key))).collect();
+        Transaction { watched: Vec::new(), commands }
+    };
+    match read {
+        Read::GetMany(keys) => Some((each(Read::Get, keys), Part::Listed(keys.len()))),
+        Read::Exists(keys) => {
+            let one = |key| Read::Exists(vec![key]);
+            let part = Part::Alone(crate::gateway::resp::Gather::Sum, keys.len());
+            Some((each(one, keys), part))
+        }
+        // LCS is too long for an entry: it looks until it sees the same twice.
+        _ => None,
+    }
+}
