@@ -2,22 +2,40 @@
 //!
 //! | play | nodes | what happens |
 //! |---|---|---|
-//! | join | 3, and 2 that wait | a fourth joins; when all has settled, a fifth |
-//! | drain | 5 | one of them is drained |
-//! | lose | 9 | four are killed, one by one, each replaced before the next |
+//! | [`join`] | 3, and 2 that wait | a fourth joins; when all has settled, a fifth |
+//! | [`drain`] | 5 | one of them is drained |
+//! | [`swap`] | 5, and 1 that waits | one joins and another is drained at the same moment |
+//! | [`lose`] | 9 | four are killed, one by one, each replaced before the next |
+//! | [`leave`] | 8 | three leave one by one, one of them by kill -9, and come back one by one |
+//! | [`domain`] | 6 in 3 domains | both nodes of a failure domain are killed at once, and come back |
+//! | [`dark`] | 5 | all are killed at once, and started again |
+//! | [`part`] | 5 | the network is parted, 2 from 3; a shard is cut meanwhile; it is healed |
+//! | [`isolate`] | 5 | two in turn reach no other node; then one link is lost in one direction |
 //!
-//! Between two things that are done a play waits until nothing moves any more (*settled*).
+//! Between two things that are done a play waits until nothing moves any more (*settled*). Who
+//! comes back has the files that it had.
+
+mod dark;
+mod domain;
+mod drain;
+mod isolate;
+mod join;
+mod leave;
+mod lose;
+mod part;
+mod swap;
 
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
+use testbed::net::can_cut;
 
 use super::fleet::Fleet;
-use super::judge;
 use super::stage::{Plan, Seen, Stage};
-use super::timeline::Figure;
+use super::timeline::{Event, Figure};
+use super::watch::Sample;
 use crate::Outcome;
 
 /// Seconds of load before anything is measured.
@@ -26,7 +44,7 @@ const WARM_UP: u64 = 3;
 const AFTER: u64 = 4;
 /// How long a drain may take.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
-/// Between two looks whether a node is empty.
+/// Between two looks whether something is so.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A play.
@@ -36,8 +54,20 @@ pub enum Play {
     Join,
     /// A node is drained.
     Drain,
+    /// A node joins while another is drained.
+    Swap,
     /// Nodes are lost and replaced.
     Lose,
+    /// Nodes leave one by one and come back.
+    Leave,
+    /// A failure domain is lost and comes back.
+    Domain,
+    /// All nodes are lost at once and come back.
+    Dark,
+    /// The network is parted, and a shard is cut meanwhile.
+    Part,
+    /// A node reaches no other.
+    Isolate,
 }
 
 /// How long and how much.
@@ -53,6 +83,8 @@ pub struct Scale {
     pub joins: usize,
     /// Nodes that are lost.
     pub losses: usize,
+    /// Nodes that leave and come back.
+    pub leaves: usize,
 }
 
 impl Play {
@@ -61,7 +93,13 @@ impl Play {
         match self {
             Play::Join => "join",
             Play::Drain => "drain",
+            Play::Swap => "swap",
             Play::Lose => "lose",
+            Play::Leave => "leave",
+            Play::Domain => "domain",
+            Play::Dark => "dark",
+            Play::Part => "part",
+            Play::Isolate => "isolate",
         }
     }
 
@@ -69,31 +107,82 @@ impl Play {
     pub fn nodes(self, scale: &Scale) -> (usize, usize) {
         match self {
             Play::Join => (3, scale.joins),
-            Play::Drain => (5, 0),
+            Play::Drain | Play::Dark | Play::Part | Play::Isolate => (5, 0),
+            Play::Swap => (5, 1),
             Play::Lose => (9, 0),
+            Play::Leave => (8, 0),
+            Play::Domain => (6, 0),
+        }
+    }
+
+    /// Failure domains; 0: nodes are not told of any.
+    pub fn domains(self) -> usize {
+        if self == Play::Domain { domain::DOMAINS } else { 0 }
+    }
+
+    /// Replicas of every shard.
+    pub fn replicas(self) -> u64 {
+        if self == Play::Part { part::REPLICAS } else { 3 }
+    }
+
+    /// MiB of keys and values that each node has at the beginning, unless told otherwise.
+    pub fn mib_each(self) -> u64 {
+        match self {
+            Play::Join | Play::Swap | Play::Dark => 256,
+            Play::Drain => 1_024,
+            Play::Lose | Play::Leave | Play::Domain | Play::Part | Play::Isolate => 64,
+        }
+    }
+
+    /// What all nodes are started with.
+    pub fn flags(self) -> &'static [&'static str] {
+        match self {
+            Play::Join | Play::Drain | Play::Swap | Play::Dark | Play::Isolate => &[],
+            Play::Lose | Play::Leave | Play::Domain => &["--dead-after-ms", "3s"],
+            // What was cut stays so, for it holds little.
+            Play::Part => &["--replicas", "5", "--merge-bytes", "off"],
         }
     }
 
     /// For people.
     pub fn title(self, scale: &Scale) -> String {
-        match self {
-            Play::Join if scale.joins == 1 => "A node joins three under load".to_owned(),
-            Play::Join => format!("{} nodes join three under load, one by one", scale.joins),
-            Play::Drain => "One of five nodes is drained under load".to_owned(),
+        let title = match self {
+            Play::Join if scale.joins == 1 => "A node joins three under load",
+            Play::Join => &format!("{} nodes join three under load, one by one", scale.joins),
+            Play::Drain => "One of five nodes is drained under load",
+            Play::Swap => "A node joins five and another is drained at the same moment",
             Play::Lose => {
-                format!("{} of nine nodes are killed under load, one by one", scale.losses)
+                &format!("{} of nine nodes are killed under load, one by one", scale.losses)
             }
-        }
+            Play::Leave => &format!(
+                "{} of eight nodes leave under load, one by one, and come back",
+                scale.leaves
+            ),
+            Play::Domain => "One of three failure domains is killed under load, and comes back",
+            Play::Dark => "All of five nodes are killed at once under load, and started again",
+            Play::Part => "Five nodes are parted, two from three, and a shard is cut meanwhile",
+            Play::Isolate => "Nodes of five are cut off from the others, and not from clients",
+        };
+        title.to_owned()
     }
 
     /// Plays it; what was seen, and the figures. What nodes have said goes to `logs`.
     pub fn play(self, plan: &Plan, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
+        if matches!(self, Play::Part | Play::Isolate) && !can_cut() {
+            return Err(format!("{} cuts networks, which takes root", self.name()).into());
+        }
         let stage = Stage::set(plan)?;
         stage.wait(WARM_UP);
         match self {
-            Play::Join => join(stage, scale, logs),
-            Play::Drain => drain(stage, scale, logs),
-            Play::Lose => lose(stage, scale, logs),
+            Play::Join => join::play(stage, scale, logs),
+            Play::Drain => drain::play(stage, scale, logs),
+            Play::Swap => swap::play(stage, scale, logs),
+            Play::Lose => lose::play(stage, scale, logs),
+            Play::Leave => leave::play(stage, scale, logs),
+            Play::Domain => domain::play(stage, scale, logs),
+            Play::Dark => dark::play(stage, scale, logs),
+            Play::Part => part::play(stage, scale, logs),
+            Play::Isolate => isolate::play(stage, scale, logs),
         }
     }
 }
@@ -105,94 +194,40 @@ fn baseline(stage: &mut Stage, scale: &Scale) -> (f64, f64) {
     (from, stage.now_s())
 }
 
-/// Waits until all has settled; when that was.
-fn settle(stage: &mut Stage, most: Duration, replicas: u64) -> f64 {
-    let is_full = |sample: &super::watch::Sample| {
-        sample.nodes.iter().map(|node| node.replicas).sum::<u64>() == replicas
-    };
+/// Waits until all has settled; when that was, and whether.
+fn settle(stage: &mut Stage, most: Duration, replicas: u64) -> (f64, bool) {
+    let is_full =
+        |sample: &Sample| sample.nodes.iter().map(|node| node.replicas).sum::<u64>() == replicas;
     let settled = stage.until_settled(most, is_full);
     let words = if settled.is_some() { "settled" } else { "not settled in time" };
     let at_s = settled.unwrap_or_else(|| stage.now_s());
     eprintln!("{at_s:7.1} s  {words}");
-    stage.events.push(super::timeline::Event { at_s, what: words.into() });
-    at_s
+    stage.events.push(Event { at_s, what: words.into() });
+    (at_s, settled.is_some())
 }
 
-fn join(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
-    let alone = baseline(&mut stage, scale);
-    let (first, replicas) = (stage.setup.nodes + 1, stage.setup.replicas);
-    let mut windows = Vec::new();
-    for node in first..first + scale.joins {
-        let from = stage.mark(format!("node {node} joins"));
-        stage.fleet.release(node)?;
-        windows.push((node, (from, settle(&mut stage, scale.settle, replicas))));
-        stage.wait(AFTER);
-    }
-    let seen = stage.end(logs)?;
-    let mut figures = judge::load_alone(&seen, alone);
-    for (node, window) in windows {
-        figures.push(judge::throughput(&seen, &format!("node {node} joins"), alone, window));
-    }
-    figures.extend(judge::evenness(&seen));
-    figures.extend(judge::rate(&seen));
-    figures.extend(judge::failures(&seen, true));
-    figures.push(judge::lost(&seen));
-    Ok((seen, figures))
-}
-
-fn drain(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
-    let alone = baseline(&mut stage, scale);
-    let (node, replicas) = (stage.setup.nodes, stage.setup.replicas);
-    let bytes = stage.last().node(node).map_or(0, |node| node.bytes);
-    let name = Fleet::name(node);
-    let from = stage.mark(format!("node {node} is drained"));
-    stage.fleet.post(1, &format!("/v1/nodes/{name}/drain"), "{}")?;
+/// Waits until something is so; how long that took, in seconds.
+fn until(what: &str, most: Duration, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<f64> {
     let began = Instant::now();
-    while !is_empty(&stage.fleet, &name)? {
-        if began.elapsed() > DRAIN_MAX {
-            return Err(format!("{name} is not empty after {DRAIN_MAX:?}").into());
+    while !is_so()? {
+        if began.elapsed() > most {
+            return Err(format!("after {most:?} it is not so: {what}").into());
         }
         sleep(LOOK);
     }
-    let until = stage.mark(format!("node {node} is empty"));
-    settle(&mut stage, scale.settle, replicas);
-    stage.wait(AFTER);
-    let seen = stage.end(logs)?;
-    let mut figures = judge::load_alone(&seen, alone);
-    figures.push(judge::drain(&seen, bytes, until - from));
-    figures.push(judge::lowest_second(&seen, "the drain", alone, (from, until)));
-    figures.extend(judge::rate(&seen));
-    figures.extend(judge::failures(&seen, true));
-    figures.push(judge::lost(&seen));
-    Ok((seen, figures))
+    Ok(began.elapsed().as_secs_f64())
 }
 
-/// Whether a node has no replica, as the first node knows and as itself says.
+/// Waits until a node has no replica, as the first node knows and as itself says; notes it.
+fn until_empty(stage: &mut Stage, node: usize) -> Outcome<f64> {
+    let name = Fleet::name(node);
+    until(&format!("{name} is empty"), DRAIN_MAX, || is_empty(&stage.fleet, &name))?;
+    Ok(stage.mark(format!("node {node} is empty")))
+}
+
 fn is_empty(fleet: &Fleet, name: &str) -> Outcome<bool> {
     let nodes = fleet.get(1, "/v1/nodes")?;
     let all = nodes["nodes"].as_array().into_iter().flatten();
     let node = all.into_iter().find(|node| node["name"] == name).ok_or("the node is not known")?;
     Ok(node["replicas"] == 0 && node["shards"] == 0)
-}
-
-fn lose(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
-    let alone = baseline(&mut stage, scale);
-    let replicas = stage.setup.replicas;
-    let mut windows = Vec::new();
-    // The founder is the first of them.
-    for node in (1..).step_by(2).take(scale.losses) {
-        let from = stage.mark(format!("node {node} is killed"));
-        stage.fleet.kill(node);
-        windows.push((node, (from, settle(&mut stage, scale.settle, replicas))));
-    }
-    stage.wait(AFTER);
-    let seen = stage.end(logs)?;
-    let mut figures = judge::load_alone(&seen, alone);
-    for (node, window) in windows {
-        figures.extend(judge::silence(&seen, &format!("node {node} is killed"), window));
-    }
-    figures.extend(judge::evenness(&seen));
-    figures.extend(judge::failures(&seen, false));
-    figures.push(judge::lost(&seen));
-    Ok((seen, figures))
 }
