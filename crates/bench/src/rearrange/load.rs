@@ -132,7 +132,7 @@ impl Shape {
     /// What a client uses. Those of one node use all keyspaces.
     fn keyspace(&self, client: usize) -> &str {
         let Self { nodes, keyspaces, .. } = self;
-        &keyspaces[(client / nodes.len() + client) % keyspaces.len()]
+        &keyspaces[(client / nodes.len() + client % nodes.len()) % keyspaces.len()]
     }
 
     /// Whose keys a client reads besides its own: the next one's of its keyspace.
@@ -442,6 +442,10 @@ mod tests {
         // 0 1 2 | 1 2 0 | 2 0: what they use.
         let eight = [5, 3, 4, 1, 6, 7, 2, 0].map(Some);
         assert_eq!(others(8), eight);
+        // Those of any node use all.
+        let five = Shape { nodes: vec![shape(15).nodes[0]; 5], ..shape(15) };
+        let of_node = [3, 8, 13].map(|client| five.keyspace(client).to_owned());
+        assert_eq!(of_node, ["0", "one", "two"]);
         assert_eq!(others(2), [None, None]);
     }
 
