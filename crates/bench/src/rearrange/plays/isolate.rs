@@ -1,9 +1,9 @@
 //! Two nodes in turn reach no other, and none reaches them, while their clients do: they lead shards
 //! and do not know yet that others do. Then what one node sends to one other is lost.
 //!
-//! Clients of other nodes go on. Who asks a node that is cut off waits; so may, after the one-way
-//! cut, who asks the one that is not heard for a shard that the other leads: a node sends nothing on
-//! by way of a third.
+//! Clients of other nodes go on. Who asks a node that is cut off waits; so does, after the one-way
+//! cut, who asks either end of that link for a shard that the other end leads: a node sends nothing
+//! on by way of a third.
 
 use std::path::Path;
 
@@ -61,13 +61,13 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
         figures.push(judge::served_again(&seen, &what, times, &[node], ODD_MAX_S));
         figures.push(judge::settled(&what, settled, end - healed));
     }
-    let others: Vec<usize> = all.iter().copied().filter(|other| *other != here).collect();
-    let what =
-        format!("node {there} does not hear node {here}, clients of others than node {here}");
+    let ends = [here, there];
+    let others: Vec<usize> = all.into_iter().filter(|other| !ends.contains(other)).collect();
+    let what = format!("node {there} does not hear node {here}, other nodes");
     figures.push(judge::waits(&seen, &what, (from, end), &others, judge::SILENCE_MAX_S));
     figures.push(judge::none_fails(&seen, &what, (from, end), &others));
     let what = "it does again";
-    figures.push(judge::served_again(&seen, what, (from, healed, end), &[here], ODD_MAX_S));
+    figures.push(judge::served_again(&seen, what, (from, healed, end), &ends, ODD_MAX_S));
     figures.push(judge::settled(what, settled, end - healed));
     figures.extend(judge::failures(&seen, false));
     figures.push(judge::lost(&seen));
