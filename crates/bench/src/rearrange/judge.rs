@@ -293,4 +293,32 @@ mod tests {
         assert!((unevenness(&[2.0, 0.0, 1.0, 1.0]) - 0.5f64.sqrt()).abs() < 1e-9);
         assert_eq!(unevenness(&[]), 0.0);
     }
+
+    #[test]
+    fn clients_of_nodes_are_judged_apart() {
+        // For ten seconds from second 10 on clients of node 1 get no answer, and one request fails.
+        let second = |at_s| {
+            let is_cut = (10..20).contains(&at_s);
+            let waited_s = if at_s == 20 { 10.4 } else { 0.1 };
+            let client = |node, answered, failed, waited_s: f64| ClientsSecond {
+                node,
+                answered,
+                failed,
+                longest_wait_ms: waited_s * 1e3,
+            };
+            let first = client(1, if is_cut { 0 } else { 9 }, u64::from(at_s == 15), waited_s);
+            Second { at_s, clients: vec![first, client(2, 7, 0, 0.2)], ..Second::default() }
+        };
+        let seen = Seen { seconds: (0..30).map(second).collect(), ..Seen::default() };
+        let (window, cut) = ((10.0, 30.0), (10.0, 20.0));
+        assert_eq!(waits(&seen, "", window, &[], 1.5).holds, Some(false));
+        assert_eq!(waits(&seen, "", window, &[2], 1.5).holds, Some(true));
+        assert_eq!(waits(&seen, "", (21.0, 30.0), &[], 1.5).value, 0.2);
+        assert_eq!(none_fails(&seen, "", window, &[1]).holds, Some(false));
+        assert_eq!(none_fails(&seen, "", window, &[2]).holds, Some(true));
+        assert_eq!([[1], [2]].map(|nodes| answered(&seen, "", cut, &nodes).value), [0.0, 7.0]);
+        let again = served_again(&seen, "", (10.0, 20.0, 30.0), &[1], 0.5);
+        assert!(again.holds == Some(true) && (again.value - 0.4).abs() < 1e-9);
+        assert_eq!(served_again(&seen, "", (10.0, 20.0, 30.0), &[1], 0.3).holds, Some(false));
+    }
 }

@@ -89,7 +89,8 @@ pub struct Options {
     /// Where the picture goes; of one play. Else into --out, as rearrange-PLAY.svg.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// An eighth of the data, half of the baseline, one node that joins, two that are lost or leave.
+    /// An eighth of the data, half of the baseline, one node that joins, two that leave, or are
+    /// lost.
     #[arg(long)]
     pub quick: bool,
     /// Ends with an error if a figure is not what it must be.

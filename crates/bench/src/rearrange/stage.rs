@@ -76,6 +76,7 @@ pub struct Stage {
 }
 
 /// What is left of it when the load is over.
+#[derive(Default)]
 pub struct Seen {
     /// What has happened.
     pub events: Vec<Event>,

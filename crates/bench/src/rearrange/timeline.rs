@@ -23,7 +23,8 @@
 //! away) are of that second too. `longest_wait_ms` is the longest time between two answers to the
 //! same client that ended in it, `machine_stalled_ms` how long the machine itself stood still
 //! ([`testbed::stalls`]). `clients` are those that asked through a node, whether it was off or not;
-//! `failed` are *not done* and *unknown*. A node that is off or did not answer is not among `nodes`.
+//! `failed` is what was *not done* or is *unknown*. A node that is off or did not answer is not
+//! among `nodes`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,7 +67,7 @@ pub struct Timeline {
 }
 
 /// What was set up before the first second.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Setup {
     /// Nodes of the cluster at the beginning.
     pub nodes: usize,

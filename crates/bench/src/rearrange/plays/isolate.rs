@@ -1,5 +1,5 @@
-//! Two nodes in turn reach no other, and none reaches them, while their clients do: they lead shards
-//! and do not know yet that others do. Then what one node sends to one other is lost.
+//! Two nodes in turn reach no other, and none reaches them, while their clients do: they lead
+//! shards and do not know yet that others do. Then what one node sends to one other is lost.
 //!
 //! Clients of other nodes go on. Who asks a node that is cut off waits; so does, after the one-way
 //! cut, who asks either end of that link for a shard that the other end leads: a node sends nothing
