@@ -68,6 +68,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 # Of the play `part`: who is cut off, and who goes on.
 FEW, MANY = (1, 2), (3, 4, 5)
 REPLICAS_OF_PART = 5
+# One half of a shard, and a keyspace.
+SHARDS_MORE = 1 + 8
 # How each play is made small.
 PLAYS = {
     "join": ["--clients", "4", "--baseline-s", "6"],
@@ -153,8 +155,10 @@ def judge_part(report, timeline):
     seconds, setup = timeline["seconds"], timeline["setup"]
     parted = at(report, timeline, "nodes 1, 2 and nodes 3, 4, 5 are parted")
     cut = at(report, timeline, "it is cut")
+    made = at(report, timeline, "a keyspace is made")
     healed = at(report, timeline, "the network is healed")
-    check(report, "it is cut while parted", parted < cut < healed, f"{parted} {cut} {healed}")
+    done = parted < cut < made < healed
+    check(report, "both is done while parted", done, f"{parted} {cut} {made} {healed}")
 
     def answered(second, nodes):
         return [one["answered"] for one in second["clients"] if one["node"] in nodes]
@@ -172,8 +176,9 @@ def judge_part(report, timeline):
     check(report, "all clients are served in the end",
           all(answered(seconds[-1], FEW + MANY)), str(seconds[-1]["clients"]))
     leaders = sum(node["leaders"] for node in seconds[-1]["nodes"])
-    check(report, "there is one shard more", leaders == setup["shards"] + 1, f"{leaders}")
-    are_there(report, timeline, setup["replicas"] + REPLICAS_OF_PART)
+    more = leaders - setup["shards"]
+    check(report, "what was asked for while parted is there", more == SHARDS_MORE, f"{more}")
+    are_there(report, timeline, setup["replicas"] + REPLICAS_OF_PART * SHARDS_MORE)
 
 
 def lies(timeline):

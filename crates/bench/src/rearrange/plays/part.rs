@@ -1,11 +1,11 @@
 //! The network is parted: two nodes do not hear three, and nobody is told. Clients reach all.
 //!
 //! With five replicas every shard has its majority on the side of three. While the network is
-//! parted, one of them is asked to cut a shard in two, which must be done there, and their clients
-//! go on. Those of the other two wait until it is healed.
+//! parted, one of them is asked to cut a shard in two, and another for a keyspace: both must be done
+//! there, and their clients go on. Those of the other two wait until it is healed.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{AFTER, Scale, baseline, settle, until};
 use crate::Outcome;
@@ -16,6 +16,8 @@ use crate::rearrange::timeline::Figure;
 
 /// Of every shard: one on each node.
 pub(super) const REPLICAS: u64 = 5;
+/// Of a keyspace that is made.
+const SHARDS: usize = 8;
 /// Who is cut off,
 const FEW: [usize; 2] = [1, 2];
 /// and from whom.
@@ -38,10 +40,12 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     stage.mark("a shard is to be cut");
     let cut_s = cut(&stage.fleet)?;
     stage.mark("it is cut");
+    let made_s = make_keyspace(&stage.fleet)?;
+    stage.mark("a keyspace is made");
     stage.wait(PARTED);
     let healed = stage.mark("the network is healed");
     stage.fleet.heal();
-    let replicas = stage.setup.replicas + REPLICAS;
+    let replicas = stage.setup.replicas + REPLICAS * (1 + SHARDS as u64);
     let (end, settled) = settle(&mut stage, scale.settle, replicas);
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
@@ -52,6 +56,7 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     figures.push(judge::answered(&seen, "parted, nodes 3 to 5", parted, &MANY));
     figures.push(judge::answered(&seen, "parted, nodes 1 and 2", parted, &FEW));
     figures.push(Figure::at_most("parted: a shard is cut after", cut_s, "s", DONE_MAX_S));
+    figures.push(Figure::at_most("parted: a keyspace is made after", made_s, "s", DONE_MAX_S));
     let what = "healed, nodes 1 and 2";
     figures.push(judge::served_again(&seen, what, (from, healed, end), &FEW, SERVED_MAX_S));
     let what = "healed, nodes 3 to 5";
@@ -61,6 +66,22 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     figures.extend(judge::failures(&seen, false));
     figures.push(judge::lost(&seen));
     Ok((seen, figures))
+}
+
+/// Has a keyspace made, and waits until all who can know it to be led; how long it took, in
+/// seconds.
+fn make_keyspace(fleet: &Fleet) -> Outcome<f64> {
+    let began = Instant::now();
+    fleet.post(MANY[1], "/v1/keyspaces", r#"{"name":"parted"}"#)?;
+    let is_led = |node: &usize| -> Outcome<bool> {
+        let shards = fleet.get(*node, "/v1/shards?keyspace=parted")?;
+        let shards = shards["shards"].as_array().into_iter().flatten();
+        Ok(shards.filter(|shard| shard["without_leader_ms"] == 0).count() == SHARDS)
+    };
+    until("a keyspace is led", PATIENCE, || {
+        MANY.iter().try_fold(true, |all, node| Ok(all && is_led(node)?))
+    })?;
+    Ok(began.elapsed().as_secs_f64())
 }
 
 /// Has a shard cut that is led among those who can, and waits until all of them know both halves;
