@@ -9,7 +9,7 @@
 //! | [`leave`] | 8 | three leave one by one, one of them by kill -9, and come back one by one |
 //! | [`domain`] | 6 in 3 domains | both nodes of a failure domain are killed at once, and come back |
 //! | [`dark`] | 5 | all are killed at once, and started again |
-//! | [`part`] | 5 | the network is parted, 2 from 3; a shard is cut meanwhile; it is healed |
+//! | [`part`] | 5 | the network is parted, 2 from 3, and healed; meanwhile a shard is cut |
 //! | [`isolate`] | 5 | two in turn reach no other node; then one link is lost in one direction |
 //!
 //! Between two things that are done a play waits until nothing moves any more (*settled*). Who

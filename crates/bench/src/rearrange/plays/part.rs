@@ -1,8 +1,8 @@
 //! The network is parted: two nodes do not hear three, and nobody is told. Clients reach all.
 //!
 //! With five replicas every shard has its majority on the side of three. While the network is
-//! parted, one of them is asked to cut a shard in two, and another for a keyspace: both must be done
-//! there, and their clients go on. Those of the other two wait until it is healed.
+//! parted, one of them is asked to cut a shard in two, and another for a keyspace: both must be
+//! done there, and their clients go on. Those of the other two wait until it is healed.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
