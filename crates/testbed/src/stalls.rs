@@ -26,6 +26,7 @@ pub struct Witness {
 }
 
 /// When the machine stood still, from when until when.
+#[derive(Default)]
 pub struct Stalls(Vec<(Duration, Duration)>);
 
 impl Witness {

@@ -49,6 +49,8 @@ pub type Roster = Arc<Mutex<Vec<Seat>>>;
 pub struct Fleet {
     binary: String,
     flags: Vec<String>,
+    /// How many failure domains there are; 0: nodes are not told of any.
+    domains: usize,
     /// None while it is off. Before net and directory: dropped first.
     processes: Vec<Option<Process>>,
     held: Vec<bool>,
@@ -58,9 +60,9 @@ pub struct Fleet {
 }
 
 impl Fleet {
-    /// Room for so many nodes, which all get these flags; none is started. The calling thread, and
-    /// all that it starts from now on, are where the clients are.
-    pub fn new(binary: &str, nodes: usize, flags: &[String]) -> Outcome<Self> {
+    /// Room for so many nodes, which all get these flags, in so many failure domains; none is
+    /// started. The calling thread, and all that it starts from now on, are where the clients are.
+    pub fn new(binary: &str, nodes: usize, domains: usize, flags: &[String]) -> Outcome<Self> {
         let dir = Directory::new("rearrange")?;
         let secret = dir.path().join("secret");
         fs::write(&secret, "a secret of nodes that live for a benchmark")?;
@@ -70,6 +72,7 @@ impl Fleet {
         Ok(Self {
             binary: fs::canonicalize(binary)?.to_string_lossy().into_owned(),
             flags: flags.to_vec(),
+            domains,
             processes: (0..nodes).map(|_| None).collect(),
             held: vec![false; nodes],
             net,
@@ -107,13 +110,30 @@ impl Fleet {
         format!("node-{node}")
     }
 
-    /// Starts a node; returns when it serves.
+    /// The failure domain of a node: those of the same one follow each other. 0 if there are none.
+    pub fn domain(&self, node: usize) -> usize {
+        match self.domains {
+            0 => 0,
+            domains => (node - 1) / self.processes.len().div_ceil(domains) + 1,
+        }
+    }
+
+    /// Starts a node, with the files that it may have; returns when it serves.
     pub fn start(&mut self, node: usize) -> Outcome<()> {
         self.launch(node)?;
+        self.wait_until_ready(node)
+    }
+
+    /// Starts nodes at the same moment; returns when all serve.
+    pub fn start_all(&mut self, nodes: &[usize]) -> Outcome<()> {
+        nodes.iter().try_for_each(|node| self.launch(*node))?;
+        nodes.iter().try_for_each(|node| self.wait_until_ready(*node))
+    }
+
+    fn wait_until_ready(&mut self, node: usize) -> Outcome<()> {
         let at = self.at(node, HTTP);
         let ready = || http::ask(at, ANSWER_MAX, "GET", "/health/ready", "").is_ok_and(is_200);
-        let process = self.processes[node - 1].as_mut().ok_or("the node is off")?;
-        process.wait_until(&Self::name(node), ready)
+        self.process(node)?.wait_until(&Self::name(node), ready)
     }
 
     fn launch(&mut self, node: usize) -> Outcome<()> {
@@ -132,6 +152,9 @@ impl Fleet {
             let seeds = (1..=SEEDS.min(self.processes.len())).filter(|seed| *seed != node);
             let seeds: Vec<String> = seeds.map(|seed| self.at(seed, PEER).to_string()).collect();
             command.arg("--join").arg(seeds.join(","));
+        }
+        if self.domains > 0 {
+            command.arg("--domain").arg(format!("room-{}", self.domain(node)));
         }
         command.args(&self.flags);
         let output = self.dir().join(format!("output-{node}.txt"));
@@ -176,8 +199,73 @@ impl Fleet {
 
     /// kill -9.
     pub fn kill(&mut self, node: usize) {
+        self.vacate(node);
         self.processes[node - 1] = None;
+    }
+
+    /// kill -9 of several before any of them is waited for.
+    pub fn kill_all(&mut self, nodes: &[usize]) -> Outcome<()> {
+        for node in nodes {
+            self.vacate(*node);
+            self.process(*node)?.signal("KILL")?;
+        }
+        nodes.iter().for_each(|node| self.kill(*node));
+        Ok(())
+    }
+
+    /// SIGTERM: it hands over what it leads, and ends. Returns when it has.
+    pub fn stop(&mut self, node: usize) -> Outcome<()> {
+        self.vacate(node);
+        let process = self.process(node)?;
+        process.signal("TERM")?;
+        let ended = process.wait()?;
+        self.kill(node);
+        if ended.success() { Ok(()) } else { Err(format!("node {node} stops: {ended}").into()) }
+    }
+
+    fn process(&mut self, node: usize) -> Outcome<&mut Process> {
+        Ok(self.processes[node - 1].as_mut().ok_or("the node is off")?)
+    }
+
+    fn vacate(&self, node: usize) {
         self.seats(|seats| seats.retain(|seat| seat.node != node));
+    }
+
+    /// What nodes of one side send to those of the other is lost, both ways.
+    pub fn part(&mut self, one: &[usize], other: &[usize]) {
+        for (here, there) in
+            one.iter().flat_map(|here| other.iter().map(move |there| (here, there)))
+        {
+            self.net.silence(*here, *there);
+            self.net.silence(*there, *here);
+        }
+    }
+
+    /// A node reaches no other, and none reaches it: who tries is told. Clients do.
+    pub fn isolate(&mut self, node: usize) {
+        for other in (1..=self.processes.len()).filter(|other| *other != node) {
+            self.net.bar(node, other);
+            self.net.bar(other, node);
+        }
+    }
+
+    /// What one node sends to another is lost.
+    pub fn silence(&mut self, from: usize, to: usize) {
+        self.net.silence(from, to);
+    }
+
+    /// Undoes all cuts.
+    pub fn heal(&mut self) {
+        self.net.heal();
+    }
+
+    /// Runs the program beside the clients: whether it ends well, and what it prints.
+    pub fn run(&self, arguments: &[&str], node: usize) -> Outcome<(bool, String)> {
+        let at = self.at(node, HTTP).to_string();
+        let mut command = self.net.clients().command(&self.binary);
+        let output = command.args(arguments).args(["--http", &at]).output()?;
+        let said = [output.stdout, output.stderr].concat();
+        Ok((output.status.success(), String::from_utf8_lossy(&said).into_owned()))
     }
 
     /// Copies what the nodes have said to `dir`, as node-N.log.
@@ -225,10 +313,13 @@ impl Fleet {
         get(self.at(node, HTTP), path, ANSWER_MAX)
     }
 
-    /// Has a node do something.
-    pub fn post(&self, node: usize, path: &str, body: &str) -> Outcome<()> {
+    /// Has a node do something; what it answers.
+    pub fn post(&self, node: usize, path: &str, body: &str) -> Outcome<Value> {
         let (status, said) = http::ask(self.at(node, HTTP), ANSWER_MAX, "POST", path, body)?;
-        if status < 300 { Ok(()) } else { Err(format!("POST {path}: {status} {said}").into()) }
+        match status {
+            ..300 => Ok(serde_json::from_str(&said).unwrap_or_default()),
+            _ => Err(format!("POST {path}: {status} {said}").into()),
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::plays::Play;
 use super::stage::Seen;
 use super::svg::Limits;
-use super::timeline::{Figure, NodeSecond, Second};
+use super::timeline::{ClientsSecond, Figure, NodeSecond, Second};
 
 /// Of the load alone, what must be answered in every second.
 const THROUGHPUT_MIN: f64 = 0.7;
@@ -16,7 +16,7 @@ const RATE_OFF_MAX: f64 = 0.2;
 /// How long a drain may take, in parts of bytes ÷ rate.
 const DRAIN_MAX: f64 = 1.1;
 /// How long a client may wait when a node is lost.
-const SILENCE_MAX_S: f64 = 1.5;
+pub const SILENCE_MAX_S: f64 = 1.5;
 /// For how long after a node was lost waits are its own.
 const SILENCE_LOOK_S: f64 = 10.0;
 /// Above this a second was disturbed: cores that the host took away.
@@ -118,15 +118,16 @@ pub fn limits(figures: &[Figure], play: Play) -> Limits {
             Limits { answered, wait_ms: None }
         }
         Play::Drain => Limits::default(),
-        Play::Lose => Limits { answered: None, wait_ms: Some(SILENCE_MAX_S * 1e3) },
+        _ => Limits { answered: None, wait_ms: Some(SILENCE_MAX_S * 1e3) },
     }
 }
 
-/// How even the nodes are at the end.
-pub fn evenness(seen: &Seen) -> Vec<Figure> {
+/// How even the nodes are at the end, but for those that were drained.
+pub fn evenness(seen: &Seen, drained: &[usize]) -> Vec<Figure> {
     let Some(last) = seen.seconds.last() else { return Vec::new() };
     let of = |figure: fn(&NodeSecond) -> u64| -> Vec<f64> {
-        last.nodes.iter().map(|node| figure(node) as f64).collect()
+        let nodes = last.nodes.iter().filter(|node| !drained.contains(&node.node));
+        nodes.map(|node| figure(node) as f64).collect()
     };
     let (bytes, replicas, leaders) = (of(|n| n.bytes), of(|n| n.replicas), of(|n| n.leaders));
     let shown = |all: &[f64], unit: f64| {
@@ -184,24 +185,80 @@ pub fn drain(seen: &Seen, bytes: u64, took_s: f64) -> Figure {
     ))
 }
 
-/// The longest wait after a node was lost, less what the machine could not do, and until its
-/// replicas were replaced.
+/// What clients of some nodes saw in the seconds that a window touches; of all, if none is named.
+fn of_clients<'a>(
+    seen: &'a Seen,
+    window: Window,
+    nodes: &'a [usize],
+) -> impl Iterator<Item = &'a ClientsSecond> {
+    let is_meant = |one: &&ClientsSecond| nodes.is_empty() || nodes.contains(&one.node);
+    touching(seen, window).flat_map(|second| &second.clients).filter(is_meant)
+}
+
+fn longest_s(seen: &Seen, window: Window, nodes: &[usize]) -> f64 {
+    of_clients(seen, window, nodes).map(|one| one.longest_wait_ms).fold(0.0, f64::max) / 1e3
+}
+
+/// A wait from some time on, and how long it may be; what the machine could not do comes on top.
+fn wait(seen: &Seen, what: String, from: f64, wait_s: f64, most_s: f64) -> Figure {
+    let since = Duration::from_secs_f64(from);
+    let until = since + Duration::from_secs_f64(wait_s.max(0.0));
+    let allowance = seen.stalls.allowance(since, until);
+    let most_s = most_s + allowance.as_secs_f64();
+    Figure::at_most(what, wait_s, "s", most_s).noted(match allowance.as_millis() {
+        0 => String::new(),
+        ms => format!("{ms} ms of the limit are the machine's own stalls"),
+    })
+}
+
+/// The longest wait of clients of some nodes, or of all, in a window.
+pub fn waits(seen: &Seen, what: &str, window: Window, nodes: &[usize], most_s: f64) -> Figure {
+    let longest = longest_s(seen, window, nodes);
+    wait(seen, format!("{what}: longest wait of a client"), window.0, longest, most_s)
+}
+
+/// After how long clients of some nodes, or all, were served that had been cut off: since when,
+/// until when, and when all had settled.
+pub fn served_again(
+    seen: &Seen,
+    what: &str,
+    (from, back, until): (f64, f64, f64),
+    nodes: &[usize],
+    most_s: f64,
+) -> Figure {
+    let after = longest_s(seen, (from, until), nodes) - (back - from);
+    wait(seen, format!("{what}: all clients are served after"), back, after.max(0.0), most_s)
+}
+
+/// The longest wait after a node was lost, and until its replicas were replaced.
 pub fn silence(seen: &Seen, what: &str, (from, until): Window) -> Vec<Figure> {
     let look = (from, from + SILENCE_LOOK_S);
-    let longest =
-        touching(seen, look).map(|second| second.longest_wait_ms).fold(0.0, f64::max) / 1e3;
-    let since = Duration::from_secs_f64(from);
-    let allowance = seen.stalls.allowance(since, since + Duration::from_secs_f64(longest));
-    let most = SILENCE_MAX_S + allowance.as_secs_f64();
     vec![
-        Figure::at_most(format!("{what}: longest wait of a client"), longest, "s", most).noted(
-            match allowance.as_millis() {
-                0 => String::new(),
-                ms => format!("{ms} ms of the limit are the machine's own stalls"),
-            },
-        ),
+        waits(seen, what, look, &[], SILENCE_MAX_S),
         Figure::told(format!("{what}: all is replaced after"), until - from, "s"),
     ]
+}
+
+/// Whether all has settled, and after how long.
+pub fn settled(what: &str, is_so: bool, after_s: f64) -> Figure {
+    let (what, is_so) = (format!("{what}: settled"), f64::from(u8::from(is_so)));
+    Figure::at_least(what, is_so, "", 1.0).noted(format!("after {after_s:.1} s"))
+}
+
+/// Requests of clients of some nodes, or of all, that failed in a window: none may.
+pub fn none_fails(seen: &Seen, what: &str, window: Window, nodes: &[usize]) -> Figure {
+    let failed: u64 = of_clients(seen, window, nodes).map(|one| one.failed).sum();
+    Figure::at_most(format!("{what}: requests failed"), failed as f64, "", 0.0)
+}
+
+/// Requests of clients of some nodes that were answered in a second of a window.
+pub fn answered(seen: &Seen, what: &str, window: Window, nodes: &[usize]) -> Figure {
+    let of_nodes = |second: &Second| {
+        let clients = second.clients.iter().filter(|one| nodes.contains(&one.node));
+        clients.map(|one| one.answered).sum::<u64>() as f64
+    };
+    let rate = mean(within(seen, window).map(of_nodes));
+    Figure::told(format!("{what}: answered"), rate, "requests/s")
 }
 
 /// Requests that failed.
@@ -235,5 +292,33 @@ mod tests {
     fn unevenness_is_that_of_statistics() {
         assert!((unevenness(&[2.0, 0.0, 1.0, 1.0]) - 0.5f64.sqrt()).abs() < 1e-9);
         assert_eq!(unevenness(&[]), 0.0);
+    }
+
+    #[test]
+    fn clients_of_nodes_are_judged_apart() {
+        // For ten seconds from second 10 on clients of node 1 get no answer, and one request fails.
+        let second = |at_s| {
+            let is_cut = (10..20).contains(&at_s);
+            let waited_s = if at_s == 20 { 10.4 } else { 0.1 };
+            let client = |node, answered, failed, waited_s: f64| ClientsSecond {
+                node,
+                answered,
+                failed,
+                longest_wait_ms: waited_s * 1e3,
+            };
+            let first = client(1, if is_cut { 0 } else { 9 }, u64::from(at_s == 15), waited_s);
+            Second { at_s, clients: vec![first, client(2, 7, 0, 0.2)], ..Second::default() }
+        };
+        let seen = Seen { seconds: (0..30).map(second).collect(), ..Seen::default() };
+        let (window, cut) = ((10.0, 30.0), (10.0, 20.0));
+        assert_eq!(waits(&seen, "", window, &[], 1.5).holds, Some(false));
+        assert_eq!(waits(&seen, "", window, &[2], 1.5).holds, Some(true));
+        assert_eq!(waits(&seen, "", (21.0, 30.0), &[], 1.5).value, 0.2);
+        assert_eq!(none_fails(&seen, "", window, &[1]).holds, Some(false));
+        assert_eq!(none_fails(&seen, "", window, &[2]).holds, Some(true));
+        assert_eq!([[1], [2]].map(|nodes| answered(&seen, "", cut, &nodes).value), [0.0, 7.0]);
+        let again = served_again(&seen, "", (10.0, 20.0, 30.0), &[1], 0.5);
+        assert!(again.holds == Some(true) && (again.value - 0.4).abs() < 1e-9);
+        assert_eq!(served_again(&seen, "", (10.0, 20.0, 30.0), &[1], 0.3).holds, Some(false));
     }
 }

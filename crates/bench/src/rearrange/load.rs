@@ -1,15 +1,15 @@
 //! A fixed load: so many clients, each of which asks, waits for the answer, pauses and asks again.
 //!
 //! Every client has keys of its own, which nobody else writes, in one of the keyspaces: it sets
-//! one, reads one, sets one. So it knows what each must hold: what it was last told is done, or
-//! what it asked for since and was not told about. Each answer is held against that at once, and at
-//! the end every key is read again, so what was acknowledged and is gone is seen
-//! ([`Counts::lost`]).
+//! one, reads one, sets one. So it is known what each must hold ([`keys`](super::keys)). Each
+//! answer is held against that at once, and at the end every key is read again, so what was
+//! acknowledged and is gone is seen ([`Counts::lost`]). Some reads are of another client's keys,
+//! which writes through another node: it may be told nothing older than what was acknowledged
+//! before it asked.
 //!
 //! A client keeps to a node. It goes to the next one when the connection breaks or cannot be made,
 //! as programs do, and stays there. It never asks anything twice.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,11 +18,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
+use super::keys::Keys;
 use crate::Outcome;
 use crate::resp::Connection;
 
 /// Keys of each client: enough to touch every shard of its keyspace.
 const KEYS_EACH: usize = 64;
+/// Of reads of its own keys, a client makes every so manieth of another one's.
+const OTHERS_EACH: u64 = 4;
 /// Bytes of a value, filled up with zeros in front of its number.
 const VALUE_BYTES: usize = 100;
 /// How long a node may take to take a connection.
@@ -53,7 +56,7 @@ pub struct Shape {
     pub keyspaces: Vec<String>,
 }
 
-/// What clients saw within a second.
+/// What clients of a node saw within a second.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Requests answered, errors not among them.
@@ -64,7 +67,8 @@ pub struct Counts {
     pub unknown: u64,
     /// Answers that show something else than what was acknowledged.
     pub lost: u64,
-    /// The longest time between two answers to the same client, of those that ended.
+    /// The longest time between two answers to the same client, of those that ended; and, in the
+    /// last second, how long a client had been without one.
     pub longest: Duration,
 }
 
@@ -77,11 +81,27 @@ struct Second {
     longest_us: AtomicU64,
 }
 
+impl Second {
+    fn counts(&self) -> Counts {
+        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
+        Counts {
+            answered: of(&self.answered),
+            not_done: of(&self.not_done),
+            unknown: of(&self.unknown),
+            lost: of(&self.lost),
+            longest: Duration::from_micros(of(&self.longest_us)),
+        }
+    }
+}
+
 struct Shared {
     shape: Shape,
     begun: Instant,
     stop: AtomicBool,
-    seconds: Vec<Second>,
+    /// By second, and by the node through which clients asked.
+    seconds: Vec<Vec<Second>>,
+    /// Of all clients.
+    keys: Vec<Keys>,
     failures: Mutex<Vec<Failure>>,
     slow: Mutex<Vec<Slow>>,
 }
@@ -108,10 +128,24 @@ pub struct Failure {
     pub told: String,
 }
 
+impl Shape {
+    /// What a client uses. Those of one node use all keyspaces.
+    fn keyspace(&self, client: usize) -> &str {
+        let Self { nodes, keyspaces, .. } = self;
+        &keyspaces[(client / nodes.len() + client % nodes.len()) % keyspaces.len()]
+    }
+
+    /// Whose keys a client reads besides its own: the next one's of its keyspace.
+    fn other(&self, client: usize) -> Option<usize> {
+        let mut others = (1..self.clients).map(|step| (client + step) % self.clients);
+        others.find(|other| self.keyspace(*other) == self.keyspace(client))
+    }
+}
+
 impl Shared {
-    fn second(&self) -> &Second {
+    fn second(&self, node: usize) -> &Second {
         let second = self.begun.elapsed().as_secs() as usize;
-        &self.seconds[second.min(SECONDS_MAX - 1)]
+        &self.seconds[second.min(SECONDS_MAX - 1)][node]
     }
 }
 
@@ -133,11 +167,15 @@ pub struct ReadBack {
 impl Load {
     /// Sets clients to work.
     pub fn start(shape: Shape) -> Outcome<Self> {
+        let of_nodes = || shape.nodes.iter().map(|_| Second::default()).collect();
+        let seconds = (0..SECONDS_MAX).map(|_| of_nodes()).collect();
+        let keys = (0..shape.clients).map(|_| Keys::new(KEYS_EACH)).collect();
         let shared = Arc::new(Shared {
             shape,
             begun: Instant::now(),
             stop: AtomicBool::new(false),
-            seconds: (0..SECONDS_MAX).map(|_| Second::default()).collect(),
+            seconds,
+            keys,
             failures: Mutex::default(),
             slow: Mutex::default(),
         });
@@ -154,17 +192,10 @@ impl Load {
         self.shared.begun
     }
 
-    /// What was seen in a second since it began.
-    pub fn counts(&self, second: usize) -> Counts {
+    /// What was seen in a second since it began, through each node.
+    pub fn counts(&self, second: usize) -> Vec<Counts> {
         let all = &self.shared.seconds[second.min(SECONDS_MAX - 1)];
-        let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Counts {
-            answered: of(&all.answered),
-            not_done: of(&all.not_done),
-            unknown: of(&all.unknown),
-            lost: of(&all.lost),
-            longest: Duration::from_micros(of(&all.longest_us)),
-        }
+        all.iter().map(Second::counts).collect()
     }
 
     /// The first requests that failed, and what their clients were told.
@@ -200,28 +231,13 @@ impl Drop for Load {
     }
 }
 
-/// A key of a client's own.
-#[derive(Clone, Debug, Default)]
-struct Owned {
-    /// The number that was last acknowledged.
-    done: Option<u64>,
-    /// Numbers of which nobody knows.
-    maybe: BTreeSet<u64>,
-}
-
-impl Owned {
-    /// Whether a store that loses nothing may answer this.
-    fn may_be(&self, seen: Option<u64>) -> bool {
-        seen == self.done || seen.is_some_and(|number| self.maybe.contains(&number))
-    }
-}
-
 struct Client {
     number: usize,
     shared: Arc<Shared>,
     /// The place of its node in the shape's.
     node: usize,
-    keys: Vec<Owned>,
+    /// Whose keys it reads besides.
+    other: Option<usize>,
     last: Instant,
 }
 
@@ -248,17 +264,12 @@ fn end(reply: Outcome<String>) -> End {
 impl Client {
     fn new(number: usize, shared: Arc<Shared>) -> Self {
         let (node, last) = (number % shared.shape.nodes.len(), shared.begun);
-        Self { number, shared, node, keys: vec![Owned::default(); KEYS_EACH], last }
-    }
-
-    fn key(&self, key: usize) -> String {
-        format!("client-{}-{key}", self.number)
+        let other = shared.shape.other(number);
+        Self { number, shared, node, other, last }
     }
 
     fn keyspace(&self) -> &str {
-        // Those of one node use all keyspaces.
-        let Shape { nodes, keyspaces, .. } = &self.shared.shape;
-        &keyspaces[(self.number / nodes.len() + self.number) % keyspaces.len()]
+        self.shared.shape.keyspace(self.number)
     }
 
     fn open(&self, at: SocketAddr) -> Outcome<Connection> {
@@ -286,7 +297,8 @@ impl Client {
             let is_broken = if number.is_multiple_of(2) {
                 self.set(open, key, number)
             } else {
-                self.get(open, key)
+                let is_others = (number / 2).is_multiple_of(OTHERS_EACH);
+                self.get(open, self.other.filter(|_| is_others).unwrap_or(self.number), key)
             };
             if is_broken {
                 connection = None;
@@ -294,43 +306,60 @@ impl Client {
             }
             sleep(shared.shape.pause);
         }
+        self.waited(Instant::now());
         self
+    }
+
+    /// It has been without an answer until now.
+    fn waited(&self, now: Instant) {
+        let silence_us = (now - self.last).as_micros() as u64;
+        self.shared.second(self.node).longest_us.fetch_max(silence_us, Ordering::Relaxed);
     }
 
     fn set(&mut self, open: &mut Connection, key: usize, number: u64) -> bool {
         let value = format!("{number:0VALUE_BYTES$}");
         let began = Instant::now();
-        let end = end(open.call(&["SET", &self.key(key), &value]));
-        let owned = &mut self.keys[key];
-        match &end {
-            End::Answered(_) => owned.done = Some(number),
+        let name = name(self.number, key);
+        let end = end(open.call(&["SET", &name, &value]));
+        self.shared.keys[self.number].change(key, |key| match &end {
+            End::Answered(_) => key.done = Some(number),
             End::NotDone(_) => {}
             End::Unknown { .. } => {
-                owned.maybe.insert(number);
+                key.maybe.insert(number);
             }
-        }
-        self.note("SET", key, began, &end)
+        });
+        self.note("SET", &name, began, &end)
     }
 
-    fn get(&mut self, open: &mut Connection, key: usize) -> bool {
+    /// Reads a key of a client.
+    fn get(&mut self, open: &mut Connection, of: usize, key: usize) -> bool {
         let began = Instant::now();
-        let end = end(open.call(&["GET", &self.key(key)]));
-        if let End::Answered(text) = &end
-            && !self.keys[key].may_be(number_of(text))
-        {
-            self.shared.second().lost.fetch_add(1, Ordering::Relaxed);
+        let keys = &self.shared.keys[of];
+        let (name, floor) = (name(of, key), keys.get(key).done);
+        let end = end(open.call(&["GET", &name]));
+        if let End::Answered(text) = &end {
+            let (seen, known) = (number_of(text), keys.get(key));
+            let is_well = match of == self.number {
+                true => known.may_be(seen),
+                // Its writer goes on meanwhile.
+                false => known.may_be_since(floor, seen),
+            };
+            if !is_well {
+                self.shared.second(self.node).lost.fetch_add(1, Ordering::Relaxed);
+                let why = format!("{seen:?} after {floor:?}; {known:?}");
+                self.failed("GET", &name, &why);
+            }
         }
-        self.note("GET", key, began, &end)
+        self.note("GET", &name, began, &end)
     }
 
     /// Counts how a request ended; whether the connection is of no further use.
-    fn note(&mut self, asked: &str, key: usize, began: Instant, end: &End) -> bool {
-        let second = self.shared.second();
+    fn note(&mut self, asked: &str, key: &str, began: Instant, end: &End) -> bool {
+        let second = self.shared.second(self.node);
         match end {
             End::Answered(_) => {
                 let now = Instant::now();
-                let silence_us = (now - self.last).as_micros() as u64;
-                second.longest_us.fetch_max(silence_us, Ordering::Relaxed);
+                self.waited(now);
                 second.answered.fetch_add(1, Ordering::Relaxed);
                 self.last = now;
                 if now - began >= SLOW {
@@ -351,7 +380,7 @@ impl Client {
         }
     }
 
-    fn failed(&self, asked: &str, key: usize, why: &str) {
+    fn failed(&self, asked: &str, key: &str, why: &str) {
         let at_s = self.shared.begun.elapsed().as_secs_f64();
         let (asked, told) = (self.asked(asked, key), why.to_owned());
         let mut failures = self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner);
@@ -360,7 +389,7 @@ impl Client {
         }
     }
 
-    fn was_slow(&self, asked: &str, key: usize, began: Instant, now: Instant) {
+    fn was_slow(&self, asked: &str, key: &str, began: Instant, now: Instant) {
         let at_s = (began - self.shared.begun).as_secs_f64();
         let (asked, took_ms) = (self.asked(asked, key), (now - began).as_secs_f64() * 1e3);
         let mut slow = self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner);
@@ -369,20 +398,26 @@ impl Client {
         }
     }
 
-    fn asked(&self, asked: &str, key: usize) -> String {
-        let (key, node) = (self.key(key), self.shared.shape.nodes[self.node]);
+    fn asked(&self, asked: &str, key: &str) -> String {
+        let node = self.shared.shape.nodes[self.node];
         format!("{asked} {key} in {} through {node}", self.keyspace())
     }
 
     fn read_back(&self, at: SocketAddr, all: &mut ReadBack) -> Outcome<()> {
         let mut open = self.open(at)?;
-        for (key, owned) in self.keys.iter().enumerate() {
-            let seen = number_of(&open.call(&["GET", &self.key(key)])?);
-            all.keys += u64::from(owned.done.is_some());
-            all.lost += u64::from(!owned.may_be(seen));
+        for key in 0..KEYS_EACH {
+            let known = self.shared.keys[self.number].get(key);
+            let seen = number_of(&open.call(&["GET", &name(self.number, key)])?);
+            all.keys += u64::from(known.done.is_some());
+            all.lost += u64::from(!known.may_be(seen));
         }
         Ok(())
     }
+}
+
+/// A key of a client.
+fn name(client: usize, key: usize) -> String {
+    format!("client-{client}-{key}")
 }
 
 /// The number of a value; none if there is no value, or it is none of ours.
@@ -395,15 +430,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_may_be_is_what_was_acknowledged_or_is_not_known() {
-        let mut key = Owned::default();
-        assert!(key.may_be(None) && !key.may_be(Some(2)));
-        key.done = Some(4);
-        key.maybe.insert(6);
-        assert_eq!(
-            [None, Some(2), Some(4), Some(6)].map(|seen| key.may_be(seen)),
-            [false, false, true, true]
-        );
+    fn clients_read_keys_of_others_of_their_keyspace() {
+        let shape = |clients| Shape {
+            clients,
+            pause: Duration::ZERO,
+            nodes: vec!["127.0.0.1:1".parse().expect("an address"); 3],
+            keyspaces: ["0", "one", "two"].map(str::to_owned).to_vec(),
+        };
+        let others =
+            |clients| -> Vec<_> { (0..clients).map(|n| shape(clients).other(n)).collect() };
+        // 0 1 2 | 1 2 0 | 2 0: what they use.
+        let eight = [5, 3, 4, 1, 6, 7, 2, 0].map(Some);
+        assert_eq!(others(8), eight);
+        // Those of any node use all.
+        let five = Shape { nodes: vec![shape(15).nodes[0]; 5], ..shape(15) };
+        let of_node = [3, 8, 13].map(|client| five.keyspace(client).to_owned());
+        assert_eq!(of_node, ["0", "one", "two"]);
+        assert_eq!(others(2), [None, None]);
     }
 
     #[test]

@@ -17,6 +17,7 @@
 mod fill;
 mod fleet;
 mod judge;
+mod keys;
 mod load;
 mod plays;
 mod stage;
@@ -40,17 +41,18 @@ use timeline::{FORMAT, Figure, Timeline};
 const MIB: u64 = 1 << 20;
 /// Bytes of a value that is filled in.
 const FILL_VALUE_BYTES: usize = 1_000;
-/// Replicas of every shard.
-const REPLICAS: u64 = 3;
 
 /// `bench rearrange`
 #[derive(Args, Debug)]
 pub struct Options {
-    /// What is played, any of join, drain, lose.
-    #[arg(value_delimiter = ',', default_value = "join,drain,lose")]
+    /// What is played, in this order.
+    #[arg(
+        value_delimiter = ',',
+        default_value = "join,drain,swap,lose,leave,domain,dark,part,isolate"
+    )]
     plays: Vec<Play>,
-    /// Keys and values of each node at the beginning, in MiB. Unless told otherwise 256 to join,
-    /// 1024 to be drained, 64 to be lost.
+    /// Keys and values of each node at the beginning, in MiB. Unless told otherwise 256 for join,
+    /// swap and dark, 1024 for drain, 64 for the others.
     #[arg(long)]
     size: Option<u64>,
     /// Clients of the load.
@@ -68,6 +70,9 @@ pub struct Options {
     /// Nodes of nine that are lost.
     #[arg(long, default_value_t = 4)]
     losses: usize,
+    /// Nodes of eight that leave and come back.
+    #[arg(long, default_value_t = 3)]
+    leaves: usize,
     /// How long the cluster may take to settle after each thing that is done, in seconds.
     #[arg(long, default_value_t = 90)]
     settle_s: u64,
@@ -84,7 +89,8 @@ pub struct Options {
     /// Where the picture goes; of one play. Else into --out, as rearrange-PLAY.svg.
     #[arg(long)]
     svg: Option<PathBuf>,
-    /// An eighth of the data, half of the baseline, one node that joins, two that are lost.
+    /// An eighth of the data, half of the baseline, one node that joins, two that leave, or are
+    /// lost.
     #[arg(long)]
     pub quick: bool,
     /// Ends with an error if a figure is not what it must be.
@@ -94,33 +100,28 @@ pub struct Options {
 
 impl Options {
     fn scale(&self, play: Play) -> Scale {
-        let usual = match play {
-            Play::Join => 256,
-            Play::Drain => 1_024,
-            Play::Lose => 64,
-        };
         let part = if self.quick { 8 } else { 1 };
         Scale {
-            bytes_each: self.size.unwrap_or(usual / part) * MIB,
+            bytes_each: self.size.unwrap_or(play.mib_each() / part) * MIB,
             baseline_s: if self.quick { self.baseline_s / 2 } else { self.baseline_s },
             settle: Duration::from_secs(self.settle_s),
             joins: if self.quick { self.joins.min(1) } else { self.joins },
             losses: if self.quick { self.losses.min(2) } else { self.losses },
+            leaves: if self.quick { self.leaves.min(2) } else { self.leaves },
         }
     }
 
     fn plan(&self, binary: &str, play: Play, scale: &Scale) -> Plan {
         let (nodes, held) = play.nodes(scale);
-        let mut flags: Vec<String> = Vec::new();
-        if play == Play::Lose {
-            flags.extend(["--dead-after-ms", "3s"].map(str::to_owned));
-        }
+        let mut flags: Vec<String> = play.flags().iter().map(|flag| (*flag).to_owned()).collect();
         flags.extend(self.flags.split_whitespace().map(str::to_owned));
         Plan {
             binary: binary.to_owned(),
             nodes,
             held,
-            bytes: scale.bytes_each * nodes as u64 / REPLICAS,
+            domains: play.domains(),
+            replicas: play.replicas(),
+            bytes: scale.bytes_each * nodes as u64 / play.replicas(),
             value_bytes: FILL_VALUE_BYTES,
             clients: self.clients,
             pause: Duration::from_millis(self.pause_ms),

@@ -22,8 +22,6 @@ use crate::Outcome;
 
 /// Keyspaces of eight shards each.
 const KEYSPACES: [&str; 3] = ["0", "one", "two"];
-/// Replicas of each of their shards.
-const REPLICAS: u64 = 3;
 /// How long replicas may take to spread before anything is written.
 const SPREAD_MAX: Duration = Duration::from_secs(75);
 /// Nothing has changed for so long: then it is over.
@@ -42,6 +40,10 @@ pub struct Plan {
     pub nodes: usize,
     /// Nodes that run beside it, to join later.
     pub held: usize,
+    /// Failure domains; 0: nodes are not told of any.
+    pub domains: usize,
+    /// Replicas of every shard.
+    pub replicas: u64,
     /// Bytes of keys and values, once.
     pub bytes: u64,
     /// Of a value that is filled in.
@@ -67,11 +69,14 @@ pub struct Stage {
     pub events: Vec<Event>,
     /// What was set up.
     pub setup: Setup,
+    /// Nodes that are there and are to be empty.
+    pub drained: Vec<usize>,
     begun: Instant,
     fill: Fill,
 }
 
 /// What is left of it when the load is over.
+#[derive(Default)]
 pub struct Seen {
     /// What has happened.
     pub events: Vec<Event>,
@@ -96,14 +101,14 @@ impl Stage {
         let rate = plan.move_rate.to_string();
         let mut flags = plan.flags.clone();
         flags.extend(["--move-rate", &rate, "--memory-max", "6GiB"].map(str::to_owned));
-        let mut fleet = Fleet::new(&plan.binary, nodes + held, &flags)?;
+        let mut fleet = Fleet::new(&plan.binary, nodes + held, plan.domains, &flags)?;
         eprintln!("{nodes} nodes start");
         (1..=nodes).try_for_each(|node| fleet.start(node))?;
         fleet.wait_until_formed()?;
         for name in &KEYSPACES[1..] {
             fleet.post(1, "/v1/keyspaces", &format!(r#"{{"name":"{name}"}}"#))?;
         }
-        wait_until_spread(&fleet)?;
+        wait_until_spread(&fleet, plan.replicas)?;
         let keyspaces = KEYSPACES.map(str::to_owned).to_vec();
         let resp: Vec<_> = (1..=nodes).map(|node| fleet.resp(node)).collect();
         let fill = Fill::of(&keyspaces, plan.bytes, plan.value_bytes);
@@ -135,7 +140,8 @@ impl Stage {
         let begun = load.begun();
         let watch = Watch::start(fleet.roster(), begun)?;
         let witness = Witness::start(fleet.dir(), begun);
-        Ok(Self { load, watch, witness, fleet, events: Vec::new(), setup, begun, fill })
+        let (events, drained) = (Vec::new(), Vec::new());
+        Ok(Self { load, watch, witness, fleet, events, setup, drained, begun, fill })
     }
 
     /// Seconds since the load began.
@@ -174,7 +180,9 @@ impl Stage {
                 (since, replicas) = (self.now_s(), now);
             }
             let calm = Duration::from_secs_f64(self.now_s() - since);
-            if calm >= CALM && is_so(&sample) && sample.is_even() || calm >= CALM_UNEVEN {
+            if calm >= CALM && is_so(&sample) && sample.is_even(&self.drained)
+                || calm >= CALM_UNEVEN
+            {
                 return Some(since);
             }
         }
@@ -199,7 +207,7 @@ impl Stage {
     }
 }
 
-fn wait_until_spread(fleet: &Fleet) -> Outcome<()> {
+fn wait_until_spread(fleet: &Fleet, replicas_each: u64) -> Outcome<()> {
     let began = Instant::now();
     let mut calm = 0;
     while calm < 3 {
@@ -208,8 +216,8 @@ fn wait_until_spread(fleet: &Fleet) -> Outcome<()> {
         let sum = |of: fn(&super::watch::NodeSample) -> u64| sample.nodes.iter().map(of).sum();
         let (replicas, leaders): (u64, u64) = (sum(|n| n.replicas), sum(|n| n.leaders));
         let shards = 8 * KEYSPACES.len() as u64 + 1;
-        let is_full = leaders == shards && replicas == REPLICAS * shards;
-        calm = if sample.is_quiet() && is_full && sample.is_even() { calm + 1 } else { 0 };
+        let is_full = leaders == shards && replicas == replicas_each * shards;
+        calm = if sample.is_quiet() && is_full && sample.is_even(&[]) { calm + 1 } else { 0 };
         if began.elapsed() > SPREAD_MAX {
             if is_full {
                 eprintln!("replicas did not spread evenly before the load: {replicas} on");

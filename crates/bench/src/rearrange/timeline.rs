@@ -1,8 +1,8 @@
 //! What happened, second by second: the JSON that `--json` writes.
 //!
 //! ```text
-//!   format     1; a reader of another one must not guess
-//!   play       join, drain or lose
+//!   format     2; a reader of another one must not guess
+//!   play       its name
 //!   title      for people
 //!   machine    cpu, cores, memory_gib, kernel, commit, date …
 //!   setup      nodes, held, shards, replicas, clients, pause_ms, filled_keys, filled_bytes,
@@ -10,6 +10,7 @@
 //!   events     [{at_s, what}], by time; at_s since the load began
 //!   seconds    [{at_s, answered, not_done, unknown, lost, longest_wait_ms, machine_stalled_ms,
 //!              host_taken, moved_bytes, changing, below_strength,
+//!              clients: [{node, answered, failed, longest_wait_ms}],
 //!              nodes: [{node, replicas, leaders, bytes, sent_bytes, sending, processor}]}]
 //!   figures    [{what, value, unit, limit, holds, note}]; limit as in "≥ 0.7", or null
 //!   failures   [{at_s, asked, told}]; the first 200 requests that failed
@@ -21,7 +22,9 @@
 //! `sent_bytes`, `moved_bytes`, `processor` (cores) and `host_taken` (cores that the host took
 //! away) are of that second too. `longest_wait_ms` is the longest time between two answers to the
 //! same client that ended in it, `machine_stalled_ms` how long the machine itself stood still
-//! ([`testbed::stalls`]). A node that is off or did not answer is not among `nodes`.
+//! ([`testbed::stalls`]). `clients` are those that asked through a node, whether it was off or not;
+//! `failed` is what was *not done* or is *unknown*. A node that is off or did not answer is not
+//! among `nodes`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,12 +32,12 @@ use std::time::Duration;
 use serde::Serialize;
 use testbed::stalls::Stalls;
 
-use super::load::{Failure, Load, Slow};
+use super::load::{Counts, Failure, Load, Slow};
 use super::watch::{NodeSample, Sample};
 use crate::machine::Machine;
 
 /// The version of what is written.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// Everything about one play.
 #[derive(Debug, Serialize)]
@@ -64,7 +67,7 @@ pub struct Timeline {
 }
 
 /// What was set up before the first second.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Setup {
     /// Nodes of the cluster at the beginning.
     pub nodes: usize,
@@ -124,8 +127,23 @@ pub struct Second {
     pub changing: u64,
     /// Shards with too few live replicas, as their leaders said.
     pub below_strength: u64,
+    /// What clients saw, by the node through which they asked.
+    pub clients: Vec<ClientsSecond>,
     /// The nodes that answered.
     pub nodes: Vec<NodeSecond>,
+}
+
+/// Clients of a node in a second.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct ClientsSecond {
+    /// Counted from 1.
+    pub node: usize,
+    /// Requests answered.
+    pub answered: u64,
+    /// Requests not done, or of which nobody knows.
+    pub failed: u64,
+    /// The longest time between two answers to one of them.
+    pub longest_wait_ms: f64,
 }
 
 /// A node in a second.
@@ -216,7 +234,9 @@ pub fn seconds(load: &Load, samples: &[Sample], stalls: &Stalls) -> Vec<Second> 
     let mut host_s = samples.first().map_or(0.0, |sample| sample.host_s);
     let mut all = Vec::new();
     for sample in samples {
-        let counts = load.counts(sample.second);
+        let all_counts = load.counts(sample.second);
+        let of = |of: fn(&Counts) -> u64| all_counts.iter().map(of).sum();
+        let clients: Vec<_> = all_counts.iter().enumerate().map(of_clients).collect();
         let from = Duration::from_secs(sample.second as u64);
         let stalled = stalls.allowance(from, from + Duration::from_secs(1));
         let nodes: Vec<NodeSecond> =
@@ -225,21 +245,32 @@ pub fn seconds(load: &Load, samples: &[Sample], stalls: &Stalls) -> Vec<Second> 
         let sum = |of: fn(&NodeSample) -> u64| sample.nodes.iter().map(of).sum();
         all.push(Second {
             at_s: sample.second,
-            answered: counts.answered,
-            not_done: counts.not_done,
-            unknown: counts.unknown,
-            lost: counts.lost,
-            longest_wait_ms: counts.longest.as_secs_f64() * 1e3,
+            answered: of(|counts| counts.answered),
+            not_done: of(|counts| counts.not_done),
+            unknown: of(|counts| counts.unknown),
+            lost: of(|counts| counts.lost),
+            longest_wait_ms: clients.iter().map(|one| one.longest_wait_ms).fold(0.0, f64::max),
             machine_stalled_ms: stalled.as_secs_f64() * 1e3,
             host_taken: sample.host_s - host_s,
             moved_bytes: nodes.iter().map(|node| node.sent_bytes).sum(),
             changing: sum(|node| node.changing),
             below_strength: sum(|node| node.below_strength),
+            clients,
             nodes,
         });
         host_s = sample.host_s;
     }
     all
+}
+
+/// What clients saw through the node at a place.
+fn of_clients((place, counts): (usize, &Counts)) -> ClientsSecond {
+    ClientsSecond {
+        node: place + 1,
+        answered: counts.answered,
+        failed: counts.not_done + counts.unknown,
+        longest_wait_ms: counts.longest.as_secs_f64() * 1e3,
+    }
 }
 
 /// What a node did since it was last seen. One that was not seen before began with nothing.

@@ -69,9 +69,10 @@ impl Sample {
         self.nodes.len() == self.running && self.nodes.iter().all(is_quiet)
     }
 
-    /// Whether no node has three replicas more than another.
-    pub fn is_even(&self) -> bool {
-        let replicas = || self.nodes.iter().map(|node| node.replicas);
+    /// Whether no node has three replicas more than another, but for those that were drained.
+    pub fn is_even(&self, drained: &[usize]) -> bool {
+        let nodes = || self.nodes.iter().filter(|node| !drained.contains(&node.node));
+        let replicas = || nodes().map(|node| node.replicas);
         replicas().max().unwrap_or(0) <= replicas().min().unwrap_or(0) + 2
     }
 }

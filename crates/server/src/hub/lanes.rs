@@ -5,6 +5,8 @@
 //! finds the work before it leaves (flat combining, Hendler et al., SPAA 2010). So a request costs
 //! no hand-over between threads unless two of them want the same lane at the same moment.
 
+use std::time::Instant;
+
 use keyspace::ShardId;
 use node::lane::admission::{self, Admission, log_bytes, unneeded};
 use node::lane::{Answer, Effects, Ended, Input, Lane, Origin};
@@ -159,9 +161,19 @@ impl LaneCell {
     fn turn(&self, core: &mut Core, hub: &Hub, origin: Origin, answers: &mut Vec<Answer>) {
         let Core { lane, effects, bags, taken, credit_bytes } = core;
         lane.observe(boot_nanos());
-        taken.drain(..).for_each(|input| lane.accept(input));
+        let mut takes_in = None;
+        for input in taken.drain(..) {
+            if let Input::Absorb { left, state: Some(_) } = &input {
+                takes_in = Some((*left, Instant::now()));
+            }
+            lane.accept(input);
+        }
         loop {
             lane.turn(effects);
+            if let Some((left, since)) = takes_in.take() {
+                let ms = since.elapsed().as_secs_f64() * 1e3;
+                tracing::info!("shard {left} has its neighbour's keys, after {ms:.1} ms");
+            }
             if effects.is_empty() {
                 break;
             }

@@ -38,6 +38,8 @@ const SIDE_MIN: u64 = 10;
 const AGAIN: Duration = Duration::from_secs(10);
 /// So many shards that are led here are told to be cut in one look.
 const AT_ONCE: usize = 2;
+/// Two shards together are few keys up to this part of those beyond which a shard is cut.
+const FEW: u64 = 4;
 
 /// What the node remembers about it.
 #[derive(Debug)]
@@ -108,9 +110,10 @@ impl Splits {
         Self { bytes_max, keys_max, asked: Mutex::default(), whole: Mutex::default() }
     }
 
-    /// Whether a shard of so many keys is far from being cut for them.
+    /// Whether two shards of so many keys together may become one: that is done well within the
+    /// time in which a shard is cut, and the whole is far from being cut again.
     pub(super) fn are_few(&self, keys: u64) -> bool {
-        self.keys_max.is_none_or(|max| keys <= max.get() / 2)
+        self.keys_max.is_none_or(|max| keys <= max.get() / FEW)
     }
 
     /// Why a shard that holds so much is too large, if it is.
@@ -315,5 +318,18 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
     match is_within(state, &at) {
         true => Ok(at),
         false => Err(format!("it has {has}: a cut at {at} leaves nothing on one side")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_are_few_up_to_a_quarter_of_what_is_cut() {
+        let splits = Splits::new(None, NonZeroU64::new(125_000));
+        assert!(splits.are_few(31_250) && !splits.are_few(31_251));
+        assert!(splits.too_large(0, 125_000).is_none() && splits.too_large(0, 125_001).is_some());
+        assert!(Splits::new(None, None).are_few(u64::MAX));
     }
 }

@@ -1,0 +1,36 @@
+//! All nodes are killed at once, as if the power failed, and started again at the same moment.
+
+use std::path::Path;
+
+use super::{AFTER, Scale, baseline, settle};
+use crate::Outcome;
+use crate::rearrange::judge;
+use crate::rearrange::stage::{Seen, Stage};
+use crate::rearrange::timeline::Figure;
+
+/// Seconds without power.
+const OFF: u64 = 3;
+/// After so long all clients are served again, in seconds: nodes have to start first.
+const SERVED_MAX_S: f64 = 10.0;
+
+pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
+    let alone = baseline(&mut stage, scale);
+    let (replicas, nodes) = (stage.setup.replicas, stage.fleet.running());
+    let from = stage.mark("all nodes are killed");
+    stage.fleet.kill_all(&nodes)?;
+    stage.wait(OFF);
+    let back = stage.mark("all are started");
+    stage.fleet.start_all(&nodes)?;
+    stage.mark("all are ready");
+    let (until, settled) = settle(&mut stage, scale.settle, replicas);
+    stage.wait(AFTER);
+    let seen = stage.end(logs)?;
+    let mut figures = judge::load_alone(&seen, alone);
+    let what = "all are started";
+    figures.push(judge::served_again(&seen, what, (from, back, until), &[], SERVED_MAX_S));
+    figures.push(judge::settled(what, settled, until - back));
+    figures.extend(judge::evenness(&seen, &[]));
+    figures.extend(judge::failures(&seen, false));
+    figures.push(judge::lost(&seen));
+    Ok((seen, figures))
+}

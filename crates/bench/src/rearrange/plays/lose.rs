@@ -1,0 +1,31 @@
+//! Nodes are killed one by one; what each held is replaced before the next.
+
+use std::path::Path;
+
+use super::{AFTER, Scale, baseline, settle};
+use crate::Outcome;
+use crate::rearrange::judge;
+use crate::rearrange::stage::{Seen, Stage};
+use crate::rearrange::timeline::Figure;
+
+pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
+    let alone = baseline(&mut stage, scale);
+    let replicas = stage.setup.replicas;
+    let mut windows = Vec::new();
+    // The founder is the first of them.
+    for node in (1..).step_by(2).take(scale.losses) {
+        let from = stage.mark(format!("node {node} is killed"));
+        stage.fleet.kill(node);
+        windows.push((node, (from, settle(&mut stage, scale.settle, replicas).0)));
+    }
+    stage.wait(AFTER);
+    let seen = stage.end(logs)?;
+    let mut figures = judge::load_alone(&seen, alone);
+    for (node, window) in windows {
+        figures.extend(judge::silence(&seen, &format!("node {node} is killed"), window));
+    }
+    figures.extend(judge::evenness(&seen, &[]));
+    figures.extend(judge::failures(&seen, false));
+    figures.push(judge::lost(&seen));
+    Ok((seen, figures))
+}

@@ -1,0 +1,233 @@
+//! What is done to a cluster under load, and which figures come of it.
+//!
+//! | play | nodes | what happens |
+//! |---|---|---|
+//! | [`join`] | 3, and 2 that wait | a fourth joins; when all has settled, a fifth |
+//! | [`drain`] | 5 | one of them is drained |
+//! | [`swap`] | 5, and 1 that waits | one joins and another is drained at the same moment |
+//! | [`lose`] | 9 | four are killed, one by one, each replaced before the next |
+//! | [`leave`] | 8 | three leave one by one, one of them by kill -9, and come back one by one |
+//! | [`domain`] | 6 in 3 domains | both nodes of a failure domain are killed at once, and come back |
+//! | [`dark`] | 5 | all are killed at once, and started again |
+//! | [`part`] | 5 | the network is parted, 2 from 3, and healed; meanwhile a shard is cut |
+//! | [`isolate`] | 5 | two in turn reach no other node; then one link is lost in one direction |
+//!
+//! Between two things that are done a play waits until nothing moves any more (*settled*). Who
+//! comes back has the files that it had.
+
+mod dark;
+mod domain;
+mod drain;
+mod isolate;
+mod join;
+mod leave;
+mod lose;
+mod part;
+mod swap;
+
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use clap::ValueEnum;
+use testbed::net::can_cut;
+
+use super::fleet::Fleet;
+use super::stage::{Plan, Seen, Stage};
+use super::timeline::{Event, Figure};
+use super::watch::Sample;
+use crate::Outcome;
+
+/// Seconds of load before anything is measured.
+const WARM_UP: u64 = 3;
+/// Seconds of load after everything has settled.
+const AFTER: u64 = 4;
+/// How long a drain may take.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Between two looks whether something is so.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A play.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Play {
+    /// Nodes join.
+    Join,
+    /// A node is drained.
+    Drain,
+    /// A node joins while another is drained.
+    Swap,
+    /// Nodes are lost and replaced.
+    Lose,
+    /// Nodes leave one by one and come back.
+    Leave,
+    /// A failure domain is lost and comes back.
+    Domain,
+    /// All nodes are lost at once and come back.
+    Dark,
+    /// The network is parted, and a shard is cut meanwhile.
+    Part,
+    /// A node reaches no other.
+    Isolate,
+}
+
+/// How long and how much.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    /// Bytes of keys and values that each of the nodes has at the beginning.
+    pub bytes_each: u64,
+    /// Seconds in which the load is measured before anything happens.
+    pub baseline_s: u64,
+    /// How long the cluster may take to settle.
+    pub settle: Duration,
+    /// Nodes that join.
+    pub joins: usize,
+    /// Nodes that are lost.
+    pub losses: usize,
+    /// Nodes that leave and come back.
+    pub leaves: usize,
+}
+
+impl Play {
+    /// In file names and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Play::Join => "join",
+            Play::Drain => "drain",
+            Play::Swap => "swap",
+            Play::Lose => "lose",
+            Play::Leave => "leave",
+            Play::Domain => "domain",
+            Play::Dark => "dark",
+            Play::Part => "part",
+            Play::Isolate => "isolate",
+        }
+    }
+
+    /// Nodes at the beginning, and nodes that wait.
+    pub fn nodes(self, scale: &Scale) -> (usize, usize) {
+        match self {
+            Play::Join => (3, scale.joins),
+            Play::Drain | Play::Dark | Play::Part | Play::Isolate => (5, 0),
+            Play::Swap => (5, 1),
+            Play::Lose => (9, 0),
+            Play::Leave => (8, 0),
+            Play::Domain => (6, 0),
+        }
+    }
+
+    /// Failure domains; 0: nodes are not told of any.
+    pub fn domains(self) -> usize {
+        if self == Play::Domain { domain::DOMAINS } else { 0 }
+    }
+
+    /// Replicas of every shard.
+    pub fn replicas(self) -> u64 {
+        if self == Play::Part { part::REPLICAS } else { 3 }
+    }
+
+    /// MiB of keys and values that each node has at the beginning, unless told otherwise.
+    pub fn mib_each(self) -> u64 {
+        match self {
+            Play::Join | Play::Swap | Play::Dark => 256,
+            Play::Drain => 1_024,
+            Play::Lose | Play::Leave | Play::Domain | Play::Part | Play::Isolate => 64,
+        }
+    }
+
+    /// What all nodes are started with.
+    pub fn flags(self) -> &'static [&'static str] {
+        match self {
+            Play::Join | Play::Drain | Play::Swap | Play::Dark | Play::Isolate => &[],
+            Play::Lose | Play::Leave | Play::Domain => &["--dead-after-ms", "3s"],
+            // What was cut stays so, for it holds little.
+            Play::Part => &["--replicas", "5", "--merge-bytes", "off"],
+        }
+    }
+
+    /// For people.
+    pub fn title(self, scale: &Scale) -> String {
+        let title = match self {
+            Play::Join if scale.joins == 1 => "A node joins three under load",
+            Play::Join => &format!("{} nodes join three under load, one by one", scale.joins),
+            Play::Drain => "One of five nodes is drained under load",
+            Play::Swap => "A node joins five and another is drained at the same moment",
+            Play::Lose => {
+                &format!("{} of nine nodes are killed under load, one by one", scale.losses)
+            }
+            Play::Leave => &format!(
+                "{} of eight nodes leave under load, one by one, and come back",
+                scale.leaves
+            ),
+            Play::Domain => "One of three failure domains is killed under load, and comes back",
+            Play::Dark => "All of five nodes are killed at once under load, and started again",
+            Play::Part => "Five nodes are parted, two from three, and a shard is cut meanwhile",
+            Play::Isolate => "Nodes of five are cut off from the others, and not from clients",
+        };
+        title.to_owned()
+    }
+
+    /// Plays it; what was seen, and the figures. What nodes have said goes to `logs`.
+    pub fn play(self, plan: &Plan, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
+        if matches!(self, Play::Part | Play::Isolate) && !can_cut() {
+            return Err(format!("{} cuts networks, which takes root", self.name()).into());
+        }
+        let stage = Stage::set(plan)?;
+        stage.wait(WARM_UP);
+        match self {
+            Play::Join => join::play(stage, scale, logs),
+            Play::Drain => drain::play(stage, scale, logs),
+            Play::Swap => swap::play(stage, scale, logs),
+            Play::Lose => lose::play(stage, scale, logs),
+            Play::Leave => leave::play(stage, scale, logs),
+            Play::Domain => domain::play(stage, scale, logs),
+            Play::Dark => dark::play(stage, scale, logs),
+            Play::Part => part::play(stage, scale, logs),
+            Play::Isolate => isolate::play(stage, scale, logs),
+        }
+    }
+}
+
+/// Measures the load alone; from when until when.
+fn baseline(stage: &mut Stage, scale: &Scale) -> (f64, f64) {
+    let from = stage.mark("load alone");
+    stage.wait(scale.baseline_s);
+    (from, stage.now_s())
+}
+
+/// Waits until all has settled; when that was, and whether.
+fn settle(stage: &mut Stage, most: Duration, replicas: u64) -> (f64, bool) {
+    let is_full =
+        |sample: &Sample| sample.nodes.iter().map(|node| node.replicas).sum::<u64>() == replicas;
+    let settled = stage.until_settled(most, is_full);
+    let words = if settled.is_some() { "settled" } else { "not settled in time" };
+    let at_s = settled.unwrap_or_else(|| stage.now_s());
+    eprintln!("{at_s:7.1} s  {words}");
+    stage.events.push(Event { at_s, what: words.into() });
+    (at_s, settled.is_some())
+}
+
+/// Waits until something is so; how long that took, in seconds.
+fn until(what: &str, most: Duration, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<f64> {
+    let began = Instant::now();
+    while !is_so()? {
+        if began.elapsed() > most {
+            return Err(format!("after {most:?} it is not so: {what}").into());
+        }
+        sleep(LOOK);
+    }
+    Ok(began.elapsed().as_secs_f64())
+}
+
+/// Waits until a node has no replica, as the first node knows and as itself says; notes it.
+fn until_empty(stage: &mut Stage, node: usize) -> Outcome<f64> {
+    let name = Fleet::name(node);
+    until(&format!("{name} is empty"), DRAIN_MAX, || is_empty(&stage.fleet, &name))?;
+    Ok(stage.mark(format!("node {node} is empty")))
+}
+
+fn is_empty(fleet: &Fleet, name: &str) -> Outcome<bool> {
+    let nodes = fleet.get(1, "/v1/nodes")?;
+    let all = nodes["nodes"].as_array().into_iter().flatten();
+    let node = all.into_iter().find(|node| node["name"] == name).ok_or("the node is not known")?;
+    Ok(node["replicas"] == 0 && node["shards"] == 0)
+}

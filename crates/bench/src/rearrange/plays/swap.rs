@@ -1,0 +1,34 @@
+//! A node joins, and at the same moment another one is drained.
+
+use std::path::Path;
+
+use super::{AFTER, Scale, baseline, settle, until_empty};
+use crate::Outcome;
+use crate::rearrange::fleet::Fleet;
+use crate::rearrange::judge;
+use crate::rearrange::stage::{Seen, Stage};
+use crate::rearrange::timeline::Figure;
+
+pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
+    let alone = baseline(&mut stage, scale);
+    let (old, new) = (stage.setup.nodes, stage.setup.nodes + 1);
+    let replicas = stage.setup.replicas;
+    let from = stage.mark(format!("node {new} joins, node {old} is drained"));
+    stage.fleet.release(new)?;
+    stage.fleet.post(1, &format!("/v1/nodes/{}/drain", Fleet::name(old)), "{}")?;
+    stage.drained.push(old);
+    let empty = until_empty(&mut stage, old)?;
+    let (until, settled) = settle(&mut stage, scale.settle, replicas);
+    stage.wait(AFTER);
+    let seen = stage.end(logs)?;
+    let mut figures = judge::load_alone(&seen, alone);
+    figures.push(Figure::told("drained in", empty - from, "s"));
+    figures.push(judge::settled("both are done", settled, until - from));
+    figures.push(judge::lowest_second(&seen, "both", alone, (from, until)));
+    figures.push(judge::waits(&seen, "both", (from, until), &[], judge::SILENCE_MAX_S));
+    figures.extend(judge::evenness(&seen, &[old]));
+    figures.extend(judge::rate(&seen));
+    figures.extend(judge::failures(&seen, true));
+    figures.push(judge::lost(&seen));
+    Ok((seen, figures))
+}
