@@ -93,7 +93,19 @@ def use(name, r, other):
         with r.pipeline() as p:
             for i in range(20):
                 p.get(key(f"apart{i}"))
-            raises(redis.ResponseError, "several shards", p.execute)
+            same([None] * 20, p.execute())
+        # Whichever shards the keys lie in.
+        with r.pipeline() as p:
+            for i in range(20):
+                p.incrby(key(f"apart{i}"), i)
+            p.mget([key(f"apart{i}") for i in range(3)])
+            same([*range(20), [b"0", b"1", b"2"]], p.execute())
+        same(3, r.delete(*[key(f"apart{i}") for i in range(3)]))
+        assert r.msetnx({key("apart0"): 1, key("apart1"): 2}) and not r.msetnx({key("apart1"): 3, key("new"): 1})
+        same([b"1", b"2", None], r.mget(key("apart0"), key("apart1"), key("new")))
+        assert r.rename(key("apart0"), key("moved")) and r.copy(key("moved"), key("apart0"))
+        assert not r.renamenx(key("moved"), key("apart1"))
+        same([b"1", b"2", b"1"], r.mget(key("apart0"), key("apart1"), key("moved")))
 
     def watch():
         a, b = key("{w}a"), key("{w}b")

@@ -44,6 +44,7 @@ class Generator:
         self.random = random.Random(seed)
         self.now_ms = int(time.time() * 1000)
         self.connections = self.random.choice([1, 1, 2, 3])
+        self.in_transaction = False
         self.key_pool = PLAIN_KEYS + TAGGED_KEYS + [f"n:{i}" for i in range(self.random.choice([2, 8, 40]))]
 
     def stream(self, count):
@@ -102,6 +103,10 @@ class Generator:
     def tagged(self):
         """A key with the common hash tag."""
         return self.pick(TAGGED_KEYS)
+
+    def tied(self):
+        """A key of a command whose keys lie in one shard, if it is within a transaction."""
+        return self.tagged() if self.in_transaction else self.key()
 
     def value(self):
         """A value: number, text, binary, empty, long."""
@@ -214,7 +219,7 @@ class Generator:
         name = self.pick(["MGET", "MGET", "MSET", "MSET", "MSETNX"])
         if name == "MGET":
             return (name, *self.keys(8))
-        choose = self.tagged if name == "MSETNX" else self.key
+        choose = self.tied if name == "MSETNX" else self.key
         pairs = []
         for _ in range(self.random.randint(1, 5)):
             pairs += [choose(), self.value()]
@@ -289,24 +294,27 @@ class Generator:
         return tuple(parts)
 
     def rename(self):
-        """RENAME, RENAMENX, COPY within one hash tag."""
+        """RENAME, RENAMENX, COPY."""
         name = self.pick(["RENAME", "RENAMENX", "COPY"])
-        parts = [name, self.tagged(), self.tagged()]
+        parts = [name, self.tied(), self.tied()]
         if name == "COPY" and self.maybe(0.4):
             parts.append(self.pick(["REPLACE", "REPLACE", "replace", "FOO"]))
         return tuple(parts)
 
     def transaction(self):
-        """MULTI to EXEC or DISCARD on keys of one hash tag; some of them watched and changed."""
+        """MULTI to EXEC or DISCARD; some keys watched and changed."""
         commands = []
+        pool = self.key_pool
+        # Half of them on keys of one hash tag.
+        self.key_pool = TAGGED_KEYS if self.maybe(0.5) else pool
         if self.maybe(0.4):
-            commands.append(("WATCH", self.tagged(), self.tagged()))
+            commands.append(("WATCH", self.key(), self.key()))
             if self.maybe(0.5):
-                commands.append(("SET", self.tagged(), self.value()))
+                commands.append(("SET", self.key(), self.value()))
             if self.maybe(0.1):
                 commands.append(("UNWATCH",))
         commands.append(("MULTI",))
-        pool, self.key_pool = self.key_pool, TAGGED_KEYS
+        self.in_transaction = True
         makers = [self.set, self.set_variant, self.get, self.many, self.range,
                   self.setrange, self.append, self.counter, self.delete, self.expire, self.rename]
         for _ in range(self.random.randint(0, 6)):
@@ -314,7 +322,7 @@ class Generator:
             made = made.commands if isinstance(made, Op) else [made]
             # Rules are for replies as a whole, and there is one for this.
             commands += [command for command in made if command[0] != "INCRBYFLOAT"]
-        self.key_pool = pool
+        self.key_pool, self.in_transaction = pool, False
         if self.maybe(0.2):
             wrong = [("WATCH", "{t}1"), ("MULTI",), ("GET",), ("NOSUCH", "x"), ("PING",)]
             commands.append(self.pick(wrong))
@@ -400,7 +408,7 @@ class Generator:
     def arity(self):
         """A known command with too few, too many or senseless arguments."""
         name = self.pick(ARITY_NAMES)
-        one_shard = name in ("RENAME", "RENAMENX", "COPY", "MSETNX", "LCS")
+        one_shard = name == "LCS"
         count = self.random.choice([0, 0, 1, 2, 3, 4, 5])
         if name == "LCS" and count > 1:
             return None

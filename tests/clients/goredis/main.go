@@ -86,14 +86,21 @@ func use(name string, r, other *redis.Client) {
 		if err != nil {
 			return err
 		}
-		_, crosses := r.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		apart, err := r.TxPipelined(ctx, func(p redis.Pipeliner) error {
 			for i := range 20 {
-				p.Incr(ctx, key(fmt.Sprint("apart", i)))
+				p.IncrBy(ctx, key(fmt.Sprint("apart", i)), int64(i))
+			}
+			for i := range 20 {
+				p.Del(ctx, key(fmt.Sprint("apart", i)))
 			}
 			return nil
 		})
+		if err != nil {
+			return err
+		}
 		return errors.Join(same("incr", 2, replies[1].(*redis.IntCmd).Val()),
-			same("del", 1, replies[3].(*redis.IntCmd).Val()), refused(crosses, "CROSSSLOT"))
+			same("del", 1, replies[3].(*redis.IntCmd).Val()),
+			same("the last of those apart", 19, apart[19].(*redis.IntCmd).Val()))
 	})
 	check(name+" watch", func() error {
 		count := key("{w}count")

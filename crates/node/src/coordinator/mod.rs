@@ -13,6 +13,11 @@
 //!                 └── staged ──► PREVENT every key ──► DECIDE ───────┘
 //! ```
 //!
+//! Where others are in the way (an attempt has failed, or many have lately), the shards are asked
+//! one after the other, in an order that is the same for all: the first waits for whoever has the
+//! keys, and who has them all there is not in anybody's way who waits for him. It takes a round for
+//! each shard, and hardly ever fails.
+//!
 //! A coordinator holds nothing that counts: it is a state machine that asks shards for steps
 //! ([`crate::locks::step`]), and whoever leads them has all of it in its log. So it may end at any
 //! moment. It knows no clock and no other node: its driver sends what it asks, gives it what is
@@ -59,6 +64,12 @@ use plan::{Plan, by_shard};
 
 /// When a shard has other keys by now, it is looked up again after so long.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;
+/// What one refusal adds to the heat, of which each transaction that is done takes one.
+const HEAT_OF_ONE: u32 = 32;
+/// Above it, shards are asked one after the other at once.
+const HOT: u32 = 128;
+/// It rises no higher.
+const HEAT_MAX: u32 = 512;
 /// How often a step that was not done is asked for again when nobody waits any more.
 const TRIES_MAX: u32 = 8;
 
@@ -129,6 +140,8 @@ pub struct Coordinator {
     /// Which run each question is of, and which of its parts.
     asks: BTreeMap<u64, (u64, usize)>,
     acts: Vec<Act>,
+    /// Rises with transactions that others were in the way of, and falls with those that are done.
+    heat: u32,
 }
 
 struct Run {
@@ -154,8 +167,9 @@ struct Run {
 enum Phase {
     /// To be planned, and prepared.
     New,
-    /// What each part has voted.
-    Preparing(Vec<Option<(Timestamp, Answers)>>),
+    /// What each part has voted; and the steps of those that are still to be asked, the next one
+    /// last.
+    Preparing(Vec<Option<(Timestamp, Answers)>>, Vec<(ShardId, Vec<u8>)>),
     /// The record's outcome is asked for.
     Deciding(Outcome, Then),
     /// Keys of each part.
@@ -196,6 +210,7 @@ impl Coordinator {
             runs: BTreeMap::new(),
             asks: BTreeMap::new(),
             acts: Vec::new(),
+            heat: 0,
         }
     }
 
@@ -314,7 +329,7 @@ impl Coordinator {
         }
         let id = run.id;
         let steps: Vec<(ShardId, Vec<u8>)> = match &run.phase {
-            Phase::New | Phase::Preparing(_) => return,
+            Phase::New | Phase::Preparing(..) => return,
             Phase::Looking(_) => {
                 let step = Step::Look { id, record: &run.record };
                 vec![(shard_of(&route, &run.record), encoded(&step))]
@@ -353,12 +368,14 @@ impl Coordinator {
     }
 
     fn ask_all(&mut self, run: u64, steps: Vec<(ShardId, Vec<u8>)>) {
-        for (part, (shard, step)) in steps.into_iter().enumerate() {
-            let ask = self.next_ask;
-            self.next_ask += 1;
-            self.asks.insert(ask, (run, part));
-            self.acts.push(Act::Ask { shard, step: step.into(), ask });
-        }
+        steps.into_iter().enumerate().for_each(|(part, step)| self.ask(run, part, step));
+    }
+
+    fn ask(&mut self, run: u64, part: usize, (shard, step): (ShardId, Vec<u8>)) {
+        let ask = self.next_ask;
+        self.next_ask += 1;
+        self.asks.insert(ask, (run, part));
+        self.acts.push(Act::Ask { shard, step: step.into(), ask });
     }
 
     fn prepare(&mut self, number: u64, route: &Route) {
@@ -370,9 +387,17 @@ impl Coordinator {
         };
         run.record = plan.record.into();
         run.keys = plan.keys.iter().map(|key| Box::from(*key)).collect();
-        let steps = plan.steps(run.id);
-        run.phase = Phase::Preparing(vec![None; steps.len()]);
-        self.ask_all(number, steps);
+        let in_order = run.id.attempt > 0 || self.heat > HOT;
+        let mut steps = plan.steps(run.id, in_order);
+        let votes = vec![None; steps.len()];
+        if !in_order {
+            run.phase = Phase::Preparing(votes, Vec::new());
+            return self.ask_all(number, steps);
+        }
+        steps.reverse();
+        let first = steps.pop().expect("it has parts");
+        run.phase = Phase::Preparing(votes, steps);
+        self.ask(number, 0, first);
     }
 
     /// A question has its answer.
@@ -381,7 +406,7 @@ impl Coordinator {
         let Some(run) = self.runs.get(&number).filter(|run| ask >= run.asks_from) else { return };
         match &run.phase {
             Phase::New => {}
-            Phase::Preparing(_) => self.voted(number, part, said, at, routes),
+            Phase::Preparing(..) => self.voted(number, part, said, at, routes),
             Phase::Deciding(..) => self.decided(number, said, at, routes),
             Phase::Resolving(..) => self.resolved(number, part, said, at, routes),
             Phase::Looking(_) => self.looked(number, said, at, routes),
@@ -409,12 +434,14 @@ impl Coordinator {
         at: At,
         routes: Routes<'_>,
     ) {
-        let Some(Run { phase: Phase::Preparing(votes), .. }) = self.runs.get_mut(&number) else {
-            return;
-        };
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Phase::Preparing(votes, rest) = &mut run.phase else { return };
         let then = match said {
             Ok(Said::Voted(locked_at, answers)) => {
                 votes[part] = Some((locked_at, answers));
+                if let Some(next) = rest.pop() {
+                    return self.ask(number, part + 1, next);
+                }
                 if votes.iter().all(Option::is_some) {
                     let votes = std::mem::take(votes).into_iter().flatten().collect();
                     self.commit(number, votes, at, routes);
@@ -427,7 +454,11 @@ impl Coordinator {
                 self.newest = self.newest.max(time);
                 Then::Afresh
             }
-            Ok(Said::Refused(Why::Locked(_) | Why::Aborted)) => Then::Again(0),
+            Ok(Said::Refused(Why::Locked(_))) => {
+                self.heat = (self.heat + HEAT_OF_ONE).min(HEAT_MAX);
+                Then::Again(0)
+            }
+            Ok(Said::Refused(Why::Aborted)) => Then::Again(0),
             Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
             Err(_) => Then::Tell(Ended::Busy),
@@ -448,6 +479,7 @@ impl Coordinator {
         answers.sort_by_key(|(place, _)| *place);
         let replies = answers.into_iter().map(|(_, answer)| answer).collect();
         self.tell(number, Ended::Done(replies));
+        self.heat = self.heat.saturating_sub(1);
         let phase = Phase::Deciding(Outcome::Committed(commit), Then::Acknowledged);
         self.enter(number, phase, at, routes);
     }

@@ -11,7 +11,7 @@ use crate::route::Route;
 
 /// A transaction, parted by shards.
 pub(super) struct Plan<'a> {
-    /// The key of the record: one that the first command names.
+    /// The key of the record: one of the first shard.
     pub record: &'a [u8],
     /// All keys, in order.
     pub keys: Vec<&'a [u8]>,
@@ -24,12 +24,11 @@ impl<'a> Plan<'a> {
     /// None if the keys of one command lie in several shards, or there are no keys.
     pub fn of(transaction: &Transaction<'a>, route: &Route) -> Option<Self> {
         let mut keys = Vec::new();
-        transaction.each_named(&mut |key| keys.push(key));
-        let first = keys.first().copied();
-        keys.extend(transaction.watched.iter().map(|(key, _)| *key));
-        let record = first.or(keys.first().copied())?;
+        transaction.each_key(&mut |key| keys.push(key));
         keys.sort_unstable();
         keys.dedup();
+        let shards = keys.iter().map(|key| shard_of(route, key));
+        let (home, record) = shards.zip(keys.iter().copied()).min()?;
         let mut parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)> = BTreeMap::new();
         for (key, seen) in &transaction.watched {
             let (_, part) = parts.entry(shard_of(route, key)).or_default();
@@ -49,16 +48,18 @@ impl<'a> Plan<'a> {
             places.push(place);
             part.commands.push(command.clone());
         }
-        let home = shard_of(route, record);
         Some(Self { record, keys, parts, home })
     }
 
-    /// What each shard is asked for.
-    pub fn steps(self, id: TxnId) -> Vec<(ShardId, Vec<u8>)> {
+    /// What each shard is asked for, in the order in which all transactions would ask them; one
+    /// after the other, if that is said.
+    pub fn steps(self, id: TxnId, in_order: bool) -> Vec<(ShardId, Vec<u8>)> {
         let Self { record, keys, parts, home } = self;
+        let is_alone = parts.len() == 1;
         let step = |(shard, (places, part))| {
             let promised = if shard == home { keys.clone() } else { Vec::new() };
-            let prepare = Prepare { id, record, promised, places, part };
+            let is_first = shard == home && (in_order || is_alone);
+            let prepare = Prepare { id, is_first, record, promised, places, part };
             (shard, encoded(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()

@@ -151,6 +151,8 @@ pub enum Input {
     /// Time passes: shards with several replicas look for their leader. Ticks that were missed are
     /// not made up (SAFETY G5).
     Tick,
+    /// Who waits for a lock, or for a moment to pass, is looked after.
+    Look,
     /// Another replica says something to this shard's.
     Message {
         /// That one's node.

@@ -287,6 +287,8 @@ impl Lane {
                 }
             }
             Input::Tick => self.tick(),
+            // Those with something to do have their turn.
+            Input::Look => {}
             Input::Message { from, shard, message } => self.message(from, shard, *message),
             Input::Exchange { shard, generation, add, remove } => {
                 let (now, clock) = (self.now, self.clock.clone());

@@ -103,7 +103,7 @@ impl Locks {
         at: Timestamp,
         limits: &ApplyLimits,
     ) -> Result<(Timestamp, Answers), Why> {
-        let Prepare { id, record, promised, places, part } = prepare;
+        let Prepare { id, record, promised, places, part, .. } = prepare;
         if id.is_too_old(at) {
             return Err(Why::TooOld(at));
         }

@@ -18,7 +18,7 @@
 //!
 //! | tag | step | fields |
 //! |---|---|---|
-//! | 1 | PREPARE | record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
+//! | 1 | PREPARE | `u8` 1 first, 0; record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
 //! | 2 | DECIDE | record key `bytes`, outcome but STAGED |
 //! | 3 | RESOLVE | outcome but STAGED, keys |
 //! | 4 | PREVENT | keys |
@@ -95,6 +95,9 @@ pub enum Step<'a> {
 pub struct Prepare<'a> {
     /// Whose.
     pub id: TxnId,
+    /// Whether the transaction has locked nothing yet, and asks for nothing else meanwhile: it may
+    /// wait for anybody.
+    pub is_first: bool,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
     /// All keys of the transaction, if it carries the record: then that is STAGED here.
@@ -192,8 +195,9 @@ impl<'a> Step<'a> {
             self.id().encode(out);
         };
         match self {
-            Step::Prepare(Prepare { record, promised, places, part, .. }) => {
+            Step::Prepare(Prepare { is_first, record, promised, places, part, .. }) => {
                 begin(1);
+                out.push(u8::from(*is_first));
                 put_bytes(record, out);
                 put_keys(promised, out);
                 put_varint(places.len() as u64, out);
@@ -234,6 +238,10 @@ impl<'a> Step<'a> {
         let id = TxnId::decode(reader)?;
         Ok(match tag {
             1 => {
+                let is_first = match reader.u8()? {
+                    flag @ (0 | 1) => flag == 1,
+                    found => return Err(DecodeError::Tag { what: "order of a lock", found }),
+                };
                 let record = reader.bytes()?;
                 let promised = read_keys(reader)?;
                 let mut places = Vec::new();
@@ -244,7 +252,7 @@ impl<'a> Step<'a> {
                 if places.len() != part.commands.len() {
                     return Err(DecodeError::Field { what: "places of commands" });
                 }
-                Step::Prepare(Prepare { id, record, promised, places, part })
+                Step::Prepare(Prepare { id, is_first, record, promised, places, part })
             }
             2 => Step::Decide { id, record: reader.bytes()?, outcome: read_end(reader)? },
             3 => Step::Resolve { id, outcome: read_end(reader)?, keys: read_keys(reader)? },

@@ -66,7 +66,14 @@ fn prepare(
 ) -> Step<'static> {
     let places = (0..commands.len() as u32).collect();
     let part = Transaction { watched: watched.to_vec(), commands };
-    Step::Prepare(Prepare { id, record: b"a", promised: promised.to_vec(), places, part })
+    Step::Prepare(Prepare {
+        id,
+        is_first: false,
+        record: b"a",
+        promised: promised.to_vec(),
+        places,
+        part,
+    })
 }
 
 fn why(said: Said) -> Why {

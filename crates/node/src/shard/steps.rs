@@ -4,7 +4,8 @@
 //!   PREPARE ──► a key is locked by another, or is about to be?
 //!                 no ──────────────────────► entry   (several steps are one entry)
 //!                 by a younger one, or an
-//!                 earlier attempt of its own ► waits, before all who are younger
+//!                 earlier attempt of its own,
+//!                 or it has locked nothing yet ► waits, before all who are younger
 //!                 by an older one ─────────► waits for YOUNG_NANOS, and is refused then: its
 //!                                            coordinator aborts it, and tries again
 //!   commands ───► a key is locked, or is about to be ──► wait, and behind them all that their
@@ -12,12 +13,11 @@
 //!   other steps ─────────────────────────────► entry
 //! ```
 //!
-//! But for [`YOUNG_NANOS`], waits go from older transactions to younger ones only, and of those who
-//! lock nothing: so nobody waits in a circle for longer. What is proposed here is all that can come
-//! into the log while this replica leads, so a command never meets a lock when it is applied,
-//! unless the lock has come with a neighbour that was taken in. So that commands are not passed for
-//! ever, a PREPARE that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`]
-//! at most.
+//! But for [`YOUNG_NANOS`], of those who hold locks only older transactions wait for younger ones:
+//! so nobody waits in a circle for longer. What is proposed here is all that can come into the log
+//! while this replica leads, so a command never meets a lock when it is applied, unless the lock
+//! has come with a neighbour that was taken in. So that commands are not passed for ever, a PREPARE
+//! that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`] at most.
 //!
 //! Locks that stay for [`STUCK_NANOS`] are told to the driver, which has somebody finish the
 //! transaction ([`crate::coordinator`]).
@@ -315,7 +315,10 @@ impl Shard {
                 let is_wanted = is_wanted && waits_since(FAIR_NANOS);
                 match stopped {
                     Some((by, _))
-                        if may_wait && (!by.is_older_than(&id) || waits_since(YOUNG_NANOS)) =>
+                        if may_wait
+                            && (prepare.is_first
+                                || !by.is_older_than(&id)
+                                || waits_since(YOUNG_NANOS)) =>
                     {
                         self.steps.waiting.insert(id, queued);
                         continue;

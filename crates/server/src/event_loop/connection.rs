@@ -269,6 +269,19 @@ impl Connection {
         };
     }
 
+    /// Takes back a command that moves a value, the only one that is owed a reply, and whether it
+    /// is muted.
+    pub(super) fn take_moved(&mut self) -> Option<(Vec<u8>, bool)> {
+        let [slot] = self.pending.make_contiguous() else { return None };
+        let State::Executing(parts) = &slot.state else { return None };
+        let [Part::Moved(_, command)] = &**parts else { return None };
+        let command = command.to_vec();
+        let muted = matches!(slot.frame, Frame::Resp { muted: true, .. });
+        self.pending.clear();
+        self.barrier = false;
+        Some((command, muted))
+    }
+
     /// Writes the replies that are there, in order, up to the first that is not.
     pub fn write_replies(&mut self, reason: native::Reason) {
         while self.pending.front().is_some_and(Slot::is_done) {

@@ -10,7 +10,7 @@
 //! The connection's next command waits until the reply is there: it may name the same keys, and
 //! would go another way.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use keyspace::KeyspaceId;
 use node::command::{Reply, Transaction};
@@ -29,6 +29,9 @@ use crate::hub::{Hub, boot_nanos};
 const ASK: u64 = 1 << 63;
 /// So often what waits for a moment is looked at.
 const TICK: Duration = Duration::from_millis(2);
+
+/// So often lanes here look after those who wait for locks.
+const LOOK: Duration = Duration::from_millis(4);
 
 /// The coordinator of a loop.
 pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
@@ -82,6 +85,19 @@ impl EventLoop {
 
     /// Goes on with what waits for a moment.
     pub(super) fn tick_coordinator(&mut self) {
+        if self.coordinator.is_empty() {
+            return;
+        }
+        if self.looked_at.elapsed() >= LOOK {
+            self.looked_at = Instant::now();
+            let origin = Origin(self.number as u32);
+            let mut answers = std::mem::take(&mut self.answers);
+            for lane in &self.hub.lanes {
+                lane.submit(&self.hub, [Input::Look], origin, &mut answers);
+            }
+            answers.drain(..).for_each(|answer| self.answered(answer));
+            self.answers = answers;
+        }
         if self.coordinator.waits() {
             self.with_coordinator(|coordinator, at, hub| {
                 let routes = |id| hub.routes().by_id(id).cloned();
@@ -92,7 +108,7 @@ impl EventLoop {
 
     /// When that is to be done again.
     pub(super) fn next_tick(&self) -> Option<Duration> {
-        self.coordinator.waits().then_some(TICK)
+        (!self.coordinator.is_empty()).then_some(TICK)
     }
 
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, &Hub)) {
@@ -105,8 +121,20 @@ impl EventLoop {
                     let (origin, waiter) = (Origin(self.number as u32), Waiter(ASK | ask));
                     self.inputs.push((shard, Input::Step { shard, step, origin, waiter }));
                 }
-                Act::End { token, ended } => self.ended(Waiter(token), ended),
+                Act::End { token, ended } => self.endings.push((Waiter(token), ended)),
             }
+        }
+    }
+
+    /// Whether there is something to be told, to a lane or a connection.
+    pub(super) fn has_more(&self) -> bool {
+        !self.inputs.is_empty() || !self.endings.is_empty()
+    }
+
+    /// Tells connections what has become of their transactions: not while one is being served.
+    pub(super) fn tell_endings(&mut self) {
+        while let Some((waiter, ended)) = self.endings.pop() {
+            self.ended(waiter, ended);
         }
     }
 
@@ -116,6 +144,9 @@ impl EventLoop {
             Ended::Done(_) => counters.transactions.add(1),
             Ended::Changed => counters.transactions_changed.add(1),
             _ => counters.transactions_refused.add(1),
+        }
+        if ended == Ended::Changed && self.move_again(waiter) {
+            return;
         }
         let reply = match ended {
             Ended::Done(replies) => Ok(Reply::Array(replies)),

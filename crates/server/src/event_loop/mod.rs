@@ -30,6 +30,7 @@ mod context;
 mod coordinates;
 mod far;
 mod gets;
+mod moves;
 mod native;
 mod resp;
 mod serve;
@@ -52,8 +53,8 @@ use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token};
 use node::command::Read;
-use node::coordinator::Coordinator;
-use node::entry::Batch;
+use node::coordinator::{Coordinator, Ended};
+use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 use node::read::Now;
 use node::route::Route;
@@ -157,6 +158,10 @@ pub struct EventLoop {
     waits: Waits,
     /// Transactions over several shards.
     coordinator: Coordinator,
+    /// What has become of some, which their connections are to be told.
+    endings: Vec<(Waiter, Ended)>,
+    /// When lanes were last had looked after those who wait for locks.
+    looked_at: Instant,
     /// Turns in a row that brought nothing but writes.
     write_turns: u32,
     buffer: Vec<u8>,
@@ -182,6 +187,8 @@ impl EventLoop {
         Self {
             sampler: hub.heat.sampler(number),
             coordinator: coordinates::coordinator(&hub, number),
+            endings: Vec::new(),
+            looked_at: Instant::now(),
             hub,
             limits: resp::limits(&config),
             config,
@@ -319,7 +326,7 @@ impl EventLoop {
         }
         let began = Instant::now();
         let mailbox = &self.hub.mailboxes[self.number];
-        let busy = !self.queue.is_empty() || !self.inputs.is_empty() || !mailbox.may_sleep();
+        let busy = !self.queue.is_empty() || self.has_more() || !mailbox.may_sleep();
         let timeout = match (busy, deadline) {
             (true, _) => Some(Duration::ZERO),
             (false, Some(until)) => Some(until.saturating_duration_since(Instant::now())),
@@ -389,6 +396,7 @@ impl EventLoop {
                 self.serve(at);
             }
             self.propose();
+            self.tell_endings();
             if self.inputs.is_empty() && !self.queue.iter().any(|at| self.can_go_on(*at)) {
                 break;
             }

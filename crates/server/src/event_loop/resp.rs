@@ -16,6 +16,7 @@ use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
 use super::gets::{self, GETS_MAX, Get};
+use super::moves::Move;
 use super::serve::{go_waiter, waiter};
 use super::takes::Takes;
 use super::transactions::Part;
@@ -117,6 +118,8 @@ impl EventLoop {
             commands += 1;
         }
         if let Some(waits) = self.answer_gets(at, connection, &session, input) {
+            // The beginning of a command behind it may have been parsed already.
+            ranges.begin_again();
             done = waits;
         }
         self.tally.commands += commands;
@@ -152,6 +155,9 @@ impl EventLoop {
         // All that a command was put off with is for this one: those put off are tried first.
         let refused = connection.refuse_next.take();
         let put_off_at = connection.put_off_at.take();
+        if put_off_at.is_none() {
+            connection.looked = None;
+        }
         let fetched = std::mem::take(&mut connection.fetched);
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
             self.tally.others += 1;
@@ -188,6 +194,13 @@ impl EventLoop {
             Request::Read(read) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.read(at, connection, session, &read, (now, fetched), muted)
+            }
+            Request::Write(write)
+                if let Some(what) = connection.route.as_ref().and_then(|r| Move::of(&write, r))
+                    && self.hub.may_use(Feature::Transactions) =>
+            {
+                let now = put_off_at.unwrap_or_else(|| self.moment());
+                self.move_value(at, connection, session, &what, (now, fetched), muted)
             }
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {

@@ -24,7 +24,7 @@ pub(super) fn waiter(at: usize, number: u32) -> Waiter {
 }
 
 /// The place of the connection that waits.
-fn place(waiter: Waiter) -> usize {
+pub(super) fn place(waiter: Waiter) -> usize {
     (waiter.0 >> 32) as usize
 }
 
@@ -292,7 +292,7 @@ impl EventLoop {
         self.filled(at);
     }
 
-    fn connection_at(&mut self, at: usize) -> &mut Connection {
+    pub(super) fn connection_at(&mut self, at: usize) -> &mut Connection {
         let slot = self.connections.get_mut(at).and_then(Option::as_mut);
         slot.expect("a connection stays until all it asked is answered")
     }

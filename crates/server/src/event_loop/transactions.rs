@@ -43,6 +43,8 @@ pub enum Part {
     Gathered(Gather, usize),
     /// The same, of a command that is a transaction by itself: there are no other parts.
     Alone(Gather, usize),
+    /// The same, of a command that moves a value, and is run again if something has changed.
+    Moved(Gather, Box<[u8]>),
     /// With all of these, which are as many, as a list: there are no other parts.
     Listed(usize),
 }
@@ -50,7 +52,7 @@ pub enum Part {
 /// Writes what a transaction has come to.
 pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut Vec<u8>) {
     let mut writer = RespWriter::new(out, version);
-    let is_alone = matches!(parts, [Part::Alone(..) | Part::Listed(_)]);
+    let is_alone = matches!(parts, [Part::Alone(..) | Part::Moved(..) | Part::Listed(_)]);
     let Reply::Array(answers) = reply else {
         match reply {
             // A watched key has changed: there was one that must not be there.
@@ -72,6 +74,8 @@ pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut
                 writer.array(*count);
                 answers.by_ref().take(*count).for_each(|answer| answer.give(&mut writer));
             }
+            Part::Moved(Gather::Ok, _) => writer.ok(),
+            Part::Moved(..) => writer.int(1),
             Part::Gathered(gather, count) | Part::Alone(gather, count) => {
                 let answers = answers.by_ref().take(*count);
                 let number = |answer: &Reply| if let Reply::Int(n) = answer { *n } else { 0 };

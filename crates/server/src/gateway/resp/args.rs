@@ -41,6 +41,11 @@ impl ArgRanges {
         Args { source, ranges: &self.ranges }
     }
 
+    /// The next command to be parsed is another than the one that was unfinished: one before it.
+    pub fn begin_again(&mut self) {
+        self.progress = Progress::default();
+    }
+
     /// How many bytes are missing at least, of `received` bytes that were `Incomplete`: a hint for
     /// how much to read next, at least 1. It comes from the client, so nothing may be allocated by
     /// it alone.
