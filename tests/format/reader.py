@@ -69,6 +69,10 @@ class Reader:
                 return value
             shift += 7
 
+    def list(self):
+        """A count and that many `bytes`."""
+        return [self.counted() for _ in range(self.varint())]
+
     def counted(self):
         return self.take(self.varint())
 
@@ -281,6 +285,8 @@ class Shard:
         self.catalogue = Catalogue()
         self.halves = {}
         self.merging = None
+        self.times, self.stamp = {}, 0
+        self.locks, self.records, self.marks = {}, {}, set()
 
     @classmethod
     def from_checkpoint(cls, meta, blocks):
@@ -301,7 +307,7 @@ class Shard:
         reader.end()
         shard.index, shard.last = numbers[0], numbers[3]
         if shard.placement != 2:
-            shard.read_sessions(Reader(blocks.pop(0)))
+            shard.read_first_block(Reader(blocks.pop(0)))
         for block in blocks:
             reader = Reader(block)
             if shard.placement == 2:
@@ -315,8 +321,8 @@ class Shard:
             reader.end()
         return shard
 
-    def read_sessions(self, reader):
-        """Section 6.2: which batches were applied."""
+    def read_first_block(self, reader):
+        """Section 6.2: which batches were applied, and what transactions have locked."""
         for _ in range(reader.varint()):
             number, following = reader.number("Q"), reader.varint()
             reader.varint()
@@ -325,7 +331,30 @@ class Shard:
                 reader.varint()
                 if reader.number("B"):
                     reader.counted()
+        if reader.at < len(reader.data):
+            self.read_locks(reader)
         reader.end()
+
+    def read_locks(self, reader):
+        for _ in range(reader.varint()):
+            key, name = reader.counted(), read_id(reader)
+            reader.counted(), reader.number("Q")
+            intent = reader.number("B")
+            if intent == 1:
+                expiry = reader.number("Q")
+                intent = (reader.counted(), expiry)
+            skip_answers(reader)
+            self.locks[key] = (name, intent)
+        for _ in range(reader.varint()):
+            name, key = read_id(reader), reader.counted()
+            outcome, keys = read_outcome(reader), reader.list()
+            self.records[name] = [key, outcome, keys]
+        for _ in range(reader.varint()):
+            name, key = read_id(reader), reader.counted()
+            if reader.number("B"):
+                reader.number("Q"), reader.number("Q")
+                skip_answers(reader)
+            self.marks.add((name, key))
 
     def is_due(self, reader, now):
         """Section 5.3, kind 7: whether a batch is to be applied."""
@@ -343,7 +372,7 @@ class Shard:
         if kind == 1:
             expiry, key_bytes = reader.number("Q"), reader.number("I")
             key = reader.take(key_bytes)
-            self.values[key] = (reader.rest(), expiry)
+            self.values[key], self.times[key] = (reader.rest(), expiry), timestamp
         elif kind == 2:
             self.values.pop(reader.rest(), None)
         else:
@@ -366,7 +395,7 @@ class Shard:
         if proposer != term:
             return
         check(timestamp > self.last, "timestamps rise")
-        self.last = timestamp
+        self.last = self.stamp = timestamp
         if kind == 11:
             return self.merge(reader, shards)
         if self.merging and self.merging[0] == 3:
@@ -377,6 +406,10 @@ class Shard:
             reader.end()
         elif kind == 4:
             self.catalogue.apply(reader)
+        elif kind == 12:
+            for _ in range(count):
+                self.step(reader, timestamp)
+            reader.end()
         else:
             check(kind == 7 or (kind in (2, 3, 5, 8, 9, 10) and count == 1), "kind of an entry")
             if kind == 10:
@@ -409,6 +442,10 @@ class Shard:
         self.descriptor["end"] = start
         right.values = {k: v for k, v in self.values.items() if is_right(k)}
         self.values = {k: v for k, v in self.values.items() if not is_right(k)}
+        right.times, right.stamp = self.times, 0
+        right.locks = {k: v for k, v in self.locks.items() if is_right(k)}
+        right.records = {n: r for n, r in self.records.items() if is_right(r[0])}
+        right.marks = {mark for mark in self.marks if is_right(mark[1])}
         self.halves[number] = right
 
     def merge(self, reader, shards):
@@ -430,6 +467,11 @@ class Shard:
             self.descriptor["generation"] = max(ours, right.descriptor["generation"]) + 1
             self.values.update(right.values)
             self.sessions.update(right.sessions)
+            self.times = {**right.times, **self.times}
+            self.times.update({key: right.times.get(key) for key in right.values})
+            self.locks.update(right.locks)
+            self.records.update(right.records)
+            self.marks |= right.marks
             self.halves.update(right.halves)
             self.merging = None
             return first
@@ -459,7 +501,7 @@ class Shard:
         if expiry and expiry <= now:
             self.values.pop(key, None)
         else:
-            self.values[key] = (value, expiry)
+            self.values[key], self.times[key] = (value, expiry), self.stamp
 
     def command(self, reader, now):
         """Section 5.4."""
@@ -503,6 +545,84 @@ class Shard:
                     again.at = at
                     self.command(again, now)
 
+    def step(self, reader, timestamp):
+        """Section 5.3, kind 12."""
+        tag, name = reader.number("B"), read_id(reader)
+        now = timestamp >> 16
+        if tag == 1:
+            self.prepare(reader, name, now)
+        elif tag in (2, 5, 6):
+            record = reader.counted()
+            outcome = read_outcome(reader) if tag == 2 else None
+            if not self.owns(record):
+                return
+            if tag == 5:
+                self.records.get(name, [0, 0, 0])[2] = []
+            elif name not in self.records:
+                if tag == 6 or outcome == "aborted":
+                    self.records[name] = [record, "aborted", []]
+            elif tag == 2:
+                if self.records[name][1] == "staged":
+                    self.records[name][1] = outcome
+                _, outcome, keys = self.records[name]
+                for key in keys:
+                    if self.owns(key):
+                        self.resolve(name, key, outcome)
+        elif tag == 3:
+            outcome, keys = read_outcome(reader), reader.list()
+            if self.owns(*keys):
+                for key in keys:
+                    self.resolve(name, key, outcome)
+        else:
+            check(tag == 4, "step of a transaction")
+            keys = reader.list()
+            if self.owns(*keys):
+                self.marks |= {(name, key) for key in keys if self.locks.get(key, (0,))[0] != name}
+
+    def prepare(self, reader, name, now):
+        check(reader.number("B") in (0, 1), "order of a lock")
+        record, promised = reader.counted(), reader.list()
+        places = [reader.varint() for _ in range(reader.varint())]
+        seen = []
+        for _ in range(reader.varint()):
+            seen.append((reader.counted(), reader.number("B"), reader.number("Q")))
+        steps = [(reader.at, keys_of_step(reader)) for _ in range(reader.varint())]
+        check(len(places) == len(steps), "places of commands")
+        keys = {key for key, _, _ in seen} | {key for _, keys in steps for key in keys}
+        is_known = name in self.records and promised or any((name, key) in self.marks for key in keys)
+        if not self.owns(*keys) or (name[0] >> 16) + 10_000 <= now or is_known:
+            return
+        if any(key in self.locks for key in keys):
+            return
+        for key, kind, time in seen:
+            is_there = self.get(key, now)[0] is not None
+            if is_there != (kind == 1) or (kind == 1 and self.times.get(key) != time):
+                return
+        copy = object.__new__(Shard)
+        copy.__dict__.update(self.__dict__)
+        copy.values, copy.times = dict(self.values), {}
+        for at, _ in steps:
+            if reader.data[at] < 64:
+                again = Reader(reader.data)
+                again.at = at
+                copy.command(again, now)
+        for key in keys:
+            before, after = self.get(key, now)[0], copy.get(key, now)
+            intent = after if key in copy.times and after[0] is not None else 0
+            self.locks[key] = (name, 2 if before is not None and after[0] is None else intent)
+        if promised:
+            self.records[name] = [record, "staged", promised]
+
+    def resolve(self, name, key, outcome):
+        if self.locks.get(key, (0,))[0] == name:
+            intent = self.locks.pop(key)[1]
+            if outcome != "aborted" and intent == 2:
+                self.values.pop(key, None)
+            elif outcome != "aborted" and intent:
+                self.stamp = outcome
+                self.put(key, *intent, outcome >> 16)
+        self.marks.add((name, key))
+
     def flush(self, first, end):
         if first is None:
             self.values.clear()
@@ -532,7 +652,7 @@ class Shard:
     def change(self, op, flags, reader, key, value, expiry, now):
         if op == 4:
             at = reader.number("Q") if flags == 2 else 0
-            if value is not None:
+            if value is not None and at != expiry:
                 self.put(key, value, at, now)
         elif op == 5:
             more = reader.counted()
@@ -562,10 +682,26 @@ class Shard:
             if value is not None and not refused:
                 self.put(key, value, max(at, 1), now)
         elif op == 10:
-            if value is not None:
+            if value is not None and expiry:
                 self.put(key, value, 0, now)
         else:
             raise Damage(f"command {op} is not read here")
+
+
+def read_id(reader):
+    """Names an attempt at a transaction."""
+    return (reader.number("Q"), reader.number("Q"), reader.varint())
+
+
+def read_outcome(reader):
+    tag = reader.number("B")
+    check(tag in (0, 1, 2), "outcome")
+    return reader.number("Q") if tag == 1 else ["staged", None, "aborted"][tag]
+
+
+def skip_answers(reader):
+    for _ in range(reader.varint()):
+        reader.varint(), reader.counted()
 
 
 def keys_of_step(reader):

@@ -62,9 +62,20 @@ def command(rng):
 
 
 def transaction(one):
-    """A command, or it and others of its hash tag as one."""
+    """A command, or it and others of its hash tag as one, or some over several shards."""
     if one[0] == "FLUSHDB" or BESIDE.randrange(8):
         return [one]
+    if BESIDE.randrange(2):
+        apart = [f"{{t{BESIDE.randrange(40)}}}{BESIDE.randrange(10)}" for _ in range(3)]
+        wide = [
+            ("MSET", apart[0], "m", apart[1], "n", apart[2], "o"),
+            ("DEL", *apart),
+            ("MSETNX", apart[0], "x", apart[1], "y"),
+            ("RENAME", *apart[:2]),
+            ("COPY", *apart[:2], "REPLACE"),
+        ]
+        more = [("APPEND", apart[0], "+"), ("INCRBY", apart[1], 3), ("GET", apart[2])]
+        return [BESIDE.choice(wide), ("MULTI",), *more, ("EXEC",)]
     key = one[1]
     other = key[: key.index("}") + 1] + str(BESIDE.randrange(10))
     more = [("GET", key), ("APPEND", other, "+"), ("MGET", key, other), ("PTTL", other)]
