@@ -337,6 +337,7 @@ fn apply_commands(
     let mut left = header.count as usize;
     replies.reserve(left);
     let mut ahead = SmallVec::<[_; AHEAD]>::new();
+    let any_locked = !locks.is_free();
     while left > 0 {
         for _ in 0..left.min(AHEAD) {
             let write = codec::decode(&mut rest).expect("commands in the log are readable");
@@ -361,7 +362,7 @@ fn apply_commands(
                     let done = here.map_or(Reply::Ok, |write| apply(&write));
                     rest.map_or(done, |from| Reply::Moved { from })
                 }
-                _ if is_locked(locks, write) => Reply::Moved { from: Cut::Slot(0) },
+                _ if any_locked && is_locked(locks, write) => Reply::Moved { from: Cut::Slot(0) },
                 _ if is_owned(layout, arc, write, key) => apply(write),
                 _ => Reply::Moved { from: Cut::Slot(0) },
             });
@@ -375,11 +376,9 @@ fn apply_commands(
 
 /// Whether a transaction has locked a key of a command. A leader proposes no such command, unless
 /// the lock has come with a shard that was taken in meanwhile.
-#[inline]
+#[cold]
+#[inline(never)]
 fn is_locked(locks: &Locks, write: &Write<'_>) -> bool {
-    if locks.is_free() {
-        return false;
-    }
     let mut any = false;
     write.each_key(&mut |key| any |= locks.get(key).is_some());
     any

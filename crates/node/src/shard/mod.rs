@@ -378,6 +378,7 @@ impl Shard {
     /// Goes on with what was asked of other nodes before this one had a replica.
     pub(crate) fn succeed(&mut self, (forward, fetches, errands): (Forward, Fetches, Errands)) {
         (self.forward, self.fetches, self.errands) = (forward, fetches, errands);
+        self.steps.wake();
     }
 
     /// Stands for election if there is nobody else to vote, or if it is the first to stand in a
@@ -477,7 +478,7 @@ impl Shard {
 
     /// Whether nothing is asked of a leader elsewhere.
     fn asks_nothing(&self) -> bool {
-        self.forward.is_idle() && self.fetches.is_idle() && self.errands.is_idle()
+        self.forward.is_idle() && self.fetches.is_idle()
     }
 
     /// Bytes of what it may yet propose, and how many entries these are: what waits for the shard
@@ -502,11 +503,13 @@ impl Shard {
             }
             self.serve_readers(turn, effects);
             self.check(turn, effects);
-            if self.may_be_locked() && self.leads() {
-                self.hold_locked(turn, effects);
+            if !self.steps.is_idle() {
+                self.look_at_locks(turn, effects);
             }
             self.propose_queued(turn, effects.records.bytes());
-            self.propose_steps(turn, effects);
+            if !self.steps.is_idle() {
+                self.propose_steps(turn, effects);
+            }
             self.change_members(turn.now, clock);
             self.merge(turn, effects);
             let Some(work) = self.group.ready() else { break };
@@ -515,8 +518,9 @@ impl Shard {
         if !self.leads() {
             self.follow(turn, effects);
         }
-        self.let_lock_readers_go(turn.now, effects);
-        self.look_for_stuck(turn, effects);
+        if !self.steps.is_idle() {
+            self.end_steps(turn, effects);
+        }
         self.post(turn, effects);
         self.forget_appends();
         self.publish();

@@ -239,7 +239,7 @@ impl Shard {
         if !self.fetches.is_idle() {
             self.fetches.expire(turn.now, turn.patience, effects);
         }
-        if !self.errands.is_idle() {
+        if !self.steps.is_idle() {
             self.errands.expire(turn.now, turn.patience, effects);
         }
     }

@@ -102,6 +102,9 @@ pub(super) struct Steps {
     coming: BTreeMap<Box<[u8]>, (u64, TxnId)>,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
     is_busy: bool,
+    /// Whether any of this may have something in it, or an errand may be under way: what a shard
+    /// that no transaction is about looks at, and nothing else.
+    is_awake: bool,
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
     looked_at: BootNanos,
@@ -111,12 +114,19 @@ pub(super) struct Steps {
 
 impl Steps {
     pub fn of(state: &ShardState) -> Self {
-        Self { is_busy: !state.locks.is_quiet(), ..Self::default() }
+        let is_busy = !state.locks.is_quiet();
+        Self { is_busy, is_awake: is_busy, ..Self::default() }
     }
 
     /// Whether nothing waits here, and nothing is to be seen to.
+    #[inline]
     pub fn is_idle(&self) -> bool {
-        self.is_calm() && !self.is_busy && self.readers.is_empty()
+        !self.is_awake
+    }
+
+    /// There may be something for it.
+    pub fn wake(&mut self) {
+        self.is_awake = true;
     }
 
     fn is_calm(&self) -> bool {
@@ -200,6 +210,7 @@ impl Shard {
         now: BootNanos,
         effects: &mut Effects,
     ) {
+        self.steps.is_awake = true;
         self.errands.ask(step, asker, now, effects);
     }
 
@@ -221,6 +232,7 @@ impl Shard {
         let waits = self.steps.queue.iter().chain(self.steps.waiting.values());
         if !waits.map(|queued| queued.asker).any(|other| other == asker) {
             self.steps.queue.push_back(QueuedStep { asker, step, since: now });
+            self.steps.is_awake = true;
         }
     }
 
@@ -232,10 +244,11 @@ impl Shard {
         now: BootNanos,
     ) {
         self.steps.readers.push(LockReader { released, origin, waiter, since: now });
+        self.steps.is_awake = true;
     }
 
     /// In a turn: lets readers go that have met a lock, if one has gone since.
-    pub(super) fn let_lock_readers_go(&mut self, now: BootNanos, effects: &mut Effects) {
+    fn let_lock_readers_go(&mut self, now: BootNanos, effects: &mut Effects) {
         if self.steps.readers.is_empty() {
             return;
         }
@@ -263,6 +276,7 @@ impl Shard {
     }
 
     /// In a turn: proposes the steps that may be.
+    #[inline(never)]
     pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.leads() && !self.errands.is_idle() {
             let now = turn.now;
@@ -278,7 +292,6 @@ impl Shard {
         self.propose_waiting_steps(turn, effects);
     }
 
-    #[inline(never)]
     fn propose_waiting_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if !self.leads() || self.group.is_transferring() || self.stands_still() {
             return;
@@ -378,15 +391,28 @@ impl Shard {
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Steps(askers) });
     }
 
-    /// Whether commands must be looked at before they are proposed.
-    pub(super) fn may_be_locked(&self) -> bool {
-        self.steps.is_busy || !self.steps.coming.is_empty() || !self.steps.held.is_empty()
+    /// In a turn, before anything is proposed: takes aside what meets locks.
+    #[inline(never)]
+    pub(super) fn look_at_locks(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        let Steps { is_busy, coming, held, .. } = &self.steps;
+        if self.leads() && (*is_busy || !coming.is_empty() || !held.is_empty()) {
+            self.hold_locked(turn, effects);
+        }
+    }
+
+    /// At the end of a turn: sees to who waits, and whether anything is left to be seen to.
+    #[inline(never)]
+    pub(super) fn end_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+        self.let_lock_readers_go(turn.now, effects);
+        self.look_for_stuck(turn, effects);
+        let Steps { is_busy, coming, readers, .. } = &self.steps;
+        let is_calm = self.steps.is_calm() && coming.is_empty() && readers.is_empty();
+        self.steps.is_awake = *is_busy || !is_calm || !self.errands.is_idle();
     }
 
     /// Takes aside what has to wait for locks, and what was sent behind it; and takes back what
     /// has not to wait any more, in its order.
-    #[inline(never)]
-    pub(super) fn hold_locked(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn hold_locked(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         let state = self.state.clone();
         let state = state.read();
         let mut lines = BTreeSet::new();
@@ -431,6 +457,7 @@ impl Shard {
     /// This much is applied: what its locks are is known.
     pub(super) fn locks_changed(&mut self, index: u64) {
         self.steps.is_busy = !self.state.read().locks.is_quiet();
+        self.steps.is_awake |= self.steps.is_busy;
         self.steps.coming.retain(|_, (at, _)| *at > index);
     }
 
@@ -473,7 +500,7 @@ impl Shard {
     }
 
     /// In a turn of a leader: tells of transactions whose locks have stayed too long.
-    pub(super) fn look_for_stuck(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
+    fn look_for_stuck(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if !self.steps.is_busy || !self.leads() {
             return;
         }

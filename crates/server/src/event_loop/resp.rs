@@ -195,7 +195,7 @@ impl EventLoop {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.read(at, connection, session, &read, (now, fetched), muted)
             }
-            Request::Write(write)
+            Request::Write(write @ (Write::Rename { .. } | Write::Copy { .. }))
                 if let Some(what) = connection.route.as_ref().and_then(|r| Move::of(&write, r))
                     && self.hub.may_use(Feature::Transactions) =>
             {
