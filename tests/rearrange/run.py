@@ -265,7 +265,7 @@ def main():
             continue
         command = [
             options.bench, "rearrange", play, "--quick", "--size", "4", "--pause-ms", "10",
-            "--settle-s", "20", "--out", str(out), "--carillon", options.carillon, *small,
+            "--settle-s", "10", "--out", str(out), "--carillon", options.carillon, *small,
         ]
         played = subprocess.run(command, cwd=ROOT)
         check(report, f"{play} is played to its end", played.returncode == 0,

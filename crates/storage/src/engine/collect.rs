@@ -56,10 +56,20 @@ impl Queue {
 
     /// As [`Self::push`], of a record that may be a little older than the last ones: what
     /// transactions write is, and is put where it belongs, so that nothing must be sorted.
+    #[inline]
     pub(super) fn push_written(&mut self, record: Record) {
+        match self.records.back() {
+            Some(last) if last.timestamp() > record.timestamp() => self.insert(record),
+            _ => self.push(record),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert(&mut self, record: Record) {
         let at = record.timestamp();
         let newer = self.records.iter().rev().take(NEAR).take_while(|r| r.timestamp() > at).count();
-        if newer == 0 || newer == NEAR {
+        if newer == NEAR {
             return self.push(record);
         }
         self.records.insert(self.records.len() - newer, record);
