@@ -6,6 +6,7 @@
 //!   tools     do the scissors cut, does the checker see?
 //!   service   what clients notice when nodes break
 //!   weather   what they notice when the links between nodes are late, narrow, stalled and cut
+//!   transactions over several shards: are they whole, and one after another?
 //!   snapshots a shard's state on its way over links that are cut
 //!   members   who is there, who is not
 //!   upgrade   versions N and N−1 together, one node after the other, and the level that rises
@@ -21,6 +22,7 @@ mod members;
 mod service;
 mod snapshots;
 mod tools;
+mod transactions;
 mod unfit;
 mod upgrade;
 mod weather;

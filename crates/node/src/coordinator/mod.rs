@@ -29,6 +29,7 @@
 //! 2. The next attempt begins when the record of the one before says ABORTED, so what a client asks
 //!    for once is done once.
 //! 3. No RESOLVE is asked for before the record's outcome is explicit.
+//! 4. What a client is told has an answer for each of its commands.
 //!
 //! # Why the coordinator may abort what is STAGED
 //! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there. Until
@@ -151,6 +152,8 @@ struct Run {
     token: Option<u64>,
     /// What is to be done, encoded; nothing, if another's is finished.
     body: Arc<[u8]>,
+    /// How many commands these are.
+    commands: usize,
     began: BootNanos,
     record: Box<[u8]>,
     /// All keys that it locks.
@@ -231,6 +234,7 @@ impl Coordinator {
             id,
             token: Some(token),
             body: body.into(),
+            commands: transaction.commands.len(),
             began: at.now,
             record: Box::default(),
             keys: Vec::new(),
@@ -253,6 +257,7 @@ impl Coordinator {
             id,
             token: None,
             body: Arc::default(),
+            commands: 0,
             began: at.now,
             record,
             keys: Vec::new(),
@@ -477,8 +482,12 @@ impl Coordinator {
         let commit = votes.iter().map(|(at, _)| *at).max().expect("it has parts");
         let mut answers: Answers = votes.into_iter().flat_map(|(_, answers)| answers).collect();
         answers.sort_by_key(|(place, _)| *place);
-        let replies = answers.into_iter().map(|(_, answer)| answer).collect();
-        self.tell(number, Ended::Done(replies));
+        let replies: Vec<Reply> = answers.into_iter().map(|(_, answer)| answer).collect();
+        // A shard that was asked again, after another had finished the transaction, has forgotten
+        // answers that are long (KEPT_ANSWER_BYTES_MAX): it is done, but what it said is gone.
+        let commands = self.runs.get(&number).map(|run| run.commands);
+        let is_whole = commands == Some(replies.len());
+        self.tell(number, if is_whole { Ended::Done(replies) } else { Ended::Unknown });
         self.heat = self.heat.saturating_sub(1);
         let phase = Phase::Deciding(Outcome::Committed(commit), Then::Acknowledged);
         self.enter(number, phase, at, routes);
@@ -546,6 +555,7 @@ impl Coordinator {
             id,
             token: run.token.take(),
             body: run.body.clone(),
+            commands: run.commands,
             began: run.began,
             record: Box::default(),
             keys: Vec::new(),

@@ -383,7 +383,11 @@ pub(crate) fn not_done_text(why: NotDone) -> &'static str {
             "BUSY transactions had the key all the time; nothing was done. Send it again"
         }
         NotDone::TooLong => super::capped::TOO_LONG,
-        NotDone::CrossShard => super::resp::CROSS_SLOT,
+        // When it came they lay in one shard.
+        NotDone::CrossShard => {
+            "TRYAGAIN the shard of the command's keys was cut between them meanwhile; nothing was \
+             done. Send it again"
+        }
         NotDone::DiskFull => {
             "MISCONF the disk is full; nothing was done. Reads go on; writes will again when there \
              is space"
