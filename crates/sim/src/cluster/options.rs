@@ -48,11 +48,13 @@ pub enum Plant {
     EarlyLevel,
     /// A transaction does not look whether what it watches has changed (G15).
     Unwatched,
+    /// Reads do not look whether a transaction has locked a key (G8).
+    UnlockedReads,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -68,7 +70,13 @@ impl Plant {
         Self::ForgottenReplica,
         Self::EarlyLevel,
         Self::Unwatched,
+        Self::UnlockedReads,
     ];
+
+    /// Whether it shows in transactions over several shards only.
+    pub fn is_wide(self) -> bool {
+        matches!(self, Self::UnlockedReads)
+    }
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
@@ -88,6 +96,7 @@ impl Plant {
             Self::ForgottenReplica => "forgotten-replica",
             Self::EarlyLevel => "early-level",
             Self::Unwatched => "unwatched",
+            Self::UnlockedReads => "unlocked-reads",
         }
     }
 }
@@ -97,7 +106,8 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half, thaw, forgotten-replica, early-level and unwatched can be planted"
+     replayed-half, thaw, forgotten-replica, early-level, unwatched and unlocked-reads can be \
+     planted"
 )]
 pub struct NoSuchPlant(pub String);
 
