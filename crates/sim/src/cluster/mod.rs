@@ -58,6 +58,7 @@ mod whole;
 mod wide;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, ShardId};
 use node::entry::Waiter;
@@ -94,6 +95,8 @@ const ROUND_AGAIN_MS: u64 = 100;
 /// Of so many nodes each does something in every millisecond; of twice as many in every second
 /// one, and so on: else a large cluster would take very long.
 const NODES_A_TURN: usize = 40;
+/// Where there are transactions, states may be sent so many times as fast.
+const MORE_TO_MOVE: NonZeroU64 = NonZeroU64::new(20).expect("it is not 0");
 /// The keyspace that clients use.
 pub const KEYSPACE: &str = "0";
 
@@ -285,7 +288,11 @@ impl World {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng, options);
         let mut world = Self::in_mood(options, mood, rng);
-        world.wide = wide::has(options).then(|| wide::Wide::new(options));
+        if wide::has(options) {
+            world.wide = Some(wide::Wide::new(options));
+            // What is known of transactions is sent along with values.
+            world.mood.move_rate = mood.move_rate.map(|rate| rate.saturating_mul(MORE_TO_MOVE));
+        }
         if upgrade::mixes(options) {
             world.upgrading = Some(upgrade::Upgrading::begin(options.seed, options.nodes));
             world.agreement = Agreement::from(Level::FIRST);

@@ -23,7 +23,8 @@ impl World {
         }
         let left = self.left_of_transactions();
         if !left.is_empty() {
-            return Err(Violation::new("R12 transactions are finished", left));
+            let text = format!("{left}{}", self.unsettled());
+            return Err(Violation::new("R12 transactions are finished", text));
         }
         let text = format!("{ANSWER_MS_MAX} ms after the last fault: {}", self.unsettled());
         Err(Violation::new("liveness", text))

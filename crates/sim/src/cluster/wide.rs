@@ -39,9 +39,9 @@ pub(super) const WIDE: &str = "wide";
 /// Numbers of what they ask begin here, far above those of other clients.
 const FIRST: u64 = 1 << 40;
 /// Keys in use.
-const KEYS: usize = 12;
+const KEYS: usize = 48;
 /// An ordered keyspace is cut before these keys, before anything breaks.
-const CUTS: [usize; 2] = [4, 8];
+const CUTS: [usize; 2] = [16, 32];
 /// Virtual time within which the keyspace is there.
 const THERE_MS_MAX: u64 = 20_000;
 
@@ -112,8 +112,8 @@ impl Wide {
     /// Before anything is asked.
     pub fn new(options: &Options) -> Self {
         let mut rng = Rng::new(mix(mix(mix(options.seed))));
-        let is_ordered = rng.one_in(3) && !upgrade::mixes(options);
-        let clients = rng.between(3, 7) as usize;
+        let is_ordered = !rng.one_in(4) && !upgrade::mixes(options);
+        let clients = rng.between(5, 10) as usize;
         Self {
             placement: if is_ordered { Placement::Ordered } else { Placement::Hashed },
             names: (0..KEYS).map(|key| format!("wide-{key:02}").into_bytes()).collect(),
@@ -247,7 +247,7 @@ impl World {
         let client = *wide.rng.pick(&free);
         wide.free_at[client] = u64::MAX;
         let client = Some(client);
-        match wide.rng.weighted(&[50, 8, 12, 10, 14, 14, 4]) {
+        match wide.rng.weighted(&[60, 1, 12, 6, 8, 8, 1]) {
             0 => {
                 let parts = wide.some_parts();
                 self.begin_transaction(client, at, parts, Vec::new());
