@@ -53,6 +53,11 @@ impl<'a> Plan<'a> {
         Some(Self { record, keys, parts, home })
     }
 
+    /// The keys in the record's shard.
+    pub fn keys_at_home(&self, route: &Route) -> impl Iterator<Item = &'a [u8]> {
+        self.keys.iter().copied().filter(|key| shard_of(route, key) == self.home)
+    }
+
     /// What each shard is asked for.
     pub fn steps(self, id: TxnId) -> Vec<(ShardId, Vec<u8>)> {
         let Self { record, keys, parts, home } = self;
