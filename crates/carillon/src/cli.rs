@@ -688,7 +688,8 @@ pub struct SimArgs {
     pub power_at: Option<u64>,
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
-    /// replayed-half, thaw, forgotten-replica, early-level or unwatched.
+    /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
+    /// forgetful-prevent, record-dropped, resolve-by-key or early-retry.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Run each seed twice, and compare.

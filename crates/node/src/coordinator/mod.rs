@@ -43,7 +43,7 @@
 //! | time until a client is told | the request's patience | busy: not done; or unknown |
 //! | attempts | those that fit into that time | the same |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -158,6 +158,8 @@ struct Run {
     record: Box<[u8]>,
     /// All keys that it locks.
     keys: Vec<Box<[u8]>>,
+    /// Those that are locked together with the record, by one entry.
+    at_home: BTreeSet<Box<[u8]>>,
     phase: Phase,
     /// How often what nobody waits for has been asked for in vain.
     tries: u32,
@@ -177,8 +179,8 @@ enum Phase {
     Deciding(Outcome, Then),
     /// Keys of each part.
     Resolving(Outcome, Vec<bool>),
-    /// The record is asked what it says, because of a lock at this key.
-    Looking(Option<Box<[u8]>>),
+    /// The record is asked what it says, because of locks at these keys.
+    Looking(Vec<Box<[u8]>>),
     /// What was found at each part.
     Preventing(Vec<Option<Vec<Finding>>>),
     /// The record's keys are forgotten.
@@ -238,6 +240,7 @@ impl Coordinator {
             began: at.now,
             record: Box::default(),
             keys: Vec::new(),
+            at_home: BTreeSet::new(),
             phase: Phase::New,
             tries: 0,
             not_before: 0,
@@ -248,7 +251,7 @@ impl Coordinator {
 
     /// Finishes a transaction whose coordinator seems to be gone.
     pub fn finish(&mut self, stuck: Stuck, at: At, routes: Routes<'_>) {
-        let Stuck { keyspace, id, record, key } = stuck;
+        let Stuck { keyspace, id, record, keys } = stuck;
         if self.runs.values().any(|run| run.id == id) {
             return;
         }
@@ -261,7 +264,8 @@ impl Coordinator {
             began: at.now,
             record,
             keys: Vec::new(),
-            phase: Phase::Looking(key),
+            at_home: BTreeSet::new(),
+            phase: Phase::Looking(keys),
             tries: 0,
             not_before: 0,
             asks_from: 0,
@@ -392,6 +396,7 @@ impl Coordinator {
         };
         run.record = plan.record.into();
         run.keys = plan.keys.iter().map(|key| Box::from(*key)).collect();
+        run.at_home = plan.keys_at_home(route).map(Box::from).collect();
         let in_order = run.id.attempt > 0 || self.heat > HOT;
         let mut steps = plan.steps(run.id, in_order);
         let votes = vec![None; steps.len()];
@@ -535,9 +540,12 @@ impl Coordinator {
         if let Some(run) = self.runs.get_mut(&number)
             && let Some(route) = routes(run.keyspace)
         {
-            // There, the record keeps it from being locked.
+            // What comes with the record is resolved with it, or never locked. Other keys may have
+            // come there since, by a merge, and keys of the record's may have gone, by a cut.
             let there = shard_of(&route, &run.record);
-            run.keys.retain(|key| shard_of(&route, key) != there);
+            let is_done =
+                |key: &Box<[u8]>| run.at_home.contains(key) && shard_of(&route, key) == there;
+            run.keys.retain(|key| !is_done(key) || rest.contains(key));
         }
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
         if let Some(next) = next {
@@ -559,6 +567,7 @@ impl Coordinator {
             began: run.began,
             record: Box::default(),
             keys: Vec::new(),
+            at_home: BTreeSet::new(),
             phase: Phase::New,
             tries: 0,
             not_before: at.now.saturating_add(pause).max(1),
@@ -594,12 +603,13 @@ impl Coordinator {
 
     fn looked(&mut self, number: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
         let Some(run) = self.runs.get_mut(&number) else { return };
-        let (Ok(Said::Record(standing, keys)), Phase::Looking(key)) = (said, &run.phase) else {
+        let (Ok(Said::Record(standing, keys)), Phase::Looking(locked)) = (said, &mut run.phase)
+        else {
             // Whoever has found it finds it again.
             self.runs.remove(&number);
             return;
         };
-        let key = key.clone();
+        let locked = std::mem::take(locked);
         run.keys = keys;
         let outcome = match standing {
             Standing::Staged => {
@@ -610,9 +620,9 @@ impl Coordinator {
             // its keys until all are resolved.
             Standing::Aborted | Standing::TooOld => Outcome::Aborted,
         };
-        if let Some(key) = key.filter(|key| !run.keys.contains(key)) {
-            run.keys.push(key);
-        }
+        run.keys.extend(locked);
+        run.keys.sort_unstable();
+        run.keys.dedup();
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
     }
 

@@ -51,6 +51,11 @@ impl<'a> Plan<'a> {
         Some(Self { record, keys, parts, home })
     }
 
+    /// The keys in the record's shard.
+    pub fn keys_at_home(&self, route: &Route) -> impl Iterator<Item = &'a [u8]> {
+        self.keys.iter().copied().filter(|key| shard_of(route, key) == self.home)
+    }
+
     /// What each shard is asked for, in the order in which all transactions would ask them; one
     /// after the other, if that is said.
     pub fn steps(self, id: TxnId, in_order: bool) -> Vec<(ShardId, Vec<u8>)> {

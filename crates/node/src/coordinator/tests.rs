@@ -202,11 +202,11 @@ impl World {
         for state in self.states.values() {
             let locks = &state.read().locks;
             for (key, lock) in locks.iter() {
-                let (id, record, key) = (lock.id, Box::from(&*lock.record), Some(Box::from(key)));
-                all.push(Stuck { keyspace, id, record, key });
+                let (id, record, keys) = (lock.id, Box::from(&*lock.record), vec![Box::from(key)]);
+                all.push(Stuck { keyspace, id, record, keys });
             }
             for (id, record, _) in locks.unfinished() {
-                all.push(Stuck { keyspace, id, record: Box::from(&**record), key: None });
+                all.push(Stuck { keyspace, id, record: Box::from(&**record), keys: Vec::new() });
             }
         }
         for stuck in all {

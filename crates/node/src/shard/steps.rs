@@ -63,8 +63,8 @@ pub struct Stuck {
     pub id: TxnId,
     /// The key of its record.
     pub record: Box<[u8]>,
-    /// A key that it has locked; none if this is its record.
-    pub key: Option<Box<[u8]>>,
+    /// Keys of the shard that it has locked; none if only its record is there.
+    pub keys: Vec<Box<[u8]>>,
 }
 
 /// Who is told what is said to a step.
@@ -514,14 +514,16 @@ impl Shard {
         let locks = locks.map(|(key, lock)| (lock.id, lock.record.clone(), Some(Box::from(key))));
         let records = state.locks.unfinished().map(|(id, key, _)| (id, key.clone(), None));
         let mut seen = BTreeSet::new();
-        let mut told = BTreeSet::new();
+        let mut told = BTreeMap::new();
         for (id, record, key) in records.chain(locks) {
-            if self.steps.seen.contains(&(id, key.clone())) && told.insert(id) {
-                let (record, key) = (Box::from(&*record), key.clone());
-                effects.stuck.push(Stuck { keyspace, id, record, key });
+            if self.steps.seen.contains(&(id, key.clone())) {
+                let (record, keys) = (Box::from(&*record), Vec::new());
+                let stuck = told.entry(id).or_insert(Stuck { keyspace, id, record, keys });
+                stuck.keys.extend(key.clone());
             }
             seen.insert((id, key));
         }
+        effects.stuck.extend(told.into_values());
         self.steps.seen = seen;
     }
 }

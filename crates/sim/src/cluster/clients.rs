@@ -29,6 +29,7 @@ use node::route::Route;
 
 use super::options::Mood;
 use super::whole::OfWhole;
+use super::wide::WIDE;
 use super::{KEYSPACE, Plant, World};
 use crate::check::Violation;
 use crate::check::linear::{self, Linear, Seen};
@@ -211,6 +212,12 @@ impl Clients {
         &self.names
     }
 
+    /// Something happens now: its number.
+    pub(super) fn next_event(&mut self) -> u64 {
+        self.events += 1;
+        self.events
+    }
+
     /// How much has happened.
     pub(super) fn events(&self) -> u64 {
         self.events
@@ -341,9 +348,11 @@ impl World {
     /// Mostly of the keyspace that is always there.
     fn some_route(&mut self, at: usize) -> Arc<Route> {
         let machine = self.seats[at].machine.as_ref().expect("it runs");
-        if machine.routes.len() > 1 && self.rng.one_in(4) {
-            let number = self.rng.below(machine.routes.len() as u64) as usize;
-            return machine.routes.values().nth(number).expect("below their number").clone();
+        let routes = || machine.routes.values().filter(|route| &*route.keyspace.name != WIDE);
+        let count = routes().count() as u64;
+        if count > 1 && self.rng.one_in(4) {
+            let number = self.rng.below(count) as usize;
+            return routes().nth(number).expect("below their number").clone();
         }
         machine.routes[KEYSPACE].clone()
     }
@@ -642,6 +651,9 @@ impl World {
 
     /// An answer has come from a node.
     pub(super) fn answered(&mut self, answer: Answer) {
+        if Self::is_wide(&answer) {
+            return self.answered_wide(answer);
+        }
         match answer {
             Answer::Applied { spent, replies, .. } => {
                 for (waiter, reply) in spent.waiters.iter().zip(replies) {
@@ -666,7 +678,7 @@ impl World {
                 }
             }
             Answer::Counted { .. } => unreachable!("no client asks who has its writes"),
-            Answer::Stepped { .. } => unreachable!("no client asks for steps"),
+            Answer::Stepped { .. } => unreachable!("coordinators ask for steps"),
             Answer::Catalogue { waiter, result, .. } => {
                 self.trace.event(format_args!("op {}: {result:?}", waiter.0));
                 let Some(op) = self.clients.ops.remove(&waiter.0) else { return };

@@ -421,6 +421,7 @@ impl World {
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(self.mood.check_nanos));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
         machine.is_deaf = self.options.plant == Some(Plant::ForgottenReplica);
+        machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);
         machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;
         self.trace.event(format_args!("node {node} starts: {recovered:?}"));

@@ -22,7 +22,7 @@ impl World {
         for (at, left) in self.led() {
             let machine = self.seats[at].machine.as_ref().expect("it leads");
             if let Some((route, right, theirs)) = right_of(machine, left) {
-                let is_used = self.clients.names().iter().any(|name| {
+                let is_used = self.names_in(route.keyspace.id).iter().any(|name| {
                     let shard = route.shard(route.place_of_key(name));
                     shard == left || shard == right
                 });

@@ -23,6 +23,7 @@
 //! | `settle` | the end: everyone is answered, all replicas are equal |
 //! | `commands` | which commands, of which keys |
 //! | `whole` | FLUSH, and questions about all keys |
+//! | `wide` | transactions over several shards |
 //! | `collection` | safe points rise, old versions go |
 //! | `gossip`, `arrange` | what nodes know of each other; leaders ask the balancer |
 //! | `rest` | the ring becomes ideal |
@@ -54,8 +55,10 @@ mod splits;
 mod stage;
 mod upgrade;
 mod whole;
+mod wide;
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 
 use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, ShardId};
 use node::entry::Waiter;
@@ -92,6 +95,8 @@ const ROUND_AGAIN_MS: u64 = 100;
 /// Of so many nodes each does something in every millisecond; of twice as many in every second
 /// one, and so on: else a large cluster would take very long.
 const NODES_A_TURN: usize = 40;
+/// Where there are transactions, states may be sent so many times as fast.
+const MORE_TO_MOVE: NonZeroU64 = NonZeroU64::new(20).expect("it is not 0");
 /// The keyspace that clients use.
 pub const KEYSPACE: &str = "0";
 
@@ -154,6 +159,20 @@ pub struct Counts {
     pub transactions: u64,
     /// … with nil: a watched key had changed.
     pub broken: u64,
+    /// Transactions over several shards that were done …
+    pub wide_committed: u64,
+    /// … or not: a watched key had changed …
+    pub wide_changed: u64,
+    /// … or others had their keys, or nobody led a shard of them.
+    pub wide_busy: u64,
+    /// Those of which nobody was told.
+    pub wide_unknown: u64,
+    /// … and that others have finished.
+    pub wide_finished: u64,
+    /// Commands beside them, of one shard or one key, and reads of several, that were answered.
+    pub wide_ones: u64,
+    /// Reads of several keys that have seen the same twice.
+    pub wide_looks: u64,
     /// Blocks of snapshots that were sent.
     pub blocks: u64,
     /// Snapshots that went on after their link was lost.
@@ -255,6 +274,8 @@ pub struct World {
     truce_until: u64,
     /// Whether versions are mixed.
     upgrading: Option<upgrade::Upgrading>,
+    /// Whether there are transactions over several shards.
+    wide: Option<wide::Wide>,
     /// Planted: how often each replica was seen to be cut.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
     /// What it has seen.
@@ -267,6 +288,11 @@ impl World {
         let mut rng = Rng::new(options.seed);
         let mood = Mood::draw(&mut rng, options);
         let mut world = Self::in_mood(options, mood, rng);
+        if wide::has(options) {
+            world.wide = Some(wide::Wide::new(options));
+            // What is known of transactions is sent along with values.
+            world.mood.move_rate = mood.move_rate.map(|rate| rate.saturating_mul(MORE_TO_MOVE));
+        }
         if upgrade::mixes(options) {
             world.upgrading = Some(upgrade::Upgrading::begin(options.seed, options.nodes));
             world.agreement = Agreement::from(Level::FIRST);
@@ -297,6 +323,7 @@ impl World {
             arranging: None,
             truce_until: 0,
             upgrading: None,
+            wide: None,
             cuts: BTreeMap::new(),
             counts: Counts::default(),
         }
@@ -313,6 +340,7 @@ impl World {
     /// The first rule that was found broken.
     pub fn run(&mut self) -> Result<(), Violation> {
         self.begin()?;
+        self.begin_wide()?;
         if self.mood.arranges {
             self.begin_arranging(Vec::new());
         }
@@ -343,7 +371,7 @@ impl World {
         self.collect_all();
         self.compare_states()?;
         self.counts.unjudged = self.clients.search()?;
-        Ok(())
+        self.search_wide()
     }
 
     /// One node makes the cluster, the others join it, and its shards get their replicas.
@@ -447,6 +475,7 @@ impl World {
         }
         self.arrange();
         self.expire_ops();
+        self.expire_wide();
         Ok(())
     }
 
@@ -478,6 +507,7 @@ impl World {
         }
         self.tell_time(at);
         self.tick(at);
+        self.tick_coordinator(at);
         if self.now_ms == self.seats[at].awake_at && !self.calm {
             self.look_at(at);
         }
@@ -547,6 +577,7 @@ impl World {
             self.counts.ordered_given_up += u64::from(self.mood.is_ordered);
             self.agreement.ended(node, shard);
         }
+        self.follow_coordinator(at);
         on.into_iter().for_each(|(waiter, shard)| self.sent_on(waiter, shard));
         inherited.into_iter().for_each(|(waiter, shard)| self.is_inherited(waiter, shard));
         refused.into_iter().for_each(|answer| self.answered(answer));
@@ -556,6 +587,7 @@ impl World {
     fn act(&mut self, at: usize) -> Result<bool, Failed> {
         let reads = self.clients.ready(at);
         let may_ask = self.may_ask(at);
+        let (wide, may_ask_wide) = (self.ready_wide(at), self.may_ask_wide(at));
         let seat = &mut self.seats[at];
         let machine = seat.machine.as_mut().expect("it runs");
         let lanes = 0..machine.lanes.len();
@@ -576,6 +608,8 @@ impl World {
             on(!machine.digests.is_empty(), 3),
             on(self.mood.collection, 1),
             on(!streams.is_empty(), 3),
+            on(!wide.is_empty(), 20),
+            on(may_ask_wide, 10),
         ];
         if weights.iter().all(|weight| *weight == 0) {
             return Ok(false);
@@ -628,6 +662,8 @@ impl World {
             8 => machine.step_digest(),
             9 => self.keep_versions(at),
             10 => machine.step_stream(*self.rng.pick(&streams)),
+            11 => self.go_on_wide(at, &wide),
+            12 => self.ask_wide(at),
             _ => match machine.step_round()? {
                 Progress::Full => seat.round_at = self.now_ms + ROUND_AGAIN_MS,
                 Progress::Done => seat.round_at = self.now_ms + self.mood.round_every_ms,

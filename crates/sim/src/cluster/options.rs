@@ -9,6 +9,7 @@ use keyspace::{Placement, ShardId};
 use super::World;
 use crate::check::Violation;
 use crate::cli::{Life, Told};
+use crate::machine::coordinates::Planted;
 use crate::options::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::Trace;
@@ -48,11 +49,21 @@ pub enum Plant {
     EarlyLevel,
     /// A transaction does not look whether what it watches has changed (G15).
     Unwatched,
+    /// Reads do not look whether a transaction has locked a key (G8).
+    UnlockedReads,
+    /// PREVENT is not remembered (G8).
+    ForgetfulPrevent,
+    /// Records are forgotten, with what they say, though keys are locked (G8).
+    RecordDropped,
+    /// RESOLVE ends whosever lock a key has (G8).
+    ResolveByKey,
+    /// A coordinator does not wait until a record says ABORTED (G8).
+    EarlyRetry,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -68,7 +79,28 @@ impl Plant {
         Self::ForgottenReplica,
         Self::EarlyLevel,
         Self::Unwatched,
+        Self::UnlockedReads,
+        Self::ForgetfulPrevent,
+        Self::RecordDropped,
+        Self::ResolveByKey,
+        Self::EarlyRetry,
     ];
+
+    /// Whether it shows in transactions over several shards only.
+    pub fn is_wide(self) -> bool {
+        self == Self::UnlockedReads || self.in_coordinators().is_some()
+    }
+
+    /// What it is in coordinators, if it is planted there.
+    pub fn in_coordinators(self) -> Option<Planted> {
+        match self {
+            Self::ForgetfulPrevent => Some(Planted::ForgetfulPrevent),
+            Self::RecordDropped => Some(Planted::RecordDropped),
+            Self::ResolveByKey => Some(Planted::ResolveByKey),
+            Self::EarlyRetry => Some(Planted::EarlyRetry),
+            _ => None,
+        }
+    }
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
@@ -88,6 +120,11 @@ impl Plant {
             Self::ForgottenReplica => "forgotten-replica",
             Self::EarlyLevel => "early-level",
             Self::Unwatched => "unwatched",
+            Self::UnlockedReads => "unlocked-reads",
+            Self::ForgetfulPrevent => "forgetful-prevent",
+            Self::RecordDropped => "record-dropped",
+            Self::ResolveByKey => "resolve-by-key",
+            Self::EarlyRetry => "early-retry",
         }
     }
 }
@@ -97,7 +134,8 @@ impl Plant {
 #[error(
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
-     replayed-half, thaw, forgotten-replica, early-level and unwatched can be planted"
+     replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
+     forgetful-prevent, record-dropped, resolve-by-key and early-retry can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

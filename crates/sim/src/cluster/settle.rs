@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use keyspace::{Keyspace, NodeId, ShardId};
 
+use super::wide::WIDE;
 use super::{ANSWER_MS_MAX, KEYSPACE, World};
 use crate::check::Violation;
 
@@ -15,9 +16,15 @@ impl World {
         let deadline = self.now_ms + ANSWER_MS_MAX;
         while self.now_ms < deadline {
             self.millisecond()?;
-            if self.clients.is_idle() && self.is_time_to_look() && self.is_settled() {
+            let is_idle = self.clients.is_idle() && self.is_wide_idle();
+            if is_idle && self.is_time_to_look() && self.is_settled() {
                 return self.ask_everything();
             }
+        }
+        let left = self.left_of_transactions();
+        if !left.is_empty() {
+            let text = format!("{left}{}", self.unsettled());
+            return Err(Violation::new("R12 transactions are finished", text));
         }
         let text = format!("{ANSWER_MS_MAX} ms after the last fault: {}", self.unsettled());
         Err(Violation::new("liveness", text))
@@ -34,7 +41,8 @@ impl World {
         let machine = self.seats[places[0]].machine.as_ref().expect("it has settled");
         let replicated =
             |keyspace: &Keyspace| &*keyspace.name == KEYSPACE || keyspace.options.replicas > 1;
-        let routes = machine.routes.values().filter(|route| replicated(&route.keyspace));
+        let others = machine.routes.values().filter(|route| &*route.keyspace.name != WIDE);
+        let routes = others.filter(|route| replicated(&route.keyspace));
         let names: Vec<_> = routes.map(|route| route.keyspace.name.clone()).collect();
         let keys = self.mood.keys;
         for (name, key) in names.iter().flat_map(|name| (0..keys).map(move |key| (name, key))) {
@@ -63,6 +71,7 @@ impl World {
                 done = self.counts.answered > answered;
             }
         }
+        self.read_wide_last()?;
         // Where replicas move, one of the catalogue may wait for its state just now.
         while self.now_ms < deadline && self.agreed_keyspaces().is_err() {
             self.millisecond()?;
@@ -106,6 +115,8 @@ impl World {
             }
         }
         let mut text = self.clients.open();
+        text += &self.wide.as_ref().map(|wide| wide.open()).unwrap_or_default();
+        text += &self.left_of_transactions();
         let keyspaces = match self.agreed_keyspaces() {
             Ok(keyspaces) => keyspaces,
             Err(why) => return text + &why,

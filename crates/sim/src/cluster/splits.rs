@@ -43,7 +43,7 @@ impl World {
             Placement::Ordered => Cut::at(placement, name),
         };
         let within = |cut: &Cut| arc.split(&cut.position(arc.keyspace())).is_some();
-        let names = self.clients.names().iter();
+        let names = self.names_in(arc.keyspace()).iter();
         let mut cuts: Vec<Cut> = names.filter_map(|name| place(name)).filter(within).collect();
         if let (true, Some((first, end))) = (cuts.is_empty() && is_hashed, arc.slots()) {
             cuts.push(Cut::Slot(self.rng.between(first.into(), end.into()) as Slot));
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    fn cut_at(&mut self, at: usize, shard: ShardId, cut: Cut) {
+    pub(super) fn cut_at(&mut self, at: usize, shard: ShardId, cut: Cut) {
         let machine = self.seats[at].machine.as_ref().expect("it leads");
         let view = machine.view(shard).expect("it leads it");
         let generation = view.read().descriptor.generation;

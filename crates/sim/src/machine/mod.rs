@@ -12,6 +12,7 @@
 //! order of their tickets, `Written` follows the append at once, checkpoints begin only while no
 //! group waits to be appended, news are spread in order.
 
+pub mod coordinates;
 pub mod image;
 pub mod log_room;
 pub mod lookup;
@@ -49,6 +50,7 @@ use txn::{Clock, Physical};
 use crate::check::Violation;
 use crate::check::Witness;
 use crate::trace::Trace;
+use coordinates::Coordinates;
 use image::Image;
 use log_room::LogRoom;
 use peers::{Packet, Post};
@@ -142,6 +144,8 @@ pub struct Machine {
     gone_tiles: BTreeMap<ShardId, Position>,
     /// Answers that no lane has given.
     pub refused: Vec<Answer>,
+    /// Transactions over several shards.
+    pub coordinates: Coordinates,
 }
 
 /// One lane and what waits for it.
@@ -228,6 +232,7 @@ impl Machine {
         let mut answers = Vec::new();
         if self.lanes[lane].unappended {
             self.append(lane, &mut answers, ledger, trace)?;
+            self.take_coordinated(&mut answers);
             return Ok(answers);
         }
         let seat = &mut self.lanes[lane];
@@ -248,6 +253,7 @@ impl Machine {
         for shard in seat.lane.shards() {
             ledger.look(shard)?;
         }
+        self.take_coordinated(&mut answers);
         Ok(answers)
     }
 
@@ -338,6 +344,7 @@ impl Machine {
         let halves = effects.halves.drain(..).map(|half| News::Half(Box::new(half)));
         self.news.extend(halves.chain(effects.moved.drain(..).map(News::Moved)));
         let words = std::mem::take(&mut effects.words);
+        let stuck = std::mem::take(&mut effects.stuck);
         let absorbing = std::mem::take(&mut effects.absorbing);
         let given = std::mem::take(&mut effects.given);
         let bequeathed = std::mem::take(&mut effects.bequeathed);
@@ -372,6 +379,10 @@ impl Machine {
             self.given(given);
         }
         bequeathed.into_iter().for_each(|bequeathed| self.bequeathed(bequeathed));
+        for stuck in stuck {
+            trace.event(format_args!("{:?} is to be finished", stuck.id));
+            self.finish(stuck);
+        }
         self.learn(known);
         of_image.into_iter().for_each(|answer| self.image_came(answer));
         Ok(())

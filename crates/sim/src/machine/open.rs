@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use keyspace::random::mix;
 use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
 use node::birth;
 use node::lane::{Effects, Input, Lane};
@@ -21,6 +22,7 @@ use storage::log::{Log, LogOptions, Lsn, Record};
 use storage::manifest::{self, Manifest, Origin};
 use txn::{Clock, Physical};
 
+use super::coordinates::Coordinates;
 use super::image::Image;
 use super::streams::Streams;
 use super::{Limits, LogRoom, Machine, Seat};
@@ -217,6 +219,7 @@ fn build(
         given_up: Vec::new(),
         gone_tiles: BTreeMap::new(),
         refused: Vec::new(),
+        coordinates: Coordinates::new(mix(seed)),
     };
     machine.now();
     for seat in &mut machine.lanes {

@@ -86,6 +86,7 @@ impl World {
         let lost = self.clients.ops.iter().filter(|(_, op)| op.at == at);
         let lost: Vec<(u64, Option<Place>)> =
             lost.map(|(number, op)| (*number, self.place_of(*number, op))).collect();
+        self.lose_wide(at);
         self.seats[at].machine = None;
         for (number, place) in lost {
             let op = self.clients.ops.remove(&number).expect("it was just found");

@@ -1,0 +1,582 @@
+//! Transactions over several shards, in a keyspace of their own: lists, to which numbers are
+//! appended, and which are read whole.
+//!
+//! ```text
+//!   APPEND, GET of 1 to 4 keys ──► the node's coordinator ──► Ended
+//!   the same, of one shard     ──► one entry, now and then
+//!   WATCH … MULTI … EXEC       ──► seen now, begun a while later
+//!   one APPEND, one GET        ──► as all commands: locks are in their way
+//!   GET of several keys        ──► looked at twice; or locked, if something always changes
+//! ```
+//!
+//! All of them are transactions to whoever judges them: some order of all must explain all that was
+//! read ([`crate::check::serial`]). Whoever got no answer may have done what he asked for, or not.
+//!
+//! In half of all runs, drawn apart; what is done here is drawn apart, too. So runs without it are
+//! as they were.
+
+use std::collections::BTreeMap;
+
+use keyspace::random::{Random, mix};
+use keyspace::{CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId};
+use node::command::{Reply, Seen, Step, Transaction, Write};
+use node::coordinator::Ended;
+use node::entry::{Batch, Waiter};
+use node::lane::{Answer, Input, NotDone};
+
+use super::{Options, Plant, World, upgrade};
+use crate::check::Violation;
+use crate::check::serial::{self, Done, Op, Outcome};
+use crate::machine::{CLIENTS, NOBODY};
+use crate::rng::Rng;
+
+mod looks;
+
+use looks::Looking;
+
+/// Their keyspace.
+pub(super) const WIDE: &str = "wide";
+/// Numbers of what they ask begin here, far above those of other clients.
+const FIRST: u64 = 1 << 40;
+/// Keys in use.
+const KEYS: usize = 48;
+/// An ordered keyspace is cut before these keys, before anything breaks.
+const CUTS: [usize; 2] = [16, 32];
+/// Virtual time within which the keyspace is there.
+const THERE_MS_MAX: u64 = 20_000;
+
+/// What these clients do and have seen.
+pub(super) struct Wide {
+    rng: Rng,
+    placement: Placement,
+    pub names: Vec<Vec<u8>>,
+    asked: BTreeMap<u64, Asked>,
+    made: u64,
+    /// Elements that were ever appended.
+    elements: u64,
+    /// When each client asks again.
+    free_at: Vec<u64>,
+    think_ms: u64,
+    history: Vec<Done>,
+}
+
+/// One thing that is under way.
+struct Asked {
+    /// None: who reads all at the end.
+    client: Option<usize>,
+    at: usize,
+    call: u64,
+    parts: Vec<Part>,
+    /// What keys had that must not have changed.
+    watched: Vec<(usize, Seen, Vec<u64>)>,
+    way: Way,
+}
+
+/// A part of a transaction, of a key.
+#[derive(Clone, Copy, Debug)]
+enum Part {
+    Append(usize, u64),
+    Get(usize),
+}
+
+impl Part {
+    fn key(self) -> usize {
+        match self {
+            Part::Append(key, _) | Part::Get(key) => key,
+        }
+    }
+}
+
+/// How it is answered.
+enum Way {
+    /// By the node's coordinator.
+    Coordinated,
+    /// As a write of one shard.
+    Proposed,
+    /// It is begun later.
+    Watching(u64),
+    /// By looks.
+    Looking(Box<Looking>),
+}
+
+/// Whether a run has such clients.
+pub(super) fn has(options: &Options) -> bool {
+    let drawn = Random::new(mix(mix(options.seed) ^ 0x77_6964_65)).below(2) == 0;
+    match options.plant {
+        Some(plant) => plant.is_wide(),
+        None => drawn,
+    }
+}
+
+impl Wide {
+    /// Before anything is asked.
+    pub fn new(options: &Options) -> Self {
+        let mut rng = Rng::new(mix(mix(mix(options.seed))));
+        let is_ordered = !rng.one_in(4) && !upgrade::mixes(options);
+        let clients = rng.between(5, 10) as usize;
+        Self {
+            placement: if is_ordered { Placement::Ordered } else { Placement::Hashed },
+            names: (0..KEYS).map(|key| format!("wide-{key:02}").into_bytes()).collect(),
+            asked: BTreeMap::new(),
+            made: FIRST,
+            elements: 0,
+            free_at: vec![0; clients],
+            think_ms: rng.between(1, 60),
+            history: Vec::new(),
+            rng,
+        }
+    }
+
+    /// What is open, in words.
+    pub fn open(&self) -> String {
+        let open = self
+            .asked
+            .iter()
+            .map(|(number, asked)| format!("transaction {}: {:?}; ", number - FIRST, asked.parts));
+        open.collect()
+    }
+
+    fn some_key(&mut self) -> usize {
+        self.rng.below(KEYS as u64) as usize
+    }
+
+    fn some_part(&mut self) -> Part {
+        let key = self.some_key();
+        if self.rng.one_in(3) { Part::Get(key) } else { self.append(key) }
+    }
+
+    fn append(&mut self, key: usize) -> Part {
+        self.elements += 1;
+        Part::Append(key, self.elements)
+    }
+
+    fn some_parts(&mut self) -> Vec<Part> {
+        let count = self.rng.between(1, 4).max(self.rng.between(1, 3));
+        (0..count).map(|_| self.some_part()).collect()
+    }
+}
+
+impl World {
+    /// Makes the keyspace, before anything breaks.
+    pub(super) fn begin_wide(&mut self) -> Result<(), Violation> {
+        let Some(wide) = &self.wide else { return Ok(()) };
+        let (placement, deadline) = (wide.placement, self.now_ms + THERE_MS_MAX);
+        let cuts = match placement {
+            Placement::Hashed => Vec::new(),
+            Placement::Ordered => CUTS.map(|key| wide.names[key].clone()).to_vec(),
+        };
+        while self.now_ms < deadline {
+            let machine = self.seats[0].machine.as_mut().expect("nothing breaks yet");
+            let known = machine.routes.get(WIDE).map(|route| route.views.len());
+            if self.now_ms.is_multiple_of(200) {
+                match known {
+                    Some(shards) if shards > cuts.len() => return Ok(()),
+                    Some(shards) => self.cut_wide(&cuts[shards - 1]),
+                    None => {
+                        let replicas = self.mood.replicas as u8;
+                        let options = KeyspaceOptions { replicas, placement, ..Default::default() };
+                        let mut op = Vec::new();
+                        CatalogueOp::Create { name: WIDE, options }.encode(&mut op);
+                        let (origin, waiter) = (NOBODY, Waiter(0));
+                        machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
+                    }
+                }
+            }
+            self.millisecond()?;
+        }
+        Err(Violation::new("liveness", format!("{WIDE} is not there after {THERE_MS_MAX} ms")))
+    }
+
+    fn cut_wide(&mut self, name: &[u8]) {
+        let Some(cut) = Cut::at(Placement::Ordered, name) else { return };
+        let machine = self.seats[0].machine.as_ref().expect("nothing breaks yet");
+        let route = &machine.routes[WIDE];
+        let shard = route.shard(route.place_of_key(name));
+        if let Some((at, _)) = self.led().into_iter().find(|(_, led)| *led == shard) {
+            self.cut_at(at, shard, cut);
+        }
+    }
+
+    /// The keys in use of a keyspace, as a node's routes name it.
+    pub(super) fn names_in(&self, keyspace: KeyspaceId) -> &[Vec<u8>] {
+        let mut machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let is_it = |machine: &crate::machine::Machine| {
+            machine.routes.get(WIDE).is_some_and(|route| route.keyspace.id == keyspace)
+        };
+        match &self.wide {
+            Some(wide) if machines.any(is_it) => &wide.names,
+            _ => self.clients.names(),
+        }
+    }
+
+    /// Whether none of these clients waits.
+    pub(super) fn is_wide_idle(&self) -> bool {
+        self.wide.as_ref().is_none_or(|wide| wide.asked.is_empty())
+    }
+
+    /// Whether one of these clients may ask a node.
+    pub(super) fn may_ask_wide(&self, at: usize) -> bool {
+        let Some(wide) = &self.wide else { return false };
+        let machine = self.seats[at].machine.as_ref();
+        let may = machine.is_some_and(|machine| {
+            machine.routes.contains_key(WIDE) && machine.level.allows(Feature::Transactions)
+        });
+        may && self.clients.asking
+            && !self.calm
+            && wide.free_at.iter().any(|free_at| *free_at <= self.now_ms)
+    }
+
+    /// What of theirs may go on at a node.
+    pub(super) fn ready_wide(&self, at: usize) -> Vec<u64> {
+        let Some(wide) = &self.wide else { return Vec::new() };
+        let is_ready = |asked: &&Asked| match &asked.way {
+            Way::Watching(begins_at) => *begins_at <= self.now_ms,
+            Way::Looking(looking) => looking.ready,
+            Way::Coordinated | Way::Proposed => false,
+        };
+        let here = wide.asked.iter().filter(|(_, asked)| asked.at == at && is_ready(asked));
+        here.map(|(number, _)| *number).collect()
+    }
+
+    /// One of them asks a node something.
+    pub(super) fn ask_wide(&mut self, at: usize) {
+        self.tell_time(at);
+        let now_ms = self.now_ms;
+        let Some(wide) = &mut self.wide else { return };
+        let free: Vec<usize> =
+            (0..wide.free_at.len()).filter(|client| wide.free_at[*client] <= now_ms).collect();
+        let client = *wide.rng.pick(&free);
+        wide.free_at[client] = u64::MAX;
+        let client = Some(client);
+        match wide.rng.weighted(&[60, 1, 12, 6, 8, 8, 1]) {
+            0 => {
+                let parts = wide.some_parts();
+                self.begin_transaction(client, at, parts, Vec::new());
+            }
+            1 => {
+                let mut parts: Vec<Part> = (0..KEYS).map(Part::Get).collect();
+                if wide.rng.one_in(2) {
+                    let part = wide.some_part();
+                    parts.push(part);
+                }
+                self.begin_transaction(client, at, parts, Vec::new());
+            }
+            2 => self.watch(client, at),
+            3 => {
+                let key = wide.some_key();
+                let parts = vec![wide.append(key)];
+                let number = self.put_asked(client, at, parts, Vec::new(), Way::Proposed);
+                self.propose_wide(number);
+            }
+            4 => {
+                let parts = vec![Part::Get(wide.some_key())];
+                self.begin_looking(client, at, parts);
+            }
+            5 => {
+                let first = wide.some_key();
+                let others = wide.rng.between(1, 2);
+                let mut keys: Vec<usize> = (0..others).map(|_| wide.some_key()).collect();
+                keys.push(first);
+                keys.sort_unstable();
+                keys.dedup();
+                self.begin_looking(client, at, keys.into_iter().map(Part::Get).collect());
+            }
+            _ => self.begin_looking(client, at, (0..KEYS).map(Part::Get).collect()),
+        }
+    }
+
+    fn put_asked(
+        &mut self,
+        client: Option<usize>,
+        at: usize,
+        parts: Vec<Part>,
+        watched: Vec<(usize, Seen, Vec<u64>)>,
+        way: Way,
+    ) -> u64 {
+        let call = self.clients.next_event();
+        let node = self.seats[at].node;
+        let wide = self.wide.as_mut().expect("they ask");
+        wide.made += 1;
+        let number = wide.made;
+        self.trace.event(format_args!("transaction {} at node {node}: {parts:?}", number - FIRST));
+        wide.asked.insert(number, Asked { client, at, call, parts, watched, way });
+        number
+    }
+
+    /// A transaction begins: mostly in the coordinator.
+    fn begin_transaction(
+        &mut self,
+        client: Option<usize>,
+        at: usize,
+        parts: Vec<Part>,
+        watched: Vec<(usize, Seen, Vec<u64>)>,
+    ) {
+        let wide = self.wide.as_mut().expect("they ask");
+        let machine = self.seats[at].machine.as_ref().expect("it was asked");
+        let route = &machine.routes[WIDE];
+        let keys = parts.iter().map(|part| part.key()).chain(watched.iter().map(|seen| seen.0));
+        let mut shards: Vec<ShardId> =
+            keys.map(|key| route.shard(route.place_of_key(&wide.names[key]))).collect();
+        shards.sort_unstable();
+        shards.dedup();
+        let is_one = shards.len() == 1 && wide.rng.one_in(2);
+        let way = if is_one { Way::Proposed } else { Way::Coordinated };
+        let number = self.put_asked(client, at, parts, watched, way);
+        match is_one {
+            true => self.propose_wide(number),
+            false => self.coordinate_wide(number),
+        }
+    }
+
+    /// Has the node's coordinator do it.
+    fn coordinate_wide(&mut self, number: u64) {
+        let Some(wide) = &self.wide else { return };
+        let Some(asked) = wide.asked.get(&number) else { return };
+        let values = values_of(&asked.parts);
+        let transaction = transaction_of(asked, &wide.names, &values);
+        let machine = self.seats[asked.at].machine.as_mut().expect("it was asked");
+        let keyspace = machine.routes[WIDE].keyspace.id;
+        machine.coordinate(keyspace, &transaction, number);
+    }
+
+    /// Has one shard do it.
+    fn propose_wide(&mut self, number: u64) {
+        let Some(wide) = &self.wide else { return };
+        let Some(asked) = wide.asked.get(&number) else { return };
+        let values = values_of(&asked.parts);
+        let transaction = transaction_of(asked, &wide.names, &values);
+        let write = match (&transaction.commands[..], asked.watched.is_empty()) {
+            ([Step::Write(write)], true) => write.clone(),
+            _ => Write::Transaction(Box::new(transaction)),
+        };
+        let machine = self.seats[asked.at].machine.as_mut().expect("it was asked");
+        let route = &machine.routes[WIDE];
+        let shard = route.shard(route.place_of_key(&wide.names[asked.parts[0].key()]));
+        let mut batch = Batch::default();
+        batch.push(&write, Waiter(number));
+        machine.submit(shard, Input::Propose { shard, origin: CLIENTS, batch });
+    }
+
+    /// Goes on with something at a node.
+    pub(super) fn go_on_wide(&mut self, at: usize, ready: &[u64]) {
+        let now_ms = self.now_ms;
+        let Some(wide) = &mut self.wide else { return };
+        let number = *wide.rng.pick(ready);
+        match wide.asked.get(&number).map(|asked| &asked.way) {
+            Some(Way::Watching(begins_at)) if *begins_at <= now_ms => {
+                let Asked { client, parts, watched, .. } =
+                    wide.asked.remove(&number).expect("it was just found");
+                self.begin_transaction(client, at, parts, watched);
+            }
+            Some(Way::Looking(_)) => self.look_wide(at, number),
+            _ => {}
+        }
+    }
+
+    /// Its coordinator goes on with what waits for a moment.
+    pub(super) fn tick_coordinator(&mut self, at: usize) {
+        if let Some(machine) = self.seats[at].machine.as_mut() {
+            machine.tick_coordinator();
+            self.follow_coordinator(at);
+        }
+    }
+
+    /// Coordinators of a node have ended transactions.
+    pub(super) fn follow_coordinator(&mut self, at: usize) {
+        let Some(machine) = self.seats[at].machine.as_mut() else { return };
+        let ended = std::mem::take(&mut machine.coordinates.ended);
+        self.counts.wide_finished += std::mem::take(&mut machine.coordinates.finished);
+        for (number, ended) in ended {
+            match ended {
+                Ended::Done(replies) => {
+                    self.counts.wide_committed += 1;
+                    self.done_wide(number, &replies);
+                }
+                Ended::Changed => {
+                    self.counts.wide_changed += 1;
+                    self.not_done_wide(number, Outcome::NotDone);
+                }
+                Ended::Unknown => {
+                    self.counts.wide_unknown += 1;
+                    self.not_done_wide(number, Outcome::Unknown);
+                }
+                why => {
+                    self.trace.event(format_args!("{why:?}"));
+                    self.counts.wide_busy += 1;
+                    self.not_done_wide(number, Outcome::NotDone);
+                }
+            }
+        }
+    }
+
+    /// Whether an answer is for one of them.
+    pub(super) fn is_wide(answer: &Answer) -> bool {
+        answer.waiters().iter().any(|waiter| waiter.0 >= FIRST)
+    }
+
+    /// One of them has an answer.
+    pub(super) fn answered_wide(&mut self, answer: Answer) {
+        match answer {
+            Answer::Applied { spent, replies, .. } => {
+                for (waiter, reply) in spent.waiters.iter().zip(replies) {
+                    match reply {
+                        Reply::Nil => self.not_done_wide(waiter.0, Outcome::NotDone),
+                        Reply::Array(replies) => self.done_wide(waiter.0, &replies),
+                        reply => self.done_wide(waiter.0, &[reply]),
+                    }
+                }
+            }
+            Answer::NotDone { waiters, why: NotDone::Lags, .. } => {
+                waiters.into_iter().for_each(|waiter| self.may_look(waiter.0, None));
+            }
+            Answer::NotDone { waiters, why, .. } => {
+                let is_open = matches!(why, NotDone::Unknown | NotDone::Dropped);
+                let outcome = if is_open { Outcome::Unknown } else { Outcome::NotDone };
+                waiters.into_iter().for_each(|waiter| self.not_done_wide(waiter.0, outcome));
+            }
+            Answer::Go { waiter, .. } => self.may_look(waiter.0, None),
+            Answer::Fetched { waiter, shard, at, want, found, .. } => {
+                self.may_look(waiter.0, Some((shard, at, *want, *found)));
+            }
+            other => unreachable!("nobody has asked for {other:?}"),
+        }
+    }
+
+    /// It is done, and has one reply for each of its parts.
+    fn done_wide(&mut self, number: u64, replies: &[Reply]) {
+        let Some(wide) = &mut self.wide else { return };
+        let Some(asked) = wide.asked.remove(&number) else { return };
+        self.trace.event(format_args!("transaction {}: {replies:?}", number - FIRST));
+        self.counts.wide_ones += u64::from(!matches!(asked.way, Way::Coordinated));
+        let answered_at = self.clients.next_event();
+        let watched = asked.watched.iter().map(|(key, _, list)| Op::Read {
+            key: wide.names[*key].clone(),
+            list: Some(list.clone()),
+        });
+        let parts = asked.parts.iter().zip(replies.iter().map(Some).chain(std::iter::repeat(None)));
+        let parts = parts.map(|(part, reply)| op_of(*part, reply, &wide.names));
+        let ops = watched.chain(parts).collect();
+        self.note_wide(asked, Outcome::Committed { answered_at }, ops);
+    }
+
+    /// It is not done, or may not be.
+    fn not_done_wide(&mut self, number: u64, outcome: Outcome) {
+        let Some(wide) = &mut self.wide else { return };
+        let Some(asked) = wide.asked.remove(&number) else { return };
+        self.trace.event(format_args!("transaction {}: {outcome:?}", number - FIRST));
+        let ops = asked.parts.iter().map(|part| op_of(*part, None, &wide.names)).collect();
+        self.note_wide(asked, outcome, ops);
+    }
+
+    fn note_wide(&mut self, asked: Asked, outcome: Outcome, ops: Vec<Op>) {
+        let Some(wide) = &mut self.wide else { return };
+        let Asked { client, call: invoked_at, .. } = asked;
+        let think_ms = wide.rng.between(1, wide.think_ms);
+        if let Some(client) = client {
+            wide.free_at[client] = self.now_ms + think_ms;
+        }
+        let client = client.map_or(u64::MAX, |client| client as u64);
+        wide.history.push(Done { client, invoked_at, outcome, ops });
+    }
+
+    /// Nobody at this node will be answered any more.
+    pub(super) fn lose_wide(&mut self, at: usize) {
+        let Some(wide) = &self.wide else { return };
+        let lost = wide.asked.iter().filter(|(_, asked)| asked.at == at);
+        let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
+        for number in lost {
+            let asked = &self.wide.as_ref().expect("it was just there").asked[&number];
+            let begun = matches!(asked.way, Way::Coordinated | Way::Proposed);
+            self.counts.wide_unknown += u64::from(begun);
+            let outcome = if begun { Outcome::Unknown } else { Outcome::NotDone };
+            self.not_done_wide(number, outcome);
+        }
+    }
+
+    /// Locks and unfinished records that are left somewhere, and coordinators that are not done.
+    pub(super) fn left_of_transactions(&self) -> String {
+        let mut text = String::new();
+        for machine in self.seats.iter().filter_map(|seat| seat.machine.as_ref()) {
+            let node = machine.node();
+            if machine.coordinated() > 0 {
+                text += &format!("node {node} sees to {} transactions; ", machine.coordinated());
+            }
+            for view in machine.shard_ids().into_iter().filter_map(|id| machine.view(id)) {
+                let state = view.read();
+                let shard = state.descriptor.shard;
+                for (key, lock) in state.locks.iter() {
+                    let (key, id) = (key.escape_ascii(), lock.id);
+                    text += &format!("node {node} has {key} of shard {shard} locked by {id:?}; ");
+                }
+                for (id, ..) in state.locks.unfinished() {
+                    text += &format!("node {node} has {id:?} in shard {shard}, unfinished; ");
+                }
+            }
+        }
+        text
+    }
+
+    /// Searches for what no order of the transactions explains.
+    pub(super) fn search_wide(&self) -> Result<(), Violation> {
+        let Some(wide) = &self.wide else { return Ok(()) };
+        match serial::check(&wide.history).first() {
+            None => Ok(()),
+            Some(anomaly) => Err(Violation::new("strictly serialisable", anomaly.to_string())),
+        }
+    }
+
+    /// Whether something is planted in what these clients look at.
+    fn has_unlocked_reads(&self) -> bool {
+        self.has(Plant::UnlockedReads)
+    }
+}
+
+/// What is appended by each part, as bytes.
+fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
+    let value = |part: &Part| match part {
+        Part::Append(_, element) => format!("{element} ").into_bytes(),
+        Part::Get(_) => Vec::new(),
+    };
+    parts.iter().map(value).collect()
+}
+
+fn transaction_of<'a>(
+    asked: &Asked,
+    names: &'a [Vec<u8>],
+    values: &'a [Vec<u8>],
+) -> Transaction<'a> {
+    let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
+        Part::Append(key, _) => Step::Write(Write::Append { key: &names[*key], value }),
+        Part::Get(key) => Step::Read(node::command::Read::Get(&names[*key])),
+    };
+    let watched = asked.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
+    Transaction {
+        watched: watched.collect(),
+        commands: asked.parts.iter().zip(values).map(command).collect(),
+    }
+}
+
+/// What a part did, as its reply says.
+fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op {
+    match part {
+        Part::Append(key, element) => Op::Append { key: names[key].clone(), element },
+        Part::Get(key) => {
+            let list = match reply {
+                Some(Reply::Bulk(bytes)) => Some(list_of(bytes)),
+                Some(Reply::Nil) => Some(Vec::new()),
+                Some(_) => Some(vec![u64::MAX]),
+                None => None,
+            };
+            Op::Read { key: names[key].clone(), list }
+        }
+    }
+}
+
+/// The elements of a list. What is none is one that nobody has appended.
+fn list_of(bytes: &[u8]) -> Vec<u64> {
+    let words = bytes.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+    words
+        .map(|word| std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()))
+        .map(|element| element.unwrap_or(u64::MAX))
+        .collect()
+}

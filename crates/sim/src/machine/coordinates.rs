@@ -1,0 +1,183 @@
+//! Transactions over several shards that the node's clients have begun, or that leaders here find
+//! abandoned: what the server's `event_loop::coordinates` does.
+//!
+//! ```text
+//!   clients ──► Coordinator ──Ask──► Input::Step ──► lane … Answer::Stepped ──┐
+//!                   ▲   └──End──► the world                                   │
+//!                   └─────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! With the process its coordinator ends, whatever is under way.
+
+use keyspace::codec::Reader;
+use keyspace::{KeyspaceId, ShardId};
+use node::command::Transaction;
+use node::coordinator::{Act, At, Coordinator, Ended};
+use node::entry::Waiter;
+use node::lane::{Answer, Input, NotDone, Origin};
+use node::locks::{Finding, Mark, Outcome, Said, Standing, Step};
+use node::shard::Stuck;
+
+use super::Machine;
+
+/// The origin of the coordinator's questions.
+pub const COORDINATOR: Origin = Origin(3);
+/// How long clients wait for a transaction, in nanoseconds.
+const PATIENCE_NANOS: u64 = 1_500_000_000;
+
+/// What is planted in coordinators: it is done to what they ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Planted {
+    /// PREVENT looks at the replica here, and makes no mark.
+    ForgetfulPrevent,
+    /// Records are forgotten before all keys are resolved, and nobody finishes what is left before
+    /// they are gone.
+    RecordDropped,
+    /// RESOLVE ends the lock of a key, whoever has it.
+    ResolveByKey,
+    /// A record is taken for ABORTED before it says so.
+    EarlyRetry,
+}
+
+/// The coordinator of a node, and what came of what it was asked for.
+pub struct Coordinates {
+    coordinator: Coordinator,
+    by: u64,
+    /// What has ended, to be looked at by the world.
+    pub ended: Vec<(u64, Ended)>,
+    /// Transactions of others that it has finished.
+    pub finished: u64,
+    /// What is planted.
+    pub planted: Option<Planted>,
+}
+
+impl Coordinates {
+    /// Of a process that has drawn this name.
+    pub(super) fn new(by: u64) -> Self {
+        let coordinator = Coordinator::new(by, PATIENCE_NANOS);
+        Self { coordinator, by, ended: Vec::new(), finished: 0, planted: None }
+    }
+}
+
+impl Machine {
+    /// Begins a transaction of the client who is known by this token.
+    pub fn coordinate(&mut self, keyspace: KeyspaceId, transaction: &Transaction<'_>, token: u64) {
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.begin(keyspace, transaction, token, at, routes);
+        });
+    }
+
+    /// Leaders here have found a transaction that nobody sees to.
+    pub(super) fn finish(&mut self, stuck: Stuck) {
+        let is_dropped = self.coordinates.planted == Some(Planted::RecordDropped);
+        if is_dropped && !stuck.id.is_too_old(self.now()) {
+            return;
+        }
+        self.with_coordinator(|coordinator, at, routes| coordinator.finish(stuck, at, routes));
+    }
+
+    /// Goes on with what waits for a moment.
+    pub fn tick_coordinator(&mut self) {
+        if self.coordinates.coordinator.waits() {
+            self.with_coordinator(|coordinator, at, routes| coordinator.tick(at, routes));
+        }
+    }
+
+    /// How many transactions it sees to.
+    pub fn coordinated(&self) -> usize {
+        self.coordinates.coordinator.len()
+    }
+
+    /// Takes out the answers that are for the coordinator.
+    pub(super) fn take_coordinated(&mut self, answers: &mut Vec<Answer>) {
+        let is_its = |answer: &mut Answer| answer.origin() == COORDINATOR;
+        let its: Vec<Answer> = answers.extract_if(.., is_its).collect();
+        for answer in its {
+            match answer {
+                Answer::Stepped { waiter, said, .. } => self.said(waiter, Ok(*said)),
+                Answer::NotDone { waiters, why, .. } => {
+                    waiters.into_iter().for_each(|waiter| self.said(waiter, Err(why)));
+                }
+                other => unreachable!("it asks for steps: {other:?}"),
+            }
+        }
+    }
+
+    fn said(&mut self, Waiter(ask): Waiter, said: Result<Said, NotDone>) {
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.answered(ask, said, at, routes);
+        });
+    }
+
+    fn with_coordinator(
+        &mut self,
+        act: impl FnOnce(&mut Coordinator, At, node::coordinator::Routes<'_>),
+    ) {
+        let at = At { now: self.boot, time: self.now() };
+        let routes = &self.routes;
+        let find = |id| routes.values().find(|route| route.keyspace.id == id).cloned();
+        act(&mut self.coordinates.coordinator, at, &find);
+        let acts: Vec<Act> = self.coordinates.coordinator.acts().collect();
+        for act in acts {
+            match act {
+                Act::Ask { shard, step, ask } => {
+                    self.count_finished(&step);
+                    let (origin, waiter) = (COORDINATOR, Waiter(ask));
+                    match self.planted(shard, &step) {
+                        Some(Ok(said)) => self.said(waiter, Ok(said)),
+                        Some(Err(other)) => {
+                            let step = other.into();
+                            self.submit(shard, Input::Step { shard, step, origin, waiter });
+                        }
+                        None => self.submit(shard, Input::Step { shard, step, origin, waiter }),
+                    }
+                }
+                Act::End { token, ended } => self.coordinates.ended.push((token, ended)),
+            }
+        }
+    }
+
+    /// Planted: what is said to a step that is not taken, or another step that is.
+    fn planted(&self, shard: ShardId, step: &[u8]) -> Option<Result<Said, Vec<u8>>> {
+        let planted = self.coordinates.planted?;
+        let step = Step::decode(&mut Reader::new(step)).ok()?;
+        match (planted, step) {
+            (Planted::ForgetfulPrevent, Step::Prevent { id, keys }) => {
+                let view = self.view(shard)?;
+                let state = view.read();
+                let find = |key: &&[u8]| match state.locks.get(key).filter(|lock| lock.id == id) {
+                    Some(lock) => Finding::Locked(lock.at, lock.answers.clone()),
+                    None => Finding::Marked(Mark::Aborted),
+                };
+                Some(Ok(Said::Found(keys.iter().map(find).collect())))
+            }
+            (Planted::RecordDropped, Step::Resolve { id, outcome: Outcome::Committed(_), .. })
+                if id.by == self.coordinates.by =>
+            {
+                Some(Ok(Said::Done))
+            }
+            (Planted::ResolveByKey, Step::Resolve { id, outcome: Outcome::Aborted, keys }) => {
+                let view = self.view(shard)?;
+                let state = view.read();
+                let mut locks = keys.iter().filter_map(|key| state.locks.get(key));
+                let id = locks.find(|lock| lock.id != id)?.id;
+                let mut other = Vec::new();
+                Step::Resolve { id, outcome: Outcome::Aborted, keys }.encode(&mut other);
+                Some(Err(other))
+            }
+            (Planted::EarlyRetry, Step::Decide { id, outcome: Outcome::Aborted, .. })
+                if id.by == self.coordinates.by =>
+            {
+                Some(Ok(Said::Record(Standing::Aborted, Vec::new())))
+            }
+            _ => None,
+        }
+    }
+
+    /// The last that is asked for is that the record's keys are forgotten.
+    fn count_finished(&mut self, step: &[u8]) {
+        if let Ok(Step::Forget { id, .. }) = Step::decode(&mut Reader::new(step)) {
+            self.coordinates.finished += u64::from(id.by != self.coordinates.by);
+        }
+    }
+}
