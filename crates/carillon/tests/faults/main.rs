@@ -6,7 +6,7 @@
 //!   tools     do the scissors cut, does the checker see?
 //!   service   what clients notice when nodes break
 //!   weather   what they notice when the links between nodes are late, narrow, stalled and cut
-//!   transactions over several shards: are they whole, and one after another?
+//!   transactions  are they whole, and one after another, whatever breaks?
 //!   snapshots a shard's state on its way over links that are cut
 //!   members   who is there, who is not
 //!   upgrade   versions N and N−1 together, one node after the other, and the level that rises
