@@ -357,7 +357,7 @@ fn answers_that_are_forgotten_are_not_told() {
     let stuck = {
         let state = world.states[&shard].read();
         let (key, lock) = state.locks.iter().next().expect("it is locked");
-        Stuck { keyspace, id: lock.id, record: Box::from(&*lock.record), key: Some(key.into()) }
+        Stuck { keyspace, id: lock.id, record: Box::from(&*lock.record), keys: vec![key.into()] }
     };
     world.with(1, |c, at, routes| c.finish(stuck, at, routes));
     settle(&mut world, 1);
