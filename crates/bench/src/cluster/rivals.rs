@@ -1,5 +1,6 @@
 //! The others: etcd with three members, redis-server alone and with two replicas.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::nodes::NODES;
@@ -7,6 +8,9 @@ use super::process::{Directory, Process};
 use crate::Outcome;
 use crate::resp::Connection;
 use crate::server::free_ports;
+
+/// The driver of etcd, made by `scripts/setup.sh bench`.
+const ETCD_LOAD: &str = "target/clients/etcd-load";
 
 /// Processes that are one store. Dropping it kills them and removes their files.
 pub struct Rival {
@@ -21,11 +25,35 @@ impl Rival {
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(Process::pid).collect()
     }
+
+    /// What the driver of etcd prints, with these flags and numbers; and what it complains of.
+    pub fn drive_etcd(
+        &self,
+        flags: &[&str],
+        numbers: &[(&str, usize)],
+    ) -> Outcome<(String, String)> {
+        let endpoints: Vec<String> =
+            self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let mut command = Command::new(ETCD_LOAD);
+        command.args(["-endpoints", &endpoints.join(",")]).args(flags);
+        for (flag, number) in numbers {
+            command.arg(flag).arg(number.to_string());
+        }
+        let output = command.output().map_err(|error| format!("{ETCD_LOAD}: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (said, complained) = (text(&output.stdout), text(&output.stderr));
+        if output.status.success() {
+            Ok((said, complained))
+        } else {
+            Err(format!("{ETCD_LOAD}: {said}{complained}").into())
+        }
+    }
 }
 
-/// Whether etcd is installed.
+/// Whether etcd and its driver are installed.
 pub fn has_etcd() -> bool {
-    Command::new("etcd").arg("--version").output().is_ok_and(|output| output.status.success())
+    let version = Command::new("etcd").arg("--version").output();
+    version.is_ok_and(|output| output.status.success()) && Path::new(ETCD_LOAD).exists()
 }
 
 /// Three etcd members with their defaults; only the quota of their files is raised.
