@@ -80,7 +80,7 @@ if ! command -v etcd >/dev/null && ! install etcd-server; then
   exit 0
 fi
 
-want=$(cat crates/bench/etcd/{go.mod,go.sum,main.go} | cksum)
+want=$(cat crates/bench/etcd/{go.mod,go.sum,*.go} | cksum)
 if [ "$(cat target/clients/etcd-load.wanted 2>/dev/null)" != "$want" ]; then
   say "the driver of etcd"
   if ! (cd crates/bench/etcd && quietly go build -o ../../../target/clients/etcd-load .); then

@@ -5,6 +5,8 @@
 // n-th, counted around. -conns says over how many connections the clients are spread; what suits
 // etcd best is for the caller to find out.
 //
+// With -t transfers and the two beside it it does what transfers.go says.
+//
 // It does not know: who leads. It shares the machine's cores with what it measures, as
 // redis-benchmark does; what a call costs here is part of the figure.
 package main
@@ -28,19 +30,21 @@ const callTimeout = 10 * time.Second
 
 func main() {
 	endpoints := flag.String("endpoints", "", "host:port,… of the members to ask")
-	test := flag.String("t", "get", "get or set")
+	test := flag.String("t", "get", "get, set, transfers, accounts or sum")
 	clients := flag.Int("c", 64, "clients, each with one call outstanding")
 	conns := flag.Int("conns", 64, "connections they share")
 	requests := flag.Int64("n", 10000, "calls in all")
 	keys := flag.Int("r", 100000, "random keys are drawn from so many")
 	bytes := flag.Int("d", 100, "bytes of a value")
 	fill := flag.Bool("fill", false, "put every key once, in order, instead")
+	lasting := flag.Duration("for", 5*time.Second, "how long transfers go on")
 	flag.Parse()
 	if *fill {
 		*test, *requests = "set", int64(*keys)
 	}
 	list := strings.Split(*endpoints, ",")
-	if *endpoints == "" || *conns < 1 || *clients < 1 || (*test != "get" && *test != "set") {
+	tests := []string{"get", "set", "transfers", "accounts", "sum"}
+	if *endpoints == "" || *conns < 1 || *clients < 1 || !slices.Contains(tests, *test) {
 		log.Fatal("wrong flags, see -help")
 	}
 
@@ -83,6 +87,18 @@ func main() {
 		cancel()
 	}
 
+	switch *test {
+	case "transfers":
+		transfers(pool, *clients, *keys, *lasting)
+		return
+	case "accounts":
+		fillAccounts(pool, *keys)
+		return
+	case "sum":
+		sumAccounts(pool[0])
+		return
+	}
+
 	taken := make([][]time.Duration, *clients)
 	var group sync.WaitGroup
 	began := time.Now()
@@ -101,12 +117,20 @@ func main() {
 	group.Wait()
 	seconds := time.Since(began).Seconds()
 
-	all := slices.Concat(taken...)
-	slices.Sort(all)
-	ms := func(part float64) float64 {
-		return float64(all[int(part*float64(len(all)-1))].Microseconds()) / 1000
-	}
+	ms := parts(taken)
 	fmt.Println(`"test","rps","p50_latency_ms","p99_latency_ms"`)
 	fmt.Printf("\"%s\",\"%.2f\",\"%.3f\",\"%.3f\"\n",
 		strings.ToUpper(*test), float64(*requests)/seconds, ms(0.5), ms(0.99))
+}
+
+// What so large a part of all does not exceed, in milliseconds.
+func parts(taken [][]time.Duration) func(float64) float64 {
+	all := slices.Concat(taken...)
+	slices.Sort(all)
+	return func(part float64) float64 {
+		if len(all) == 0 {
+			return 0
+		}
+		return float64(all[int(part*float64(len(all)-1))].Microseconds()) / 1000
+	}
 }

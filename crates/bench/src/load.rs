@@ -1,6 +1,7 @@
 //! One run of redis-benchmark: what it printed, and the processor time it cost the server.
 
 use std::process::Command;
+use std::str::FromStr;
 
 use serde::Serialize;
 
@@ -68,20 +69,21 @@ pub fn run(
 
 /// Reads the figures by the names of their columns, and adds the one that is not among them.
 pub fn parse(csv: &str, cpu_us: f64) -> Option<Run> {
-    let mut rows = csv.lines().filter(|line| line.starts_with('"'));
-    let cells = |line: &str| -> Vec<String> {
-        line.split(',').map(|cell| cell.trim_matches('"').to_owned()).collect()
-    };
-    let (names, values) = (cells(rows.next()?), cells(rows.next()?));
-    let get = |name: &str| -> Option<f64> {
-        values.get(names.iter().position(|each| each == name)?)?.parse().ok()
-    };
+    let get = |name| column(csv, name);
     Some(Run {
         rate: get("rps")?,
         p50_ms: get("p50_latency_ms")?,
         p99_ms: get("p99_latency_ms")?,
         cpu_us,
     })
+}
+
+/// The figure below a name, of two lines of names and figures.
+pub fn column<T: FromStr>(csv: &str, name: &str) -> Option<T> {
+    let mut rows = csv.lines().filter(|line| line.starts_with('"'));
+    let mut cells = || Some(rows.next()?.split(',').map(|cell| cell.trim_matches('"')));
+    let (mut names, mut figures) = (cells()?, cells()?);
+    figures.nth(names.position(|each| each == name)?)?.parse().ok()
 }
 
 #[cfg(test)]

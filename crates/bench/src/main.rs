@@ -43,6 +43,7 @@ mod rearrange;
 mod resp;
 mod server;
 mod table;
+mod transfers;
 
 use std::error::Error;
 use std::fs;
@@ -106,6 +107,8 @@ enum Command {
     Idle(cluster::idle::Options),
     /// What clients notice while nodes join, are drained and are lost, and where it comes to rest.
     Rearrange(rearrange::Options),
+    /// Transfers between two accounts, a transaction each, beside etcd.
+    Transfers(transfers::Options),
 }
 
 fn main() -> Outcome<()> {
@@ -164,6 +167,9 @@ fn measure_cluster(
         Command::Rearrange(rearrange) => {
             let measured = rearrange::measure(binary, machine, &options.out, rearrange)?;
             finish("rearrange", machine, options, measured)
+        }
+        Command::Transfers(transfers) => {
+            finish("transfers", machine, options, transfers::measure(binary, transfers)?)
         }
     }
 }

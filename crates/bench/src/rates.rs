@@ -99,7 +99,7 @@ pub fn measure(subject: &Kind, mode: Mode, options: &Options) -> Outcome<ModeRat
 }
 
 /// The median of one figure of some runs; 0 without runs.
-pub fn median(runs: &[Run], figure: impl Fn(&Run) -> f64) -> f64 {
+pub fn median<T>(runs: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     let mut values: Vec<f64> = runs.iter().map(figure).collect();
     values.sort_by(f64::total_cmp);
     match values.len() {
@@ -123,7 +123,7 @@ mod tests {
     fn medians() {
         assert_eq!(median(&runs(&[3.0, 1.0, 2.0]), |run| run.rate), 2.0);
         assert_eq!(median(&runs(&[4.0, 1.0, 2.0, 3.0]), |run| run.rate), 2.5);
-        assert_eq!(median(&[], |run| run.rate), 0.0);
+        assert_eq!(median(&[], |run: &Run| run.rate), 0.0);
     }
 
     #[test]

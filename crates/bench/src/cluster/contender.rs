@@ -1,6 +1,5 @@
 //! Who is measured, and how load is brought to it.
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
@@ -14,8 +13,6 @@ use crate::{Outcome, machine};
 
 /// Connections of every run.
 pub const CLIENTS: usize = 64;
-/// The driver of etcd, made by `scripts/setup.sh bench`.
-const ETCD_LOAD: &str = "target/clients/etcd-load";
 
 /// A store, and the way it is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -83,8 +80,7 @@ impl Stores {
     /// Starts all of them and sets every key once. Without etcd if it or its
     /// driver is not installed.
     pub fn start(binary: &str, keys: usize, etcd_connections: usize) -> Outcome<Self> {
-        let has_etcd = rivals::has_etcd() && Path::new(ETCD_LOAD).exists();
-        let etcd = if has_etcd { Some(rivals::etcd()?) } else { None };
+        let etcd = if rivals::has_etcd() { Some(rivals::etcd()?) } else { None };
         let stores = Self {
             nodes: Nodes::start(binary)?,
             etcd,
@@ -189,22 +185,13 @@ impl Stores {
 
     fn etcd_load(&self, flags: &[&str]) -> Outcome<Run> {
         let etcd = self.etcd.as_ref().ok_or("etcd is not installed")?;
-        let endpoints: Vec<String> =
-            etcd.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
-        let mut command = Command::new(ETCD_LOAD);
-        command.args(["-endpoints", &endpoints.join(",")]).args(flags);
         let numbers = [
             ("-c", CLIENTS),
             ("-conns", self.etcd_connections),
             ("-r", self.keys),
             ("-d", load::VALUE_BYTES),
         ];
-        for (flag, number) in numbers {
-            command.args([flag, &number.to_string()]);
-        }
-        let output = command.output().map_err(|error| format!("{ETCD_LOAD}: {error}"))?;
-        let text = String::from_utf8_lossy(&output.stdout);
-        let error = String::from_utf8_lossy(&output.stderr);
-        load::parse(&text, 0.0).ok_or_else(|| format!("{ETCD_LOAD}: {text}{error}").into())
+        let (text, error) = etcd.drive_etcd(flags, &numbers)?;
+        load::parse(&text, 0.0).ok_or_else(|| format!("the driver of etcd: {text}{error}").into())
     }
 }

@@ -142,6 +142,11 @@ impl Nodes {
         self.ports[node].resp
     }
 
+    /// Where a node answers HTTP.
+    pub fn http(&self, node: usize) -> u16 {
+        self.ports[node].http
+    }
+
     /// The process of a node, if it is up.
     pub fn process(&self, node: usize) -> Option<&Process> {
         self.processes[node].as_ref()

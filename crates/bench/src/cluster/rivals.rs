@@ -1,5 +1,6 @@
 //! The others: etcd with three members, redis-server alone and with two replicas.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::nodes::NODES;
@@ -8,12 +9,17 @@ use crate::Outcome;
 use crate::resp::Connection;
 use crate::server::free_ports;
 
+/// The driver of etcd, made by `scripts/setup.sh bench`.
+const ETCD_LOAD: &str = "target/clients/etcd-load";
+
 /// Processes that are one store. Dropping it kills them and removes their files.
 pub struct Rival {
     processes: Vec<Process>,
     /// Where clients connect.
     pub ports: Vec<u16>,
-    _dir: Directory,
+    /// Where members of etcd meet each other.
+    peer_ports: Vec<u16>,
+    dir: Directory,
 }
 
 impl Rival {
@@ -21,43 +27,91 @@ impl Rival {
     pub fn pids(&self) -> Vec<u32> {
         self.processes.iter().map(Process::pid).collect()
     }
+
+    /// What the driver of etcd prints, with these flags and numbers; and what it complains of.
+    pub fn drive_etcd(
+        &self,
+        flags: &[&str],
+        numbers: &[(&str, usize)],
+    ) -> Outcome<(String, String)> {
+        let endpoints: Vec<String> =
+            self.ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        let mut command = Command::new(ETCD_LOAD);
+        command.args(["-endpoints", &endpoints.join(",")]).args(flags);
+        for (flag, number) in numbers {
+            command.arg(flag).arg(number.to_string());
+        }
+        let output = command.output().map_err(|error| format!("{ETCD_LOAD}: {error}"))?;
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (said, complained) = (text(&output.stdout), text(&output.stderr));
+        if output.status.success() {
+            Ok((said, complained))
+        } else {
+            Err(format!("{ETCD_LOAD}: {said}{complained}").into())
+        }
+    }
 }
 
-/// Whether etcd is installed.
+/// Whether etcd and its driver are installed.
 pub fn has_etcd() -> bool {
-    Command::new("etcd").arg("--version").output().is_ok_and(|output| output.status.success())
+    let version = Command::new("etcd").arg("--version").output();
+    version.is_ok_and(|output| output.status.success()) && Path::new(ETCD_LOAD).exists()
 }
 
 /// Three etcd members with their defaults; only the quota of their files is raised.
 pub fn etcd() -> Outcome<Rival> {
     let found = free_ports::<{ 2 * NODES }>()?;
     let (client_ports, peer_ports) = found.split_at(NODES);
-    let url = |port: &u16| format!("http://127.0.0.1:{port}");
-    let members: Vec<String> =
-        peer_ports.iter().enumerate().map(|(n, port)| format!("e{n}={}", url(port))).collect();
-    let dir = Directory::new("etcd")?;
-    let mut processes = Vec::new();
-    for n in 0..NODES {
-        let mut command = Command::new("etcd");
-        command.args(["--name", &format!("e{n}"), "--initial-cluster", &members.join(",")]);
-        command.arg("--data-dir").arg(dir.path().join(format!("data-{n}")));
-        command.args(["--quota-backend-bytes", "8589934592"]);
-        let (client, peer) = (url(&client_ports[n]), url(&peer_ports[n]));
-        for flag in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
-            command.args([flag, &peer]);
+    let mut etcd = Rival {
+        processes: Vec::new(),
+        ports: client_ports.to_vec(),
+        peer_ports: peer_ports.to_vec(),
+        dir: Directory::new("etcd")?,
+    };
+    etcd.launch_members()?;
+    Ok(etcd)
+}
+
+impl Rival {
+    /// Stops all members of etcd and starts them again on what they have. A large load of puts
+    /// leaves buffers behind that 3.4 copies at every read from then on.
+    pub fn restart_etcd(&mut self) -> Outcome<()> {
+        for process in &self.processes {
+            process.signal("TERM")?;
         }
-        for flag in ["--listen-client-urls", "--advertise-client-urls"] {
-            command.args([flag, &client]);
+        for mut process in self.processes.drain(..) {
+            process.wait()?;
         }
-        processes.push(Process::start(command, &dir.path().join(format!("output-{n}.txt")))?);
+        self.launch_members()
     }
-    for (process, port) in processes.iter_mut().zip(client_ports) {
-        process.wait_until("etcd", || {
-            let health = crate::http::body(*port, "/health");
-            health.is_ok_and(|body| body.contains(r#""health":"true""#))
-        })?;
+
+    fn launch_members(&mut self) -> Outcome<()> {
+        let url = |port: &u16| format!("http://127.0.0.1:{port}");
+        let peers = self.peer_ports.iter().enumerate();
+        let members: Vec<String> = peers.map(|(n, port)| format!("e{n}={}", url(port))).collect();
+        for n in 0..NODES {
+            let mut command = Command::new("etcd");
+            command.args(["--name", &format!("e{n}"), "--initial-cluster", &members.join(",")]);
+            command.arg("--data-dir").arg(self.dir.path().join(format!("data-{n}")));
+            command.args(["--quota-backend-bytes", "8589934592"]);
+            let (client, peer) = (url(&self.ports[n]), url(&self.peer_ports[n]));
+            for flag in ["--listen-peer-urls", "--initial-advertise-peer-urls"] {
+                command.args([flag, &peer]);
+            }
+            for flag in ["--listen-client-urls", "--advertise-client-urls"] {
+                command.args([flag, &client]);
+            }
+            let output = self.dir.path().join(format!("output-{n}.txt"));
+            self.processes.push(Process::start(command, &output)?);
+        }
+        for (process, port) in self.processes.iter_mut().zip(&self.ports) {
+            process.wait_until("etcd", || {
+                let health = crate::http::body(*port, "/health");
+                health.is_ok_and(|body| body.contains(r#""health":"true""#))
+            })?;
+        }
+        Ok(())
     }
-    Ok(Rival { processes, ports: client_ports.to_vec(), _dir: dir })
 }
 
 /// What Redis writes.
@@ -101,5 +155,5 @@ pub fn redis(name: &str, files: Files, replicas: usize) -> Outcome<Rival> {
             && master.call(&["WAIT", &replicas.to_string(), "500"]).ok()
                 == Some(replicas.to_string())
     })?;
-    Ok(Rival { processes, ports, _dir: dir })
+    Ok(Rival { processes, ports, peer_ports: Vec::new(), dir })
 }
