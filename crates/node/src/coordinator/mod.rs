@@ -543,8 +543,7 @@ impl Coordinator {
             // What comes with the record is resolved with it, or never locked. Other keys may have
             // come there since, by a merge, and keys of the record's may have gone, by a cut.
             let there = shard_of(&route, &run.record);
-            let is_done =
-                |key: &Box<[u8]>| run.at_home.contains(key) && shard_of(&route, key) == there;
+            let is_done = |key: &[u8]| run.at_home.contains(key) && shard_of(&route, key) == there;
             run.keys.retain(|key| !is_done(key) || rest.contains(key));
         }
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);

@@ -101,7 +101,7 @@ enum Way {
 
 /// Whether a run has such clients.
 pub(super) fn has(options: &Options) -> bool {
-    let drawn = Random::new(mix(mix(options.seed) ^ 0x77_6964_65)).below(2) == 0;
+    let drawn = Random::new(mix(mix(options.seed) ^ 0x7769_6465)).below(2) == 0;
     match options.plant {
         Some(plant) => plant.is_wide(),
         None => drawn,
