@@ -390,6 +390,10 @@ impl Machine {
             return Ok(false);
         };
         let (meta, vote) = (here.meta_of(state.state()), vote_of(here));
+        // One that waits to be installed may have the same file.
+        if self.streams.whole.iter().any(|(_, whole)| whole.shard == shard) {
+            return Ok(false);
+        }
         for half in self.streams.coming.make_way(shard) {
             half.writer.abandon().ok();
         }
