@@ -62,7 +62,7 @@ step "documentation" env RUSTDOCFLAGS="-D warnings" \
   cargo doc --release --locked --quiet --workspace --no-deps
 step "simulator" target/release/carillon sim --seed 1 --seeds 200
 step "simulator: clusters of three" target/release/carillon sim --nodes 3 --seed 1 --seeds 400
-step "simulator: clusters of five" target/release/carillon sim --nodes 5 --seed 1 --seeds 110
+step "simulator: clusters of five" target/release/carillon sim --nodes 5 --seed 1 --seeds 120
 step "simulator: clusters of seven" target/release/carillon sim --nodes 7 --seed 1 --seeds 40
 step "simulator: clusters, each seed twice" target/release/carillon sim --nodes 3 --seed 401 --seeds 20 --doublecheck
 step "simulator: each seed twice" target/release/carillon sim --seed 201 --seeds 20 --doublecheck

@@ -594,7 +594,9 @@ impl World {
         let busy: Vec<usize> = lanes.filter(|lane| machine.is_busy(*lane)).collect();
         let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
         let streams = machine.due_streams();
-        let rounds = self.mood.checkpoints && self.now_ms >= seat.round_at;
+        // A state that has come whole waits for a round to end, and the next round for it.
+        let may_begin = self.now_ms >= seat.round_at && !machine.streams.has_whole();
+        let rounds = self.mood.checkpoints && (machine.is_checkpointing() || may_begin);
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
         let weights = [
             on(!busy.is_empty(), 40),

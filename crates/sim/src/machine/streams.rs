@@ -110,6 +110,11 @@ pub struct Frame {
 }
 
 impl Streams {
+    /// Whether a state has come whole and is not installed yet.
+    pub fn has_whole(&self) -> bool {
+        !self.whole.is_empty()
+    }
+
     /// None yet; `first` was drawn at random.
     pub fn new(first: u64) -> Self {
         Self { next: first, ..Self::default() }
