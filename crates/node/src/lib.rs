@@ -63,11 +63,10 @@
 //!
 //! # How shards split, merge and move
 //!
-//! They do not yet: a keyspace keeps the shards it was made with ([`birth`] says how they begin),
-//! and those the replicas that they were given. A replica that does not lead has who does do what
-//! it is asked ([`letter`], [`session`]); a node without any replica of a shard does the same, and
-//! fetches what its clients read ([`fetch`]). What is there for the rest: descriptors with
-//! generations, entries that name their term, ownership checked under the guard of every read.
+//! By entries of their logs: [`split`], [`merge`], [`members`]; [`birth`] says how they begin. A
+//! replica that does not lead has who does do what it is asked ([`letter`], [`session`]); a node
+//! without any replica of a shard does the same, and fetches what its clients read ([`fetch`]).
+//! What is of several shards at once is a transaction's: [`locks`], [`coordinator`].
 //!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No

@@ -40,8 +40,8 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time until a client is told | the request's patience | busy: not done; or unknown |
-//! | attempts | those that fit into that time | the same |
+//! | time in which attempts begin | the request's patience | busy: not done |
+//! | time until a client is told | twice that: PREPARE may take one, and DECIDE another | unknown |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

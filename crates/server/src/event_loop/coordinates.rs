@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::KeyspaceId;
 use node::command::{Reply, Transaction};
-use node::coordinator::{Act, At, Coordinator, Ended};
+use node::coordinator::{Act, At, Coordinator, Ended, Routes};
 use node::entry::Waiter;
 use node::lane::{Input, NotDone, Origin};
 use node::locks::Said;
@@ -59,26 +59,23 @@ impl EventLoop {
                 connection.written.add(route.shard(route.place_of_key(key)));
             });
         }
-        self.with_coordinator(|coordinator, at, hub| {
-            let routes = |id| hub.routes().by_id(id).cloned();
-            coordinator.begin(keyspace, transaction, waiter.0, at, &routes);
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.begin(keyspace, transaction, waiter.0, at, routes);
         });
     }
 
     /// Leaders here have found a transaction that nobody sees to.
     pub(super) fn finish(&mut self, stuck: Stuck) {
-        self.with_coordinator(|coordinator, at, hub| {
-            let routes = |id| hub.routes().by_id(id).cloned();
-            coordinator.finish(stuck, at, &routes);
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.finish(stuck, at, routes);
         });
     }
 
     /// An answer has come to what the coordinator has asked, if it is for that.
     pub(super) fn coordinated(&mut self, waiter: Waiter, said: Result<Said, NotDone>) -> bool {
         let Some(ask) = ask_of(waiter) else { return false };
-        self.with_coordinator(|coordinator, at, hub| {
-            let routes = |id| hub.routes().by_id(id).cloned();
-            coordinator.answered(ask, said, at, &routes);
+        self.with_coordinator(|coordinator, at, routes| {
+            coordinator.answered(ask, said, at, routes);
         });
         true
     }
@@ -99,9 +96,8 @@ impl EventLoop {
             self.answers = answers;
         }
         if self.coordinator.waits() {
-            self.with_coordinator(|coordinator, at, hub| {
-                let routes = |id| hub.routes().by_id(id).cloned();
-                coordinator.tick(at, &routes);
+            self.with_coordinator(|coordinator, at, routes| {
+                coordinator.tick(at, routes);
             });
         }
     }
@@ -111,9 +107,10 @@ impl EventLoop {
         (!self.coordinator.is_empty()).then_some(TICK)
     }
 
-    fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, &Hub)) {
+    fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {
         let at = At { now: boot_nanos(), time: self.hub.now() };
-        act(&mut self.coordinator, at, &self.hub);
+        let hub = &self.hub;
+        act(&mut self.coordinator, at, &|id| hub.routes().by_id(id).cloned());
         let acts: Vec<Act> = self.coordinator.acts().collect();
         for act in acts {
             match act {
