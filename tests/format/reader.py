@@ -343,8 +343,11 @@ class Shard:
             if intent == 1:
                 expiry = reader.number("Q")
                 intent = (reader.counted(), expiry)
+            reach = reader.number("B")
+            end = {0: key, 1: None, 2: b""}[reach]
+            end = reader.counted() if end is None else end
             skip_answers(reader)
-            self.locks[key] = (name, intent)
+            self.locks[key] = (name, intent, end)
         for _ in range(reader.varint()):
             name, key = read_id(reader), reader.counted()
             outcome, keys = read_outcome(reader), reader.list()
@@ -444,6 +447,10 @@ class Shard:
         self.values = {k: v for k, v in self.values.items() if not is_right(k)}
         right.times, right.stamp = self.times, 0
         right.locks = {k: v for k, v in self.locks.items() if is_right(k)}
+        for low, (name, intent, high) in list(self.locks.items()):
+            if not is_right(low) and lies_in(start, [(low, high)] if low != high else []):
+                right.locks[start] = (name, right.locks.get(start, (0, 0))[1], high)
+                self.locks[low] = (name, intent, start)
         right.records = {n: r for n, r in self.records.items() if is_right(r[0])}
         right.marks = {mark for mark in self.marks if is_right(mark[1])}
         self.halves[number] = right
@@ -538,6 +545,7 @@ class Shard:
         if reader.varint():
             raise Damage("a transaction that watches keys is not read here")
         steps = [(reader.at, keys_of_step(reader)) for _ in range(reader.varint())]
+        check(ranges_of(reader) == [], "ranges of a command")
         if self.owns(*(key for _, keys in steps for key in keys)):
             for at, _ in steps:
                 if reader.data[at] < 64:
@@ -588,11 +596,23 @@ class Shard:
             seen.append((reader.counted(), reader.number("B"), reader.number("Q")))
         steps = [(reader.at, keys_of_step(reader)) for _ in range(reader.varint())]
         check(len(places) == len(steps), "places of commands")
+        ranges = ranges_of(reader)
         keys = {key for key, _, _ in seen} | {key for _, keys in steps for key in keys}
+        keys |= {low for low, _ in ranges}
         is_known = name in self.records and promised or any((name, key) in self.marks for key in keys)
         if not self.owns(*keys) or (name[0] >> 16) + 10_000 <= now or is_known:
             return
-        if any(key in self.locks for key in keys):
+        end = self.descriptor["end"]
+        if any(end and (not high or high > end) for _, high in ranges):
+            return
+        reaches = [(low, high) for low, (_, _, high) in self.locks.items() if low != high]
+        if any(key in self.locks or lies_in(key, reaches) for key in keys):
+            return
+        if any(lies_in(key, ranges) for key in self.locks):
+            return
+        watched = {key for key, _, _ in seen}
+        there = [key for key in self.values if lies_in(key, ranges) and key not in watched]
+        if any(self.get(key, now)[0] is not None for key in there):
             return
         for key, kind, time in seen:
             is_there = self.get(key, now)[0] is not None
@@ -609,7 +629,8 @@ class Shard:
         for key in keys:
             before, after = self.get(key, now)[0], copy.get(key, now)
             intent = after if key in copy.times and after[0] is not None else 0
-            self.locks[key] = (name, 2 if before is not None and after[0] is None else intent)
+            intent = 2 if before is not None and after[0] is None else intent
+            self.locks[key] = (name, intent, dict(ranges).get(key, key))
         if promised:
             self.records[name] = [record, "staged", promised]
 
@@ -697,6 +718,19 @@ def read_outcome(reader):
     tag = reader.number("B")
     check(tag in (0, 1, 2), "outcome")
     return reader.number("Q") if tag == 1 else ["staged", None, "aborted"][tag]
+
+
+def ranges_of(reader):
+    """Section 5.4, op 17: where each begins and ends; nothing for one without an end."""
+    lows = []
+    for _ in range(reader.varint()):
+        low = reader.counted()
+        lows.append((low, reader.counted() if reader.number("B") else b""))
+    return lows
+
+
+def lies_in(key, ranges):
+    return any(low <= key and (not high or key < high) for low, high in ranges)
 
 
 def skip_answers(reader):

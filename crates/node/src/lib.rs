@@ -66,7 +66,8 @@
 //! By entries of their logs: [`split`], [`merge`], [`members`]; [`birth`] says how they begin. A
 //! replica that does not lead has who does do what it is asked ([`letter`], [`session`]); a node
 //! without any replica of a shard does the same, and fetches what its clients read ([`fetch`]).
-//! What is of several shards at once is a transaction's: [`locks`], [`coordinator`].
+//! What is of several shards at once is a transaction's: [`locks`], [`coordinator`]; a client that
+//! goes through one step by step has an [`interactive`] one.
 //!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No
@@ -94,6 +95,7 @@ pub mod digest;
 pub mod entry;
 pub mod fetch;
 mod flush;
+pub mod interactive;
 pub mod lane;
 pub mod letter;
 pub mod limits;

@@ -261,20 +261,36 @@ pub fn value_with<R>(
 /// # Errors
 /// [`Blocked`]: nothing was read.
 pub fn seen(route: &Route, key: &[u8], now: Now, fetched: &Fetched) -> Result<Seen, Blocked> {
+    seen_with(route, key, now, fetched, |_, seen| seen)
+}
+
+/// As [`seen`], and hands the value to `use_it` as well.
+///
+/// # Errors
+/// [`Blocked`]: nothing was read.
+pub fn seen_with<R>(
+    route: &Route,
+    key: &[u8],
+    now: Now,
+    fetched: &Fetched,
+    use_it: impl FnOnce(Option<Version<'_>>, Seen) -> R,
+) -> Result<R, Blocked> {
     let key = route.key(key);
+    let with = |version: Option<Version<'_>>, time| {
+        use_it(version, version.map_or(Seen::Nothing(time), |found| Seen::Version(found.timestamp)))
+    };
     let place = route.place(&key);
-    let (version, time) = match lock(route, place, now) {
+    match lock(route, place, now) {
         Ok(state) => match newest(&state, &key, now.time) {
-            Ok(version) => (version.map(|version| version.timestamp), state.last),
-            Err(why) => return Err(Blocked::by(why, place, judged_at(&state, now), &state)),
+            Ok(version) => Ok(with(version, state.last)),
+            Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
         },
         Err(blocked) => {
             let found = fetched.version(route.shard(place), key.bytes);
             let (version, at) = found.ok_or(blocked)?;
-            (version.map(|version| version.timestamp), at)
+            Ok(with(version, at))
         }
-    };
-    Ok(version.map_or(Seen::Nothing(time), Seen::Version))
+    }
 }
 
 /// Serves several linearizable reads of one key each, in order: each is shown to `each`, until it

@@ -114,7 +114,7 @@ impl ShardState {
             generation,
             leader: None,
         };
-        let locks = self.locks.split_off(|key| split.at.has_on_right(key));
+        let locks = self.locks.split_off(&split.at);
         let mut right = Self::new(descriptor, Content::Keys(Box::new(cut_off)));
         right.locks = locks;
         right.roster = Roster { newest: self.roster.newest, ..right.roster };

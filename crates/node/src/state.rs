@@ -14,6 +14,7 @@ use crate::command::{self, Reply, Write, codec};
 use crate::entry::{self, Header, Kind, UnknownEntry};
 use crate::flush;
 use crate::limits;
+use crate::locks::apply::Owns;
 use crate::locks::{self, Locks, Said, Step as TxnStep};
 use crate::members::{Roster, Step};
 use crate::merge::{self, Merging};
@@ -380,7 +381,7 @@ fn apply_commands(
 #[inline(never)]
 fn is_locked(locks: &Locks, write: &Write<'_>) -> bool {
     let mut any = false;
-    write.each_key(&mut |key| any |= locks.get(key).is_some());
+    write.each_key(&mut |key| any |= locks.stopping(key).is_some());
     any
 }
 
@@ -398,10 +399,16 @@ fn apply_steps(
         Layout::Hashed { first_slot, end_slot } => (first_slot..end_slot).contains(&slot_of(key)),
         Layout::Ordered => arc.holds(key),
     };
+    let end = arc.end();
+    let owns = Owns {
+        key: &owns,
+        // What begins here.
+        up_to: &|high| end.is_origin() || high.is_some_and(|high| high <= end.tail()),
+    };
     let reader = &mut Reader::new(body);
     let said = (0..header.count).map(|_| {
         let step = TxnStep::decode(reader).expect("steps in the log are readable");
-        locks::apply::apply(locks, engine, &step, at, owns, &limits::APPLY)
+        locks::apply::apply(locks, engine, &step, at, &owns, &limits::APPLY)
     });
     let said = said.collect();
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);

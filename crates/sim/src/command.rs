@@ -151,7 +151,8 @@ impl Command {
                 let watched = keys.iter().map(Vec::as_slice).zip(seen).collect();
                 let commands =
                     steps.iter().map(|(place, command)| command.step(&keys[*place..=*place]));
-                Write::Transaction(Box::new(Transaction { watched, commands: commands.collect() }))
+                let (commands, ranges) = (commands.collect(), Vec::new());
+                Write::Transaction(Box::new(Transaction { watched, commands, ranges }))
             }
             _ if self.is_read() => return None,
             other => unreachable!("{other:?} writes"),

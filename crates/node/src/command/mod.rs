@@ -192,7 +192,7 @@ pub enum Write<'a> {
         /// Also if `to` has a value.
         replace: bool,
     },
-    /// EXEC within one shard: one answer for each of its commands, or nil if a watched key has
+    /// EXEC within one shard: one answer for each of its commands, or which watched key has
     /// changed.
     Transaction(Box<Transaction<'a>>),
     /// FLUSHDB, FLUSHALL, one shard: a tombstone over its whole arc (SAFETY G19), or over a part of

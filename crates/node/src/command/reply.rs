@@ -51,6 +51,8 @@ pub enum Reply {
         /// Of a flush, the first slot or key that is another shard's. Else slot 0.
         from: Cut,
     },
+    /// Nothing was done: this key, which a transaction has watched, is not as it was seen.
+    Changed(Box<[u8]>),
 }
 
 /// Takes an answer piece by piece, without a copy in between: RESP writers, JSON writers, tests.
@@ -182,6 +184,7 @@ impl Reply {
             }
             Reply::Refused(why) => sink.refused(*why),
             Reply::Moved { .. } => sink.refused(Refusal::Moved),
+            Reply::Changed(_) => sink.nil(),
         }
     }
 }
@@ -189,7 +192,8 @@ impl Reply {
 /// Appends replies, one after the other.
 ///
 /// A tag, then: 3 number i64 · 4 `bytes` · 5 status `u8` · 6 count `varint`, replies · 7 count
-/// `varint`, pairs of replies · 8 refusal `u8` · 9 moved: slot `varint`; 1 is done, 2 nil.
+/// `varint`, pairs of replies · 8 refusal `u8` · 9 moved: slot `varint` · 10 changed: key
+/// `bytes`; 1 is done, 2 nil.
 pub fn encode_all(replies: &[Reply], out: &mut Vec<u8>) {
     for reply in replies {
         reply.encode(out);
@@ -265,6 +269,10 @@ impl Reply {
                 out.push(9);
                 from.encode(out);
             }
+            Reply::Changed(key) => {
+                out.push(10);
+                put_bytes(key, out);
+            }
         }
     }
 
@@ -292,6 +300,7 @@ impl Reply {
             }
             8 => Reply::Refused(pick(&REFUSALS, reader.u8()?, "refusal")?),
             9 => Reply::Moved { from: Cut::decode(reader)? },
+            10 => Reply::Changed(reader.bytes()?.into()),
             found => return Err(DecodeError::Tag { what: "reply", found }),
         })
     }

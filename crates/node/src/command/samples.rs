@@ -94,7 +94,8 @@ impl Owned {
             Write::Transaction(_) => {
                 let watched = self.bytes.iter().map(Vec::as_slice).zip(self.seen.iter().copied());
                 let commands = self.steps.iter().map(OwnedStep::borrow).collect();
-                Write::Transaction(Box::new(Transaction { watched: watched.collect(), commands }))
+                let (watched, ranges) = (watched.collect(), Vec::new());
+                Write::Transaction(Box::new(Transaction { watched, commands, ranges }))
             }
         }
     }
@@ -133,7 +134,7 @@ impl From<Write<'_>> for Owned {
             }
             Write::Flush { from, end } => (vec![], Write::Flush { from, end }),
             Write::Transaction(transaction) => {
-                let Transaction { watched, commands } = *transaction;
+                let Transaction { watched, commands, .. } = *transaction;
                 seen = watched.iter().map(|(_, seen)| *seen).collect();
                 steps = commands.iter().map(OwnedStep::of).collect();
                 let keys = watched.iter().map(|(key, _)| *key).collect();
@@ -199,7 +200,8 @@ fn transactions() -> impl Strategy<Value = Owned> {
     let watched = prop::collection::vec((key(), seen), 0..3);
     (watched, prop::collection::vec(step, 0..5)).prop_map(|(watched, steps)| {
         let commands = steps.iter().map(OwnedStep::borrow).collect();
-        Write::Transaction(Box::new(Transaction { watched, commands })).into()
+        let ranges = Vec::new();
+        Write::Transaction(Box::new(Transaction { watched, commands, ranges })).into()
     })
 }
 

@@ -47,10 +47,15 @@
 //! | 71 | encoding | key `bytes` |
 //! | 72 | reference count | key `bytes` |
 //! | 73 | idle time | key `bytes` |
+//!
+//! Then count `varint` of ranges, each: low `bytes`, `u8` 1 and high `bytes`, or 0.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, HashedKey, Timestamp};
-use storage::engine::{Engine, Version};
+use storage::engine::{Engine, Range, Version};
 
 use super::{Collect, Read, Refusal, Reply, View, Write, answer, apply_hashed, codec};
 use crate::limits::ApplyLimits;
@@ -78,7 +83,13 @@ pub struct Transaction<'a> {
     pub watched: Vec<(&'a [u8], Seen)>,
     /// What is done, in this order.
     pub commands: Vec<Step<'a>>,
+    /// Stretches of keys in order in which there must be no others than those watched. Only of what
+    /// a coordinator sees through: they are locked ([`crate::locks`]).
+    pub ranges: Vec<KeyRange<'a>>,
 }
+
+/// Keys in order, from one on, up to but without another; or all behind it.
+pub type KeyRange<'a> = (&'a [u8], Option<&'a [u8]>);
 
 /// What a watched key had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,11 +110,12 @@ pub enum Step<'a> {
 }
 
 impl<'a> Transaction<'a> {
-    /// Shows every key, those watched first.
+    /// Shows every key, those watched first, and the first of each range.
     #[cold]
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.watched.iter().for_each(|(key, _)| show(key));
         self.each_named(show);
+        self.ranges.iter().for_each(|(low, _)| show(low));
     }
 
     /// Its writes.
@@ -127,11 +139,37 @@ impl<'a> Transaction<'a> {
         self.watched.iter().find(changed).map(|(key, _)| *key)
     }
 
-    /// Does it at the time of its entry: one answer for each command, or nil.
+    /// A key that has a value at this time, lies in a range, and is not watched.
+    pub(crate) fn came(&self, engine: &Engine, at: Timestamp) -> Option<Box<[u8]>> {
+        let watched: BTreeSet<&[u8]> = self.watched.iter().map(|(key, _)| *key).collect();
+        let mut came = None;
+        for (low, high) in &self.ranges {
+            let range = Range {
+                start: Bound::Included(*low),
+                end: high.map_or(Bound::Unbounded, Bound::Excluded),
+                reverse: false,
+                // One more than may be there shows that there is one.
+                visited_max: watched.len() + 1,
+                examined_max: usize::MAX,
+            };
+            let walked = engine.range(&range, at, &mut |key, _| {
+                if came.is_none() && !watched.contains(key) {
+                    came = Some(Box::from(key));
+                }
+            });
+            // A hashed shard has no order: gateways ask for none there.
+            if walked.is_err() {
+                return Some(Box::from(*low));
+            }
+        }
+        came
+    }
+
+    /// Does it at the time of its entry: one answer for each command, or the key that has changed.
     #[cold]
     pub(super) fn apply(&self, engine: &mut Engine, at: Timestamp, limits: &ApplyLimits) -> Reply {
         match self.changed(engine, at) {
-            Some(_) => Reply::Nil,
+            Some(key) => Reply::Changed(key.into()),
             None => Reply::Array(self.run(engine, at, limits)),
         }
     }
@@ -180,6 +218,12 @@ impl<'a> Transaction<'a> {
                 Step::Write(write) => codec::encode(write, out),
             }
         }
+        put_varint(self.ranges.len() as u64, out);
+        for (low, high) in &self.ranges {
+            put_bytes(low, out);
+            out.push(u8::from(high.is_some()));
+            high.iter().for_each(|high| put_bytes(high, out));
+        }
     }
 
     /// Reads what [`Self::encode`] wrote.
@@ -207,6 +251,15 @@ impl<'a> Transaction<'a> {
                 _ => Step::Write(codec::decode_one(reader)?),
             };
             transaction.commands.push(step);
+        }
+        for _ in 0..reader.varint()? {
+            let low = reader.bytes()?;
+            let high = match reader.u8()? {
+                0 => None,
+                1 => Some(reader.bytes()?),
+                found => return Err(DecodeError::Tag { what: "end of a range", found }),
+            };
+            transaction.ranges.push((low, high));
         }
         Ok(transaction)
     }
@@ -347,120 +400,4 @@ fn decode_keys<'a>(reader: &mut Reader<'a>) -> Result<Vec<&'a [u8]>, DecodeError
 }
 
 #[cfg(test)]
-mod tests {
-    use keyspace::Cut;
-
-    use super::super::script::engine;
-    use super::super::{Expiry, SetIf, SetReply, apply};
-    use super::*;
-    use crate::limits;
-
-    fn at(millis: u64) -> Timestamp {
-        Timestamp::from_millis(millis)
-    }
-
-    fn set(key: &'static [u8], value: &'static [u8], expiry: Expiry) -> Write<'static> {
-        Write::Set { key, value, when: SetIf::Always, expiry, reply: SetReply::Ok }
-    }
-
-    fn put(engine: &mut Engine, millis: u64, write: &Write<'_>) -> Reply {
-        apply(engine, write, at(millis), &limits::APPLY)
-    }
-
-    fn exec(watched: &[(&'static [u8], Seen)], commands: Vec<Step<'static>>) -> Write<'static> {
-        Write::Transaction(Box::new(Transaction { watched: watched.to_vec(), commands }))
-    }
-
-    fn append(key: &'static [u8]) -> Vec<Step<'static>> {
-        vec![Step::Write(Write::Append { key, value: b"!" })]
-    }
-
-    #[test]
-    fn commands_see_those_before_them_and_refusals_undo_nothing() {
-        let mut engine = engine();
-        put(&mut engine, 10, &set(b"{t}word", b"ten", Expiry::Never));
-        let commands = vec![
-            Step::Write(Write::Increment { key: b"{t}n", by: 5 }),
-            Step::Write(Write::Increment { key: b"{t}word", by: 1 }),
-            Step::Read(Read::GetMany(vec![b"{t}n", b"{t}word", b"{t}none"])),
-            Step::Read(Read::Exists(vec![])),
-            Step::Write(Write::Delete { key: b"{t}n" }),
-            Step::Read(Read::Get(b"{t}n")),
-        ];
-        let bulk = |text: &[u8]| Reply::Bulk(text.into());
-        let expected = vec![
-            Reply::Int(5),
-            Reply::Refused(Refusal::NotInteger),
-            Reply::Array(vec![bulk(b"5"), bulk(b"ten"), Reply::Nil]),
-            Reply::Int(0),
-            Reply::Int(1),
-            Reply::Nil,
-        ];
-        assert_eq!(put(&mut engine, 20, &exec(&[], commands)), Reply::Array(expected));
-    }
-
-    /// A few bytes ask for many, of a value that only the transaction has made.
-    #[test]
-    fn what_is_too_much_is_refused_and_the_rest_done() {
-        let mut engine = engine();
-        let mut commands =
-            vec![Step::Write(Write::SetRange { key: b"{t}a", offset: 25 << 20, value: b"x" })];
-        let copies: Vec<_> = (0..9).map(|n| format!("{{t}}{n}").into_bytes()).collect();
-        let copy = |to| Step::Write(Write::Copy { from: b"{t}a", to, replace: false });
-        commands.extend(copies.iter().map(|to| copy(to)));
-        let kept = || Write::GetExpire { key: b"{t}a", expiry: Expiry::Never };
-        commands.extend((0..3).map(|_| Step::Write(kept())));
-        commands.push(Step::Read(Read::Get(b"{t}a")));
-        commands.push(Step::Read(Read::Get(b"{t}a")));
-        commands.push(Step::Read(Read::Get(b"{t}a")));
-        let write = Write::Transaction(Box::new(Transaction { watched: vec![], commands }));
-        let Reply::Array(replies) = put(&mut engine, 10, &write) else { panic!() };
-        let is_refused = |reply: &Reply| *reply == Reply::Refused(Refusal::TooMuch);
-        let refused: Vec<usize> = (0..replies.len()).filter(|n| is_refused(&replies[*n])).collect();
-        // Five versions of 25 MiB are 125; then two answers of 25 are 50.
-        assert_eq!(refused, [5, 6, 7, 8, 9, 10, 11, 12, 15]);
-        let there = |key: &[u8]| engine.newest(&engine.hasher().key(key), at(10)).is_some();
-        assert!(there(b"{t}3") && !there(b"{t}4"));
-    }
-
-    #[test]
-    fn a_watched_version_is_that_one_and_no_other() {
-        let mut engine = engine();
-        let seen = [(&b"k"[..], Seen::Version(at(10)))];
-        put(&mut engine, 10, &set(b"k", b"v", Expiry::Never));
-        let done = Reply::Array(vec![Reply::Int(2)]);
-        assert_eq!(put(&mut engine, 20, &exec(&seen, append(b"k"))), done);
-        assert_eq!(put(&mut engine, 30, &exec(&seen, append(b"k"))), Reply::Nil);
-        let seen = [(&b"k"[..], Seen::Version(at(20)))];
-        put(&mut engine, 40, &set(b"k", b"v!", Expiry::Never));
-        assert_eq!(put(&mut engine, 50, &exec(&seen, append(b"k"))), Reply::Nil, "the same again");
-        // It ends by itself, and by a flush.
-        put(&mut engine, 60, &set(b"k", b"v", Expiry::At(70)));
-        let seen = [(&b"k"[..], Seen::Version(at(60)))];
-        assert_eq!(put(&mut engine, 65, &exec(&seen, vec![])), Reply::Array(vec![]));
-        assert_eq!(put(&mut engine, 70, &exec(&seen, vec![])), Reply::Nil);
-        put(&mut engine, 80, &set(b"k", b"v", Expiry::Never));
-        put(&mut engine, 90, &Write::Flush { from: None, end: Cut::Slot(0) });
-        let seen = [(&b"k"[..], Seen::Version(at(80)))];
-        assert_eq!(put(&mut engine, 95, &exec(&seen, vec![])), Reply::Nil);
-    }
-
-    #[test]
-    fn nothing_that_is_watched_stays_nothing() {
-        let mut engine = engine();
-        let as_of = |millis| [(&b"k"[..], Seen::Nothing(at(millis)))];
-        let is_as_it_was = Reply::Array(vec![]);
-        assert_eq!(put(&mut engine, 10, &exec(&as_of(5), vec![])), is_as_it_was);
-        put(&mut engine, 20, &set(b"k", b"v", Expiry::At(40)));
-        assert_eq!(put(&mut engine, 30, &exec(&as_of(5), vec![])), Reply::Nil, "it has a value");
-        assert_eq!(put(&mut engine, 50, &exec(&as_of(5), vec![])), Reply::Nil, "it had one");
-        assert_eq!(put(&mut engine, 60, &exec(&as_of(45), vec![])), is_as_it_was, "it had ended");
-        put(&mut engine, 70, &set(b"k", b"v", Expiry::Never));
-        put(&mut engine, 80, &Write::Delete { key: b"k" });
-        assert_eq!(put(&mut engine, 90, &exec(&as_of(60), vec![])), Reply::Nil);
-        assert_eq!(put(&mut engine, 91, &exec(&as_of(80), vec![])), is_as_it_was);
-        // Whatever replicas have collected by then, all of them say the same.
-        engine.raise_safe_point(at(85));
-        assert_eq!(put(&mut engine, 92, &exec(&as_of(60), vec![])), is_as_it_was);
-    }
-}
+mod tests;

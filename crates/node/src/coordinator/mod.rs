@@ -79,10 +79,10 @@ const TRIES_MAX: u32 = 8;
 pub enum Ended {
     /// It is done: one answer for each command.
     Done(Vec<Reply>),
-    /// A watched key has changed: nothing was done.
-    Changed,
-    /// Others had its keys all the time, or nobody led a shard: nothing was done.
-    Busy,
+    /// This watched key has changed: nothing was done.
+    Changed(Box<[u8]>),
+    /// Others had its keys all the time, this one last; or nobody led a shard: nothing was done.
+    Busy(Option<Box<[u8]>>),
     /// It may be done, or not.
     Unknown,
     /// A shard cannot take so much at a time: nothing was done.
@@ -161,6 +161,8 @@ struct Run {
     /// Those that are locked together with the record, by one entry.
     at_home: BTreeSet<Box<[u8]>>,
     phase: Phase,
+    /// The last key that another had locked.
+    locked: Option<Box<[u8]>>,
     /// How often what nobody waits for has been asked for in vain.
     tries: u32,
     /// Nothing is asked before.
@@ -242,6 +244,7 @@ impl Coordinator {
             keys: Vec::new(),
             at_home: BTreeSet::new(),
             phase: Phase::New,
+            locked: None,
             tries: 0,
             not_before: 0,
             asks_from: 0,
@@ -266,6 +269,7 @@ impl Coordinator {
             keys: Vec::new(),
             at_home: BTreeSet::new(),
             phase: Phase::Looking(keys),
+            locked: None,
             tries: 0,
             not_before: 0,
             asks_from: 0,
@@ -332,7 +336,8 @@ impl Coordinator {
         if let Phase::New = run.phase {
             let is_late = run.began.saturating_add(self.patience) <= at.now;
             if is_late {
-                return self.end(number, Ended::Busy);
+                let locked = run.locked.take();
+                return self.end(number, Ended::Busy(locked));
             }
             return self.prepare(number, &route);
         }
@@ -458,20 +463,21 @@ impl Coordinator {
                 }
                 return;
             }
-            Ok(Said::Refused(Why::Changed(_))) => Then::Tell(Ended::Changed),
+            Ok(Said::Refused(Why::Changed(key))) => Then::Tell(Ended::Changed(key)),
             Ok(Said::Refused(Why::TooMuch)) => Then::Tell(Ended::TooMuch),
             Ok(Said::Refused(Why::TooOld(time))) => {
                 self.newest = self.newest.max(time);
                 Then::Afresh
             }
-            Ok(Said::Refused(Why::Locked(_))) => {
+            Ok(Said::Refused(Why::Locked(key))) => {
+                run.locked = Some(key);
                 self.heat = (self.heat + HEAT_OF_ONE).min(HEAT_MAX);
                 Then::Again(0)
             }
             Ok(Said::Refused(Why::Aborted)) => Then::Again(0),
             Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
-            Err(_) => Then::Tell(Ended::Busy),
+            Err(_) => Then::Tell(Ended::Busy(run.locked.clone())),
         };
         self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
     }
@@ -568,6 +574,7 @@ impl Coordinator {
             keys: Vec::new(),
             at_home: BTreeSet::new(),
             phase: Phase::New,
+            locked: run.locked.take(),
             tries: 0,
             not_before: at.now.saturating_add(pause).max(1),
             asks_from: 0,

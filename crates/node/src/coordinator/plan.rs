@@ -6,6 +6,7 @@ use keyspace::ShardId;
 
 use super::{encoded, shard_of};
 use crate::command::Transaction;
+use crate::command::transaction::KeyRange;
 use crate::locks::{Prepare, Step, TxnId};
 use crate::route::Route;
 
@@ -22,8 +23,10 @@ pub(super) struct Plan<'a> {
 
 impl<'a> Plan<'a> {
     /// None if the keys of one command lie in several shards, or there are no keys.
-    pub fn of(transaction: &Transaction<'a>, route: &Route) -> Option<Self> {
-        let mut keys = Vec::new();
+    pub fn of(transaction: &Transaction<'a>, route: &'a Route) -> Option<Self> {
+        let ranges = transaction.ranges.iter().flat_map(|range| pieces(*range, route));
+        let ranges: Vec<KeyRange<'a>> = ranges.collect();
+        let mut keys: Vec<&[u8]> = ranges.iter().map(|(low, _)| *low).collect();
         transaction.each_key(&mut |key| keys.push(key));
         keys.sort_unstable();
         keys.dedup();
@@ -33,6 +36,9 @@ impl<'a> Plan<'a> {
         for (key, seen) in &transaction.watched {
             let (_, part) = parts.entry(shard_of(route, key)).or_default();
             part.watched.push((key, *seen));
+        }
+        for range in ranges {
+            parts.entry(shard_of(route, range.0)).or_default().1.ranges.push(range);
         }
         for (place, command) in (0..).zip(&transaction.commands) {
             let (mut shard, mut crosses) = (None, false);
@@ -69,6 +75,21 @@ impl<'a> Plan<'a> {
         };
         parts.into_iter().map(step).collect()
     }
+}
+
+/// The parts of a range in each of the shards of an ordered keyspace.
+fn pieces<'a>((low, high): KeyRange<'a>, route: &'a Route) -> impl Iterator<Item = KeyRange<'a>> {
+    let last = high.map_or(route.shards().len() - 1, |high| route.place_of_key(high));
+    (route.place_of_key(low)..=last).filter_map(move |place| {
+        let (start, end) = (route.arc(place).start(), route.arc(place).end());
+        let low = low.max(start.tail());
+        let end = (!end.is_origin()).then_some(end.tail());
+        let high = match (high, end) {
+            (Some(high), Some(end)) => Some(high.min(end)),
+            (high, end) => high.or(end),
+        };
+        high.is_none_or(|high| low < high).then_some((low, high))
+    })
 }
 
 /// Keys, by the shards that have them.

@@ -14,6 +14,7 @@ use super::*;
 use crate::birth;
 use crate::command::{Read, Step as Command, Write, integer};
 use crate::limits;
+use crate::locks::apply::Owns;
 use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX};
 use crate::route::tiles;
 use crate::state::ShardState;
@@ -147,10 +148,11 @@ impl World {
         let mut state = self.states[&shard].write();
         let state = &mut *state;
         let (first, end) = state.descriptor.arc.slots().expect("it is hashed");
-        let owns = |key: &[u8]| (first..end).contains(&keyspace::slot_of(key));
+        let owns =
+            Owns { key: &|key| (first..end).contains(&keyspace::slot_of(key)), up_to: &|_| false };
         let crate::state::Content::Keys(engine) = &mut state.content else { panic!() };
         state.locks.forget(at);
-        crate::locks::apply::apply(&mut state.locks, engine, &step, at, owns, &limits::APPLY)
+        crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns, &limits::APPLY)
     }
 
     /// One thing happens.
@@ -255,7 +257,7 @@ fn play(seed: u64) -> (usize, usize) {
             };
             writes.iter().map(command).collect()
         };
-        let transaction = Transaction { watched: Vec::new(), commands };
+        let transaction = Transaction { commands, ..Transaction::default() };
         let keyspace = world.keyspace.id;
         world.with(who, |c, at, routes| c.begin(keyspace, &transaction, token, at, routes));
         (0..world.dice.draw(30)).for_each(|_| world.step());
@@ -346,7 +348,7 @@ fn answers_that_are_forgotten_are_not_told() {
     let mut world = World::new(1);
     let names: Vec<Vec<u8>> = (0..ACCOUNTS).map(ledger).collect();
     let commands = names.iter().map(|key| Command::Read(Read::Get(key))).collect();
-    let transaction = Transaction { watched: Vec::new(), commands };
+    let transaction = Transaction { commands, ..Transaction::default() };
     let keyspace = world.keyspace.id;
     world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 7, at, routes));
     assert!(world.asked.len() > 1, "it is of several shards");

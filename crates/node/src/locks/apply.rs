@@ -24,11 +24,19 @@ use storage::engine::{Engine, Layout};
 
 use super::step::{Finding, Prepare, Said, Standing, Step, Why};
 use super::{
-    Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Outcome, Record,
-    TxnId,
+    Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Outcome, Reach,
+    Record, TxnId,
 };
 use crate::command::{Reply, Transaction, reply};
 use crate::limits::ApplyLimits;
+
+/// What the shard has.
+pub struct Owns<'a> {
+    /// Whether a key is its own.
+    pub key: &'a dyn Fn(&[u8]) -> bool,
+    /// Whether all keys from one of its own up to, but without, this are; or all behind it.
+    pub up_to: &'a dyn Fn(Option<&[u8]>) -> bool,
+}
 
 /// Does what a step says, at the time of its entry, if all its keys are the shard's.
 pub fn apply(
@@ -36,11 +44,14 @@ pub fn apply(
     engine: &mut Engine,
     step: &Step<'_>,
     at: Timestamp,
-    owns: impl Fn(&[u8]) -> bool,
+    owns: &Owns<'_>,
     limits: &ApplyLimits,
 ) -> Said {
     let mut are_here = true;
-    step.each_key(&mut |key| are_here &= owns(key));
+    step.each_key(&mut |key| are_here &= (owns.key)(key));
+    if let Step::Prepare(prepare) = step {
+        are_here &= prepare.part.ranges.iter().all(|(_, high)| (owns.up_to)(*high));
+    }
     if !are_here {
         return Said::Moved;
     }
@@ -50,7 +61,7 @@ pub fn apply(
             Err(why) => Said::Refused(why),
         },
         Step::Decide { id, record, outcome } => {
-            let (standing, rest) = locks.decide(engine, *id, record, outcome, at, owns);
+            let (standing, rest) = locks.decide(engine, *id, record, outcome, at, owns.key);
             Said::Record(standing, rest)
         }
         Step::Look { id, record } => {
@@ -114,11 +125,17 @@ impl Locks {
         if !promised.is_empty() && self.records.contains_key(id) {
             return Err(Why::Aborted);
         }
-        if let Some(key) = keys.iter().find(|key| self.locks.contains_key(**key)) {
+        if let Some(key) = keys.iter().find(|key| self.stopping(key).is_some()) {
             return Err(Why::Locked((*key).into()));
+        }
+        if let Some((key, _)) = part.ranges.iter().find_map(|range| self.within(*id, *range)) {
+            return Err(Why::Locked(key.into()));
         }
         if let Some(key) = part.changed(engine, at) {
             return Err(Why::Changed(key.into()));
+        }
+        if let Some(key) = part.came(engine, at) {
+            return Err(Why::Changed(key));
         }
         let (answers, mut intents) = evaluate(engine, part, at, limits);
         let writes = intents.values().map(Intent::bytes).sum::<usize>();
@@ -137,7 +154,12 @@ impl Locks {
         for key in keys {
             let intent = intents.remove(key).unwrap_or(Intent::Keep);
             let answers = of_key.remove(key).unwrap_or_default();
-            let lock = Lock { id: *id, record: record.clone(), at, intent, answers };
+            let reach = match part.ranges.iter().find(|(low, _)| *low == key) {
+                None => Reach::Key,
+                Some((_, None)) => Reach::End,
+                Some((_, Some(high))) => Reach::To((*high).into()),
+            };
+            let lock = Lock { id: *id, record: record.clone(), at, intent, reach, answers };
             self.put_lock(key, lock);
         }
         if !promised.is_empty() {
@@ -181,7 +203,7 @@ impl Locks {
         key: &[u8],
         outcome: &Outcome,
         at: Timestamp,
-        owns: impl Fn(&[u8]) -> bool,
+        owns: &dyn Fn(&[u8]) -> bool,
     ) -> (Standing, Vec<Box<[u8]>>) {
         let Some(record) = self.records.get_mut(&id) else {
             let standing = match outcome {

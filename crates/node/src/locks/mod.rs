@@ -17,6 +17,12 @@
 //! Whoever writes the key; and whoever reads it, if the transaction writes it. Both wait until it
 //! has gone. A key that a transaction has only read may be read.
 //!
+//! Where a transaction has read all keys in a stretch of an ordered shard, the lock of its first
+//! key, which may have no value, *reaches* up to its end ([`Reach`]): whoever writes a key in
+//! between waits, too. So reaches of two transactions never overlap, and no other's lock lies in
+//! one. If the shard is cut within, the right half begins with a lock of its own, which stands in
+//! nobody's list: whoever leads there has the transaction finished, as one that was abandoned.
+//!
 //! # Why nothing is forgotten too soon
 //! A mark or an outcome goes by one test, by which PREPARE refuses the id as well: its start +
 //! [`AGE_MAX_MS`] ≤ the entry's time. A COMMITTED record keeps its keys until FORGET, and a STAGED
@@ -25,18 +31,21 @@
 //! # Bytes
 //! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
 //! locks, each: key `bytes`, id, record key `bytes`, time u64, `u8` 0 nothing to be written, 1 a
-//! value: expiry u64, `bytes`, 2 none: the key is deleted; answers. Count of records, each: id,
+//! value: expiry u64, `bytes`, 2 none: the key is deleted; `u8` 0 for the key alone, 1 up to
+//! `bytes`, 2 to the end; answers. Count of records, each: id,
 //! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
 //! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
 //! time of the lock u64, time u64, answers. An id: start u64, by u64, attempt `varint`. Answers:
 //! count `varint`, each: place `varint`, and a reply as `bytes`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
-use keyspace::{DecodeError, Timestamp};
+use keyspace::{Cut, DecodeError, Timestamp};
 
+use crate::command::transaction::KeyRange;
 use crate::command::{Reply, reply};
 
 pub mod apply;
@@ -111,6 +120,27 @@ impl Intent {
     }
 }
 
+/// Which keys a lock stops others from writing, beside its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// None.
+    Key,
+    /// All behind it, up to this one, but without.
+    To(Box<[u8]>),
+    /// All behind it.
+    End,
+}
+
+impl Reach {
+    fn holds(&self, key: &[u8]) -> bool {
+        match self {
+            Reach::Key => false,
+            Reach::To(end) => *key < **end,
+            Reach::End => true,
+        }
+    }
+}
+
 /// A key that a transaction has locked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Lock {
@@ -122,6 +152,8 @@ pub struct Lock {
     pub at: Timestamp,
     /// What is to become of the key.
     pub intent: Intent,
+    /// How far it reaches.
+    pub reach: Reach,
     /// What commands on this key, and on no other before it, have answered.
     pub answers: Answers,
 }
@@ -166,6 +198,8 @@ pub struct Locks {
     locks: BTreeMap<Box<[u8]>, Lock>,
     records: BTreeMap<TxnId, Record>,
     marks: BTreeMap<TxnId, BTreeMap<Box<[u8]>, Mark>>,
+    /// Those that reach further than their key.
+    reaching: BTreeSet<Box<[u8]>>,
     /// Of locked keys, and of what is to be written.
     bytes: usize,
     /// Records that still have keys.
@@ -204,6 +238,25 @@ impl Locks {
         self.locks.get(key)
     }
 
+    /// The lock that keeps a key from being written: its own, or one that reaches to it.
+    pub fn stopping(&self, key: &[u8]) -> Option<&Lock> {
+        self.locks.get(key).or_else(|| {
+            let before = (Bound::Unbounded, Bound::Included(key));
+            let first = self.reaching.range::<[u8], _>(before).next_back()?;
+            self.locks.get(first).filter(|lock| lock.reach.holds(key))
+        })
+    }
+
+    /// The first lock of another transaction in a range, with its key.
+    pub fn within(&self, id: TxnId, (low, high): KeyRange<'_>) -> Option<(&[u8], &Lock)> {
+        if high.is_some_and(|high| high <= low) {
+            return None;
+        }
+        let high = high.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut there = self.locks.range::<[u8], _>((Bound::Included(low), high));
+        there.find(|(_, lock)| lock.id != id).map(|(key, lock)| (&**key, lock))
+    }
+
     /// Whether the newest value of a key may not be told: it may have another one already.
     #[inline]
     pub fn hides(&self, key: &[u8]) -> bool {
@@ -223,11 +276,16 @@ impl Locks {
     /// Counts anew what is there.
     fn count(&mut self) {
         self.bytes = self.locks.iter().map(|(key, lock)| lock.bytes(key)).sum();
+        let reaching = self.locks.iter().filter(|(_, lock)| lock.reach != Reach::Key);
+        self.reaching = reaching.map(|(key, _)| key.clone()).collect();
         self.unfinished = self.records.values().filter(|record| !record.keys.is_empty()).count();
     }
 
     fn put_lock(&mut self, key: &[u8], lock: Lock) {
         self.bytes += lock.bytes(key);
+        if lock.reach != Reach::Key {
+            self.reaching.insert(key.into());
+        }
         self.locks.insert(key.into(), lock);
     }
 
@@ -236,6 +294,9 @@ impl Locks {
         self.locks.get(key).filter(|lock| lock.id == id)?;
         let lock = self.locks.remove(key)?;
         self.bytes -= lock.bytes(key);
+        if lock.reach != Reach::Key {
+            self.reaching.remove(key);
+        }
         self.released += 1;
         Some(lock)
     }
@@ -273,7 +334,8 @@ impl Locks {
     }
 
     /// Takes out what is of keys on the right of a cut.
-    pub(crate) fn split_off(&mut self, is_right: impl Fn(&[u8]) -> bool) -> Self {
+    pub(crate) fn split_off(&mut self, at: &Cut) -> Self {
+        let is_right = |key: &[u8]| at.has_on_right(key);
         let mut right = Self {
             locks: self.locks.extract_if(.., |key, _| is_right(key)).collect(),
             records: self.records.extract_if(.., |_, record| is_right(&record.key)).collect(),
@@ -286,10 +348,28 @@ impl Locks {
             }
         }
         self.marks.retain(|_, marks| !marks.is_empty());
+        if let Cut::Key(first) = at {
+            self.part_reach(first, &mut right);
+        }
         self.released += right.locks.len() as u64;
         self.count();
         right.count();
         right
+    }
+
+    /// A lock that reaches across a cut is parted: the right half's begins at its first key.
+    fn part_reach(&mut self, first: &[u8], right: &mut Self) {
+        let Some((_, lock)) = self.locks.iter_mut().find(|(_, lock)| lock.reach.holds(first))
+        else {
+            return;
+        };
+        let reach = std::mem::replace(&mut lock.reach, Reach::To(first.into()));
+        let (id, record, at) = (lock.id, lock.record.clone(), lock.at);
+        let of_right = right.locks.entry(first.into()).or_insert_with(|| {
+            let (intent, answers) = (Intent::Keep, Vec::new());
+            Lock { id, record, at, intent, reach: Reach::Key, answers }
+        });
+        of_right.reach = reach;
     }
 
     /// Takes in those of another shard, which has other keys.
@@ -324,6 +404,14 @@ impl Locks {
                     put_bytes(value, out);
                 }
                 Intent::Delete => out.push(2),
+            }
+            match &lock.reach {
+                Reach::Key => out.push(0),
+                Reach::To(end) => {
+                    out.push(1);
+                    put_bytes(end, out);
+                }
+                Reach::End => out.push(2),
             }
             put_answers(&lock.answers, out);
         }
@@ -362,8 +450,14 @@ impl Locks {
                 2 => Intent::Delete,
                 found => return Err(DecodeError::Tag { what: "intent", found }),
             };
+            let reach = match reader.u8()? {
+                0 => Reach::Key,
+                1 => Reach::To(reader.bytes()?.into()),
+                2 => Reach::End,
+                found => return Err(DecodeError::Tag { what: "reach of a lock", found }),
+            };
             let answers = read_answers(reader)?;
-            all.locks.insert(key, Lock { id, record, at, intent, answers });
+            all.locks.insert(key, Lock { id, record, at, intent, reach, answers });
         }
         for _ in 0..reader.varint()? {
             let (id, key) = (TxnId::decode(reader)?, reader.bytes()?.into());

@@ -3,7 +3,7 @@
 use keyspace::KeyHasher;
 use storage::engine::{Engine, Layout};
 
-use super::apply::apply;
+use super::apply::{Owns, apply};
 use super::*;
 use crate::command::{Expiry, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
 use crate::limits;
@@ -34,9 +34,10 @@ impl Shard {
         step.encode(&mut bytes);
         let reader = &mut Reader::new(&bytes);
         assert_eq!(Step::decode(reader).as_ref(), Ok(step), "its bytes say the same");
-        let owns = |key: &[u8]| !key.starts_with(b"elsewhere");
+        let owns = Owns { key: &|key| !key.starts_with(b"elsewhere"), up_to: &|_| true };
         self.locks.forget(at(millis));
-        let said = apply(&mut self.locks, &mut self.engine, step, at(millis), owns, &limits::APPLY);
+        let said =
+            apply(&mut self.locks, &mut self.engine, step, at(millis), &owns, &limits::APPLY);
         let mut bytes = Vec::new();
         said.encode(&mut bytes);
         assert_eq!(Said::decode(&mut Reader::new(&bytes)).as_ref(), Ok(&said));
@@ -65,7 +66,7 @@ fn prepare(
     commands: Vec<Command<'static>>,
 ) -> Step<'static> {
     let places = (0..commands.len() as u32).collect();
-    let part = Transaction { watched: watched.to_vec(), commands };
+    let part = Transaction { watched: watched.to_vec(), commands, ..Transaction::default() };
     Step::Prepare(Prepare {
         id,
         is_first: false,
@@ -184,7 +185,7 @@ fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
     shard.step(200, &prepare(id(100), &[b"a", b"m"], &[], commands()));
     shard.step(210, &Step::Prevent { id: id(90), keys: vec![b"b", b"z"] });
     let before = shard.locks.clone();
-    let right = shard.locks.split_off(|key| key >= b"m".as_slice());
+    let right = shard.locks.split_off(&Cut::Key(b"m"[..].into()));
     assert_eq!((right.counts(), shard.locks.counts()), ((1, 0, 1), (1, 1, 1)));
     assert!(!right.is_quiet() && right.get(b"m").is_some());
     let released = shard.locks.released();
@@ -192,4 +193,74 @@ fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
     assert_eq!(shard.locks, before);
     assert_eq!((shard.locks.bytes, shard.locks.unfinished), (before.bytes, before.unfinished));
     assert!(shard.locks.released() > released, "whoever waits looks again");
+}
+
+fn ranged(
+    id: TxnId,
+    range: KeyRange<'static>,
+    watched: &[(&'static [u8], Seen)],
+    commands: Vec<Command<'static>>,
+) -> Step<'static> {
+    let mut step = prepare(id, &[], watched, commands);
+    if let Step::Prepare(prepare) = &mut step {
+        prepare.part.ranges.push(range);
+    }
+    step
+}
+
+/// A key that has come since a range was read is found; and none comes while it is locked.
+#[test]
+fn a_range_is_locked_against_what_comes() {
+    let mut shard = Shard::new();
+    let hasher = shard.engine.hasher();
+    shard.engine.put(&hasher.key(b"c"), &[b"1"], 0, at(50));
+    let range = (&b"b"[..], Some(&b"m"[..]));
+    let said = shard.step(200, &ranged(id(100), range, &[], vec![]));
+    assert_eq!(why(said), Why::Changed(b"c"[..].into()), "it was not seen");
+    let seen = [(&b"c"[..], Seen::Version(at(50)))];
+    assert!(matches!(shard.step(210, &ranged(id(100), range, &seen, vec![])), Said::Voted(..)));
+    let stops = |shard: &Shard, key: &[u8]| shard.locks.stopping(key).map(|lock| lock.id);
+    let inside: [&[u8]; 4] = [b"b", b"c", b"d", b"lzz"];
+    inside.iter().for_each(|key| assert_eq!(stops(&shard, key), Some(id(100))));
+    assert_eq!((stops(&shard, b"azz"), stops(&shard, b"m")), (None, None));
+    assert!(!shard.locks.hides(b"c") && !shard.locks.hides(b"d"), "it may be read");
+    let other = prepare(id(101), &[], &[], vec![set(b"d", b"z")]);
+    assert_eq!(why(shard.step(220, &other)), Why::Locked(b"d"[..].into()));
+    // A range that has another's lock in it, or lies in another's.
+    let wide = ranged(id(102), (b"a", None), &seen, vec![]);
+    assert_eq!(why(shard.step(230, &wide)), Why::Locked(b"c"[..].into()));
+    let narrow = ranged(id(103), (b"e", Some(b"f")), &[], vec![]);
+    assert_eq!(why(shard.step(240, &narrow)), Why::Locked(b"e"[..].into()));
+    let outcome = Outcome::Committed(at(215));
+    let resolve = Step::Resolve { id: id(100), outcome, keys: vec![b"b", b"c"] };
+    assert_eq!(shard.step(250, &resolve), Said::Done);
+    inside.iter().for_each(|key| assert_eq!(stops(&shard, key), None));
+}
+
+/// Both halves of a range that is cut go on being locked, and each goes by itself.
+#[test]
+fn a_range_is_parted_with_its_shard() {
+    let mut shard = Shard::new();
+    assert!(matches!(
+        shard.step(200, &ranged(id(100), (b"b", None), &[], vec![])),
+        Said::Voted(..)
+    ));
+    let mut right = shard.locks.split_off(&Cut::Key(b"m"[..].into()));
+    let stops = |locks: &Locks, key: &[u8]| locks.stopping(key).is_some();
+    assert!(stops(&shard.locks, b"lzz") && !stops(&shard.locks, b"m"));
+    assert!(stops(&right, b"m") && stops(&right, b"zz"));
+    let mut bytes = Vec::new();
+    right.encode(&mut bytes);
+    assert_eq!(Locks::decode(&mut Reader::new(&bytes)).as_ref(), Ok(&right));
+    // A cut at a key that the same transaction has locked.
+    let mut shard = Shard::new();
+    let both = ranged(id(100), (b"b", Some(b"y")), &[], vec![set(b"m", b"v")]);
+    assert!(matches!(shard.step(200, &both), Said::Voted(..)));
+    let of_right = shard.locks.split_off(&Cut::Key(b"m"[..].into()));
+    assert!(of_right.hides(b"m") && stops(&of_right, b"xzz") && !stops(&of_right, b"y"));
+    // United again, they stop what they did.
+    right = of_right;
+    shard.locks.unite(right);
+    [&b"b"[..], b"l", b"m", b"x"].iter().for_each(|key| assert!(stops(&shard.locks, key)));
+    assert!(!stops(&shard.locks, b"y"));
 }

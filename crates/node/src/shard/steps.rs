@@ -28,6 +28,7 @@
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Bound;
 
 use bytes::Bytes;
 use keyspace::codec::Reader;
@@ -40,7 +41,7 @@ use crate::command::{Write, codec};
 use crate::entry::{COMMANDS_OF_ONCE_AT, ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Locks, Outcome, Said, Step, TxnId, Why};
+use crate::locks::{Locks, Outcome, Prepare, Said, Step, TxnId, Why};
 use crate::state::ShardState;
 
 /// For no longer than that anyone waits for a lock.
@@ -81,6 +82,9 @@ struct QueuedStep {
     since: BootNanos,
 }
 
+/// The first key of a range, and the first behind it.
+type OwnedRange = (Box<[u8]>, Option<Box<[u8]>>);
+
 struct LockReader {
     /// How many locks had gone when it was met.
     released: u64,
@@ -100,6 +104,8 @@ pub(super) struct Steps {
     held: VecDeque<(BootNanos, Queued)>,
     /// Keys that entries which are not applied yet will lock, each with the entry's index.
     coming: BTreeMap<Box<[u8]>, (u64, TxnId)>,
+    /// The same of ranges.
+    coming_ranges: Vec<(OwnedRange, u64, TxnId)>,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
     is_busy: bool,
     /// Whether any of this may have something in it, or an errand may be under way: what a shard
@@ -147,8 +153,20 @@ impl Steps {
             return !locks.is_free() || !self.coming.is_empty();
         }
         let mut any = false;
-        write.each_key(&mut |key| any |= locks.get(key).is_some() || self.coming.contains_key(key));
+        write.each_key(&mut |key| {
+            any |= locks.stopping(key).is_some() || self.coming_to(key).is_some();
+        });
         any
+    }
+
+    /// Who is about to lock a key, or a range that it lies in.
+    fn coming_to(&self, key: &[u8]) -> Option<TxnId> {
+        let holds = |(low, high): &OwnedRange| {
+            **low <= *key && high.as_ref().is_none_or(|high| *key < **high)
+        };
+        let of_key = self.coming.get(key).map(|(_, id)| *id);
+        let range = || self.coming_ranges.iter().find(|(range, ..)| holds(range));
+        of_key.or_else(|| range().map(|(_, _, id)| *id))
     }
 
     fn stops_any(&self, locks: &Locks, queued: &Queued) -> bool {
@@ -170,16 +188,25 @@ impl Steps {
     fn stopped_by<'a>(
         &self,
         locks: &Locks,
-        id: TxnId,
+        prepare: &Prepare<'a>,
         keys: &[&'a [u8]],
     ) -> Option<(TxnId, &'a [u8])> {
-        keys.iter().find_map(|key| {
-            let locked = locks.get(key).map(|lock| lock.id);
-            let coming = || self.coming.get(*key).map(|(_, id)| *id);
+        let id = prepare.id;
+        let by_key = keys.iter().find_map(|key| {
+            let locked = locks.stopping(key).map(|lock| lock.id);
             locked
                 .filter(|by| *by != id)
-                .or_else(|| coming().filter(|by| *by != id))
+                .or_else(|| self.coming_to(key).filter(|by| *by != id))
                 .map(|by| (by, *key))
+        });
+        by_key.or_else(|| {
+            prepare.part.ranges.iter().find_map(|(low, high)| {
+                let end = high.map_or(Bound::Unbounded, Bound::Excluded);
+                let locked = locks.within(id, (low, *high)).map(|(_, lock)| lock.id);
+                let mut coming = self.coming.range::<[u8], _>((Bound::Included(*low), end));
+                let coming = || coming.find(|(_, (_, by))| *by != id).map(|(_, (_, by))| *by);
+                locked.or_else(coming).map(|by| (by, *low))
+            })
         })
     }
 }
@@ -320,7 +347,7 @@ impl Shard {
             if let Step::Prepare(prepare) = &step {
                 let (id, keys) = (prepare.id, prepare.keys());
                 let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
-                let stopped = self.steps.stopped_by(&state.locks, id, &keys);
+                let stopped = self.steps.stopped_by(&state.locks, prepare, &keys);
                 let is_wanted = !keys.iter().any(is_mine)
                     && (flushes || keys.iter().any(|key| wanted.contains(*key)));
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
@@ -349,6 +376,10 @@ impl Shard {
                         let index = self.group.last_index() + 1;
                         for key in keys {
                             self.steps.coming.insert(key.into(), (index, id));
+                        }
+                        for (low, high) in &prepare.part.ranges {
+                            let range = ((*low).into(), high.map(Box::from));
+                            self.steps.coming_ranges.push((range, index, id));
                         }
                     }
                 }
@@ -459,6 +490,7 @@ impl Shard {
         self.steps.is_busy = !self.state.read().locks.is_quiet();
         self.steps.is_awake |= self.steps.is_busy;
         self.steps.coming.retain(|_, (at, _)| *at > index);
+        self.steps.coming_ranges.retain(|(_, at, _)| *at > index);
     }
 
     fn tell_step(&mut self, asker: StepAsker, said: Said, effects: &mut Effects) {
@@ -486,6 +518,7 @@ impl Shard {
     /// elsewhere.
     pub(super) fn give_up_steps(&mut self, effects: &mut Effects) {
         self.steps.coming.clear();
+        self.steps.coming_ranges.clear();
         self.let_all_lock_readers_go(effects);
         if self.steps.is_calm() {
             return;

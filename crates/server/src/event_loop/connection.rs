@@ -7,10 +7,12 @@ use keyspace::Timestamp;
 use mio::net::TcpStream;
 use node::command::Reply;
 use node::fetch::Fetched;
+use node::interactive::Interactive;
 use node::read::Now;
 use node::route::Route;
 
 use super::cluster::SentOn;
+use super::executes::Again;
 use super::takes::TakesOwed;
 use super::transactions::{Part, write_executed};
 use super::waits::Written;
@@ -73,6 +75,8 @@ pub struct Connection {
     pub put_off_muted: Option<bool>,
     /// The time for which a command on all keys was put off: it is tried again with that.
     pub put_off_at: Option<Now>,
+    /// What the next command, which takes values from shard to shard, has read by now.
+    pub copy: Option<Box<Interactive>>,
     /// What the next command, which reads keys of several shards, has seen of them when it last
     /// looked, and how often it has.
     pub looked: Option<(u32, Vec<Timestamp>)>,
@@ -213,6 +217,7 @@ impl Connection {
             refuse_next: None,
             put_off_muted: None,
             put_off_at: None,
+            copy: None,
             looked: None,
             written: Written::default(),
             takes: TakesOwed::default(),
@@ -269,17 +274,17 @@ impl Connection {
         };
     }
 
-    /// Takes back a command that moves a value, the only one that is owed a reply, and whether it
-    /// is muted.
-    pub(super) fn take_moved(&mut self) -> Option<(Vec<u8>, bool)> {
+    /// A key has changed before the only reply that is owed was true: takes back what is to be run
+    /// again, and whether it is muted.
+    pub(super) fn take_again(&mut self, changed: &[u8]) -> Option<(Again, bool)> {
         let [slot] = self.pending.make_contiguous() else { return None };
-        let State::Executing(parts) = &slot.state else { return None };
-        let [Part::Moved(_, command)] = &**parts else { return None };
-        let command = command.to_vec();
+        let State::Executing(parts) = &mut slot.state else { return None };
+        let [Part::Told(told)] = &mut **parts else { return None };
+        let again = told.run_again(changed)?;
         let muted = matches!(slot.frame, Frame::Resp { muted: true, .. });
         self.pending.clear();
         self.barrier = false;
-        Some((command, muted))
+        Some((again, muted))
     }
 
     /// Writes the replies that are there, in order, up to the first that is not.

@@ -10,6 +10,7 @@
 //! The connection's next command waits until the reply is there: it may name the same keys, and
 //! would go another way.
 
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 use keyspace::KeyspaceId;
@@ -139,15 +140,17 @@ impl EventLoop {
         let counters = &self.hub.counters;
         match &ended {
             Ended::Done(_) => counters.transactions.add(1),
-            Ended::Changed => counters.transactions_changed.add(1),
+            Ended::Changed(_) => counters.transactions_changed.add(1),
             _ => counters.transactions_refused.add(1),
         }
-        if ended == Ended::Changed && self.move_again(waiter) {
+        if let Ended::Changed(key) = &ended
+            && self.run_again(waiter, key)
+        {
             return;
         }
         let reply = match ended {
             Ended::Done(replies) => Ok(Reply::Array(replies)),
-            Ended::Changed => Ok(Reply::Nil),
+            Ended::Changed(key) => Ok(Reply::Changed(key)),
             refused => Err(ended_text(&refused).into()),
         };
         self.fill(waiter, reply);
@@ -155,12 +158,19 @@ impl EventLoop {
 }
 
 /// What a client is told whose transaction is not done, or may not be.
-pub(crate) fn ended_text(ended: &Ended) -> &'static str {
-    match ended {
-        Ended::Done(_) | Ended::Changed => unreachable!("these are no errors"),
-        Ended::Busy => {
-            "BUSY others had keys of the transaction all the time, or nobody led one of its \
-             shards; nothing was done. Send it again"
+pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
+    let text = match ended {
+        Ended::Busy(Some(key)) => {
+            return Cow::Owned(format!(
+                "BUSY others had keys of the transaction all the time, '{}' last; nothing was \
+                 done. Send it again",
+                key.escape_ascii()
+            ));
+        }
+        Ended::Done(_) | Ended::Changed(_) => unreachable!("these are no errors"),
+        Ended::Busy(None) => {
+            "BUSY nobody led one of the transaction's shards all the time; nothing was done. Send \
+             it again"
         }
         Ended::Unknown => {
             "UNKNOWN a shard of the transaction has not answered; all of it may have been done, or \
@@ -173,5 +183,6 @@ pub(crate) fn ended_text(ended: &Ended) -> &'static str {
         Ended::CrossShard => super::resp::CROSS_SLOT,
         Ended::NoKeyspace => not_done_text(NotDone::NoSuchShard),
         Ended::DiskFull => not_done_text(NotDone::DiskFull),
-    }
+    };
+    Cow::Borrowed(text)
 }

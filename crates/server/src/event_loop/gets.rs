@@ -28,6 +28,7 @@ pub(super) struct Get {
 pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
     !session.is_quiet()
         && !session.is_queueing()
+        && !session.is_begun()
         && session.stale_nanos() == 0
         && connection.pending.is_empty()
         && connection.refuse_next.is_none()

@@ -15,8 +15,8 @@ use super::EventLoop;
 use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
+use super::executes::moves;
 use super::gets::{self, GETS_MAX, Get};
-use super::moves::Move;
 use super::serve::{go_waiter, waiter};
 use super::takes::Takes;
 use super::transactions::Part;
@@ -157,6 +157,7 @@ impl EventLoop {
         let put_off_at = connection.put_off_at.take();
         if put_off_at.is_none() {
             connection.looked = None;
+            connection.copy = None;
         }
         let fetched = std::mem::take(&mut connection.fetched);
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
@@ -186,7 +187,16 @@ impl EventLoop {
                 if request == Request::Exec {
                     session.end_transaction();
                 }
+                if request == Request::Commit {
+                    session.take_begun();
+                }
                 self.refuse(connection, session, &text, muted)
+            }
+            Request::Begin => self.begin(at, connection, session, muted),
+            Request::Commit => self.commit(at, connection, session, muted),
+            request if session.is_begun() => {
+                let now = put_off_at.unwrap_or_else(|| self.moment());
+                self.interact(at, connection, session, request, (now, fetched), muted)
             }
             ref request if let Some(text) = self.elsewhere(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
@@ -195,12 +205,13 @@ impl EventLoop {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.read(at, connection, session, &read, (now, fetched), muted)
             }
-            Request::Write(write @ (Write::Rename { .. } | Write::Copy { .. }))
-                if let Some(what) = connection.route.as_ref().and_then(|r| Move::of(&write, r))
+            Request::Write(write)
+                if connection.route.as_ref().is_some_and(|route| moves(&write, route))
                     && self.hub.may_use(Feature::Transactions) =>
             {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
-                self.move_value(at, connection, session, &what, (now, fetched), muted)
+                let what = (write, args);
+                self.move_value(at, connection, session, what, (now, fetched), muted)
             }
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {
@@ -210,7 +221,10 @@ impl EventLoop {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.watch(at, connection, session, &keys, (now, fetched), muted)
             }
-            Request::Exec => self.exec(at, connection, session, muted),
+            Request::Exec => {
+                let now = put_off_at.unwrap_or_else(|| self.moment());
+                self.exec(at, connection, session, (now, fetched), muted)
+            }
             Request::Keyspace(request) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
                 self.run_whole(at, connection, session, &request, (now, fetched), muted)
@@ -472,7 +486,7 @@ impl EventLoop {
         }
         if writes.len() > 1 && self.hub.may_use(Feature::Transactions) {
             let commands = writes.iter().cloned().map(Step::Write).collect();
-            let transaction = Box::new(Transaction { watched: Vec::new(), commands });
+            let transaction = Box::new(Transaction { commands, ..Transaction::default() });
             let part = Part::Alone(gather, writes.len());
             return self.write_all(at, connection, session, transaction, part, muted);
         }
@@ -495,7 +509,7 @@ impl EventLoop {
     }
 
     /// Has several writes done as one, which are one command.
-    fn write_all(
+    pub(super) fn write_all(
         &mut self,
         at: usize,
         connection: &mut Connection,
@@ -694,5 +708,6 @@ fn all_if_absent<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> Transaction<'a> {
         Step::Write(Write::Set { key, value, when, expiry, reply })
     };
     let watched = pairs.iter().map(|(key, _)| (*key, Seen::Nothing(Timestamp::MAX)));
-    Transaction { watched: watched.collect(), commands: pairs.iter().map(set).collect() }
+    let (watched, commands) = (watched.collect(), pairs.iter().map(set).collect());
+    Transaction { watched, commands, ..Transaction::default() }
 }

@@ -18,6 +18,7 @@ use super::EventLoop;
 use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, Slot};
 use super::context::CommandContext;
+use super::executes::Told;
 use super::resp::{Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND};
 use super::serve::waiter;
 use super::takes::Takes;
@@ -28,8 +29,9 @@ use crate::peer::COMMAND_BYTES_MAX;
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
                            shards; nothing was done. Give them one hash tag, as in {user1}.name";
 /// … whose cluster has nodes that cannot read a transaction yet.
-const LEVEL_TOO_LOW: &str = "ERR transactions need a higher feature level of the cluster; nothing \
-                             was done. See `carillon upgrade --check`";
+pub(super) const LEVEL_TOO_LOW: &str = "ERR transactions need a higher feature level of the \
+                                        cluster; nothing was done. See `carillon upgrade \
+                                        --check`";
 
 /// How one command of a transaction is answered.
 pub enum Part {
@@ -43,21 +45,34 @@ pub enum Part {
     Gathered(Gather, usize),
     /// The same, of a command that is a transaction by itself: there are no other parts.
     Alone(Gather, usize),
-    /// The same, of a command that moves a value, and is run again if something has changed.
-    Moved(Gather, Box<[u8]>),
+    /// With what is known, unless something has changed: there are no other parts.
+    Told(Box<Told>),
     /// With all of these, which are as many, as a list: there are no other parts.
     Listed(usize),
+    /// With the only one: there are no other parts.
+    Single,
+    /// As COMMIT is: there are no other parts.
+    Committed,
 }
 
 /// Writes what a transaction has come to.
 pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut Vec<u8>) {
     let mut writer = RespWriter::new(out, version);
-    let is_alone = matches!(parts, [Part::Alone(..) | Part::Moved(..) | Part::Listed(_)]);
+    let is_alone = matches!(
+        parts,
+        [Part::Alone(..) | Part::Listed(_) | Part::Single | Part::Told(_) | Part::Committed]
+    );
     let Reply::Array(answers) = reply else {
         match reply {
-            // A watched key has changed: there was one that must not be there.
-            Reply::Nil if is_alone => writer.int(0),
-            Reply::Nil => writer.null_array(),
+            Reply::Changed(key) if matches!(parts, [Part::Committed]) => writer.error(format!(
+                "CONFLICT '{}' was changed by another since the transaction has read it; nothing \
+                 was done. BEGIN again",
+                key.escape_ascii()
+            )),
+            Reply::Changed(_) if matches!(parts, [Part::Told(_)]) => writer.null_array(),
+            // There was a key that must not be there.
+            Reply::Changed(_) if is_alone => writer.int(0),
+            Reply::Changed(_) => writer.null_array(),
             other => other.give(&mut writer),
         }
         return;
@@ -69,13 +84,13 @@ pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut
     for part in parts {
         match part {
             Part::Known(bytes) => writer.out.extend_from_slice(bytes),
-            Part::Next => answers.next().unwrap_or(&Reply::Nil).give(&mut writer),
+            Part::Committed => writer.ok(),
+            Part::Next | Part::Single => answers.next().unwrap_or(&Reply::Nil).give(&mut writer),
             Part::List(count) | Part::Listed(count) => {
                 writer.array(*count);
                 answers.by_ref().take(*count).for_each(|answer| answer.give(&mut writer));
             }
-            Part::Moved(Gather::Ok, _) => writer.ok(),
-            Part::Moved(..) => writer.int(1),
+            Part::Told(told) => writer.out.extend_from_slice(&told.bytes),
             Part::Gathered(gather, count) | Part::Alone(gather, count) => {
                 let answers = answers.by_ref().take(*count);
                 let number = |answer: &Reply| if let Reply::Int(n) = answer { *n } else { 0 };
@@ -132,6 +147,7 @@ impl EventLoop {
         at: usize,
         connection: &mut Connection,
         session: &mut Session,
+        moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
         let Some(queue) = session.take_queue() else {
@@ -139,7 +155,7 @@ impl EventLoop {
         };
         // Before the commands are understood: an UNWATCH among them comes too late.
         let watched = session.take_watched();
-        let done = self.exec_queued(at, connection, session, (&queue, &watched), muted);
+        let done = self.exec_queued(at, connection, session, (&queue, &watched), moment, muted);
         match done {
             Done::PutOff => session.queue_again(queue, watched),
             Done::Yes => session.end_transaction(),
@@ -153,14 +169,15 @@ impl EventLoop {
         connection: &mut Connection,
         session: &mut Session,
         (queue, watched): (&Queue, &Watched),
+        moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
         if !self.hub.may_use(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
-        if connection.route.is_none() {
+        let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
-        }
+        };
         let (parts, commands) = self.understand(connection, session, queue);
         if !watched.is_empty() && watched.keyspace() != session.keyspace() {
             let text = format!(
@@ -180,6 +197,10 @@ impl EventLoop {
             }
             return Done::Yes;
         }
+        if commands.iter().any(|step| crosses_in(step, &route)) {
+            let what = (&parts[..], &commands[..], queue, watched);
+            return self.exec_on_copy(at, connection, session, what, moment, muted);
+        }
         let takes = self.all_take(connection, &commands);
         if takes.reply_bytes > self.config.output_bytes_max {
             return self.refuse(connection, session, TOO_LONG, muted);
@@ -195,7 +216,7 @@ impl EventLoop {
             }
         }
         let watched = watched.keys().collect();
-        let transaction = Box::new(Transaction { watched, commands });
+        let transaction = Box::new(Transaction { watched, commands, ..Transaction::default() });
         let done = self.put_transaction(at, connection, transaction);
         match done {
             Ok(()) => {}
@@ -226,7 +247,8 @@ impl EventLoop {
     ) -> Result<(), Option<&'static str>> {
         let Some(route) = connection.route.clone() else { return Err(Some(NO_KEYSPACE)) };
         let waiter = waiter(at, connection.next_number());
-        let (mut first, mut crosses) = (None, false);
+        // Ranges are locked.
+        let (mut first, mut crosses) = (None, !transaction.ranges.is_empty());
         transaction.each_key(&mut |key| {
             let here = route.place_of_key(key);
             crosses |= *first.get_or_insert(here) != here;
@@ -339,7 +361,7 @@ impl EventLoop {
 }
 
 /// Whether the keys of one command lie in several shards.
-fn crosses_in(step: &Step<'_>, route: &Route) -> bool {
+pub(super) fn crosses_in(step: &Step<'_>, route: &Route) -> bool {
     let (mut first, mut crosses) = (None, false);
     step.each_key(&mut |key| {
         let here = route.place_of_key(key);

@@ -335,7 +335,10 @@ impl EventLoop {
 }
 
 /// Why a question makes no sense in a keyspace of this layout.
-fn needs_other_layout(request: &KeyspaceRequest<'_>, route: &Route) -> Option<&'static str> {
+pub(super) fn needs_other_layout(
+    request: &KeyspaceRequest<'_>,
+    route: &Route,
+) -> Option<&'static str> {
     match (request, route.keyspace.options.placement) {
         (KeyspaceRequest::Scan { .. }, Placement::Ordered) => Some(SCAN_NEEDS_HASH),
         (

@@ -98,7 +98,7 @@ impl EventLoop {
 fn locking<'a>(read: &Read<'a>) -> Option<(Transaction<'a>, Part)> {
     let each = |one: fn(&'a [u8]) -> Read<'a>, keys: &[&'a [u8]]| {
         let commands = keys.iter().map(|key| Step::Read(one(key))).collect();
-        Transaction { watched: Vec::new(), commands }
+        Transaction { commands, ..Transaction::default() }
     };
     match read {
         Read::GetMany(keys) => Some((each(Read::Get, keys), Part::Listed(keys.len()))),

@@ -631,7 +631,7 @@ impl World {
         self.rest(&op);
         if let Some(OfKeys { command: Command::Transaction { .. }, .. }) = op.of_keys() {
             self.counts.transactions += 1;
-            if replies == [Reply::Nil] {
+            if let [Reply::Changed(_)] = replies[..] {
                 // A watched key may have changed and have the same value again: nothing was done,
                 // and why is not for histories to tell.
                 self.counts.broken += 1;

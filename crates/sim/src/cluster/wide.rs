@@ -392,7 +392,7 @@ impl World {
                     self.counts.wide_committed += 1;
                     self.done_wide(number, &replies);
                 }
-                Ended::Changed => {
+                Ended::Changed(_) => {
                     self.counts.wide_changed += 1;
                     self.not_done_wide(number, Outcome::NotDone);
                 }
@@ -420,7 +420,7 @@ impl World {
             Answer::Applied { spent, replies, .. } => {
                 for (waiter, reply) in spent.waiters.iter().zip(replies) {
                     match reply {
-                        Reply::Nil => self.not_done_wide(waiter.0, Outcome::NotDone),
+                        Reply::Changed(_) => self.not_done_wide(waiter.0, Outcome::NotDone),
                         Reply::Array(replies) => self.done_wide(waiter.0, &replies),
                         reply => self.done_wide(waiter.0, &[reply]),
                     }
@@ -553,6 +553,7 @@ fn transaction_of<'a>(
     Transaction {
         watched: watched.collect(),
         commands: asked.parts.iter().zip(values).map(command).collect(),
+        ranges: Vec::new(),
     }
 }
 

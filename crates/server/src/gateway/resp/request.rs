@@ -25,6 +25,12 @@ pub enum Request<'a> {
     Watch(Vec<&'a [u8]>),
     /// Do the session's queued commands at one moment, unless a watched key has changed.
     Exec,
+    /// Begin a transaction of this connection ([`Session::begin`]), and reply OK.
+    ///
+    /// [`Session::begin`]: super::Session::begin
+    Begin,
+    /// Have what the session's transaction has written done, if all that it has read is as it was.
+    Commit,
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
     /// Reply how many other replicas have all writes of this connection, when it is enough.

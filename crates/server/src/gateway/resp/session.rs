@@ -12,6 +12,7 @@
 use std::cell::Cell;
 
 use node::command::{Expiry, Read, Seen, SetIf, SetReply, Write};
+use node::interactive::Interactive;
 
 use super::args::Args;
 use super::commands::{Call, transaction};
@@ -79,6 +80,8 @@ pub struct Session {
     pub(super) queue: Option<Box<Queue>>,
     /// Since WATCH.
     pub(super) watched: Watched,
+    /// Since BEGIN.
+    begun: Option<Box<Interactive>>,
     pub(super) limits: Limits,
     last_command: &'static str,
 }
@@ -105,6 +108,7 @@ impl Session {
             muted: false,
             queue: None,
             watched: Watched::default(),
+            begun: None,
             limits,
             last_command: "NULL",
         }
@@ -332,6 +336,22 @@ impl Session {
         self.watched.clear();
     }
 
+    /// Whether BEGIN has begun a transaction.
+    #[inline]
+    pub fn is_begun(&self) -> bool {
+        self.begun.is_some()
+    }
+
+    /// Begins a transaction, for [`Request::Begin`]; or goes on with it.
+    pub fn begin(&mut self, transaction: Box<Interactive>) {
+        self.begun = Some(transaction);
+    }
+
+    /// Takes it: the session is as before BEGIN.
+    pub fn take_begun(&mut self) -> Option<Box<Interactive>> {
+        self.begun.take()
+    }
+
     /// The command, if it is one, its arguments are enough and its keys short enough.
     fn checked_spec(&self, args: Args<'_>) -> Result<&'static CommandSpec, CommandError> {
         let spec = table::lookup(args)?;
@@ -362,7 +382,7 @@ impl Session {
             (false, true) => "T",
             (true, true) => "eT",
         };
-        let queues = if self.is_queueing() { "x" } else { "" };
+        let queues = if self.is_queueing() || self.is_begun() { "x" } else { "" };
         let reads = if self.readonly { "r" } else { "" };
         let flags = match (queues, reads, flags) {
             ("", "", flags) => flags.to_owned(),

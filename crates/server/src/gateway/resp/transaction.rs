@@ -39,7 +39,7 @@ pub const WATCHED_MAX: usize = 65_536;
 pub const WATCHED_BYTES_MAX: usize = 4 << 20;
 
 /// Commands that wait for EXEC.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Queue {
     /// All arguments, one behind the other.
     bytes: Vec<u8>,
@@ -96,7 +96,7 @@ impl Queue {
 }
 
 /// Keys that must be as they were at EXEC, and what they had.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Watched {
     /// The keyspace of all of them.
     pub(super) keyspace: String,

@@ -1,4 +1,4 @@
-//! MULTI and the commands around it. Queueing is the session's
+//! MULTI and BEGIN, and the commands around them. Queueing is the session's
 //! ([`Session::translate`](crate::gateway::resp::Session::translate)).
 
 use super::{Call, Outcome};
@@ -10,6 +10,9 @@ use crate::gateway::resp::request::Request;
 pub fn multi<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     if call.session.queue.is_some() {
         return Err(CommandError::Fixed("ERR MULTI calls can not be nested"));
+    }
+    if call.session.is_begun() {
+        return Err(CommandError::Fixed("ERR MULTI inside BEGIN is not allowed"));
     }
     call.session.queue = Some(Box::default());
     call.ok()
@@ -42,12 +45,43 @@ pub fn watch<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if call.session.queue.is_some() {
         return Err(CommandError::Fixed("ERR WATCH inside MULTI is not allowed"));
     }
+    if call.session.is_begun() {
+        let text = "ERR WATCH inside BEGIN is not allowed; all that is read is watched";
+        return Err(CommandError::Fixed(text));
+    }
     Ok(Request::Watch(args.from(1).iter().collect()))
 }
 
 /// `UNWATCH`
 pub fn unwatch<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     call.session.watched.clear();
+    call.ok()
+}
+
+/// `BEGIN`
+pub fn begin<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    if call.session.is_begun() {
+        return Err(CommandError::Fixed("ERR BEGIN calls can not be nested"));
+    }
+    if !call.session.watched.is_empty() {
+        return Err(CommandError::Fixed("ERR keys are watched, for EXEC: UNWATCH them first"));
+    }
+    Ok(Request::Begin)
+}
+
+/// `COMMIT`
+pub fn commit<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    match call.session.is_begun() {
+        true => Ok(Request::Commit),
+        false => Err(CommandError::Fixed("ERR COMMIT without BEGIN")),
+    }
+}
+
+/// `ROLLBACK`
+pub fn rollback<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    if call.session.take_begun().is_none() {
+        return Err(CommandError::Fixed("ERR ROLLBACK without BEGIN"));
+    }
     call.ok()
 }
 
@@ -62,7 +96,10 @@ pub fn is_done_at_once(name: &str) -> bool {
 pub fn is_left_out(name: &str) -> bool {
     matches!(
         name,
-        "select"
+        "begin"
+            | "commit"
+            | "rollback"
+            | "select"
             | "flushdb"
             | "flushall"
             | "keys"

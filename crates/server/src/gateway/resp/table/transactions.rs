@@ -1,6 +1,7 @@
-//! MULTI and the commands around it.
+//! MULTI and BEGIN, and the commands around them.
 //!
-//! Arity, flags, categories and key places are Redis 7.0.15's, since clients read them.
+//! Arity, flags, categories and key places are Redis 7.0.15's, since clients read them. Redis has
+//! no `BEGIN`, `COMMIT`, `ROLLBACK`.
 
 use super::{CommandSpec, KeySpec};
 use crate::gateway::resp::commands::transaction;
@@ -27,4 +28,18 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new("unwatch", 1, transaction::unwatch)
         .flags("noscript loading stale fast allow_busy", "fast transaction")
         .docs("transactions", "2.2.0", "O(1)", "Forgets which keys are watched."),
+    CommandSpec::new("begin", 1, transaction::begin)
+        .flags("noscript fast", "fast transaction")
+        .docs("transactions", "1.0.0", "O(1)", "Begins a transaction: commands are run on a copy."),
+    CommandSpec::new("commit", 1, transaction::commit)
+        .flags("write noscript", "slow transaction")
+        .docs(
+            "transactions",
+            "1.0.0",
+            "O(N) with the keys that were read and written",
+            "Has what was written since BEGIN done at one moment, if what was read is as it was.",
+        ),
+    CommandSpec::new("rollback", 1, transaction::rollback)
+        .flags("noscript fast", "fast transaction")
+        .docs("transactions", "1.0.0", "O(N)", "Forgets what was written since BEGIN."),
 ];

@@ -1,0 +1,315 @@
+//! What does a transaction look like to a client that goes through it step by step?
+//!
+//! Commands between `BEGIN` and `COMMIT` are run at once, on a copy of the keys they name: what a
+//! key has is read when a command names it first, and what the client writes is written in the copy
+//! and nowhere else. `COMMIT` has all of it done as one transaction, if every key and every stretch
+//! of keys that was read is as it was: so what the client has seen was there at one moment, and
+//! what it writes is written at that moment.
+//!
+//! ```text
+//!   GET a ──► lacks [a] ──► the driver reads it ──► learn(a = 7 of 30.0) ──► run ──► "7"
+//!   INCR a ──► lacks nothing ─────────────────────────────────────────────► run ──► 8
+//!   COMMIT ──► transaction(): if a is that of 30.0 still, SET a 8
+//! ```
+//!
+//! Nothing is locked in between, and no shard knows of it: a client that goes away leaves nothing
+//! behind. Two keys that are read one after the other may show what was never there together; then
+//! another has written meanwhile, and `COMMIT` says so.
+//!
+//! A key that is written before it is read is not read for it, and may be changed by others. Time
+//! stands still meanwhile: what was alive when it was read does not end.
+//!
+//! Of keys in order, what has been looked at is known as *stretches* ([`stretches`]): a key that
+//! comes into one of them, or goes, is a change as well.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | keys that are known | [`KEYS_MAX`] | the command is refused, the transaction goes on |
+//! | bytes of keys and values, read and written | as told: [`BYTES_MAX`] of a client's | the same |
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use keyspace::{KeyHasher, Timestamp};
+use storage::engine::{Engine, Layout, Range};
+
+use crate::command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
+use crate::fetch::Pair;
+use crate::limits::ApplyLimits;
+use crate::route::Route;
+use crate::whole::Stretch;
+
+pub mod stretches;
+#[cfg(test)]
+mod tests;
+
+use stretches::{KeyRange, Stretches};
+
+/// Keys that one transaction may know.
+pub const KEYS_MAX: usize = 65_536;
+/// Bytes that a client's may read and write: what it commits fits into one message between nodes.
+pub const BYTES_MAX: u64 = 32 << 20;
+
+/// Versions collected after each command, which makes fewer.
+const COLLECTED: usize = 64;
+
+/// A transaction knows more than it may: the command was not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooMuch;
+
+/// See the front page.
+pub struct Interactive {
+    copy: Engine,
+    /// What was read of each key that is known; nothing of one that is only written.
+    keys: BTreeMap<Box<[u8]>, Option<Seen>>,
+    /// Keys that commands have written, in the copy.
+    written: BTreeSet<Box<[u8]>>,
+    stretches: Stretches,
+    /// Keys that lie in stretches and are to be read.
+    unread: BTreeSet<Box<[u8]>>,
+    /// When what was read is taken to be written.
+    base: Timestamp,
+    /// When the last command was run.
+    at: Timestamp,
+    bytes: u64,
+    bytes_max: u64,
+}
+
+impl std::fmt::Debug for Interactive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (keys, bytes) = (self.keys.len(), self.bytes);
+        f.debug_struct("Interactive").field("keys", &keys).field("bytes", &bytes).finish()
+    }
+}
+
+impl Interactive {
+    /// One that begins now, and may read and write so many bytes.
+    pub fn new(now: Timestamp, bytes_max: u64) -> Self {
+        // Nobody else chooses keys for it, so they need not be hashed in secret.
+        let copy = Engine::new(Layout::Ordered, KeyHasher::new([0; 16]));
+        Self {
+            copy,
+            keys: BTreeMap::new(),
+            written: BTreeSet::new(),
+            stretches: Stretches::default(),
+            unread: BTreeSet::new(),
+            base: now,
+            at: now,
+            bytes: 0,
+            bytes_max,
+        }
+    }
+
+    /// Keys that must be read before a command can be run.
+    pub fn lacks<'a>(&self, step: &Step<'a>) -> Vec<&'a [u8]> {
+        let mut all = Vec::new();
+        if !is_blind(step) {
+            step.each_key(&mut |key| {
+                if !self.keys.contains_key(key) {
+                    all.push(key);
+                }
+            });
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
+    }
+
+    /// A key was read: it had this value, which ends then, of that version; or none, as of a time.
+    ///
+    /// # Errors
+    /// [`TooMuch`]: it is not known then.
+    pub fn learn(
+        &mut self,
+        key: &[u8],
+        value: Option<(&[u8], u64)>,
+        seen: Seen,
+    ) -> Result<(), TooMuch> {
+        let is_blind = matches!(self.keys.get(key), Some(None));
+        self.admit(key, value.map_or(0, |(value, _)| value.len() as u64))?;
+        if let (Some((value, expiry_ms)), false) = (value, is_blind) {
+            let key = self.copy.hasher().key(key);
+            // Whoever has shown it, by a clock that is slower, says that it is alive.
+            let alive_ms = self.base.millis() + 1;
+            let expiry_ms = if expiry_ms == 0 { 0 } else { expiry_ms.max(alive_ms) };
+            self.copy.put(&key, &[value], expiry_ms, self.base);
+        }
+        self.keys.insert(key.into(), Some(seen));
+        self.unread.remove(key);
+        Ok(())
+    }
+
+    /// Counts a key that may be new, and so many bytes.
+    fn admit(&mut self, key: &[u8], bytes: u64) -> Result<(), TooMuch> {
+        let is_new = !self.keys.contains_key(key);
+        let bytes = self.bytes.saturating_add(bytes) + if is_new { key.len() as u64 } else { 0 };
+        if bytes > self.bytes_max || (is_new && self.keys.len() == KEYS_MAX) {
+            return Err(TooMuch);
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Runs a command that lacks nothing.
+    ///
+    /// # Errors
+    /// [`TooMuch`]: nothing was done.
+    pub fn run(&mut self, step: &Step<'_>, limits: &ApplyLimits) -> Result<Reply, TooMuch> {
+        if let Step::Write(write) = step {
+            let copied = write.copies_value_of().map_or(0, |key| {
+                let newest = self.copy.newest(&self.copy.hasher().key(key), self.at);
+                newest.map_or(0, |version| version.value.len() as u64)
+            });
+            let written = write.lengthens_bytes().max(write.bytes_about() as u64);
+            // Of several keys all have been read, so that they are known.
+            self.admit(write.first_key(), written.saturating_add(copied))?;
+            write.each_key(&mut |key| {
+                self.keys.entry(key.into()).or_insert(None);
+                self.written.insert(key.into());
+            });
+        }
+        // Each of its own moment, so that what was written last is the newest.
+        self.at = Timestamp(self.at.0 + 1);
+        let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
+        let answers = one.run(&mut self.copy, self.at, limits);
+        // What it has replaced goes.
+        self.copy.raise_safe_point(self.at);
+        self.copy.collect(COLLECTED);
+        Ok(answers.into_iter().next().expect("one command has one answer"))
+    }
+
+    /// Keys that lie in stretches and are to be read, some of them.
+    pub fn unread(&self) -> impl Iterator<Item = &[u8]> {
+        self.unread.iter().map(|key| &**key)
+    }
+
+    /// Which part of a stretch must be looked at next before it can be shown; none: it can be.
+    /// Nothing may be unread.
+    pub fn gap(&self, stretch: &Stretch<'_>) -> Option<Gap> {
+        if stretch.keys_max == 0 {
+            return None;
+        }
+        let whole = KeyRange::between(stretch.low, stretch.high)?;
+        let rest = self.stretches.gap(&whole, stretch.reverse)?;
+        let known = whole.without(&rest, stretch.reverse);
+        let shown = known.map_or(0, |known| self.pairs(&known, false, stretch.keys_max).len());
+        let left = stretch.keys_max - shown;
+        (left > 0).then_some(Gap { range: rest, reverse: stretch.reverse, keys_max: left })
+    }
+
+    /// These keys are in a part of a gap, and no others, as far as it was looked at: up to a key
+    /// and with that, or all of it.
+    ///
+    /// # Errors
+    /// [`TooMuch`]: the part is not known then.
+    pub fn found(
+        &mut self,
+        part: &KeyRange,
+        reverse: bool,
+        keys: &[Box<[u8]>],
+        reached: Option<&[u8]>,
+    ) -> Result<(), TooMuch> {
+        if self.keys.len() + self.unread.len() + keys.len() > KEYS_MAX {
+            return Err(TooMuch);
+        }
+        self.stretches.add(part.up_to(reached, reverse));
+        let is_read = |key: &[u8]| matches!(self.keys.get(key), Some(Some(_)));
+        self.unread.extend(keys.iter().filter(|key| !is_read(key)).cloned());
+        Ok(())
+    }
+
+    /// The keys of a stretch without a gap, with their values.
+    pub fn range(&self, stretch: &Stretch<'_>) -> Vec<Pair> {
+        let whole = KeyRange::between(stretch.low, stretch.high);
+        whole.map_or_else(Vec::new, |whole| self.pairs(&whole, stretch.reverse, stretch.keys_max))
+    }
+
+    fn pairs(&self, range: &KeyRange, reverse: bool, keys_max: usize) -> Vec<Pair> {
+        let mut pairs = Vec::new();
+        let range = Range {
+            start: Bound::Included(&*range.low),
+            end: range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded),
+            reverse,
+            visited_max: keys_max,
+            examined_max: usize::MAX,
+        };
+        let walked = self.copy.range(&range, self.at, &mut |key, version| {
+            pairs.push((Box::from(key), Box::from(version.value)));
+        });
+        walked.expect("the copy is ordered");
+        pairs
+    }
+
+    /// What is to be committed: if all that was read is as it was, all that was written.
+    pub fn transaction(&self) -> Transaction<'_> {
+        let mut all = Transaction::default();
+        for (key, seen) in &self.keys {
+            // In a stretch there was nothing where only writing has made a key known.
+            let nothing = || self.stretches.holds(key).then_some(Seen::Nothing(Timestamp::MAX));
+            all.watched.extend((*seen).or_else(nothing).map(|seen| (&**key, seen)));
+            if self.written.contains(key) {
+                all.commands.extend(self.outcome(key, *seen).map(Step::Write));
+            }
+        }
+        all.ranges = self.stretches.iter().collect();
+        all
+    }
+
+    /// Whether it has neither read nor written anything.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.stretches.is_empty()
+    }
+
+    /// How much it holds, in bytes of keys and values.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// What is to be written to a key that commands have written.
+    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<Seen>) -> Option<Write<'a>> {
+        let Some(version) = self.copy.newest(&self.copy.hasher().key(key), self.at) else {
+            let had_none = matches!(seen, Some(Seen::Nothing(_)));
+            return (!had_none).then_some(Write::Delete { key });
+        };
+        let is_as_it_was = version.timestamp == self.base;
+        let expiry =
+            if version.expiry_ms == 0 { Expiry::Never } else { Expiry::At(version.expiry_ms) };
+        let (value, when, reply) = (version.value, SetIf::Always, SetReply::Ok);
+        (!is_as_it_was).then_some(Write::Set { key, value, when, expiry, reply })
+    }
+}
+
+/// A part of the keys in order that nobody has looked at yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// Where it lies.
+    pub range: KeyRange,
+    /// From high to low.
+    pub reverse: bool,
+    /// At most so many keys are wanted.
+    pub keys_max: usize,
+}
+
+impl Gap {
+    /// Its part in the first shard to be looked at, and the place of that.
+    pub fn first_part(&self, route: &Route) -> (usize, KeyRange) {
+        let place = match (&self.range.high, self.reverse) {
+            (_, false) => route.place_of_key(&self.range.low),
+            (None, true) => route.shards().len() - 1,
+            (Some(high), true) => {
+                // The last key in it lies before this one.
+                let place = route.place_of_key(high);
+                place - usize::from(route.arc(place).start().tail() == &**high)
+            }
+        };
+        (place, self.range.within(route.arc(place)))
+    }
+}
+
+/// Whether what a command does and answers depends on nothing that was there before.
+fn is_blind(step: &Step<'_>) -> bool {
+    let Step::Write(Write::Set { when: SetIf::Always, expiry, reply, .. }) = step else {
+        return false;
+    };
+    *expiry != Expiry::Keep && *reply != SetReply::Old
+}

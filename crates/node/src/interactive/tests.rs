@@ -1,0 +1,241 @@
+//! Transactions gone through step by step, over keys that a table stands for.
+
+use std::collections::BTreeMap;
+
+use keyspace::random::Random;
+
+use super::*;
+use crate::command::{Read, Refusal};
+use crate::limits;
+
+const NOW: Timestamp = Timestamp::from_millis(1_000);
+
+/// What the shards have.
+type Table = BTreeMap<Vec<u8>, (Vec<u8>, u64, Timestamp)>;
+
+fn table(pairs: &[(&str, &str)]) -> Table {
+    let of = |(key, value): &(&str, &str)| {
+        (key.as_bytes().to_vec(), (value.as_bytes().to_vec(), 0, Timestamp::from_millis(500)))
+    };
+    pairs.iter().map(of).collect()
+}
+
+fn learn(transaction: &mut Interactive, table: &Table, key: &[u8]) -> Result<(), TooMuch> {
+    match table.get(key) {
+        Some((value, expiry_ms, at)) => {
+            transaction.learn(key, Some((value, *expiry_ms)), Seen::Version(*at))
+        }
+        None => transaction.learn(key, None, Seen::Nothing(Timestamp::from_millis(700))),
+    }
+}
+
+fn run(transaction: &mut Interactive, table: &Table, step: Step<'_>) -> Reply {
+    for key in transaction.lacks(&step) {
+        learn(transaction, table, key).expect("it is little");
+    }
+    transaction.run(&step, &limits::APPLY).expect("it is little")
+}
+
+fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Step<'a> {
+    let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+    Step::Write(Write::Set { key, value, when, expiry, reply })
+}
+
+fn bulk(text: &[u8]) -> Reply {
+    Reply::Bulk(text.into())
+}
+
+/// Answers a range from a table, as a driver would; how often it had to look.
+fn range(transaction: &mut Interactive, table: &Table, stretch: &Stretch<'_>) -> (Vec<Pair>, u32) {
+    let mut looks = 0;
+    loop {
+        let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
+        unread.iter().for_each(|key| learn(transaction, table, key).expect("it is little"));
+        let Some(gap) = transaction.gap(stretch) else { break };
+        looks += 1;
+        let high = gap.range.high.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let there = table.range::<[u8], _>((Bound::Included(&*gap.range.low), high));
+        let mut keys: Vec<Box<[u8]>> = there.map(|(key, _)| key.as_slice().into()).collect();
+        if gap.reverse {
+            keys.reverse();
+        }
+        keys.truncate(gap.keys_max);
+        let reached = keys.last().filter(|_| keys.len() == gap.keys_max).cloned();
+        let found = transaction.found(&gap.range, gap.reverse, &keys, reached.as_deref());
+        found.expect("it is little");
+    }
+    (transaction.range(stretch), looks)
+}
+
+#[test]
+fn what_is_written_is_seen_and_nowhere_else() {
+    let table = table(&[("a", "7"), ("b", "x")]);
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    assert!(all.is_empty());
+    assert_eq!(run(&mut all, &table, Step::Read(Read::Get(b"a"))), bulk(b"7"));
+    let incr = || Step::Write(Write::Increment { key: b"a", by: 1 });
+    assert_eq!(run(&mut all, &table, incr()), Reply::Int(8));
+    assert_eq!(run(&mut all, &table, incr()), Reply::Int(9));
+    let wrong = Step::Write(Write::Increment { key: b"b", by: 1 });
+    assert_eq!(run(&mut all, &table, wrong), Reply::Refused(Refusal::NotInteger));
+    let rename = Step::Write(Write::Rename { from: b"b", to: b"c", if_absent: true });
+    assert_eq!(run(&mut all, &table, rename), Reply::Int(1));
+    let many = Step::Read(Read::GetMany(vec![b"a", b"b", b"c"]));
+    assert_eq!(run(&mut all, &table, many), Reply::Array(vec![bulk(b"9"), Reply::Nil, bulk(b"x")]));
+    let transaction = all.transaction();
+    let version = Seen::Version(Timestamp::from_millis(500));
+    let nothing = Seen::Nothing(Timestamp::from_millis(700));
+    let watched: [(&[u8], Seen); 3] = [(b"a", version), (b"b", version), (b"c", nothing)];
+    assert_eq!(transaction.watched, watched);
+    let delete = Step::Write(Write::Delete { key: b"b" });
+    assert_eq!(transaction.commands, [set(b"a", b"9"), delete, set(b"c", b"x")]);
+}
+
+/// What is as it was, or never was, is not written.
+#[test]
+fn what_comes_to_nothing_is_not_written() {
+    let table = table(&[("a", "7")]);
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    run(&mut all, &table, Step::Write(Write::Persist { key: b"a" }));
+    run(&mut all, &table, Step::Write(Write::Append { key: b"n", value: b"x" }));
+    run(&mut all, &table, Step::Write(Write::Delete { key: b"n" }));
+    let transaction = all.transaction();
+    assert_eq!((transaction.watched.len(), transaction.commands.len()), (2, 0));
+}
+
+#[test]
+fn what_is_only_written_is_not_read() {
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    assert!(all.lacks(&set(b"a", b"1")).is_empty());
+    all.run(&set(b"a", b"1"), &limits::APPLY).expect("it is little");
+    let get = Step::Read(Read::Get(b"a"));
+    assert!(all.lacks(&get).is_empty(), "it is known what it has");
+    assert_eq!(all.run(&get, &limits::APPLY), Ok(bulk(b"1")));
+    let delete = Step::Write(Write::Delete { key: b"a" });
+    assert_eq!(all.run(&delete, &limits::APPLY), Ok(Reply::Int(1)));
+    let transaction = all.transaction();
+    assert_eq!((transaction.watched, transaction.commands), (vec![], vec![delete]));
+}
+
+/// A clock elsewhere that is slower has shown it alive.
+#[test]
+fn what_was_alive_does_not_end() {
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let seen = Seen::Version(Timestamp::from_millis(500));
+    all.learn(b"a", Some((b"x", 900)), seen).expect("it is little");
+    assert_eq!(all.run(&Step::Read(Read::Get(b"a")), &limits::APPLY), Ok(bulk(b"x")));
+}
+
+#[test]
+fn too_much_is_refused_and_the_rest_stands() {
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let large = vec![b'x'; 20 << 20];
+    all.run(&set(b"a", &large), &limits::APPLY).expect("it fits");
+    assert_eq!(all.run(&set(b"b", &large), &limits::APPLY), Err(TooMuch));
+    let far = Write::SetRange { key: b"c", offset: 500 << 20, value: b"x" };
+    all.learn(b"c", None, Seen::Nothing(NOW)).expect("it is little");
+    assert_eq!(all.run(&Step::Write(far), &limits::APPLY), Err(TooMuch));
+    assert_eq!(all.learn(b"d", Some((&large, 0)), Seen::Version(NOW)), Err(TooMuch));
+    let copy = Write::Copy { from: b"a", to: b"c", replace: true };
+    assert_eq!(all.run(&Step::Write(copy), &limits::APPLY), Err(TooMuch));
+    assert_eq!(all.transaction().commands.len(), 1);
+}
+
+/// A long value of which each command makes another takes no more than a few of it.
+#[test]
+fn what_was_replaced_goes() {
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    all.run(&set(b"a", &vec![b'x'; 1 << 20]), &limits::APPLY).expect("it fits");
+    for _ in 0..1_000 {
+        all.learn(b"a", None, Seen::Nothing(NOW)).expect("it is little");
+        let append = Step::Write(Write::Append { key: b"a", value: b"y" });
+        all.run(&append, &limits::APPLY).expect("it fits");
+    }
+    let usage = all.copy.usage();
+    assert!(usage.live_bytes + usage.old_bytes < 8 << 20, "{usage:?}");
+}
+
+#[test]
+fn a_range_is_read_once_and_shows_what_was_written() {
+    let table = table(&[("b", "1"), ("d", "2"), ("f", "3"), ("h", "4")]);
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let keys = |pairs: &[Pair]| pairs.iter().map(|(key, _)| key[0] as char).collect::<String>();
+    let stretch = |low: &'static [u8], high: &'static [u8], reverse, keys_max| Stretch {
+        low: Bound::Included(low),
+        high: Bound::Excluded(high),
+        reverse,
+        keys_max,
+    };
+    run(&mut all, &table, Step::Write(Write::Delete { key: b"d" }));
+    run(&mut all, &table, set(b"c", b"new"));
+    let (found, looks) = range(&mut all, &table, &stretch(b"a", b"z", false, 3));
+    // b, d and f were there.
+    assert_eq!((keys(&found).as_str(), looks), ("bcf", 1));
+    let (found, looks) = range(&mut all, &table, &stretch(b"a", b"f", false, 100));
+    assert_eq!((keys(&found).as_str(), looks), ("bc", 0), "it was looked at");
+    let (found, looks) = range(&mut all, &table, &stretch(b"a", b"z", true, 2));
+    assert_eq!((keys(&found).as_str(), looks), ("hf", 1));
+    let transaction = all.transaction();
+    assert_eq!(transaction.ranges, [(&b"a"[..], Some(&b"z"[..]))]);
+    let nothing = Seen::Nothing(Timestamp::MAX);
+    assert!(transaction.watched.contains(&(b"c", nothing)), "nobody else may have put it there");
+    let written: Vec<&[u8]> = transaction.writes().map(Write::first_key).collect();
+    assert_eq!(written, [b"c", b"d"]);
+}
+
+/// Ranges at random, from both sides, over a table that does not change, show what it has with what
+/// was written; and what is known lies in stretches that are apart.
+#[test]
+fn ranges_at_random_show_what_is_there() {
+    for seed in 0..200 {
+        let mut rng = Random::new(seed);
+        let key = |rng: &mut Random| vec![b'a' + rng.below(20) as u8];
+        let mut table = Table::new();
+        for _ in 0..rng.below(12) {
+            table.insert(key(&mut rng), (b"old".to_vec(), 0, Timestamp::from_millis(500)));
+        }
+        let mut expected: BTreeMap<Vec<u8>, Vec<u8>> =
+            table.iter().map(|(key, (value, ..))| (key.clone(), value.clone())).collect();
+        let mut all = Interactive::new(NOW, BYTES_MAX);
+        for _ in 0..30 {
+            let (one, other) = (key(&mut rng), key(&mut rng));
+            match rng.below(4) {
+                0 => {
+                    run(&mut all, &table, set(&one, b"new"));
+                    expected.insert(one, b"new".to_vec());
+                }
+                1 => {
+                    run(&mut all, &table, Step::Write(Write::Delete { key: &one }));
+                    expected.remove(&one);
+                }
+                _ => {
+                    let (low, high) = (one.clone().min(other.clone()), one.max(other));
+                    let (keys_max, reverse) = (rng.below(6) as usize + 1, rng.below(2) == 0);
+                    let (low, high) = (Bound::Included(&*low), Bound::Included(&*high));
+                    let stretch = Stretch { low, high, reverse, keys_max };
+                    let (found, _) = range(&mut all, &table, &stretch);
+                    let there = expected.range::<[u8], _>((low, high));
+                    let mut there: Vec<_> = there.collect();
+                    if reverse {
+                        there.reverse();
+                    }
+                    there.truncate(keys_max);
+                    let found: Vec<_> =
+                        found.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+                    let there: Vec<_> = there
+                        .into_iter()
+                        .map(|(key, value)| (key.clone(), value.clone()))
+                        .collect();
+                    assert_eq!(found, there, "seed {seed}");
+                }
+            }
+        }
+        let transaction = all.transaction();
+        let ends = transaction.ranges.iter();
+        assert!(ends.is_sorted_by(|(_, end), (next, _)| end.is_some_and(|end| end < *next)));
+        for (key, _) in table.iter().filter(|(key, _)| all.stretches.holds(key)) {
+            let is_watched = transaction.watched.iter().any(|(watched, _)| watched == key);
+            assert!(is_watched, "seed {seed}: what was found is watched");
+        }
+    }
+}

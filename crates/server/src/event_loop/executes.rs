@@ -1,0 +1,171 @@
+//! Commands that take a value from one shard to another: RENAME, RENAMENX and COPY, by themselves
+//! and in a transaction; and MSETNX in one.
+//!
+//! ```text
+//!   run on a copy of all keys, as between BEGIN and COMMIT ──► the reply is known
+//!        └──► a transaction: if all that was read is as it was, what was written
+//!                 └──► changed meanwhile: run again, unless the client has watched the key
+//! ```
+
+use node::command::{Reply, Step, Write};
+use node::entry::Waiter;
+use node::fetch::Fetched;
+use node::interactive::Interactive;
+use node::read::Now;
+use node::route::Route;
+
+use super::EventLoop;
+use super::connection::{Connection, Protocol};
+use super::interacts::Got;
+use super::resp::Done;
+use super::serve::place;
+use super::transactions::{Part, crosses_in, write_executed};
+use crate::gateway::resp::{Args, Queue, Session, Watched};
+
+/// Bytes that such a command may read and write: a value that a shard may have locked, twice.
+const BYTES_MAX: u64 = 256 << 20;
+/// What a client is told beyond.
+const TOO_MUCH: &str = "ERR the command takes values of more than 128 MiB, or more than 65536 \
+                        keys, from shard to shard; nothing was done";
+
+/// A reply that is known, if nothing changes before it is true.
+pub struct Told {
+    /// In the protocol of its client.
+    pub bytes: Vec<u8>,
+    /// What is run again otherwise.
+    again: Option<Again>,
+}
+
+/// What is run again.
+pub enum Again {
+    /// A command, as its client would send it.
+    Command(Vec<u8>),
+    /// EXEC.
+    Exec(Box<Queue>, Watched),
+}
+
+/// EXEC, as a client would send it.
+const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
+
+/// Whether a command takes a value from one shard to another.
+pub(super) fn moves(write: &Write<'_>, route: &Route) -> bool {
+    matches!(write, Write::Rename { .. } | Write::Copy { .. })
+        && crosses_in(&Step::Write(write.clone()), route)
+}
+
+impl EventLoop {
+    /// Runs a command that moves a value.
+    pub(super) fn move_value(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        (write, args): (Write<'_>, Args<'_>),
+        moment: (Now, Fetched),
+        muted: bool,
+    ) -> Done {
+        let steps = [Step::Write(write)];
+        let ran = self.run_on_copy(at, connection, &steps, moment);
+        let (copy, replies) = match ran {
+            Got::This(ran) => ran,
+            Got::Later => return Done::PutOff,
+            Got::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
+        };
+        let mut bytes = Vec::new();
+        let reply = Reply::Array(replies);
+        write_executed(&[Part::Single], &reply, session.version(), &mut bytes);
+        let told = Told { bytes, again: Some(Again::Command(encoded(args))) };
+        let transaction = Box::new(copy.transaction());
+        self.write_all(at, connection, session, transaction, Part::Told(Box::new(told)), muted)
+    }
+
+    /// Runs EXEC of commands some of which need keys of several shards each.
+    pub(super) fn exec_on_copy(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        (parts, steps, queue, watched): (&[Part], &[Step<'_>], &Queue, &Watched),
+        moment: (Now, Fetched),
+        muted: bool,
+    ) -> Done {
+        let (copy, replies) = match self.run_on_copy(at, connection, steps, moment) {
+            Got::This(ran) => ran,
+            Got::Later => return Done::PutOff,
+            Got::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
+        };
+        let mut bytes = Vec::new();
+        write_executed(parts, &Reply::Array(replies), session.version(), &mut bytes);
+        let again = Some(Again::Exec(Box::new(queue.clone()), watched.clone()));
+        let mut transaction = Box::new(copy.transaction());
+        transaction.watched.splice(0..0, watched.keys());
+        let part = Part::Told(Box::new(Told { bytes, again }));
+        self.write_all(at, connection, session, transaction, part, muted)
+    }
+
+    fn run_on_copy(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        steps: &[Step<'_>],
+        moment: (Now, Fetched),
+    ) -> Got<(Box<Interactive>, Vec<Reply>)> {
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Got::Later;
+        }
+        let begun = connection.copy.take();
+        let mut copy = begun.unwrap_or_else(|| Box::new(Interactive::new(self.now, BYTES_MAX)));
+        match self.run_steps(at, connection, &mut copy, steps, moment) {
+            Got::This(replies) => Got::This((copy, replies)),
+            Got::Later => {
+                connection.copy = Some(copy);
+                Got::Later
+            }
+            Got::TooMuch => Got::TooMuch,
+        }
+    }
+
+    /// If what has met a change is one of these, it is run again.
+    pub(super) fn run_again(&mut self, waiter: Waiter, changed: &[u8]) -> bool {
+        let at = place(waiter);
+        let connection = self.connection_at(at);
+        let Some((again, muted)) = connection.take_again(changed) else { return false };
+        let Protocol::Resp(session, ranges) = &mut connection.protocol else { return false };
+        ranges.begin_again();
+        let command = match again {
+            Again::Command(command) => command,
+            Again::Exec(queue, watched) => {
+                session.queue_again(queue, watched);
+                EXEC.to_vec()
+            }
+        };
+        connection.input.splice(0..0, command);
+        connection.put_off_muted = Some(muted);
+        self.enqueue(at);
+        true
+    }
+}
+
+impl Told {
+    /// What is to be run again, unless the client has watched the key that has changed.
+    pub(super) fn run_again(&mut self, changed: &[u8]) -> Option<Again> {
+        if let Some(Again::Exec(_, watched)) = &self.again
+            && watched.keys().any(|(key, _)| key == changed)
+        {
+            return None;
+        }
+        self.again.take()
+    }
+}
+
+/// A command as its client would send it.
+fn encoded(args: Args<'_>) -> Vec<u8> {
+    let mut out = format!("*{}\r\n", args.len()).into_bytes();
+    for arg in args.iter() {
+        out.extend_from_slice(format!("${}\r\n", arg.len()).as_bytes());
+        out.extend_from_slice(arg);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}

@@ -1,0 +1,323 @@
+//! Commands between BEGIN and COMMIT, run.
+//!
+//! ```text
+//!   GET a ──► Interactive lacks a ──► read as any key is, here or at its leader ──► run on a copy
+//!   RANGE ──► there is a gap ──► one shard's part of it is looked at, its keys are read ──► …
+//!   COMMIT ──► all of it as one transaction ──► OK, or CONFLICT and the key
+//! ```
+//!
+//! A command that must wait for what it lacks is put off, and tried again with what has come: what
+//! it has learnt by then stays.
+
+use keyspace::Feature;
+use node::command::{Read, Reply, Sink as _, Step};
+use node::fetch::{Fetched, Found, Want};
+use node::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
+use node::limits;
+use node::read::Now;
+use node::route::Route;
+use node::whole::{self, PIECE_KEYS, Stretch};
+
+use super::EventLoop;
+use super::connection::Connection;
+use super::resp::Done;
+use super::serve::go_waiter;
+use super::transactions::{LEVEL_TOO_LOW, Part, write_executed};
+use super::whole::{needs_other_layout, stretch};
+use crate::gateway::resp::{KeyspaceRequest, Range, Request, Session};
+
+/// What a client is told whose transaction would know too much.
+const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, and 32 MiB of keys \
+                        and values; the command was not run, and the transaction goes on";
+/// … whose command is of the connection, or of the keyspace as a whole.
+const NOT_WITHIN: &str = "ERR the command is not allowed between BEGIN and COMMIT; it was not run, \
+                          and the transaction goes on";
+
+/// What a step of a command has come to.
+pub(super) enum Got<T> {
+    /// It is there.
+    This(T),
+    /// It waits for something.
+    Later,
+    /// The transaction would know too much.
+    TooMuch,
+}
+
+impl EventLoop {
+    pub(super) fn begin(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        muted: bool,
+    ) -> Done {
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        if !self.hub.may_use(Feature::Transactions) {
+            return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
+        }
+        if connection.route.is_none() {
+            return self.without_keyspace(at, connection, session, muted);
+        }
+        session.begin(Box::new(Interactive::new(self.now, BYTES_MAX)));
+        if !muted {
+            session.writer(&mut connection.output).ok();
+        }
+        Done::Yes
+    }
+
+    /// Runs a command of a transaction that was begun.
+    pub(super) fn interact(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        request: Request<'_>,
+        moment: (Now, Fetched),
+        muted: bool,
+    ) -> Done {
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        let Some(route) = connection.route.clone() else {
+            return self.without_keyspace(at, connection, session, muted);
+        };
+        let mut transaction = session.take_begun().expect("it was begun");
+        let before = connection.output.len();
+        let got = match request {
+            Request::Keyspace(request @ KeyspaceRequest::Range(_))
+                if let Some(text) = needs_other_layout(&request, &route) =>
+            {
+                session.writer(&mut connection.output).error(text);
+                Got::This(())
+            }
+            Request::Keyspace(KeyspaceRequest::Range(range)) => {
+                self.show_range(at, connection, session, &mut transaction, &range, moment)
+            }
+            request => match steps_of(request) {
+                None => {
+                    session.writer(&mut connection.output).error(NOT_WITHIN);
+                    Got::This(())
+                }
+                Some((steps, part)) => {
+                    let got = self.run_steps(at, connection, &mut transaction, &steps, moment);
+                    match got {
+                        Got::This(replies) => {
+                            let (version, reply) = (session.version(), Reply::Array(replies));
+                            write_executed(&[part], &reply, version, &mut connection.output);
+                            Got::This(())
+                        }
+                        Got::Later => Got::Later,
+                        Got::TooMuch => Got::TooMuch,
+                    }
+                }
+            },
+        };
+        session.begin(transaction);
+        match got {
+            Got::Later => return Done::PutOff,
+            Got::TooMuch => return self.refuse(connection, session, TOO_MUCH, muted),
+            Got::This(()) if connection.output.get(before) == Some(&b'-') => {
+                self.hub.counters.errors.add(1);
+            }
+            Got::This(()) => {}
+        }
+        if muted {
+            connection.output.truncate(before);
+        }
+        Done::Yes
+    }
+
+    /// Runs steps on a copy, once that knows what they need.
+    pub(super) fn run_steps(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        transaction: &mut Interactive,
+        steps: &[Step<'_>],
+        moment: (Now, Fetched),
+    ) -> Got<Vec<Reply>> {
+        let mut lacks: Vec<&[u8]> = steps.iter().flat_map(|step| transaction.lacks(step)).collect();
+        lacks.sort_unstable();
+        lacks.dedup();
+        match self.read_into(at, connection, transaction, &lacks, moment) {
+            Got::This(()) => {}
+            Got::Later => return Got::Later,
+            Got::TooMuch => return Got::TooMuch,
+        }
+        let run = |step: &Step<'_>| transaction.run(step, &limits::APPLY);
+        match steps.iter().map(run).collect() {
+            Ok(replies) => Got::This(replies),
+            Err(TooMuch) => Got::TooMuch,
+        }
+    }
+
+    /// Has a transaction learn what keys have.
+    fn read_into(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        transaction: &mut Interactive,
+        keys: &[&[u8]],
+        (now, fetched): (Now, Fetched),
+    ) -> Got<()> {
+        if keys.is_empty() {
+            return Got::This(());
+        }
+        let Some(route) = connection.route.clone() else { return Got::Later };
+        for (place, key) in keys.iter().enumerate() {
+            let learnt = node::read::seen_with(&route, key, now, &fetched, |version, seen| {
+                let value = version.map(|version| (version.value, version.expiry_ms));
+                transaction.learn(key, value, seen)
+            });
+            match learnt {
+                Ok(Ok(())) => {}
+                Ok(Err(TooMuch)) => return Got::TooMuch,
+                Err(blocked) => {
+                    connection.fetched = fetched;
+                    self.wait_or_fetch(at, connection, &route, blocked, now, &keys[place..]);
+                    return Got::Later;
+                }
+            }
+        }
+        self.note_read(&route, &Read::GetMany(keys.to_vec()));
+        Got::This(())
+    }
+
+    /// Answers RANGE.
+    fn show_range(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        transaction: &mut Interactive,
+        range: &Range<'_>,
+        (now, mut fetched): (Now, Fetched),
+    ) -> Got<()> {
+        let Some(route) = connection.route.clone() else { return Got::Later };
+        let wanted = stretch(range);
+        loop {
+            let unread: Vec<Box<[u8]>> = transaction.unread().map(Box::from).collect();
+            let unread: Vec<&[u8]> = unread.iter().map(|key| &**key).collect();
+            let moment = (now, std::mem::take(&mut fetched));
+            match self.read_into(at, connection, transaction, &unread, moment) {
+                Got::This(()) => {}
+                other => return other,
+            }
+            let Some(gap) = transaction.gap(&wanted) else { break };
+            match self.look_into(at, connection, transaction, &route, &gap, now) {
+                Got::This(()) => {}
+                other => return other,
+            }
+        }
+        let pairs = transaction.range(&wanted);
+        let mut writer = session.writer(&mut connection.output);
+        if range.with_values {
+            writer.pairs(pairs.len());
+        } else {
+            writer.array(pairs.len());
+        }
+        for (key, value) in &pairs {
+            if range.with_values {
+                writer.pair();
+            }
+            writer.bulk(key);
+            if range.with_values {
+                writer.bulk(value);
+            }
+        }
+        Got::This(())
+    }
+
+    /// Looks which keys are in the part of a gap that one shard has.
+    fn look_into(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        transaction: &mut Interactive,
+        route: &Route,
+        gap: &Gap,
+        now: Now,
+    ) -> Got<()> {
+        let (place, part) = gap.first_part(route);
+        let (low, high) = part.bounds();
+        let keys_max = gap.keys_max.min(node::interactive::KEYS_MAX);
+        let shard = route.shard(place);
+        let (mut keys, mut reached) = (Vec::new(), None);
+        if self.hub.must_fetch(route, place) {
+            let (low, high) = (low.map(Box::from), high.map(Box::from));
+            let (reverse, keys_max, with_values) = (gap.reverse, keys_max as u64, false);
+            let want = Want::Range { low, high, reverse, keys_max, with_values };
+            let Some(Found::Pairs { pairs, reached: to }) = connection.fetched.of(shard, &want)
+            else {
+                self.fetch(at, connection, vec![(shard, want)], now);
+                return Got::Later;
+            };
+            keys.extend(pairs.iter().map(|(key, _)| key.clone()));
+            reached = to.clone();
+        } else {
+            let asked = match whole::admit(route, &|other| other == place, now) {
+                Ok(asked) => asked,
+                Err(blocked) => {
+                    self.wait_for(connection, route, blocked, now, go_waiter(at));
+                    return Got::Later;
+                }
+            };
+            let stretch = Stretch { low, high, reverse: gap.reverse, keys_max };
+            let mut show = |key: &[u8], _: &[u8]| keys.push(Box::from(key));
+            let shown = whole::range(route, &asked, &stretch, PIECE_KEYS, &mut show);
+            if shown.is_err() || !whole::stood(route, &asked) {
+                // The shard was cut in two meanwhile.
+                let somewhere = node::read::Blocked::unserved(place);
+                self.wait_for(connection, route, somewhere, now, go_waiter(at));
+                return Got::Later;
+            }
+            if keys.len() == keys_max {
+                reached = keys.last().cloned();
+            }
+        }
+        match transaction.found(&part, gap.reverse, &keys, reached.as_deref()) {
+            Ok(()) => Got::This(()),
+            Err(TooMuch) => Got::TooMuch,
+        }
+    }
+
+    /// Has all of a transaction done. Whatever comes of it, it is over.
+    pub(super) fn commit(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        muted: bool,
+    ) -> Done {
+        if !connection.pending.is_empty() {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        let begun = session.take_begun().expect("it was begun");
+        if begun.is_empty() {
+            if !muted {
+                session.writer(&mut connection.output).ok();
+            }
+            return Done::Yes;
+        }
+        let transaction = Box::new(begun.transaction());
+        self.write_all(at, connection, session, transaction, Part::Committed, muted)
+    }
+}
+
+/// What a command does on a copy, and how it is answered; none if it is not for one.
+fn steps_of(request: Request<'_>) -> Option<(Vec<Step<'_>>, Part)> {
+    Some(match request {
+        Request::Read(read) => (vec![Step::Read(read)], Part::Single),
+        Request::Write(write) => (vec![Step::Write(write)], Part::Single),
+        Request::WriteEach { gather, writes } => {
+            let count = writes.len();
+            (writes.into_iter().map(Step::Write).collect(), Part::Alone(gather, count))
+        }
+        _ => return None,
+    })
+}
