@@ -45,9 +45,13 @@ await check("keys", async () => {
 await check("pipeline", async () => {
   // ioredis wants the keys of a pipeline on one node: those of one tag are.
   for (let tag = 0; tag < 20; tag++) {
-    const pipeline = redis.pipeline();
-    for (let i = 0; i < 50; i++) pipeline.set(`ip:{${tag}}${i}`, i).get(`ip:{${tag}}${i}`);
-    const replies = await pipeline.exec();
+    let replies;
+    // A lead may move within a pipeline: ioredis sends it again only if all of it was refused.
+    for (let tries = 0; tries < 3 && (!replies || replies.some(([error]) => /MOVED/.test(error?.message))); tries++) {
+      const pipeline = redis.pipeline();
+      for (let i = 0; i < 50; i++) pipeline.set(`ip:{${tag}}${i}`, i).get(`ip:{${tag}}${i}`);
+      replies = await pipeline.exec();
+    }
     assert.deepEqual(replies[99], [null, "49"]);
   }
 });
