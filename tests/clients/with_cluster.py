@@ -4,7 +4,8 @@
   mode cluster   the cluster clients of redis-py, ioredis and go-redis, all at once: what they can
                  do, then writes while the node that leads most is killed with -9 and started again;
                  nothing acknowledged is lost, and no error comes that a client would not retry
-  mode any       redis-py and ioredis as for a lone server, through each of the nodes
+  mode any       redis-py and ioredis as for a lone server, through each of the nodes; transactions
+                 that are gone through step by step
 """
 
 import subprocess
@@ -14,8 +15,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+import begun  # noqa: E402
 from harness.cluster import Cluster  # noqa: E402
 from harness.report import Report  # noqa: E402
 from harness.resp import Error, encode  # noqa: E402
@@ -235,6 +237,10 @@ def any_mode(report):
             report.passed += passed
             report.failed += len(failed)
         report.run("long commands", long_commands, cluster)
+        report.run("BEGIN and COMMIT", begun.one_by_one, cluster)
+        report.run("values that move in MULTI", begun.moves_within, cluster)
+        report.run("ranges within", begun.in_order, cluster)
+        report.run("many that begin", begun.at_once, cluster)
         report.run("WAIT", waits, cluster)
         codes = [node.stop() for node in cluster.nodes]
         report.run("clean stop", lambda: same([0, 0, 0], codes))

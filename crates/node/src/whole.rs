@@ -368,7 +368,12 @@ mod tests {
 
     use crate::birth;
     use crate::catalogue::{Change, System};
+    use crate::command::{Step as Command, Transaction, Write};
+    use crate::limits;
+    use crate::locks::apply::{Owns, apply};
+    use crate::locks::{Prepare, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
+    use crate::state::Content;
 
     use super::*;
 
@@ -461,6 +466,32 @@ mod tests {
             assert_eq!(keys(&route, &asked), [b"new"]);
             assert_eq!(size(&route, &asked), 1);
         }
+    }
+
+    /// A transaction that was locked in the millisecond in which its leader told its clock may have
+    /// been acknowledged.
+    #[test]
+    fn what_was_locked_in_the_same_millisecond_is_waited_for() {
+        let at = Timestamp(Timestamp::from_millis(200).0 + 7);
+        let route = route(Placement::Ordered);
+        told(&route);
+        let id = TxnId { start: Timestamp::from_millis(150), by: 1, attempt: 0 };
+        let commands = vec![Command::Write(Write::Delete { key: b"last" })];
+        let part = Transaction { commands, ..Transaction::default() };
+        let (record, promised, places) = (&b"last"[..], vec![&b"last"[..]], vec![0]);
+        let prepare = Prepare { id, is_first: false, record, promised, places, part };
+        let mut state = route.views[0].write();
+        let ShardState { locks, content: Content::Keys(engine), .. } = &mut *state else {
+            panic!("it has keys");
+        };
+        let owns = Owns { key: &|_| true, up_to: &|_| true };
+        let step = Step::Prepare(prepare);
+        let said = apply(locks, engine, &step, at, &owns, &limits::APPLY);
+        assert!(matches!(said, Said::Voted(..)));
+        state.last = at;
+        drop(state);
+        let blocked = admit(&route, &everywhere, SLOW).unwrap_err();
+        assert!(blocked.lock.is_some(), "{blocked:?}");
     }
 
     /// A key is there throughout; between two pieces it is overwritten, and what it had before is

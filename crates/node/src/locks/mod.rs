@@ -268,9 +268,11 @@ impl Locks {
         self.locks.get(key).is_some_and(|lock| lock.intent != Intent::Keep && lock.at <= at)
     }
 
-    /// Whether a key is written by a transaction that locked it at or before a time.
+    /// Whether a key is written by a transaction that locked it at or before a time, or in the same
+    /// millisecond: leaders tell their clocks in milliseconds.
     pub fn writes_by(&self, at: Timestamp) -> bool {
-        self.locks.values().any(|lock| lock.intent != Intent::Keep && lock.at <= at)
+        let is_by = |lock: &Lock| lock.at.millis() <= at.millis();
+        self.locks.values().any(|lock| lock.intent != Intent::Keep && is_by(lock))
     }
 
     /// Counts anew what is there.
