@@ -1,7 +1,6 @@
 """Random streams of commands: mostly valid, often at the edges, sometimes plain wrong.
 
-Keys come from a small pool, so that commands meet each other's results. Commands that Carillon
-serves only within one shard get keys with one hash tag. Expiries lie far ahead or in the past,
+Keys come from a small pool, so that commands meet each other's results. Expiries lie far ahead or in the past,
 never so near that they could pass while a stream runs, and far enough apart that the moment at
 which a command arrives cannot decide a GT or LT.
 """
@@ -44,7 +43,6 @@ class Generator:
         self.random = random.Random(seed)
         self.now_ms = int(time.time() * 1000)
         self.connections = self.random.choice([1, 1, 2, 3])
-        self.in_transaction = False
         self.key_pool = PLAIN_KEYS + TAGGED_KEYS + [f"n:{i}" for i in range(self.random.choice([2, 8, 40]))]
 
     def stream(self, count):
@@ -103,10 +101,6 @@ class Generator:
     def tagged(self):
         """A key with the common hash tag."""
         return self.pick(TAGGED_KEYS)
-
-    def tied(self):
-        """A key of a command whose keys lie in one shard, if it is within a transaction."""
-        return self.tagged() if self.in_transaction else self.key()
 
     def value(self):
         """A value: number, text, binary, empty, long."""
@@ -219,10 +213,9 @@ class Generator:
         name = self.pick(["MGET", "MGET", "MSET", "MSET", "MSETNX"])
         if name == "MGET":
             return (name, *self.keys(8))
-        choose = self.tied if name == "MSETNX" else self.key
         pairs = []
         for _ in range(self.random.randint(1, 5)):
-            pairs += [choose(), self.value()]
+            pairs += [self.key(), self.value()]
         if self.maybe(0.08):
             pairs.pop()
         return (name, *pairs)
@@ -296,7 +289,7 @@ class Generator:
     def rename(self):
         """RENAME, RENAMENX, COPY."""
         name = self.pick(["RENAME", "RENAMENX", "COPY"])
-        parts = [name, self.tied(), self.tied()]
+        parts = [name, self.key(), self.key()]
         if name == "COPY" and self.maybe(0.4):
             parts.append(self.pick(["REPLACE", "REPLACE", "replace", "FOO"]))
         return tuple(parts)
@@ -314,7 +307,6 @@ class Generator:
             if self.maybe(0.1):
                 commands.append(("UNWATCH",))
         commands.append(("MULTI",))
-        self.in_transaction = True
         makers = [self.set, self.set_variant, self.get, self.many, self.range,
                   self.setrange, self.append, self.counter, self.delete, self.expire, self.rename]
         for _ in range(self.random.randint(0, 6)):
@@ -322,7 +314,7 @@ class Generator:
             made = made.commands if isinstance(made, Op) else [made]
             # Rules are for replies as a whole, and there is one for this.
             commands += [command for command in made if command[0] != "INCRBYFLOAT"]
-        self.key_pool, self.in_transaction = pool, False
+        self.key_pool = pool
         if self.maybe(0.2):
             wrong = [("WATCH", "{t}1"), ("MULTI",), ("GET",), ("NOSUCH", "x"), ("PING",)]
             commands.append(self.pick(wrong))
@@ -330,6 +322,16 @@ class Generator:
         if self.maybe(0.1):
             commands.append(self.pick([("EXEC",), ("DISCARD",), ("EXEC", "now")]))
         return Op(commands)
+
+    def begun(self):
+        """Commands between BEGIN and COMMIT."""
+        makers = [self.set, self.set_variant, self.get, self.getex, self.many, self.range, self.setrange,
+                  self.append, self.counter, self.lcs, self.delete, self.look, self.expire, self.rename]
+        commands = []
+        for _ in range(self.random.randint(1, 12)):
+            made = self.pick(makers)()
+            commands += made.commands if isinstance(made, Op) else [made]
+        return Op(commands, begun=True)
 
     def keyspace(self):
         """KEYS, SCAN to its end, RANDOMKEY, DBSIZE."""
@@ -438,4 +440,5 @@ MAKERS = [
     ("setrange", 4), ("append", 5), ("counter", 12), ("lcs", 4), ("delete", 6), ("look", 8),
     ("expire", 8), ("rename", 5), ("keyspace", 5), ("connection", 6), ("flush", 0.4),
     ("reply_mode", 0.7), ("arity", 4), ("unknown", 1.5), ("transaction", 5),
+    ("begun", 5),
 ]

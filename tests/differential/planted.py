@@ -27,7 +27,7 @@ def check(reference, target, report):
 def find(reference, target, old, new):
     """Plays streams through a faulty proxy until one fails; shrinks it."""
     proxy = Proxy(target.resp, old, new)
-    faulty = SimpleNamespace(connect=lambda: resp.Connection("127.0.0.1", proxy.port))
+    faulty = SimpleNamespace(is_carillon=False, connect=lambda: resp.Connection("127.0.0.1", proxy.port))
     player = play.Player(reference, faulty, Rules())
 
     def fails(ops):

@@ -23,6 +23,7 @@ class Op:
     `commands` go out together (the shrinker never parts them). A command with no reply (CLIENT
     REPLY SKIP and the one after it) is marked in `silent`. `scan` iterates SCAN to its end with
     these options and compares the keys found; `random_key` checks that RANDOMKEY's key exists.
+    What is `begun` stands between BEGIN and COMMIT, where the target knows them.
     """
 
     commands: list = field(default_factory=list)
@@ -30,6 +31,7 @@ class Op:
     silent: tuple = ()
     scan: tuple = None
     random_key: bool = False
+    begun: bool = False
 
     def lines(self):
         """The operation as redis-cli lines."""
@@ -37,7 +39,8 @@ class Op:
             return [" ".join(["SCAN 0"] + [resp.quoted(a) for a in self.scan]) + "  # to the end"]
         if self.random_key:
             return ["RANDOMKEY"]
-        return [" ".join(resp.quoted(a) for a in command) for command in self.commands]
+        lines = [" ".join(resp.quoted(a) for a in command) for command in self.commands]
+        return ["BEGIN", *lines, "COMMIT"] if self.begun else lines
 
 
 class Difference(Exception):
@@ -84,7 +87,7 @@ class Player:
                 connection.call("FLUSHALL")
             batch, size = [], 0
             for op in ops:
-                alone = op.scan is not None or op.random_key
+                alone = op.scan is not None or op.random_key or op.begun
                 if batch and (alone or op.connection != batch[0].connection):
                     self.exchange(batch)
                     batch, size = [], 0
@@ -92,6 +95,8 @@ class Player:
                     self.scan(op)
                 elif op.random_key:
                     self.random_key(op)
+                elif op.begun:
+                    self.begun(op)
                 else:
                     batch.append(op)
                     size += sum(len(resp.to_bytes(a)) + 8 for c in op.commands for a in c)
@@ -131,6 +136,21 @@ class Player:
             if len(got) > len(awaited):
                 extra = got[len(awaited)][0]
                 raise Difference(batch[-1], (), f"one reply too many from {name}", b"", extra)
+
+    def begun(self, op):
+        """The same commands by themselves, and in a transaction that is gone through."""
+        around = [self.servers[1].is_carillon and [word] or [] for word in (("BEGIN",), ("COMMIT",))]
+        replies = []
+        for connection, (before, after) in zip(self.pair(op.connection), ([[], []], around)):
+            commands = before + op.commands + after
+            pieces = self.cut(b"".join(resp.encode(c) for c in commands))
+            got = transfer(connection, pieces, len(commands))
+            for end in (0, -1) if before else ():
+                if len(got) < len(commands) or got[end][0] != b"+OK\r\n":
+                    raise Difference(op, commands[end], "it is not done", b"", repr(got[end:]).encode())
+            replies.append(got[len(before) : len(got) - len(after)])
+        for place, args in enumerate(op.commands):
+            self.compare(op, args, *[r[place] if place < len(r) else None for r in replies])
 
     def cut(self, data):
         """Random pieces: most batches whole, some in a few cuts, some nearly byte by byte."""
