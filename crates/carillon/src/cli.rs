@@ -689,9 +689,14 @@ pub struct SimArgs {
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
     /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
-    /// forgetful-prevent, record-dropped, resolve-by-key or early-retry.
+    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look or
+    /// left-record.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
+    /// Of a cluster: transactions over shards are of this kind only: list-append, register, bank,
+    /// write-skew, phantom, long-fork or read-only.
+    #[arg(long, value_name = "NAME", requires = "nodes")]
+    pub workload: Option<sim::cluster::Workload>,
     /// Run each seed twice, and compare.
     #[arg(long)]
     pub doublecheck: bool,

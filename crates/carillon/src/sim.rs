@@ -28,10 +28,18 @@ pub fn sim(args: &SimArgs) -> Exit {
             main_with(&options, seeds, doublecheck, &mut out)
         }
         (None, Some(nodes)) => {
-            let SimArgs { millis, power_at, plant, .. } = *args;
+            let SimArgs { millis, power_at, plant, workload, .. } = *args;
             let nodes = usize::from(nodes);
-            let options =
-                cluster::Options { seed, nodes, millis, faults, power_at, verbose, plant };
+            let options = cluster::Options {
+                seed,
+                nodes,
+                millis,
+                faults,
+                power_at,
+                verbose,
+                plant,
+                workload,
+            };
             main_with(&options, seeds, doublecheck, &mut out)
         }
     };

@@ -53,7 +53,8 @@
 //! replies made before the log decides, writes answered before they are durable, reads below the
 //! safe point, expiry seen beyond the horizon, checkpoints that end early; leases that outlive a
 //! pause or that nobody asks for, votes forgotten or not on disk, ticks made up after a pause,
-//! leaders that read too early, replicas that stay when their groups have gone on without them.
+//! leaders that read too early, replicas that stay when their groups have gone on without them;
+//! transactions over shards that do not look, do not compare, forget, or leave something behind.
 //! The cores have no switches for them.
 //!
 //! # Invariants

@@ -1,7 +1,7 @@
 //! Whole clusters under faults.
 
 use sim::cli::Life;
-use sim::cluster::{Counts, Options, Plant, World};
+use sim::cluster::{Counts, Options, Plant, Workload, World};
 
 /// Runs a seed; what it has seen, or the rule that was broken.
 fn run(options: &Options) -> Result<Counts, String> {
@@ -15,8 +15,16 @@ fn run(options: &Options) -> Result<Counts, String> {
 #[test]
 fn all_rules_hold() {
     let mut all = Vec::new();
-    for seed in 0..60 {
-        all.push(run(&Options::of(seed)).unwrap_or_else(|text| panic!("{text}")));
+    // Transactions that were done where clocks are up to two hours apart.
+    let mut apart = 0;
+    for seed in 0..80 {
+        let mut world = World::new(&Options::of(seed));
+        if let Err(violation) = world.run() {
+            panic!("{:?}: {violation}", Options::of(seed));
+        }
+        let hours = world.mood().offset_ms_max / 3_600_000;
+        apart += if hours > 0 { world.counts.wide_committed } else { 0 };
+        all.push(world.counts);
     }
     let sum = |count: fn(&Counts) -> u64| all.iter().map(count).sum::<u64>();
     println!("{} answered, {} unjudged", sum(|c| c.answered), sum(|c| c.unjudged));
@@ -54,6 +62,13 @@ fn all_rules_hold() {
     );
     assert!(sum(|c| c.wide_committed) > 300 && sum(|c| c.wide_changed) > 0, "over shards, too");
     assert!(sum(|c| c.wide_finished) > 10, "and others finish them");
+    println!("{apart} of them where clocks are an hour apart");
+    assert!(apart > 100, "also where clocks are an hour apart");
+    for workload in Workload::ALL {
+        let done: u64 = all.iter().map(|c| c.workloads[workload as usize]).sum();
+        println!("{}: {done}", workload.name());
+        assert!(done > 100, "{} is done", workload.name());
+    }
     assert!(sum(|c| c.wide_looks) > 20 && sum(|c| c.wide_ones) > 300, "beside reads and writes");
     assert!(sum(|c| c.whole) > 300, "whole keyspaces are asked about");
     assert!(sum(|c| c.stale) > 30, "replicas that do not lead answer");
@@ -64,7 +79,7 @@ fn all_rules_hold() {
     assert!(sum(|c| c.blocks) > 300, "snapshots are streamed");
     assert!(sum(|c| c.resumed) > 0, "streams go on after their links are lost");
     println!("{} times held, {} blocks urgent", sum(|c| c.held), sum(|c| c.urgent));
-    assert!(sum(|c| c.held) > 300, "streams wait for the rate at which they may be sent");
+    assert!(sum(|c| c.held) > 100, "streams wait for the rate at which they may be sent");
     assert!(sum(|c| c.urgent) > 5, "streams do not wait if shards wait for them");
     assert!(sum(|c| c.digests) > 300, "replicas are compared");
     assert!(sum(|c| c.quarantines) > 5, "replicas are replaced");
@@ -83,6 +98,53 @@ fn the_power_may_go_at_every_write_of_the_log() {
     assert!(deaths > 60, "nearly every run reaches its write");
 }
 
+/// What each workload's own judge must find, and the planted fault by which it is seen to.
+const FOUND_BY: [(Workload, Plant); 7] = [
+    (Workload::ListAppend, Plant::UnlockedReads),
+    (Workload::Register, Plant::UnlockedReads),
+    (Workload::Bank, Plant::UnlockedReads),
+    (Workload::WriteSkew, Plant::Unvalidated),
+    (Workload::Phantom, Plant::Unvalidated),
+    (Workload::LongFork, Plant::SingleLook),
+    (Workload::ReadOnly, Plant::Unvalidated),
+];
+
+#[test]
+fn each_workload_finds_what_it_is_made_for() {
+    for (workload, plant) in FOUND_BY {
+        let found = (0..200).find(|seed| {
+            let (plant, workload) = (Some(plant), Some(workload));
+            let options = Options { plant, workload, millis: 3_000, ..Options::of(*seed) };
+            let mut world = World::new(&options);
+            let verdict = world.run();
+            let found = world.found_by.contains(&workload.expect("it was just set"));
+            if let (Err(violation), true) = (verdict, found) {
+                println!(
+                    "{}: {}",
+                    options.command(),
+                    violation.to_string().lines().next().unwrap()
+                );
+            }
+            found
+        });
+        assert!(found.is_some(), "{} finds nothing of {}", workload.name(), plant.name());
+    }
+}
+
+/// Each alone, without anything planted: so it has all the load.
+#[test]
+fn each_workload_alone_is_as_it_should_be() {
+    for (number, workload) in (0..).zip(Workload::ALL) {
+        let done = [number, 10 + number].map(|seed| {
+            let options = Options { workload: Some(workload), ..Options::of(seed) };
+            let counts = run(&options).unwrap_or_else(|text| panic!("{text}"));
+            counts.workloads[workload as usize]
+        });
+        println!("{}: {done:?}", workload.name());
+        assert!(done.iter().sum::<u64>() > 60, "{}: {done:?}", workload.name());
+    }
+}
+
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
 const HAVE_FOUND: [u64; 10] = [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289];
@@ -96,7 +158,11 @@ fn planted_faults_are_found() {
             // An assert of the node that fails is a rule that is broken, too.
             let verdict = Life::run(&options).verdict;
             if let Err(violation) = &verdict {
-                println!("{}: {}", plant.name(), violation.to_string().lines().next().unwrap());
+                println!(
+                    "{}: {}",
+                    options.command(),
+                    violation.to_string().lines().next().unwrap()
+                );
             }
             verdict.is_err()
         });

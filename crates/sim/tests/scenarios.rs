@@ -85,6 +85,22 @@ fn shards_are_cut_and_merged_while_groups_are_parted() {
 }
 
 #[test]
+fn coordinators_die_at_every_step() {
+    for seed in 0..2 {
+        let last = plays(Scenario::CoordinatorCrashes, seed);
+        assert!(last.wide_committed > 5, "others go on: {last:?}");
+    }
+}
+
+#[test]
+fn who_finishes_a_transaction_dies_at_every_step() {
+    for seed in 0..2 {
+        let last = plays(Scenario::RecoveryCrashes, seed);
+        assert!(last.wide_finished > 0, "somebody finishes it: {last:?}");
+    }
+}
+
+#[test]
 fn nodes_join_and_leave_at_one_moment() {
     holds(Scenario::JoinAndLeave, 0..8);
 }

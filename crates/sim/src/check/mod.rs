@@ -6,6 +6,7 @@
 //! | [`versions`] | does every read say what a store says that forgets nothing? | R9, G3, G13, G14 |
 //! | [`linear`] | could one client after another have seen this? | linearizable per hash tag, R6 |
 //! | [`serial`] | could one transaction after another have said this? | strictly serialisable |
+//! | [`register`] | are several keys that are written and read together like one? | strictly serialisable |
 //! | [`agreement`] | do all replicas apply the same, under one leader a term? | R1, R3, R5, R6 |
 //! | [`expiry`] | does a value that was seen expired stay so? | G2, G13 |
 //! | [`ring`] | is the ring whole, agreed upon and even once nothing breaks? | R1, R2, R12 |
@@ -20,6 +21,7 @@ pub mod agreement;
 pub mod expiry;
 pub mod ledger;
 pub mod linear;
+pub mod register;
 pub mod ring;
 pub mod scan;
 pub mod serial;

@@ -46,14 +46,20 @@ impl World {
             return Ok(());
         }
         let at = self.rng.below(self.seats.len() as u64) as usize;
-        let faults = self.options.faults;
+        let mut faults = self.options.faults;
+        if self.has(Plant::LeftRecord) {
+            // What a replica replays, it does not leave behind: they would only differ.
+            for fault in [Fault::Kill, Fault::Power, Fault::SyncFails, Fault::WriteFails] {
+                faults = faults.without(fault);
+            }
+        }
         let on = |fault, weight| if faults.has(fault) { weight } else { 0 };
         // One disk at a time: with two that have lost what they promised, so has the cluster.
         let of_disks = |fault, weight| if self.mood.tails { 0 } else { on(fault, weight) };
         // What these plant shows in this plan, and hardly elsewhere.
         let shows = self.has(Plant::BurstTicks) || self.has(Plant::ForgetfulVote);
         let only_cuts = self.has(Plant::ReplayedHalf) || self.has(Plant::NoDedupe);
-        let cuts = only_cuts || self.has(Plant::Thaw);
+        let cuts = only_cuts || self.has(Plant::Thaw) || self.has(Plant::LeftRecord);
         let betrayals = if shows { 25 } else { 5 };
         let weights = [
             1,
@@ -421,6 +427,7 @@ impl World {
         machine.lanes.iter_mut().for_each(|seat| seat.lane.set_check_every(self.mood.check_nanos));
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
         machine.is_deaf = self.options.plant == Some(Plant::ForgottenReplica);
+        machine.leaves_records = self.options.plant == Some(Plant::LeftRecord);
         machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);
         machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;

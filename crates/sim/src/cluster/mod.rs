@@ -79,6 +79,8 @@ use clients::Clients;
 use network::Network;
 pub use options::{Mood, Options, Plant};
 pub(crate) use stage::Stage;
+pub(crate) use wide::Doomed;
+pub use wide::workloads::{NoSuchWorkload, Workload};
 
 /// The wall clock when a run begins.
 const WALL_MS: u64 = 1_700_000_000_000;
@@ -95,6 +97,8 @@ const ROUND_AGAIN_MS: u64 = 100;
 /// Of so many nodes each does something in every millisecond; of twice as many in every second
 /// one, and so on: else a large cluster would take very long.
 const NODES_A_TURN: usize = 40;
+/// More than a node has to do in a millisecond.
+const ALL_ACTIONS: u64 = 100_000;
 /// Where there are transactions, states may be sent so many times as fast.
 const MORE_TO_MOVE: NonZeroU64 = NonZeroU64::new(20).expect("it is not 0");
 /// The keyspace that clients use.
@@ -173,6 +177,8 @@ pub struct Counts {
     pub wide_ones: u64,
     /// Reads of several keys that have seen the same twice.
     pub wide_looks: u64,
+    /// What was done of each workload of these, in the order of [`Workload::ALL`].
+    pub workloads: [u64; Workload::ALL.len()],
     /// Blocks of snapshots that were sent.
     pub blocks: u64,
     /// Snapshots that went on after their link was lost.
@@ -276,6 +282,8 @@ pub struct World {
     upgrading: Option<upgrade::Upgrading>,
     /// Whether there are transactions over several shards.
     wide: Option<wide::Wide>,
+    /// Workloads whose judges have found something.
+    pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to be cut.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
     /// What it has seen.
@@ -324,6 +332,7 @@ impl World {
             truce_until: 0,
             upgrading: None,
             wide: None,
+            found_by: Vec::new(),
             cuts: BTreeMap::new(),
             counts: Counts::default(),
         }
@@ -515,7 +524,10 @@ impl World {
         if let Err(error) = machine.install_arrived(&mut self.trace) {
             return self.node_failed(at, &error);
         }
-        let actions = self.rng.between(1, self.mood.actions_max);
+        let actions = match self.mood.is_exact {
+            true => ALL_ACTIONS,
+            false => self.rng.between(1, self.mood.actions_max),
+        };
         for _ in 0..actions {
             match self.act(at) {
                 Ok(true) => {
@@ -639,7 +651,11 @@ impl World {
             1 => {
                 machine.log.begin_sync(self.rng.one_in(2))?;
                 let slow = self.rng.one_in(self.mood.slow_sync_in);
-                let millis = if slow { self.rng.between(20, 400) } else { self.rng.below(3) };
+                let millis = match slow {
+                    true => self.rng.between(20, 400),
+                    false if self.mood.is_exact => 0,
+                    false => self.rng.below(3),
+                };
                 seat.sync_ends_at = self.now_ms + millis;
             }
             2 => machine.end_sync()?,

@@ -74,7 +74,11 @@ impl Network {
             self.put(from, again, now_ms + rng.between(1, 200));
         }
         let late = !calm && rng.one_in(mood.late_in);
-        let millis = if late { rng.between(5, 800) } else { rng.between(0, mood.delay_ms_max) };
+        let millis = match late {
+            true => rng.between(5, 800),
+            false if mood.is_exact => mood.delay_ms_max,
+            false => rng.between(0, mood.delay_ms_max),
+        };
         self.put(from, packet, now_ms + millis);
     }
 

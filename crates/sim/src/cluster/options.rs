@@ -6,7 +6,7 @@ use std::str::FromStr;
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId};
 
-use super::World;
+use super::{Workload, World};
 use crate::check::Violation;
 use crate::cli::{Life, Told};
 use crate::machine::coordinates::Planted;
@@ -59,11 +59,17 @@ pub enum Plant {
     ResolveByKey,
     /// A coordinator does not wait until a record says ABORTED (G8).
     EarlyRetry,
+    /// A transaction over shards does not look whether what it watches has changed (G8, G15).
+    Unvalidated,
+    /// Keys of several shards are looked at once only (G7).
+    SingleLook,
+    /// A shard that is cut keeps the records of keys that go (G8).
+    LeftRecord,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -84,11 +90,15 @@ impl Plant {
         Self::RecordDropped,
         Self::ResolveByKey,
         Self::EarlyRetry,
+        Self::Unvalidated,
+        Self::SingleLook,
+        Self::LeftRecord,
     ];
 
     /// Whether it shows in transactions over several shards only.
     pub fn is_wide(self) -> bool {
-        self == Self::UnlockedReads || self.in_coordinators().is_some()
+        let of_world = [Self::UnlockedReads, Self::Unvalidated, Self::SingleLook, Self::LeftRecord];
+        of_world.contains(&self) || self.in_coordinators().is_some()
     }
 
     /// What it is in coordinators, if it is planted there.
@@ -125,6 +135,9 @@ impl Plant {
             Self::RecordDropped => "record-dropped",
             Self::ResolveByKey => "resolve-by-key",
             Self::EarlyRetry => "early-retry",
+            Self::Unvalidated => "unvalidated",
+            Self::SingleLook => "single-look",
+            Self::LeftRecord => "left-record",
         }
     }
 }
@@ -135,7 +148,8 @@ impl Plant {
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
      replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
-     forgetful-prevent, record-dropped, resolve-by-key and early-retry can be planted"
+     forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look and \
+     left-record can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 
@@ -168,6 +182,8 @@ pub struct Options {
     pub verbose: bool,
     /// What is planted.
     pub plant: Option<Plant>,
+    /// What transactions over shards are made for, if it is one thing only.
+    pub workload: Option<Workload>,
 }
 
 /// How often leaders compare their replicas.
@@ -181,7 +197,8 @@ impl Options {
     pub fn of(seed: u64) -> Self {
         let nodes = if seed % 4 == 3 { 5 } else { 3 };
         let (millis, faults) = (MILLIS_DEFAULT, Faults::ALL);
-        Self { seed, nodes, millis, faults, power_at: None, verbose: false, plant: None }
+        let (power_at, verbose, plant, workload) = (None, false, None, None);
+        Self { seed, nodes, millis, faults, power_at, verbose, plant, workload }
     }
 }
 
@@ -199,9 +216,12 @@ impl Life for Options {
     }
 
     fn heading(&self) -> [String; 2] {
-        let Self { nodes, millis, faults, plant, .. } = self;
+        let Self { nodes, millis, faults, plant, workload, .. } = self;
         let plant = plant.map_or("none", |plant| plant.name());
-        let more = format!("faults: {faults}; planted bug: {plant}");
+        let mut more = format!("faults: {faults}; planted bug: {plant}");
+        if let Some(workload) = workload {
+            more += &format!("; transactions: {}", workload.name());
+        }
         [format!("{nodes} nodes, {millis} ms"), more]
     }
 
@@ -236,7 +256,7 @@ impl Life for Options {
     }
 
     fn command(&self) -> String {
-        let Self { seed, nodes, millis, faults, power_at, plant, .. } = self;
+        let Self { seed, nodes, millis, faults, power_at, plant, workload, .. } = self;
         let mut out = format!("carillon sim --nodes {nodes} --seed {seed}");
         if *millis != MILLIS_DEFAULT {
             out += &format!(" --millis {millis}");
@@ -249,6 +269,9 @@ impl Life for Options {
         }
         if let Some(plant) = plant {
             out += &format!(" --plant {}", plant.name());
+        }
+        if let Some(workload) = workload {
+            out += &format!(" --workload {}", workload.name());
         }
         out
     }
@@ -359,6 +382,9 @@ pub struct Mood {
     pub move_rate: Option<NonZeroU64>,
     /// Whether the keyspace that clients use is ordered.
     pub is_ordered: bool,
+    /// Whether everything takes exactly its time: packets the longest, disks none, and nodes do at
+    /// once all that they can.
+    pub is_exact: bool,
 }
 
 impl Mood {
@@ -421,12 +447,15 @@ impl Mood {
             tails,
             collection: rng.one_in(2) && faults.has(Fault::Collection),
             checkpoints: checkpoints && faults.has(Fault::Checkpoints),
-            check_nanos: CHECK_NANOS,
+            // What is planted here comes a moment after the entry that does it, and a digest may be
+            // of that moment.
+            check_nanos: if options.plant == Some(Plant::LeftRecord) { 0 } else { CHECK_NANOS },
             round_every_ms: 0,
             think_ms: rng.between(20, 120),
             arranges: arranges(options),
             move_rate: move_rate(options.seed),
             is_ordered,
+            is_exact: false,
         }
     }
 }

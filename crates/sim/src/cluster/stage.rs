@@ -8,6 +8,7 @@ use node::entry::Waiter;
 use node::lane::Input;
 
 use super::options::{Mood, Options};
+use super::wide::{WIDE, Wide};
 use super::{KEYSPACE, Seat, World};
 use crate::check::Violation;
 use crate::machine::{Machine, NOBODY};
@@ -78,6 +79,13 @@ impl World {
         world
     }
 
+    /// The same, with transactions over several shards in a keyspace of their own.
+    pub(crate) fn on_wide_stage(seed: u64, stage: &Stage, verbose: bool) -> Self {
+        let mut world = Self::on_stage(seed, stage, verbose);
+        world.wide = Some(Wide::hashed(&world.options));
+        world
+    }
+
     /// One node makes the cluster, the others join it, and keyspaces come. From there on clients
     /// ask.
     ///
@@ -104,7 +112,8 @@ impl World {
         let placement = self.mood.placement();
         let options = KeyspaceOptions { replicas, placement, ..KeyspaceOptions::default() };
         let more = (1..keyspaces).map(|number| format!("more-{number}"));
-        for name in [KEYSPACE.to_owned()].into_iter().chain(more) {
+        let wide = self.wide.as_ref().map(|_| WIDE.to_owned());
+        for name in [KEYSPACE.to_owned()].into_iter().chain(more).chain(wide) {
             self.until("a keyspace is there", |world| {
                 let Some(machine) = world.leader_machine(SYSTEM) else { return Ok(false) };
                 if machine.catalogue().is_some_and(|there| there.get(&name).is_some()) {

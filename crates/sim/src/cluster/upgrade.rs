@@ -52,6 +52,8 @@ pub(super) struct Upgrading {
 pub(super) fn mixes(options: &Options) -> bool {
     let drawn = Random::new(mix(mix(mix(options.seed)))).below(6) == 0;
     match options.plant {
+        // Before the level has risen there would be nothing to see.
+        _ if options.workload.is_some() => false,
         Some(plant) => plant == Plant::EarlyLevel,
         None => options.faults.has(Fault::Upgrade) && drawn,
     }

@@ -1,10 +1,11 @@
 //! Transactions over several shards, in a keyspace of their own: lists, to which numbers are
-//! appended, and which are read whole.
+//! appended, and which are read whole; and cases that are made to find one anomaly
+//! ([`workloads`]).
 //!
 //! ```text
 //!   APPEND, GET of 1 to 4 keys ──► the node's coordinator ──► Ended
 //!   the same, of one shard     ──► one entry, now and then
-//!   WATCH … MULTI … EXEC       ──► seen now, begun a while later
+//!   WATCH … MULTI … EXEC       ──► each key is read, then begun a while later
 //!   one APPEND, one GET        ──► as all commands: locks are in their way
 //!   GET of several keys        ──► looked at twice; or locked, if something always changes
 //! ```
@@ -19,26 +20,33 @@ use std::collections::BTreeMap;
 
 use keyspace::random::{Random, mix};
 use keyspace::{CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId};
-use node::command::{Reply, Seen, Step, Transaction, Write};
+use node::command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
 use node::coordinator::Ended;
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, NotDone};
 
 use super::{Options, Plant, World, upgrade};
 use crate::check::Violation;
-use crate::check::serial::{self, Done, Op, Outcome};
+use crate::check::register::Access;
+use crate::check::serial::{Done, Op, Outcome};
 use crate::machine::{CLIENTS, NOBODY};
 use crate::rng::Rng;
 
+mod doomed;
 mod looks;
+#[cfg(test)]
+mod rounds;
+pub mod workloads;
 
+pub(crate) use doomed::Doomed;
 use looks::Looking;
+use workloads::{KEYS_OF_ALL, Watched, Workload};
 
 /// Their keyspace.
 pub(super) const WIDE: &str = "wide";
 /// Numbers of what they ask begin here, far above those of other clients.
 const FIRST: u64 = 1 << 40;
-/// Keys in use.
+/// Lists in use.
 const KEYS: usize = 48;
 /// An ordered keyspace is cut before these keys, before anything breaks.
 const CUTS: [usize; 2] = [16, 32];
@@ -57,7 +65,16 @@ pub(super) struct Wide {
     /// When each client asks again.
     free_at: Vec<u64>,
     think_ms: u64,
+    /// What they do: lists first, if it is not only one.
+    workloads: Vec<Workload>,
+    /// Which absent keys are watched now.
+    phantom: usize,
+    /// A node that is not asked.
+    pub(super) spared: Option<usize>,
     history: Vec<Done>,
+    /// By the first key of each set.
+    registers: BTreeMap<usize, Vec<Access>>,
+    audits: Vec<Vec<i64>>,
 }
 
 /// One thing that is under way.
@@ -66,9 +83,10 @@ struct Asked {
     client: Option<usize>,
     at: usize,
     call: u64,
+    workload: Workload,
     parts: Vec<Part>,
     /// What keys had that must not have changed.
-    watched: Vec<(usize, Seen, Vec<u64>)>,
+    watched: Vec<Watched>,
     way: Way,
 }
 
@@ -77,12 +95,14 @@ struct Asked {
 enum Part {
     Append(usize, u64),
     Get(usize),
+    Set(usize, i64),
+    Add(usize, i64),
 }
 
 impl Part {
     fn key(self) -> usize {
         match self {
-            Part::Append(key, _) | Part::Get(key) => key,
+            Part::Append(key, _) | Part::Get(key) | Part::Set(key, _) | Part::Add(key, _) => key,
         }
     }
 }
@@ -103,6 +123,7 @@ enum Way {
 pub(super) fn has(options: &Options) -> bool {
     let drawn = Random::new(mix(mix(options.seed) ^ 0x7769_6465)).below(2) == 0;
     match options.plant {
+        _ if options.workload.is_some() => true,
         Some(plant) => plant.is_wide(),
         None => drawn,
     }
@@ -116,15 +137,25 @@ impl Wide {
         let clients = rng.between(5, 10) as usize;
         Self {
             placement: if is_ordered { Placement::Ordered } else { Placement::Hashed },
-            names: (0..KEYS).map(|key| format!("wide-{key:02}").into_bytes()).collect(),
+            names: (0..KEYS_OF_ALL).map(workloads::name_of).collect(),
             asked: BTreeMap::new(),
             made: FIRST,
             elements: 0,
             free_at: vec![0; clients],
             think_ms: rng.between(1, 60),
+            workloads: workloads::of(options),
+            phantom: 0,
+            spared: None,
             history: Vec::new(),
+            registers: BTreeMap::new(),
+            audits: Vec::new(),
             rng,
         }
+    }
+
+    /// The same, in a keyspace that begins with several shards.
+    pub fn hashed(options: &Options) -> Self {
+        Self { placement: Placement::Hashed, ..Self::new(options) }
     }
 
     /// What is open, in words.
@@ -221,7 +252,8 @@ impl World {
         let may = machine.is_some_and(|machine| {
             machine.routes.contains_key(WIDE) && machine.level.allows(Feature::Transactions)
         });
-        may && self.clients.asking
+        may && wide.spared != Some(at)
+            && self.clients.asking
             && !self.calm
             && wide.free_at.iter().any(|free_at| *free_at <= self.now_ms)
     }
@@ -248,10 +280,15 @@ impl World {
         let client = *wide.rng.pick(&free);
         wide.free_at[client] = u64::MAX;
         let client = Some(client);
+        let lists = Workload::ListAppend;
+        match wide.some_workload() {
+            Workload::ListAppend => {}
+            other => return self.ask_case(client, at, other),
+        }
         match wide.rng.weighted(&[60, 1, 12, 6, 8, 8, 1]) {
             0 => {
                 let parts = wide.some_parts();
-                self.begin_transaction(client, at, parts, Vec::new());
+                self.begin_transaction(client, at, lists, parts, Vec::new());
             }
             1 => {
                 let mut parts: Vec<Part> = (0..KEYS).map(Part::Get).collect();
@@ -259,18 +296,22 @@ impl World {
                     let part = wide.some_part();
                     parts.push(part);
                 }
-                self.begin_transaction(client, at, parts, Vec::new());
+                self.begin_transaction(client, at, lists, parts, Vec::new());
             }
-            2 => self.watch(client, at),
+            2 => {
+                let count = wide.rng.between(1, 3);
+                let keys = (0..count).map(|_| wide.some_key()).collect();
+                self.begin_watching(client, at, lists, keys);
+            }
             3 => {
                 let key = wide.some_key();
                 let parts = vec![wide.append(key)];
-                let number = self.put_asked(client, at, parts, Vec::new(), Way::Proposed);
+                let number = self.put_asked(client, at, lists, parts, Vec::new(), Way::Proposed);
                 self.propose_wide(number);
             }
             4 => {
                 let parts = vec![Part::Get(wide.some_key())];
-                self.begin_looking(client, at, parts);
+                self.begin_looking(client, at, lists, parts);
             }
             5 => {
                 let first = wide.some_key();
@@ -279,9 +320,10 @@ impl World {
                 keys.push(first);
                 keys.sort_unstable();
                 keys.dedup();
-                self.begin_looking(client, at, keys.into_iter().map(Part::Get).collect());
+                let parts = keys.into_iter().map(Part::Get).collect();
+                self.begin_looking(client, at, lists, parts);
             }
-            _ => self.begin_looking(client, at, (0..KEYS).map(Part::Get).collect()),
+            _ => self.begin_looking(client, at, lists, (0..KEYS).map(Part::Get).collect()),
         }
     }
 
@@ -289,8 +331,9 @@ impl World {
         &mut self,
         client: Option<usize>,
         at: usize,
+        workload: Workload,
         parts: Vec<Part>,
-        watched: Vec<(usize, Seen, Vec<u64>)>,
+        watched: Vec<Watched>,
         way: Way,
     ) -> u64 {
         let call = self.clients.next_event();
@@ -299,7 +342,7 @@ impl World {
         wide.made += 1;
         let number = wide.made;
         self.trace.event(format_args!("transaction {} at node {node}: {parts:?}", number - FIRST));
-        wide.asked.insert(number, Asked { client, at, call, parts, watched, way });
+        wide.asked.insert(number, Asked { client, at, call, workload, parts, watched, way });
         number
     }
 
@@ -308,8 +351,9 @@ impl World {
         &mut self,
         client: Option<usize>,
         at: usize,
+        workload: Workload,
         parts: Vec<Part>,
-        watched: Vec<(usize, Seen, Vec<u64>)>,
+        watched: Vec<Watched>,
     ) {
         let wide = self.wide.as_mut().expect("they ask");
         let machine = self.seats[at].machine.as_ref().expect("it was asked");
@@ -321,7 +365,7 @@ impl World {
         shards.dedup();
         let is_one = shards.len() == 1 && wide.rng.one_in(2);
         let way = if is_one { Way::Proposed } else { Way::Coordinated };
-        let number = self.put_asked(client, at, parts, watched, way);
+        let number = self.put_asked(client, at, workload, parts, watched, way);
         match is_one {
             true => self.propose_wide(number),
             false => self.coordinate_wide(number),
@@ -330,10 +374,14 @@ impl World {
 
     /// Has the node's coordinator do it.
     fn coordinate_wide(&mut self, number: u64) {
+        let unvalidated = self.has(Plant::Unvalidated);
         let Some(wide) = &self.wide else { return };
         let Some(asked) = wide.asked.get(&number) else { return };
         let values = values_of(&asked.parts);
-        let transaction = transaction_of(asked, &wide.names, &values);
+        let mut transaction = transaction_of(asked, &wide.names, &values);
+        if unvalidated {
+            transaction.watched.clear();
+        }
         let machine = self.seats[asked.at].machine.as_mut().expect("it was asked");
         let keyspace = machine.routes[WIDE].keyspace.id;
         machine.coordinate(keyspace, &transaction, number);
@@ -341,11 +389,15 @@ impl World {
 
     /// Has one shard do it.
     fn propose_wide(&mut self, number: u64) {
+        let unvalidated = self.has(Plant::Unvalidated);
         let Some(wide) = &self.wide else { return };
         let Some(asked) = wide.asked.get(&number) else { return };
         let values = values_of(&asked.parts);
-        let transaction = transaction_of(asked, &wide.names, &values);
-        let write = match (&transaction.commands[..], asked.watched.is_empty()) {
+        let mut transaction = transaction_of(asked, &wide.names, &values);
+        if unvalidated {
+            transaction.watched.clear();
+        }
+        let write = match (&transaction.commands[..], transaction.watched.is_empty()) {
             ([Step::Write(write)], true) => write.clone(),
             _ => Write::Transaction(Box::new(transaction)),
         };
@@ -364,9 +416,9 @@ impl World {
         let number = *wide.rng.pick(ready);
         match wide.asked.get(&number).map(|asked| &asked.way) {
             Some(Way::Watching(begins_at)) if *begins_at <= now_ms => {
-                let Asked { client, parts, watched, .. } =
+                let Asked { client, workload, parts, watched, .. } =
                     wide.asked.remove(&number).expect("it was just found");
-                self.begin_transaction(client, at, parts, watched);
+                self.begin_transaction(client, at, workload, parts, watched);
             }
             Some(Way::Looking(_)) => self.look_wide(at, number),
             _ => {}
@@ -449,14 +501,8 @@ impl World {
         self.trace.event(format_args!("transaction {}: {replies:?}", number - FIRST));
         self.counts.wide_ones += u64::from(!matches!(asked.way, Way::Coordinated));
         let answered_at = self.clients.next_event();
-        let watched = asked.watched.iter().map(|(key, _, list)| Op::Read {
-            key: wide.names[*key].clone(),
-            list: Some(list.clone()),
-        });
-        let parts = asked.parts.iter().zip(replies.iter().map(Some).chain(std::iter::repeat(None)));
-        let parts = parts.map(|(part, reply)| op_of(*part, reply, &wide.names));
-        let ops = watched.chain(parts).collect();
-        self.note_wide(asked, Outcome::Committed { answered_at }, ops);
+        self.counts.workloads[asked.workload as usize] += 1;
+        self.note_wide(asked, Outcome::Committed { answered_at }, replies);
     }
 
     /// It is not done, or may not be.
@@ -464,18 +510,26 @@ impl World {
         let Some(wide) = &mut self.wide else { return };
         let Some(asked) = wide.asked.remove(&number) else { return };
         self.trace.event(format_args!("transaction {}: {outcome:?}", number - FIRST));
-        let ops = asked.parts.iter().map(|part| op_of(*part, None, &wide.names)).collect();
-        self.note_wide(asked, outcome, ops);
+        self.note_wide(asked, outcome, &[]);
     }
 
-    fn note_wide(&mut self, asked: Asked, outcome: Outcome, ops: Vec<Op>) {
+    fn note_wide(&mut self, asked: Asked, outcome: Outcome, replies: &[Reply]) {
         let Some(wide) = &mut self.wide else { return };
-        let Asked { client, call: invoked_at, .. } = asked;
+        let Asked { client, call: invoked_at, workload, parts, watched, .. } = asked;
         let think_ms = wide.rng.between(1, wide.think_ms);
         if let Some(client) = client {
             wide.free_at[client] = self.now_ms + think_ms;
         }
+        if let Workload::Register | Workload::Bank = workload {
+            return wide.note_case(workload, (invoked_at, outcome), &parts, replies);
+        }
         let client = client.map_or(u64::MAX, |client| client as u64);
+        let replies = replies.iter().map(Some).chain(std::iter::repeat(None));
+        let names = &wide.names;
+        // Whoever has watched has seen it if it was done, whether that is known or not.
+        let watched = watched.iter().map(|seen| workloads::list_seen(seen, names));
+        let parts = parts.iter().zip(replies).map(|(part, reply)| op_of(*part, reply, names));
+        let ops = watched.chain(parts).collect();
         wide.history.push(Done { client, invoked_at, outcome, ops });
     }
 
@@ -516,26 +570,28 @@ impl World {
         text
     }
 
-    /// Searches for what no order of the transactions explains.
-    pub(super) fn search_wide(&self) -> Result<(), Violation> {
+    /// Searches for what no order of the transactions explains, and for what single cases rule out.
+    pub(super) fn search_wide(&mut self) -> Result<(), Violation> {
         let Some(wide) = &self.wide else { return Ok(()) };
-        match serial::check(&wide.history).first() {
+        let found = wide.judge();
+        self.found_by = found.iter().map(|(workload, _)| *workload).collect();
+        let names: Vec<&str> = self.found_by.iter().map(|workload| workload.name()).collect();
+        match found.first() {
             None => Ok(()),
-            Some(anomaly) => Err(Violation::new("strictly serialisable", anomaly.to_string())),
+            Some((_, text)) => {
+                let text = format!("{text}\nfound by: {}", names.join(", "));
+                Err(Violation::new("strictly serialisable", text))
+            }
         }
-    }
-
-    /// Whether something is planted in what these clients look at.
-    fn has_unlocked_reads(&self) -> bool {
-        self.has(Plant::UnlockedReads)
     }
 }
 
-/// What is appended by each part, as bytes.
+/// What is appended or set by each part, as bytes.
 fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
     let value = |part: &Part| match part {
         Part::Append(_, element) => format!("{element} ").into_bytes(),
-        Part::Get(_) => Vec::new(),
+        Part::Set(_, value) => value.to_string().into_bytes(),
+        Part::Get(_) | Part::Add(..) => Vec::new(),
     };
     parts.iter().map(value).collect()
 }
@@ -547,6 +603,11 @@ fn transaction_of<'a>(
 ) -> Transaction<'a> {
     let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
         Part::Append(key, _) => Step::Write(Write::Append { key: &names[*key], value }),
+        Part::Set(key, _) => {
+            let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+            Step::Write(Write::Set { key: &names[*key], value, when, expiry, reply })
+        }
+        Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
         Part::Get(key) => Step::Read(node::command::Read::Get(&names[*key])),
     };
     let watched = asked.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
@@ -561,6 +622,7 @@ fn transaction_of<'a>(
 fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op {
     match part {
         Part::Append(key, element) => Op::Append { key: names[key].clone(), element },
+        Part::Set(..) | Part::Add(..) => unreachable!("{part:?} is of no list"),
         Part::Get(key) => {
             let list = match reply {
                 Some(Reply::Bulk(bytes)) => Some(list_of(bytes)),

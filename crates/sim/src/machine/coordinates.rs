@@ -7,9 +7,13 @@
 //!                   └─────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! With the process its coordinator ends, whatever is under way.
+//! With the process its coordinator ends, whatever is under way. It may also end alone, at a step
+//! that is chosen ([`Fuse`]): then another takes its place, which has never heard of anything.
+
+use std::collections::BTreeSet;
 
 use keyspace::codec::Reader;
+use keyspace::random::mix;
 use keyspace::{KeyspaceId, ShardId};
 use node::command::Transaction;
 use node::coordinator::{Act, At, Coordinator, Ended};
@@ -24,6 +28,8 @@ use super::Machine;
 pub const COORDINATOR: Origin = Origin(3);
 /// How long clients wait for a transaction, in nanoseconds.
 const PATIENCE_NANOS: u64 = 1_500_000_000;
+/// The number of a question, below that of the coordinator whose it is.
+const ASK_BITS: u32 = 40;
 
 /// What is planted in coordinators: it is done to what they ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,10 +45,30 @@ pub enum Planted {
     EarlyRetry,
 }
 
+/// When a coordinator ends: it does so much more of what it has to do about transactions of one
+/// coordinator, itself or another, and nothing after that. What counts is each step that it asks
+/// for, each answer that it takes, and that it tells its client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fuse {
+    /// Whose transactions.
+    pub of: u64,
+    /// How much more.
+    pub left: u32,
+}
+
 /// The coordinator of a node, and what came of what it was asked for.
 pub struct Coordinates {
     coordinator: Coordinator,
-    by: u64,
+    /// What its transactions are named by.
+    pub by: u64,
+    /// How many coordinators there were before: what they have asked for is not answered.
+    before: u64,
+    /// When it ends, if that is chosen.
+    pub fuse: Option<Fuse>,
+    /// Its questions whose answers count.
+    of_fuse: BTreeSet<u64>,
+    /// It has ended, to be looked at by the world.
+    pub has_ended: bool,
     /// What has ended, to be looked at by the world.
     pub ended: Vec<(u64, Ended)>,
     /// Transactions of others that it has finished.
@@ -55,7 +81,49 @@ impl Coordinates {
     /// Of a process that has drawn this name.
     pub(super) fn new(by: u64) -> Self {
         let coordinator = Coordinator::new(by, PATIENCE_NANOS);
-        Self { coordinator, by, ended: Vec::new(), finished: 0, planted: None }
+        Self {
+            coordinator,
+            by,
+            before: 0,
+            fuse: None,
+            of_fuse: BTreeSet::new(),
+            has_ended: false,
+            ended: Vec::new(),
+            finished: 0,
+            planted: None,
+        }
+    }
+
+    /// Whether it ends before this.
+    fn ends_before(&mut self, act: &Act) -> bool {
+        let Some(Fuse { of, .. }) = self.fuse else { return false };
+        let counts = match act {
+            Act::Ask { step, ask, .. } => {
+                let step = Step::decode(&mut Reader::new(step)).expect("it was encoded");
+                let counts = step.id().by == of;
+                if counts {
+                    self.of_fuse.insert(*ask);
+                }
+                counts
+            }
+            Act::End { .. } => self.by == of,
+        };
+        counts && self.burn()
+    }
+
+    /// One thing is done, or the coordinator ends before it.
+    fn burn(&mut self) -> bool {
+        let Some(fuse) = &mut self.fuse else { return false };
+        if let Some(left) = fuse.left.checked_sub(1) {
+            fuse.left = left;
+            return false;
+        }
+        self.by = mix(self.by);
+        self.coordinator = Coordinator::new(self.by, PATIENCE_NANOS);
+        self.before += 1;
+        (self.fuse, self.has_ended) = (None, true);
+        self.of_fuse.clear();
+        true
     }
 }
 
@@ -103,7 +171,14 @@ impl Machine {
         }
     }
 
-    fn said(&mut self, Waiter(ask): Waiter, said: Result<Said, NotDone>) {
+    fn said(&mut self, Waiter(asked): Waiter, said: Result<Said, NotDone>) {
+        let (before, ask) = (asked >> ASK_BITS, asked & ((1 << ASK_BITS) - 1));
+        if before != self.coordinates.before {
+            return;
+        }
+        if self.coordinates.of_fuse.remove(&ask) && self.coordinates.burn() {
+            return;
+        }
         self.with_coordinator(|coordinator, at, routes| {
             coordinator.answered(ask, said, at, routes);
         });
@@ -119,10 +194,14 @@ impl Machine {
         act(&mut self.coordinates.coordinator, at, &find);
         let acts: Vec<Act> = self.coordinates.coordinator.acts().collect();
         for act in acts {
+            if self.coordinates.ends_before(&act) {
+                return;
+            }
             match act {
                 Act::Ask { shard, step, ask } => {
                     self.count_finished(&step);
-                    let (origin, waiter) = (COORDINATOR, Waiter(ask));
+                    let waiter = Waiter(self.coordinates.before << ASK_BITS | ask);
+                    let origin = COORDINATOR;
                     match self.planted(shard, &step) {
                         Some(Ok(said)) => self.said(waiter, Ok(said)),
                         Some(Err(other)) => {

@@ -14,6 +14,7 @@
 
 pub mod coordinates;
 pub mod image;
+mod left_records;
 pub mod log_room;
 pub mod lookup;
 mod merges;
@@ -124,6 +125,8 @@ pub struct Machine {
     pub is_deaf: bool,
     /// Planted: the last block of a checkpoint of several is forgotten.
     pub short_checkpoint: bool,
+    /// Planted: records stay where their shards were cut off.
+    pub leaves_records: bool,
     /// States that are being digested.
     pub digests: Vec<Digesting>,
     /// What leaders have found, to be looked at by the world.
@@ -247,6 +250,10 @@ impl Machine {
         seat.again = false;
         seat.lane.turn(&mut seat.effects);
         seat.unappended = !seat.effects.is_empty();
+        let halves = seat.effects.halves.iter().filter(|_| self.leaves_records);
+        let halves: Vec<View> = halves.map(|half| half.view.clone()).collect();
+        halves.iter().for_each(|half| self.leave_records(half));
+        let seat = &mut self.lanes[lane];
         if !seat.unappended {
             self.log.release(unneeded(&seat.lane, &mut seat.credit_bytes));
         }

@@ -209,6 +209,7 @@ fn build(
         unsynced_ack: false,
         is_deaf: false,
         short_checkpoint: false,
+        leaves_records: false,
         digests: Vec::new(),
         findings: Vec::new(),
         ended: Vec::new(),

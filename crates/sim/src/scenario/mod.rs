@@ -18,11 +18,13 @@
 //! | `links` | a leader that nobody hears, links that work one way |
 //! | `changes` | crashes at every change of a disk while replicas are changed |
 //! | `arcs` | shards are cut in two and become one, with crashes and cut ways meanwhile |
+//! | `coordinators` | coordinators of transactions die at every step, and who finishes their work |
 //!
 //! Each has a short form, with fewer nodes or a part of the moments, which tests run.
 
 mod arcs;
 mod changes;
+mod coordinators;
 mod joins;
 mod links;
 mod losses;
@@ -63,11 +65,15 @@ pub enum Scenario {
     SplitInPartition,
     /// A shard takes in its neighbour while their groups are parted.
     MergeInPartition,
+    /// The coordinator of a transaction dies at every step of it.
+    CoordinatorCrashes,
+    /// … and so does who finishes what it has left.
+    RecoveryCrashes,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::JoinsInto3,
         Self::JoinsInto100,
         Self::NineOfTwenty,
@@ -82,6 +88,8 @@ impl Scenario {
         Self::MergeCrashes,
         Self::SplitInPartition,
         Self::MergeInPartition,
+        Self::CoordinatorCrashes,
+        Self::RecoveryCrashes,
     ];
 
     /// As it is typed.
@@ -101,6 +109,8 @@ impl Scenario {
             Self::MergeCrashes => "merge-crashes",
             Self::SplitInPartition => "split-in-partition",
             Self::MergeInPartition => "merge-in-partition",
+            Self::CoordinatorCrashes => "coordinator-crashes",
+            Self::RecoveryCrashes => "recovery-crashes",
         }
     }
 
@@ -121,6 +131,8 @@ impl Scenario {
             Self::MergeCrashes => "power goes at every write while a shard takes in another",
             Self::SplitInPartition => "a shard is cut in two while its group is parted",
             Self::MergeInPartition => "a shard takes in another while their groups are parted",
+            Self::CoordinatorCrashes => "a transaction's coordinator dies at every step of it",
+            Self::RecoveryCrashes => "so does who finishes what a dead coordinator has left",
         }
     }
 
@@ -140,6 +152,8 @@ impl Scenario {
             Self::MergeCrashes => arcs::merge_crashes(run),
             Self::SplitInPartition => arcs::split_in_partition(run),
             Self::MergeInPartition => arcs::merge_in_partition(run),
+            Self::CoordinatorCrashes => coordinators::coordinator_crashes(run),
+            Self::RecoveryCrashes => coordinators::recovery_crashes(run),
         }
     }
 }
@@ -180,7 +194,15 @@ impl Run<'_> {
         play: impl FnOnce(&mut World) -> Result<(), Violation>,
     ) -> Result<Counts, Violation> {
         let Options { seed, verbose, .. } = *self.options;
-        let mut world = World::on_stage(seed, stage, verbose);
+        self.in_world(World::on_stage(seed, stage, verbose), play)
+    }
+
+    /// Plays in this world.
+    fn in_world(
+        &mut self,
+        mut world: World,
+        play: impl FnOnce(&mut World) -> Result<(), Violation>,
+    ) -> Result<Counts, Violation> {
         let verdict = crate::caught(|| play(&mut world));
         self.worlds += 1;
         self.counts = world.counts;

@@ -30,6 +30,14 @@ pub enum Kind {
     },
     /// A sum that must not change was seen changed ([`bank`](fn@super::bank)).
     Sum,
+    /// Two have decided by what the other has changed ([`super::cases`]).
+    WriteSkew,
+    /// … by keys that are not there, of which the other has made one.
+    Phantom,
+    /// Two readers have seen writes in different orders.
+    LongFork,
+    /// Who only reads has seen an order that there cannot be.
+    ReadOnly,
 }
 
 /// A cycle's kinds of edges, besides those of time.
@@ -56,6 +64,10 @@ impl fmt::Display for Kind {
             Self::Duplicate => "duplicate element",
             Self::OwnOrder => "appends out of order",
             Self::Sum => "sum changed",
+            Self::WriteSkew => "write skew",
+            Self::Phantom => "phantom",
+            Self::LongFork => "long fork",
+            Self::ReadOnly => "read-only anomaly",
             Self::Cycle { class, realtime } => {
                 let class = match class {
                     Class::G0 => "G0",

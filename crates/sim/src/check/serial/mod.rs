@@ -32,7 +32,8 @@
 //! # Where to start
 //! [`check`]: first `orders` finds who counts and the order of each list, then `inner` looks at
 //! what single transactions see of themselves and of halves of others. If all that is right,
-//! `edges` builds the graph and `cycles` looks for cycles in it.
+//! `edges` builds the graph and `cycles` looks for cycles in it. [`cases`] has what must hold of
+//! transactions that are made for it, [`bank`](fn@bank) of those that move money.
 //!
 //! # Caveats
 //! One anomaly of a kind and key is told, and one cycle of those that are entangled; cycles are
@@ -43,6 +44,7 @@
 
 mod anomaly;
 mod bank;
+pub mod cases;
 mod cycles;
 mod edges;
 mod graph;

@@ -1,8 +1,8 @@
 //! Reads of these keys beside transactions: one look at one key, two equal looks at several, and
-//! what is seen of keys that are watched.
+//! one look at each of those that are watched.
 
 use keyspace::{ShardId, Timestamp};
-use node::command::{Read, Reply};
+use node::command::{Read, Reply, Seen};
 use node::entry::Waiter;
 use node::fetch::{Fetched, Found, Want};
 use node::lane::Input;
@@ -10,8 +10,9 @@ use node::locks::Locks;
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 
-use super::super::{ANSWER_MS_MAX, World};
-use super::{Part, WIDE, Way, list_of};
+use super::super::{ANSWER_MS_MAX, Plant, World};
+use super::workloads::{Watched, Workload};
+use super::{Part, WIDE, Way};
 use crate::check::Violation;
 use crate::check::serial::Outcome;
 use crate::command::Collect;
@@ -30,43 +31,74 @@ pub(super) struct Looking {
     fetched: Fetched,
     /// How many looks have seen something else, and what the last one saw.
     looked: Option<(u32, Vec<Timestamp>)>,
+    /// Whether the keys are watched: a transaction follows.
+    watches: bool,
     pub ready: bool,
     gives_up_at: u64,
 }
 
 impl World {
     /// A read of the keys of these parts, each a GET.
-    pub(super) fn begin_looking(&mut self, client: Option<usize>, at: usize, parts: Vec<Part>) {
+    pub(super) fn begin_looking(
+        &mut self,
+        client: Option<usize>,
+        at: usize,
+        workload: Workload,
+        parts: Vec<Part>,
+    ) {
+        self.begin_to_look(client, at, workload, parts, false);
+    }
+
+    /// A client looks at each of some keys, and begins a transaction later that is done if they are
+    /// the same still.
+    pub(super) fn begin_watching(
+        &mut self,
+        client: Option<usize>,
+        at: usize,
+        workload: Workload,
+        mut keys: Vec<usize>,
+    ) {
+        keys.sort_unstable();
+        keys.dedup();
+        self.begin_to_look(client, at, workload, keys.into_iter().map(Part::Get).collect(), true);
+    }
+
+    fn begin_to_look(
+        &mut self,
+        client: Option<usize>,
+        at: usize,
+        workload: Workload,
+        parts: Vec<Part>,
+        watches: bool,
+    ) {
         self.tell_time(at);
         let Some(machine) = &self.seats[at].machine else { return };
         let (now, gives_up_at) = (machine.moment(), self.now_ms + PATIENCE_MS);
-        let (fetched, looked) = (Fetched::default(), None);
-        let looking = Looking { now, fetched, looked, ready: true, gives_up_at };
-        self.put_asked(client, at, parts, Vec::new(), Way::Looking(Box::new(looking)));
+        let (fetched, looked, ready) = (Fetched::default(), None, true);
+        let looking = Looking { now, fetched, looked, watches, ready, gives_up_at };
+        let way = Way::Looking(Box::new(looking));
+        self.put_asked(client, at, workload, parts, Vec::new(), way);
     }
 
-    /// A client looks at some keys, and begins a transaction later that is done if they are the
-    /// same still. What cannot be looked at at once is not watched.
-    pub(super) fn watch(&mut self, client: Option<usize>, at: usize) {
-        let now_ms = self.now_ms;
+    /// Each of the keys was seen: what follows from that is begun a while later, or the keys are
+    /// read together, if nothing does.
+    fn has_watched(&mut self, at: usize, number: u64, watched: Vec<Watched>) {
+        let begins_at = self.now_ms;
         let Some(wide) = &mut self.wide else { return };
-        let parts = wide.some_parts();
-        let (count, later) = (wide.rng.between(1, 3), wide.rng.between(0, WATCH_MS_MAX));
-        let mut keys: Vec<usize> = (0..count).map(|_| wide.some_key()).collect();
-        keys.sort_unstable();
-        keys.dedup();
-        let machine = self.seats[at].machine.as_ref().expect("it was asked");
-        let (route, now) = (machine.routes[WIDE].clone(), machine.moment());
-        let see = |key: usize| {
-            let name = &wide.names[key];
-            let seen = read::seen(&route, name, now, Fetched::NONE)?;
-            let list = read::value(&route, name, now, |version| {
-                version.map(|version| list_of(version.value)).unwrap_or_default()
-            })?;
-            Ok::<_, Blocked>((key, seen, list))
-        };
-        let watched = keys.into_iter().filter_map(|key| see(key).ok()).collect();
-        self.put_asked(client, at, parts, watched, Way::Watching(now_ms + later));
+        let Some(workload) = wide.asked.get(&number).map(|asked| asked.workload) else { return };
+        let planned = wide.plan(workload, &watched);
+        let begins_at = begins_at + wide.rng.between(0, WATCH_MS_MAX);
+        let Some(asked) = wide.asked.get_mut(&number) else { return };
+        match planned {
+            Some(parts) => {
+                (asked.parts, asked.watched) = (parts, watched);
+                asked.way = Way::Watching(begins_at);
+            }
+            None => {
+                let asked = wide.asked.remove(&number).expect("it was just there");
+                self.begin_looking(asked.client, at, workload, asked.parts);
+            }
+        }
     }
 
     /// A reader that waited may look again, with what was fetched for it, if anything was.
@@ -98,7 +130,7 @@ impl World {
 
     /// Looks.
     pub(super) fn look_wide(&mut self, at: usize, number: u64) {
-        let unlocked = self.has_unlocked_reads();
+        let (unlocked, once) = (self.has(Plant::UnlockedReads), self.has(Plant::SingleLook));
         let Some(wide) = &mut self.wide else { return };
         let Some(asked) = wide.asked.get_mut(&number) else { return };
         let machine = self.seats[at].machine.as_mut().expect("it runs");
@@ -108,8 +140,13 @@ impl World {
             asked.parts.iter().map(|part| wide.names[part.key()].as_slice()).collect();
         let mut sink = Collect::default();
         let hidden = if unlocked { hide_locks(&route) } else { Vec::new() };
-        let (now, fetched) = (looking.now, &looking.fetched);
+        let (now, fetched, mut watched) = (looking.now, &looking.fetched, Vec::new());
         let found = match names[..] {
+            _ if looking.watches => see(&route, &names, now, fetched).map(|seen| {
+                let keys = asked.parts.iter().map(|part| part.key());
+                watched.extend(keys.zip(seen).map(|(key, (seen, value))| (key, seen, value)));
+                Vec::new()
+            }),
             [name] => read::read_with(&route, &Read::Get(name), now, fetched, &mut sink)
                 .map(|()| Vec::new()),
             _ => read::look(&route, &Read::GetMany(names.clone()), now, fetched, &mut sink),
@@ -132,9 +169,13 @@ impl World {
                 return machine.submit(shard, input);
             }
         };
+        if looking.watches {
+            return self.has_watched(at, number, watched);
+        }
         let is_same = match &looking.looked {
             Some((_, last)) => *last == seen,
-            None => names.len() == 1,
+            // Planted: one look at several keys is enough.
+            None => names.len() == 1 || once,
         };
         if is_same {
             self.counts.wide_looks += u64::from(names.len() > 1);
@@ -154,12 +195,17 @@ impl World {
     /// Reads every key once more.
     pub(in crate::cluster) fn read_wide_last(&mut self) -> Result<(), Violation> {
         let deadline = self.now_ms + ANSWER_MS_MAX;
-        let Some(wide) = &self.wide else { return Ok(()) };
-        for key in 0..wide.names.len() {
-            let read = self.counts.wide_ones;
-            while self.counts.wide_ones == read {
+        if self.wide.is_none() {
+            return Ok(());
+        }
+        let sets = Workload::ALL.into_iter();
+        for (workload, set) in
+            sets.flat_map(|workload| workload.sets().into_iter().map(move |set| (workload, set)))
+        {
+            let read = self.counts.workloads[workload as usize];
+            while self.counts.workloads[workload as usize] == read {
                 if self.now_ms >= deadline {
-                    let text = format!("key {key} of {WIDE} cannot be read after the last fault");
+                    let text = format!("{set:?} of {WIDE} cannot be read after the last fault");
                     return Err(Violation::new("liveness", text));
                 }
                 let knows = |at: &usize| {
@@ -169,7 +215,8 @@ impl World {
                 let places: Vec<usize> = (0..self.seats.len()).filter(knows).collect();
                 let wide = self.wide.as_mut().expect("it was just there");
                 let at = *wide.rng.pick(&places);
-                self.begin_looking(None, at, vec![Part::Get(key)]);
+                let parts = set.iter().copied().map(Part::Get).collect();
+                self.begin_looking(None, at, workload, parts);
                 while !self.is_wide_idle() {
                     self.millisecond()?;
                 }
@@ -177,6 +224,23 @@ impl World {
         }
         Ok(())
     }
+}
+
+/// What each key has, and which version that is.
+pub(super) fn see(
+    route: &Route,
+    names: &[&[u8]],
+    now: Now,
+    fetched: &Fetched,
+) -> Result<Vec<(Seen, Vec<u8>)>, Blocked> {
+    let one = |name: &&[u8]| {
+        let seen = read::seen(route, name, now, fetched)?;
+        let value = read::value_with(route, name, now, fetched, |version| {
+            version.map(|version| version.value.to_vec()).unwrap_or_default()
+        })?;
+        Ok((seen, value))
+    };
+    names.iter().map(one).collect()
 }
 
 /// Planted: nobody sees that keys are locked.

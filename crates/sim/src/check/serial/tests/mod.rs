@@ -1,11 +1,13 @@
 //! Is every anomaly found and named, and nothing else?
 //!
-//! [`by_hand`] writes each of them down; [`random`] makes histories by executing transactions well
-//! or badly, and asks the [`oracle`], who tries all orders, whether they are right.
+//! [`by_hand`] writes each of them down, [`of_cases`] those that transactions are made for;
+//! [`random`] makes histories by executing transactions well or badly, and asks the [`oracle`], who
+//! tries all orders, whether they are right.
 
 use super::*;
 
 mod by_hand;
+mod of_cases;
 mod oracle;
 mod random;
 

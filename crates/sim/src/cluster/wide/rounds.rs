@@ -1,0 +1,222 @@
+//! How many rounds of consensus does a client wait for? Measured where everything takes exactly its
+//! time: a message [`D`] milliseconds, all else none. A round takes two of them, to the other
+//! replicas and back; an exchange of messages between two nodes takes two as well.
+
+use node::fetch::Fetched;
+
+use super::looks::see;
+use super::workloads::Workload;
+use super::{Part, WIDE, Way, World};
+use crate::check::Violation;
+use crate::cluster::{Mood, Options};
+use crate::options::Faults;
+use crate::rng::Rng;
+
+/// How long a message takes.
+const D: u64 = 10;
+/// A round of consensus.
+const ROUND: u64 = 2 * D;
+/// There and back between two nodes.
+const EXCHANGE: u64 = 2 * D;
+
+/// Three nodes, keys in shards that one of them leads, and its place.
+struct Exact {
+    world: World,
+    /// Two keys of one shard, and one of each of two others.
+    keys: [usize; 4],
+    leader: usize,
+}
+
+impl Exact {
+    fn new() -> Self {
+        let options = Options { nodes: 3, faults: Faults::NONE, millis: 0, ..Options::of(4) };
+        let mut rng = Rng::new(1);
+        let mood = Mood {
+            replicas: 3,
+            system_replicas: 3,
+            born_whole: true,
+            checkpoints: false,
+            collection: false,
+            check_nanos: 0,
+            delay_ms_max: D,
+            is_exact: true,
+            arranges: false,
+            is_ordered: false,
+            ..Mood::draw(&mut rng, &options)
+        };
+        let mut world = World::in_mood(&options, mood, rng);
+        world.wide = Some(super::Wide::hashed(&options));
+        world.begin().expect("nothing breaks");
+        world.begin_wide().expect("nothing breaks");
+        wait(&mut world, 3_000);
+        let route = world.seats[0].machine.as_ref().expect("it runs").routes[WIDE].clone();
+        let names = world.wide.as_ref().expect("there are transactions").names.clone();
+        let shard = |key: usize| route.shard(route.place_of_key(&names[key]));
+        for leader in 0..3 {
+            let led: Vec<usize> = (0..super::KEYS)
+                .filter(|key| world.leader_of(shard(*key)) == Some(leader))
+                .collect();
+            let mut keys: Vec<usize> = Vec::new();
+            for key in &led {
+                if keys.iter().all(|other| shard(*other) != shard(*key)) {
+                    keys.push(*key);
+                }
+            }
+            let beside = |first: usize| {
+                led.iter().copied().find(|key| *key != first && shard(*key) == shard(first))
+            };
+            // The record is kept in the first of the shards that are asked for.
+            keys.sort_by_key(|key| shard(*key));
+            if let ([a, b, c, ..], Some(two)) = (&keys[..], keys.first().and_then(|k| beside(*k))) {
+                let keys = [*a, two, *b, *c];
+                return Self { world, keys, leader };
+            }
+        }
+        panic!("nobody leads three shards");
+    }
+
+    fn other(&self) -> usize {
+        (self.leader + 1) % 3
+    }
+
+    /// How long who asks a node waits for this.
+    fn takes(&mut self, at: usize, way: Way, parts: Vec<Part>) -> u64 {
+        let world = &mut self.world;
+        world.tell_time(at);
+        let is_coordinated = matches!(way, Way::Coordinated);
+        let lists = Workload::ListAppend;
+        let number = world.put_asked(None, at, lists, parts, Vec::new(), way);
+        match is_coordinated {
+            true => world.coordinate_wide(number),
+            false => world.propose_wide(number),
+        }
+        self.wait_for(number)
+    }
+
+    fn wait_for(&mut self, number: u64) -> u64 {
+        // Nodes hear of what is asked in the next millisecond.
+        let asked_ms = self.world.now_ms + 1;
+        while self.world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+            wait(&mut self.world, 1);
+            assert!(self.world.now_ms < asked_ms + 1_000, "it takes too long");
+        }
+        self.world.now_ms - asked_ms
+    }
+
+    /// The same for a read of keys, by looks; what was under way is over first, or not.
+    fn look_takes(&mut self, at: usize, keys: &[usize]) -> u64 {
+        let parts = keys.iter().copied().map(Part::Get).collect();
+        self.world.begin_looking(None, at, Workload::ListAppend, parts);
+        let number = self.world.wide.as_ref().expect("it is there").made;
+        self.wait_for(number)
+    }
+
+    /// … and for a transaction that watches keys, which were looked at before.
+    fn watched_takes(&mut self, at: usize, keys: &[usize]) -> u64 {
+        let parts = appends(self, &keys[..1]);
+        self.world.tell_time(self.leader);
+        let machine = self.world.seats[self.leader].machine.as_ref().expect("it runs");
+        let wide = self.world.wide.as_ref().expect("it is there");
+        let names: Vec<&[u8]> = keys.iter().map(|key| wide.names[*key].as_slice()).collect();
+        let (route, now) = (&machine.routes[WIDE], machine.moment());
+        let seen = see(route, &names, now, Fetched::NONE).expect("it leads them");
+        let keys = keys.iter().copied().zip(seen);
+        let watched = keys.map(|(key, (seen, value))| (key, seen, value)).collect();
+        let (lists, way) = (Workload::ListAppend, Way::Coordinated);
+        let number = self.world.put_asked(None, at, lists, parts, watched, way);
+        let done = self.world.counts.wide_committed;
+        self.world.coordinate_wide(number);
+        let took = self.wait_for(number);
+        assert_eq!(self.world.counts.wide_committed, done + 1, "nothing has changed");
+        took
+    }
+
+    fn rest(&mut self) {
+        wait(&mut self.world, 20 * D);
+    }
+}
+
+fn wait(world: &mut World, millis: u64) {
+    let passed: Result<(), Violation> = (0..millis).try_for_each(|_| world.millisecond());
+    passed.expect("nothing breaks");
+}
+
+fn appends(exact: &mut Exact, keys: &[usize]) -> Vec<Part> {
+    let wide = exact.world.wide.as_mut().expect("it is there");
+    keys.iter().map(|key| wide.append(*key)).collect()
+}
+
+#[test]
+fn one_shard_takes_one_round() {
+    let mut exact = Exact::new();
+    let [a, beside, ..] = exact.keys;
+    let (here, other) = (exact.leader, exact.other());
+    // The first that a node sends on opens a session, which takes as long again.
+    let parts = appends(&mut exact, &[a]);
+    assert_eq!(exact.takes(other, Way::Proposed, parts), 2 * (EXCHANGE + ROUND));
+    for keys in [&[a][..], &[a, beside]] {
+        let parts = appends(&mut exact, keys);
+        assert_eq!(exact.takes(here, Way::Proposed, parts), ROUND);
+        let parts = appends(&mut exact, keys);
+        assert_eq!(exact.takes(other, Way::Proposed, parts), EXCHANGE + ROUND);
+        exact.rest();
+    }
+}
+
+#[test]
+fn several_shards_take_one_round() {
+    let mut exact = Exact::new();
+    let [a, beside, b, c] = exact.keys;
+    let (here, other) = (exact.leader, exact.other());
+    for keys in [&[a, b][..], &[a, beside, b, c]] {
+        let parts = appends(&mut exact, keys);
+        assert_eq!(exact.takes(here, Way::Coordinated, parts), ROUND);
+        exact.rest();
+        let parts = appends(&mut exact, keys);
+        assert_eq!(exact.takes(other, Way::Coordinated, parts), EXCHANGE + ROUND);
+        exact.rest();
+    }
+}
+
+#[test]
+fn what_is_watched_takes_no_further_round() {
+    let mut exact = Exact::new();
+    let [a, _, b, c] = exact.keys;
+    let (here, other) = (exact.leader, exact.other());
+    assert_eq!(exact.watched_takes(here, &[a, b, c]), ROUND);
+    exact.rest();
+    assert_eq!(exact.watched_takes(other, &[a, b, c]), EXCHANGE + ROUND);
+}
+
+#[test]
+fn keys_are_free_again_after_one_round_or_two() {
+    let mut exact = Exact::new();
+    let [a, _, b, ..] = exact.keys;
+    let here = exact.leader;
+    assert_eq!(exact.look_takes(here, &[a, b]), 0);
+    for (key, rounds) in [(a, 1), (b, 2)] {
+        let parts = appends(&mut exact, &[a, b]);
+        assert_eq!(exact.takes(here, Way::Coordinated, parts), ROUND);
+        assert_eq!(exact.look_takes(here, &[key]) + 1, rounds * ROUND, "the answer, and then");
+        exact.rest();
+    }
+}
+
+#[test]
+fn reads_ask_one_shard_after_the_other() {
+    let mut exact = Exact::new();
+    let [a, _, b, c] = exact.keys;
+    let (here, other) = (exact.leader, exact.other());
+    assert_eq!(exact.look_takes(here, &[a, b, c]), 0);
+    for key in [a, b, c] {
+        // What was committed last it may hear of only now.
+        let first = exact.look_takes(other, &[key]);
+        assert!(first == EXCHANGE || first == 2 * EXCHANGE, "{first}");
+        assert_eq!(exact.look_takes(other, &[key]), EXCHANGE);
+    }
+    for keys in [&[a, b][..], &[a, b, c]] {
+        let looks = 2 * keys.len() as u64;
+        exact.look_takes(other, keys);
+        assert_eq!(exact.look_takes(other, keys), looks * EXCHANGE);
+    }
+}

@@ -1,0 +1,135 @@
+//! Planted: a shard that is cut keeps the records of transactions, also of those whose record keys
+//! go to the right half (SAFETY G8: a record moves with its key).
+//!
+//! The cores have no switch for that, so it is done to the bytes in which they keep what they know
+//! ([`node::locks`]), before the right half begins.
+
+use keyspace::codec::{Reader, put_varint};
+use keyspace::{DecodeError, ShardId};
+use node::locks::Locks;
+use node::route::View;
+
+use super::Machine;
+
+impl Machine {
+    /// Gives the records of a right half that is about to begin back to the shard that it was cut
+    /// off from, if that is here.
+    pub(super) fn leave_records(&self, right: &View) {
+        let start = right.read().descriptor.arc.start().clone();
+        let (theirs, records) = without_records(&right.read().locks);
+        if records.0 == 0 {
+            return;
+        }
+        right.write().locks = theirs;
+        let is_left = |view: &View| *view.read().descriptor.arc.end() == start;
+        let left: Option<ShardId> =
+            self.views().find(is_left).map(|view| view.read().descriptor.shard);
+        if let Some(left) = left.and_then(|left| self.view(left)) {
+            let mut left = left.write();
+            left.locks = with_records(&left.locks, &records);
+        }
+    }
+}
+
+/// How many records, and their bytes.
+type Records = (u64, Vec<u8>);
+
+fn without_records(locks: &Locks) -> (Locks, Records) {
+    let mut bytes = Vec::new();
+    locks.encode(&mut bytes);
+    let (before, records, behind) = parts(&bytes).expect("it was encoded");
+    let mut rest = before.to_vec();
+    put_varint(0, &mut rest);
+    rest.extend_from_slice(behind);
+    (Locks::decode(&mut Reader::new(&rest)).expect("it was encoded"), records)
+}
+
+fn with_records(locks: &Locks, (count, more): &Records) -> Locks {
+    let mut bytes = Vec::new();
+    locks.encode(&mut bytes);
+    let (before, (own, records), behind) = parts(&bytes).expect("it was encoded");
+    let mut all = before.to_vec();
+    put_varint(own + count, &mut all);
+    all.extend_from_slice(&records);
+    all.extend_from_slice(more);
+    all.extend_from_slice(behind);
+    Locks::decode(&mut Reader::new(&all)).expect("it was encoded")
+}
+
+/// What stands before the records, these, and what stands behind them.
+fn parts(bytes: &[u8]) -> Result<(&[u8], Records, &[u8]), DecodeError> {
+    let mut reader = Reader::new(bytes);
+    for _ in 0..reader.varint()? {
+        reader.bytes()?;
+        skip_id(&mut reader)?;
+        reader.bytes()?;
+        reader.u64()?;
+        if reader.u8()? == 1 {
+            reader.u64()?;
+            reader.bytes()?;
+        }
+        for _ in 0..reader.varint()? {
+            reader.varint()?;
+            reader.bytes()?;
+        }
+    }
+    let before = &bytes[..bytes.len() - reader.rest().len()];
+    let count = reader.varint()?;
+    let from = bytes.len() - reader.rest().len();
+    for _ in 0..count {
+        skip_id(&mut reader)?;
+        reader.bytes()?;
+        if reader.u8()? == 1 {
+            reader.u64()?;
+        }
+        for _ in 0..reader.varint()? {
+            reader.bytes()?;
+        }
+    }
+    let behind = reader.rest();
+    Ok((before, (count, bytes[from..bytes.len() - behind.len()].to_vec()), behind))
+}
+
+fn skip_id(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    reader.u64()?;
+    reader.u64()?;
+    reader.varint()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::{KeyHasher, Timestamp};
+    use node::command::{Step as Command, Transaction, Write};
+    use node::limits;
+    use node::locks::apply::apply;
+    use node::locks::{Prepare, Step, TxnId};
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+
+    fn prepared(start: u64) -> Locks {
+        let (mut locks, hasher) = (Locks::default(), KeyHasher::new([1; 16]));
+        let mut engine = Engine::new(Layout::Ordered, hasher);
+        let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
+        let write = |key| Command::Write(Write::Append { key, value: b"1 " });
+        let part = Transaction { watched: Vec::new(), commands: vec![write(b"a"), write(b"b")] };
+        let (promised, places) = (vec![b"a".as_slice(), b"b", b"c"], vec![0, 1]);
+        let record = b"a".as_slice();
+        let prepare = Prepare { id, is_first: false, record, promised, places, part };
+        let step = Step::Prepare(prepare);
+        let at = Timestamp::from_millis(start + 1);
+        apply(&mut locks, &mut engine, &step, at, |_| true, &limits::APPLY);
+        locks
+    }
+
+    #[test]
+    fn records_go_and_nothing_else() {
+        let (one, other) = (prepared(100), prepared(200));
+        assert_eq!(one.counts(), (2, 1, 0));
+        let (rest, records) = without_records(&one);
+        assert_eq!(rest.counts(), (2, 0, 0));
+        assert_eq!(with_records(&rest, &records), one);
+        assert_eq!(with_records(&other, &records).counts(), (2, 2, 0));
+    }
+}
