@@ -492,11 +492,11 @@ impl Route {
         state.serving.lags() || state.descriptor.replica_on(node).is_none()
     }
 
-    /// What is to be fetched for these keys, by shard: of those shards that cannot be read here.
+    /// What is to be fetched for these keys, by shard: of those shards at these places.
     pub fn wants<'k>(
         &self,
-        node: NodeId,
         keys: impl Iterator<Item = &'k [u8]>,
+        is_fetched: impl Fn(usize) -> bool,
     ) -> Vec<(ShardId, Want)> {
         let mut by_place: Vec<(usize, Vec<&[u8]>)> = Vec::new();
         for key in keys {
@@ -506,7 +506,7 @@ impl Route {
                 None => by_place.push((place, vec![key])),
             }
         }
-        by_place.retain(|(place, _)| self.must_fetch(*place, node));
+        by_place.retain(|(place, _)| is_fetched(*place));
         by_place.into_iter().map(|(place, keys)| (self.shard(place), Want::keys(keys))).collect()
     }
 }

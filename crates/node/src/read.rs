@@ -242,13 +242,12 @@ pub fn value_with<R>(
 ) -> Result<R, Blocked> {
     let key = route.key(key);
     let place = route.place(&key);
-    let state = match lock(route, place, now) {
-        Ok(state) => state,
-        Err(blocked) => {
-            let (version, _) = fetched.version(route.shard(place), key.bytes).ok_or(blocked)?;
-            return Ok(use_it(version));
-        }
-    };
+    if !fetched.is_empty()
+        && let Some((version, _)) = fetched.version(route.shard(place), key.bytes)
+    {
+        return Ok(use_it(version));
+    }
+    let state = lock(route, place, now)?;
     match newest(&state, &key, now.time) {
         Ok(version) => Ok(use_it(version)),
         Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
@@ -280,16 +279,13 @@ pub fn seen_with<R>(
         use_it(version, version.map_or(Seen::Nothing(time), |found| Seen::Version(found.timestamp)))
     };
     let place = route.place(&key);
-    match lock(route, place, now) {
-        Ok(state) => match newest(&state, &key, now.time) {
-            Ok(version) => Ok(with(version, state.last)),
-            Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
-        },
-        Err(blocked) => {
-            let found = fetched.version(route.shard(place), key.bytes);
-            let (version, at) = found.ok_or(blocked)?;
-            Ok(with(version, at))
-        }
+    if let Some((version, at)) = fetched.version(route.shard(place), key.bytes) {
+        return Ok(with(version, at));
+    }
+    let state = lock(route, place, now)?;
+    match newest(&state, &key, now.time) {
+        Ok(version) => Ok(with(version, state.last)),
+        Err(why) => Err(Blocked::by(why, place, judged_at(&state, now), &state)),
     }
 }
 

@@ -406,13 +406,31 @@ fn apply_steps(
         up_to: &|high| end.is_origin() || high.is_some_and(|high| high <= end.tail()),
     };
     let reader = &mut Reader::new(body);
-    let said = (0..header.count).map(|_| {
-        let step = TxnStep::decode(reader).expect("steps in the log are readable");
-        locks::apply::apply(locks, engine, &step, at, &owns, &limits::APPLY)
-    });
-    let said = said.collect();
+    let decode = |_| TxnStep::decode(reader).expect("steps in the log are readable");
+    let steps: Vec<TxnStep<'_>> = (0..header.count).map(decode).collect();
+    look_ahead(engine, &steps, owns.key);
+    let apply = |step| locks::apply::apply(locks, engine, step, at, &owns, &limits::APPLY);
+    let said = steps.iter().map(apply).collect();
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
     said
+}
+
+/// Looks up the first keys that steps read or write ahead of their use, those of the shard.
+fn look_ahead(engine: &Engine, steps: &[TxnStep<'_>], owns: impl Fn(&[u8]) -> bool) {
+    let hasher = engine.hasher();
+    let mut ahead = SmallVec::<[_; AHEAD]>::new();
+    for step in steps {
+        // Nothing else comes to the engine.
+        if matches!(step, TxnStep::Prepare(_) | TxnStep::Decide { .. } | TxnStep::Resolve { .. }) {
+            step.each_key(&mut |key| {
+                if ahead.len() < AHEAD && owns(key) {
+                    ahead.push(hasher.key(key));
+                }
+            });
+        }
+    }
+    ahead.iter().for_each(|key| engine.prefetch(key));
+    ahead.iter().for_each(|key| engine.prefetch_record(key));
 }
 
 /// Whether all keys of a command are the shard's: it may have been proposed before the shard was

@@ -55,6 +55,18 @@ pub enum Reply {
     Changed(Box<[u8]>),
 }
 
+impl Reply {
+    /// About how many bytes it takes.
+    pub fn bytes_about(&self) -> usize {
+        16 + match self {
+            Reply::Bulk(bytes) => bytes.len(),
+            Reply::Array(all) => all.iter().map(Reply::bytes_about).sum(),
+            Reply::Map(all) => all.iter().map(|(a, b)| a.bytes_about() + b.bytes_about()).sum(),
+            _ => 0,
+        }
+    }
+}
+
 /// Takes an answer piece by piece, without a copy in between: RESP writers, JSON writers, tests.
 pub trait Sink {
     /// Done.

@@ -71,6 +71,9 @@ const HEAT_OF_ONE: u32 = 32;
 const HOT: u32 = 128;
 /// It rises no higher.
 const HEAT_MAX: u32 = 512;
+/// So long records whose transactions are over are gathered: far below what makes whoever leads
+/// their shards think that nobody sees to them.
+const FORGET_NANOS: u64 = 100_000_000;
 /// How often a step that was not done is asked for again when nobody waits any more.
 const TRIES_MAX: u32 = 8;
 
@@ -143,6 +146,10 @@ pub struct Coordinator {
     acts: Vec<Act>,
     /// Rises with transactions that others were in the way of, and falls with those that are done.
     heat: u32,
+    /// Records whose keys are all resolved: each with its keyspace and key.
+    over: Vec<(KeyspaceId, TxnId, Box<[u8]>)>,
+    /// When they are forgotten, if there are any.
+    forget_at: BootNanos,
 }
 
 struct Run {
@@ -185,8 +192,6 @@ enum Phase {
     Looking(Vec<Box<[u8]>>),
     /// What was found at each part.
     Preventing(Vec<Option<Vec<Finding>>>),
-    /// The record's keys are forgotten.
-    Forgetting,
 }
 
 /// What follows when the record says what it was asked to.
@@ -218,6 +223,8 @@ impl Coordinator {
             asks: BTreeMap::new(),
             acts: Vec::new(),
             heat: 0,
+            over: Vec::new(),
+            forget_at: 0,
         }
     }
 
@@ -297,26 +304,34 @@ impl Coordinator {
 
     /// Whether it has nothing to do.
     pub fn is_idle(&self) -> bool {
-        self.runs.is_empty() && self.acts.is_empty()
+        self.is_empty() && self.acts.is_empty()
     }
 
     /// How many transactions it sees to.
     pub fn len(&self) -> usize {
-        self.runs.len()
+        self.runs.len() + self.over.len()
     }
 
     /// Whether it sees to none.
     pub fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.runs.is_empty() && self.over.is_empty()
     }
 
-    /// Whether something is to be tried again in a while.
+    /// Whether something is under way: all else waits for some time to pass.
+    pub fn is_busy(&self) -> bool {
+        !self.runs.is_empty()
+    }
+
+    /// Whether something is to be tried again in a while, or forgotten.
     pub fn waits(&self) -> bool {
-        self.runs.values().any(|run| run.not_before > 0)
+        !self.over.is_empty() || self.runs.values().any(|run| run.not_before > 0)
     }
 
     /// Time has passed.
     pub fn tick(&mut self, at: At, routes: Routes<'_>) {
+        if !self.over.is_empty() && self.forget_at <= at.now {
+            self.forget(routes);
+        }
         let is_due = |run: &Run| run.not_before > 0 && run.not_before <= at.now;
         let due: Vec<u64> =
             self.runs.iter().filter(|(_, run)| is_due(run)).map(|(number, _)| *number).collect();
@@ -353,10 +368,6 @@ impl Coordinator {
                 let step = Step::Decide { id, record: &run.record, outcome };
                 vec![(shard_of(&route, &run.record), encoded(&step))]
             }
-            Phase::Forgetting => {
-                let step = Step::Forget { id, record: &run.record };
-                vec![(shard_of(&route, &run.record), encoded(&step))]
-            }
             Phase::Resolving(outcome, _) => by_shard(&route, &run.keys)
                 .into_iter()
                 .map(|(shard, keys)| {
@@ -371,9 +382,7 @@ impl Coordinator {
         };
         match &mut run.phase {
             // Nothing is left to be resolved.
-            Phase::Resolving(..) if steps.is_empty() => {
-                return self.enter(number, Phase::Forgetting, at, routes);
-            }
+            Phase::Resolving(..) if steps.is_empty() => return self.is_over(number, at),
             Phase::Resolving(_, done) => *done = vec![false; steps.len()],
             Phase::Preventing(found) => *found = vec![None; steps.len()],
             _ => {}
@@ -423,12 +432,9 @@ impl Coordinator {
             Phase::New => {}
             Phase::Preparing(..) => self.voted(number, part, said, at, routes),
             Phase::Deciding(..) => self.decided(number, said, at, routes),
-            Phase::Resolving(..) => self.resolved(number, part, said, at, routes),
+            Phase::Resolving(..) => self.resolved(number, part, said, at),
             Phase::Looking(_) => self.looked(number, said, at, routes),
             Phase::Preventing(_) => self.prevented(number, part, said, at, routes),
-            Phase::Forgetting => {
-                self.runs.remove(&number);
-            }
         }
     }
 
@@ -585,14 +591,7 @@ impl Coordinator {
         (pause == 0).then_some(number)
     }
 
-    fn resolved(
-        &mut self,
-        number: u64,
-        part: usize,
-        said: Result<Said, NotDone>,
-        at: At,
-        routes: Routes<'_>,
-    ) {
+    fn resolved(&mut self, number: u64, part: usize, said: Result<Said, NotDone>, at: At) {
         let Some(Run { phase: Phase::Resolving(_, done), .. }) = self.runs.get_mut(&number) else {
             return;
         };
@@ -600,10 +599,38 @@ impl Coordinator {
             Ok(Said::Done) => {
                 done[part] = true;
                 if done.iter().all(|done| *done) {
-                    self.enter(number, Phase::Forgetting, at, routes);
+                    self.is_over(number, at);
                 }
             }
             _ => self.again_later(number, at),
+        }
+    }
+
+    /// All keys are resolved: that is written into its record together with others.
+    fn is_over(&mut self, number: u64, at: At) {
+        let Some(run) = self.runs.remove(&number) else { return };
+        if self.over.is_empty() {
+            self.forget_at = at.now.saturating_add(FORGET_NANOS);
+        }
+        self.over.push((run.keyspace, run.id, run.record));
+    }
+
+    /// Has the records that are over lose their keys. Nobody waits for that: if it is not done,
+    /// whoever leads the record's shard has somebody finish the transaction once more.
+    fn forget(&mut self, routes: Routes<'_>) {
+        let mut by_shard: BTreeMap<ShardId, Vec<(TxnId, &[u8])>> = BTreeMap::new();
+        let over = std::mem::take(&mut self.over);
+        for (keyspace, id, record) in &over {
+            // What is of a keyspace that is gone is gone with it.
+            if let Some(route) = routes(*keyspace) {
+                by_shard.entry(shard_of(&route, record)).or_default().push((*id, record));
+            }
+        }
+        for (shard, all) in by_shard {
+            let ask = self.next_ask;
+            self.next_ask += 1;
+            let step = encoded(&Step::Forget { all }).into();
+            self.acts.push(Act::Ask { shard, step, ask });
         }
     }
 

@@ -364,6 +364,13 @@ fn answers_that_are_forgotten_are_not_told() {
     world.with(1, |c, at, routes| c.finish(stuck, at, routes));
     settle(&mut world, 1);
     settle(&mut world, 0);
+    world.now += FORGET_NANOS;
+    for who in 0..2 {
+        assert!(!world.coordinators[who].is_busy() && world.coordinators[who].waits());
+        world.with(who, |c, at, routes| c.tick(at, routes));
+        settle(&mut world, who);
+    }
+    assert!(world.states.values().all(|state| state.read().locks.is_quiet()));
     assert_eq!(world.ended.get(&7), Some(&Ended::Unknown));
     assert!(world.coordinators.iter().all(Coordinator::is_idle));
 }

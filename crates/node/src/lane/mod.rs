@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keyspace::{Cut, Feature, Level, NodeId, ReplicaId, ShardId, Timestamp};
+use keyspace::{Cut, Feature, Level, NodeId, ReplicaId, ShardId};
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState, Message, Refused};
@@ -72,8 +72,12 @@ pub struct Lane {
     ticks: u64,
     /// Shards that have ended here. Their replicas had voted and promised: none begins again.
     ended: BTreeSet<ShardId>,
-    /// Shards with something to do or on its way. The others cost a turn nothing.
+    /// Shards with something to do or on its way. The others cost a turn nothing, and those of
+    /// these that only wait for others hardly anything, until something comes for them or time
+    /// passes.
     active: Vec<ShardId>,
+    /// Whether all of them have their turn next: time has passed.
+    all_are_due: bool,
     next_ticket: u64,
     turn_bytes_max: u64,
     /// How long who asks waits for who leads elsewhere, in nanoseconds.
@@ -115,6 +119,7 @@ impl Lane {
             ticks: 0,
             ended: BTreeSet::new(),
             active: Vec::new(),
+            all_are_due: false,
             next_ticket: 1,
             turn_bytes_max,
             patience: PATIENCE_NANOS,
@@ -345,6 +350,7 @@ impl Lane {
                 for id in &self.active {
                     if let Some(shard) = self.shards.get_mut(id) {
                         shard.link_lost(node);
+                        shard.is_due = true;
                     }
                 }
                 let now = self.now;
@@ -452,12 +458,17 @@ impl Lane {
         let (shards, clock, bytes_max) = (&mut self.shards, &*self.clock, self.turn_bytes_max);
         let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, level, seed };
         let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
+        let all_are_due = std::mem::take(&mut self.all_are_due);
         self.active.retain(|id| {
             let Some(shard) = shards.get_mut(id) else { return false };
+            if !shard.is_due && !all_are_due {
+                return true;
+            }
             shard.turn(&turn, effects);
             unfit.extend(shard.unfit().map(|why| (*id, why)));
             given_up.extend(shard.surrenders().map(|_| *id));
             shard.active = !shard.is_idle();
+            shard.is_due = !shard.rests();
             shard.active
         });
         let away = &mut self.away;
@@ -479,6 +490,7 @@ impl Lane {
     /// The shard, put on the list of those with something to do.
     fn touch(&mut self, id: ShardId) -> Option<&mut Shard> {
         let shard = self.shards.get_mut(&id)?;
+        shard.is_due = true;
         if !shard.active {
             shard.active = true;
             self.active.push(id);
@@ -503,13 +515,12 @@ impl Lane {
     }
 
     fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
-        let (now, (origin, waiter)) = (self.now, asker);
+        let (now, clock, (origin, waiter)) = (self.now, self.clock.clone(), asker);
         let mut pending = std::mem::take(&mut self.pending);
         if let Some(shard) = self.touch(id) {
-            match shard.lags() {
-                true => shard.fetch(want, bytes_max, asker, now, &mut pending),
-                // It may have come here meanwhile: who asks looks there then.
-                false => shard.await_read(Timestamp::ZERO, origin, waiter, now),
+            match shard.is_elected() {
+                true => shard.find(want, bytes_max, asker, now, &clock),
+                false => shard.fetch(want, bytes_max, asker, now, &mut pending),
             }
             self.pending = pending;
             return;
@@ -585,6 +596,7 @@ impl Lane {
 
     fn tick(&mut self) {
         self.ticks += 1;
+        self.all_are_due = true;
         if self.ticks.is_multiple_of(TELL_TICKS) {
             self.tell_of_quarantined();
         }

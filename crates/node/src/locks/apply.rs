@@ -15,8 +15,6 @@
 //!    every promised key locked, or resolved as committed.
 //! 4. What is written at a commit time is written below the entry's own.
 
-use std::collections::BTreeMap;
-use std::slice::from_ref;
 use std::sync::Arc;
 
 use keyspace::Timestamp;
@@ -27,7 +25,7 @@ use super::{
     Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Outcome, Reach,
     Record, TxnId,
 };
-use crate::command::{Reply, Transaction, reply};
+use crate::command::{Reply, Transaction};
 use crate::limits::ApplyLimits;
 
 /// What the shard has.
@@ -76,13 +74,8 @@ pub fn apply(
         Step::Prevent { id, keys } => {
             Said::Found(keys.iter().map(|key| locks.prevent(*id, key)).collect())
         }
-        Step::Forget { id, .. } => {
-            if let Some(record) = locks.records.get_mut(id)
-                && record.outcome != Outcome::Staged
-            {
-                locks.unfinished -= usize::from(!record.keys.is_empty());
-                record.keys = Vec::new();
-            }
+        Step::Forget { all } => {
+            all.iter().for_each(|(id, _)| locks.forget_keys(*id));
             Said::Done
         }
     }
@@ -137,23 +130,32 @@ impl Locks {
         if let Some(key) = part.came(engine, at) {
             return Err(Why::Changed(key));
         }
-        let (answers, mut intents) = evaluate(engine, part, at, limits);
-        let writes = intents.values().map(Intent::bytes).sum::<usize>();
+        let (answers, intents) = evaluate(engine, part, at, limits);
+        let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
         let names = keys.iter().map(|key| key.len()).sum::<usize>();
-        if self.bytes + names + writes + bytes_of(&answers) > LOCKED_BYTES_MAX {
+        let answered = answers.iter().map(Reply::bytes_about).sum::<usize>();
+        if self.bytes + names + writes + answered > LOCKED_BYTES_MAX {
             return Err(Why::TooMuch);
         }
-        let mut of_key: BTreeMap<&[u8], Answers> = BTreeMap::new();
+        let mut of_key: Vec<Answers> = keys.iter().map(|_| Answers::new()).collect();
         let mut all = Vec::with_capacity(answers.len());
         for ((place, answer), step) in places.iter().zip(answers).zip(&part.commands) {
-            let first = step.first_key().or(keys.first().copied()).unwrap_or_default();
-            of_key.entry(first).or_default().push((*place, answer.clone()));
+            let first = step.first_key().map_or(Ok(0), |first| keys.binary_search(&first));
+            let of_first = first.ok().and_then(|first| of_key.get_mut(first));
+            if let Some(answers) = of_first {
+                if answers.is_empty() {
+                    answers.reserve_exact(1);
+                }
+                answers.push((*place, answer.clone()));
+            }
             all.push((*place, answer));
         }
         let record: Arc<[u8]> = (*record).into();
-        for key in keys {
-            let intent = intents.remove(key).unwrap_or(Intent::Keep);
-            let answers = of_key.remove(key).unwrap_or_default();
+        // Those that are only watched have none.
+        let mut intents = intents.into_iter().peekable();
+        for (key, answers) in keys.into_iter().zip(of_key) {
+            let intent = intents.next_if(|(name, _)| *name == key);
+            let intent = intent.map_or(Intent::Keep, |(_, intent)| intent);
             let reach = match part.ranges.iter().find(|(low, _)| *low == key) {
                 None => Reach::Key,
                 Some((_, None)) => Reach::End,
@@ -173,23 +175,18 @@ impl Locks {
     /// What this id was told of these keys before, if it was told anything; none of it stands if
     /// one of them is not locked any more, or never was.
     fn said_before(&self, id: TxnId, keys: &[&[u8]]) -> Option<Option<(Timestamp, Answers)>> {
-        let found: Vec<Option<(Timestamp, &Answers)>> = keys
-            .iter()
-            .map(|key| match self.locks.get(*key).filter(|lock| lock.id == id) {
-                Some(lock) => Some(Some((lock.at, &lock.answers))),
-                None => match self.marks.get(&id).and_then(|marks| marks.get(*key)) {
-                    Some(Mark::Committed(at, _, answers)) => Some(Some((*at, answers))),
-                    Some(Mark::Aborted) => Some(None),
-                    None => None,
-                },
-            })
-            .map(Option::flatten)
-            .collect();
-        let is_marked = |key: &&[u8]| self.marks.get(&id).is_some_and(|m| m.contains_key(*key));
-        if found.iter().all(Option::is_none) && !keys.iter().any(is_marked) {
+        let marks = self.marks.get(&id);
+        let mark = |key: &[u8]| marks.and_then(|marks| marks.get(key));
+        let lock = |key: &[u8]| self.locks.get(key).filter(|lock| lock.id == id);
+        if !keys.iter().any(|key| lock(key).is_some() || mark(key).is_some()) {
             return None;
         }
-        let Some(found) = found.into_iter().collect::<Option<Vec<_>>>() else {
+        let found = keys.iter().map(|key| match (lock(key), mark(key)) {
+            (Some(lock), _) => Some((lock.at, &lock.answers)),
+            (None, Some(Mark::Committed(at, _, answers))) => Some((*at, answers)),
+            (None, Some(Mark::Aborted) | None) => None,
+        });
+        let Some(found) = found.collect::<Option<Vec<_>>>() else {
             return Some(None);
         };
         let at = found.iter().map(|(at, _)| *at).max().unwrap_or_default();
@@ -216,9 +213,15 @@ impl Locks {
         if record.outcome == Outcome::Staged {
             record.outcome = outcome.clone();
         }
-        let (outcome, keys) = (record.outcome.clone(), record.keys.clone());
-        let (here, rest): (Vec<_>, Vec<_>) = keys.into_iter().partition(|key| owns(key));
-        here.iter().for_each(|key| self.resolve(engine, id, key, &outcome, at));
+        let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
+        let mut rest = Vec::new();
+        for key in &keys {
+            match owns(key) {
+                true => self.resolve(engine, id, key, &outcome, at),
+                false => rest.push(key.clone()),
+            }
+        }
+        self.records.get_mut(&id).expect("it was there").keys = keys;
         let standing = match outcome {
             Outcome::Committed(at) => Standing::Committed(at),
             _ => Standing::Aborted,
@@ -249,18 +252,17 @@ impl Locks {
         outcome: &Outcome,
         at: Timestamp,
     ) {
-        let Some(lock) = self.take_lock(id, key) else {
+        let Some((key, lock)) = self.take_lock(id, key) else {
             // What is aborted is never locked from now on.
             if *outcome == Outcome::Aborted && !id.is_too_old(at) {
-                let marks = self.marks.entry(id).or_default();
-                marks.entry(key.into()).or_insert(Mark::Aborted);
+                self.marks.entry(id).or_default().prevent(key);
             }
             return;
         };
         let mark = match outcome {
             Outcome::Committed(commit) => {
                 assert!(*commit < at, "what is written lies below its entry (G2)");
-                let key = engine.hasher().key(key);
+                let key = engine.hasher().key(&key);
                 match &lock.intent {
                     Intent::Keep => {}
                     Intent::Put(value, expiry_ms) => {
@@ -271,9 +273,8 @@ impl Locks {
                     }
                 }
                 let mut answers = lock.answers;
-                if answers.iter().map(|(_, a)| bytes_of(from_ref(a))).sum::<usize>()
-                    > KEPT_ANSWER_BYTES_MAX
-                {
+                let bytes = answers.iter().map(|(_, answer)| answer.bytes_about()).sum::<usize>();
+                if bytes > KEPT_ANSWER_BYTES_MAX {
                     answers = Vec::new();
                 }
                 Mark::Committed(lock.at, *commit, answers)
@@ -281,7 +282,16 @@ impl Locks {
             _ => Mark::Aborted,
         };
         if !id.is_too_old(at) {
-            self.marks.entry(id).or_default().insert(key.into(), mark);
+            self.marks.entry(id).or_default().put(key, mark);
+        }
+    }
+
+    fn forget_keys(&mut self, id: TxnId) {
+        if let Some(record) = self.records.get_mut(&id)
+            && record.outcome != Outcome::Staged
+        {
+            self.unfinished -= usize::from(!record.keys.is_empty());
+            record.keys = Vec::new();
         }
     }
 
@@ -289,36 +299,33 @@ impl Locks {
         if let Some(lock) = self.locks.get(key).filter(|lock| lock.id == id) {
             return Finding::Locked(lock.at, lock.answers.clone());
         }
-        let marks = self.marks.entry(id).or_default();
-        Finding::Marked(marks.entry(key.into()).or_insert(Mark::Aborted).clone())
+        Finding::Marked(self.marks.entry(id).or_default().prevent(key).clone())
     }
 }
 
-fn bytes_of(answers: &[Reply]) -> usize {
-    let mut bytes = Vec::new();
-    reply::encode_all(answers, &mut bytes);
-    bytes.len()
-}
-
-/// What the commands of a part answer, and what they would write: they are run on a copy of all
-/// that they name.
+/// What the commands of a part answer, and what they would write to each key that they name, in
+/// order: they are run on a copy of all of them.
 fn evaluate<'a>(
     engine: &Engine,
     part: &Transaction<'a>,
     at: Timestamp,
     limits: &ApplyLimits,
-) -> (Vec<Reply>, BTreeMap<&'a [u8], Intent>) {
+) -> (Vec<Reply>, Vec<(&'a [u8], Intent)>) {
     let hasher = engine.hasher();
     let mut copy = Engine::new(Layout::Ordered, hasher);
-    let mut before = BTreeMap::new();
-    part.each_named(&mut |name| {
-        before.entry(name).or_insert_with(|| {
-            let key = hasher.key(name);
-            let version = engine.newest(&key, at)?;
+    let mut names = Vec::with_capacity(part.commands.len());
+    part.each_named(&mut |name| names.push(name));
+    names.sort_unstable();
+    names.dedup();
+    let mut before = Vec::with_capacity(names.len());
+    for name in names {
+        let key = hasher.key(name);
+        let version = engine.newest(&key, at);
+        if let Some(version) = &version {
             copy.put(&key, &[version.value], version.expiry_ms, version.timestamp);
-            Some(version.timestamp)
-        });
-    });
+        }
+        before.push((name, version.is_some()));
+    }
     let answers = part.run(&mut copy, at, limits);
     let intent = |name: &[u8], had: bool| match copy.newest(&hasher.key(name), at) {
         Some(version) if version.timestamp == at => {
@@ -327,6 +334,6 @@ fn evaluate<'a>(
         None if had => Intent::Delete,
         _ => Intent::Keep,
     };
-    let intents = before.iter().map(|(name, had)| (*name, intent(name, had.is_some()))).collect();
+    let intents = before.into_iter().map(|(name, had)| (name, intent(name, had))).collect();
     (answers, intents)
 }

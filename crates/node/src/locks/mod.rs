@@ -192,12 +192,45 @@ pub enum Mark {
     Committed(Timestamp, Timestamp, Answers),
 }
 
+/// What became of one transaction at keys, in their order: mostly at one.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Marks(Vec<(Box<[u8]>, Mark)>);
+
+impl Marks {
+    fn find(&self, key: &[u8]) -> Result<usize, usize> {
+        self.0.binary_search_by(|(there, _)| (**there).cmp(key))
+    }
+
+    fn get(&self, key: &[u8]) -> Option<&Mark> {
+        self.find(key).ok().map(|place| &self.0[place].1)
+    }
+
+    fn put(&mut self, key: Box<[u8]>, mark: Mark) {
+        if self.0.is_empty() {
+            self.0.reserve_exact(1);
+        }
+        match self.find(&key) {
+            Ok(place) => self.0[place].1 = mark,
+            Err(place) => self.0.insert(place, (key, mark)),
+        }
+    }
+
+    /// The mark of a key: from now on that it is prevented, if there was none.
+    fn prevent(&mut self, key: &[u8]) -> &Mark {
+        let place = self.find(key).unwrap_or_else(|place| {
+            self.0.insert(place, (key.into(), Mark::Aborted));
+            place
+        });
+        &self.0[place].1
+    }
+}
+
 /// See the front page.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
     locks: BTreeMap<Box<[u8]>, Lock>,
     records: BTreeMap<TxnId, Record>,
-    marks: BTreeMap<TxnId, BTreeMap<Box<[u8]>, Mark>>,
+    marks: BTreeMap<TxnId, Marks>,
     /// Those that reach further than their key.
     reaching: BTreeSet<Box<[u8]>>,
     /// Of locked keys, and of what is to be written.
@@ -228,8 +261,11 @@ impl Locks {
 
     /// How many keys are locked, records are known, and marks.
     pub fn counts(&self) -> (usize, usize, usize) {
-        let marks = self.marks.values().map(BTreeMap::len).sum();
-        (self.locks.len(), self.records.len(), marks)
+        (self.locks.len(), self.records.len(), self.marked())
+    }
+
+    fn marked(&self) -> usize {
+        self.marks.values().map(|marks| marks.0.len()).sum()
     }
 
     /// The lock of a key.
@@ -292,15 +328,15 @@ impl Locks {
     }
 
     /// Takes away the lock of a key, if it is this transaction's.
-    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<Lock> {
+    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<(Box<[u8]>, Lock)> {
         self.locks.get(key).filter(|lock| lock.id == id)?;
-        let lock = self.locks.remove(key)?;
-        self.bytes -= lock.bytes(key);
+        let (key, lock) = self.locks.remove_entry(key)?;
+        self.bytes -= lock.bytes(&key);
         if lock.reach != Reach::Key {
-            self.reaching.remove(key);
+            self.reaching.remove(&key);
         }
         self.released += 1;
-        Some(lock)
+        Some((key, lock))
     }
 
     fn put_record(&mut self, id: TxnId, record: Record) {
@@ -344,12 +380,12 @@ impl Locks {
             ..Self::default()
         };
         for (id, marks) in &mut self.marks {
-            let of_right: BTreeMap<_, _> = marks.extract_if(.., |key, _| is_right(key)).collect();
+            let of_right: Vec<_> = marks.0.extract_if(.., |(key, _)| is_right(key)).collect();
             if !of_right.is_empty() {
-                right.marks.insert(*id, of_right);
+                right.marks.insert(*id, Marks(of_right));
             }
         }
-        self.marks.retain(|_, marks| !marks.is_empty());
+        self.marks.retain(|_, marks| !marks.0.is_empty());
         if let Cut::Key(first) = at {
             self.part_reach(first, &mut right);
         }
@@ -379,7 +415,8 @@ impl Locks {
         self.locks.extend(others.locks);
         self.records.extend(others.records);
         for (id, marks) in others.marks {
-            self.marks.entry(id).or_default().extend(marks);
+            let all = self.marks.entry(id).or_default();
+            marks.0.into_iter().for_each(|(key, mark)| all.put(key, mark));
         }
         self.released += 1;
         self.count();
@@ -424,13 +461,13 @@ impl Locks {
             put_outcome(&record.outcome, out);
             put_keys(&record.keys, out);
         }
-        put_varint(self.marks.values().map(BTreeMap::len).sum::<usize>() as u64, out);
-        for (id, key, mark) in
-            self.marks.iter().flat_map(|(id, of)| of.iter().map(move |(key, m)| (id, key, m)))
-        {
-            id.encode(out);
-            put_bytes(key, out);
-            put_mark(mark, out);
+        put_varint(self.marked() as u64, out);
+        for (id, marks) in &self.marks {
+            for (key, mark) in &marks.0 {
+                id.encode(out);
+                put_bytes(key, out);
+                put_mark(mark, out);
+            }
         }
     }
 
@@ -467,8 +504,8 @@ impl Locks {
             all.records.insert(id, Record { key, outcome, keys: read_keys(reader)? });
         }
         for _ in 0..reader.varint()? {
-            let (id, key) = (TxnId::decode(reader)?, reader.bytes()?.into());
-            all.marks.entry(id).or_default().insert(key, read_mark(reader)?);
+            let (id, key) = (TxnId::decode(reader)?, Box::from(reader.bytes()?));
+            all.marks.entry(id).or_default().put(key, read_mark(reader)?);
         }
         all.count();
         Ok(all)

@@ -7,7 +7,7 @@
 //! | RESOLVE | at any age: keys that it has locked get what was to be written, or do not; a mark each |
 //! | PREVENT | at any age: a mark where lock and mark are missing: it never will be locked |
 //! | LOOK | what a record says; one that is not there is ABORTED, unless the id is too old |
-//! | FORGET | the record's keys: all are resolved |
+//! | FORGET | the keys of one record or many: all are resolved |
 //!
 //! (*) ABORTED creates a record that is not there, unless the id is too old. What has an outcome
 //! keeps it.
@@ -22,7 +22,7 @@
 //! | 2 | DECIDE | record key `bytes`, outcome but STAGED |
 //! | 3 | RESOLVE | outcome but STAGED, keys |
 //! | 4 | PREVENT | keys |
-//! | 5 | FORGET | record key `bytes` |
+//! | 5 | FORGET | record key `bytes`; of others: count `varint`, id and record key `bytes` each |
 //! | 6 | LOOK | record key `bytes` |
 //!
 //! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it.
@@ -81,12 +81,10 @@ pub enum Step<'a> {
         /// The key of the record.
         record: &'a [u8],
     },
-    /// Nobody will ask for the record's keys any more.
+    /// Nobody will ask for the keys of these records any more.
     Forget {
-        /// Whose.
-        id: TxnId,
-        /// The key of the record.
-        record: &'a [u8],
+        /// Whose, and the key of each record; at least one.
+        all: Vec<(TxnId, &'a [u8])>,
     },
 }
 
@@ -163,15 +161,15 @@ pub enum Said {
 }
 
 impl<'a> Step<'a> {
-    /// Whose.
+    /// Whose, or whose first.
     pub fn id(&self) -> TxnId {
         match self {
             Step::Prepare(Prepare { id, .. })
             | Step::Decide { id, .. }
             | Step::Resolve { id, .. }
             | Step::Prevent { id, .. }
-            | Step::Look { id, .. }
-            | Step::Forget { id, .. } => *id,
+            | Step::Look { id, .. } => *id,
+            Step::Forget { all } => all.first().expect("it names a record").0,
         }
     }
 
@@ -179,9 +177,8 @@ impl<'a> Step<'a> {
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         match self {
             Step::Prepare(prepare) => prepare.each_key(show),
-            Step::Decide { record, .. }
-            | Step::Look { record, .. }
-            | Step::Forget { record, .. } => show(record),
+            Step::Decide { record, .. } | Step::Look { record, .. } => show(record),
+            Step::Forget { all } => all.iter().for_each(|(_, record)| show(record)),
             Step::Resolve { keys, .. } | Step::Prevent { keys, .. } => {
                 keys.iter().for_each(|key| show(key));
             }
@@ -218,9 +215,17 @@ impl<'a> Step<'a> {
                 begin(4);
                 put_keys(keys, out);
             }
-            Step::Forget { record, .. } => {
+            Step::Forget { all } => {
                 begin(5);
-                put_bytes(record, out);
+                for (place, (id, record)) in all.iter().enumerate() {
+                    if place > 0 {
+                        id.encode(out);
+                    }
+                    put_bytes(record, out);
+                    if place == 0 {
+                        put_varint(all.len() as u64 - 1, out);
+                    }
+                }
             }
             Step::Look { record, .. } => {
                 begin(6);
@@ -257,7 +262,13 @@ impl<'a> Step<'a> {
             2 => Step::Decide { id, record: reader.bytes()?, outcome: read_end(reader)? },
             3 => Step::Resolve { id, outcome: read_end(reader)?, keys: read_keys(reader)? },
             4 => Step::Prevent { id, keys: read_keys(reader)? },
-            5 => Step::Forget { id, record: reader.bytes()? },
+            5 => {
+                let mut all = vec![(id, reader.bytes()?)];
+                for _ in 0..reader.varint()? {
+                    all.push((TxnId::decode(reader)?, reader.bytes()?));
+                }
+                Step::Forget { all }
+            }
             6 => Step::Look { id, record: reader.bytes()? },
             found => return Err(DecodeError::Tag { what: "step of a transaction", found }),
         })
@@ -398,11 +409,7 @@ impl Said {
     /// About how many bytes it takes.
     pub fn bytes_about(&self) -> usize {
         let of = |answers: &Answers| {
-            let bytes = |reply: &crate::command::Reply| match reply {
-                crate::command::Reply::Bulk(bytes) => bytes.len(),
-                _ => 16,
-            };
-            answers.iter().map(|(_, reply)| 8 + bytes(reply)).sum::<usize>()
+            answers.iter().map(|(_, reply)| 8 + reply.bytes_about()).sum::<usize>()
         };
         32 + match self {
             Said::Voted(_, answers) => of(answers),

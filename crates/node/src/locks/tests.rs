@@ -113,7 +113,8 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
     let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
     assert!(matches!(shard.step(320, &aborted), Said::Record(Standing::Committed(_), _)));
     assert!(shard.locks.is_free(), "it was not locked anew");
-    assert_eq!(shard.step(330, &Step::Forget { id: id(100), record: b"a" }), Said::Done);
+    let forget = Step::Forget { all: vec![(id(99), b"o"), (id(100), b"a")] };
+    assert_eq!(shard.step(330, &forget), Said::Done);
     assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
     // When the id is refused, it is forgotten.
     assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));

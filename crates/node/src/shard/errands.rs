@@ -56,6 +56,11 @@ impl Errands {
         self.all.is_empty()
     }
 
+    /// Whether all are on their way, so that only answers and time bring them on.
+    pub fn rests(&self) -> bool {
+        self.all.iter().all(|errand| errand.sent.is_some())
+    }
+
     pub fn ask(
         &mut self,
         step: Bytes,

@@ -72,6 +72,11 @@ impl Fetches {
         self.all.is_empty()
     }
 
+    /// Whether all are on their way, so that only answers and time bring them on.
+    pub fn rests(&self) -> bool {
+        self.all.iter().all(|fetch| fetch.sent.is_some() && !fetch.is_moved)
+    }
+
     pub fn ask(
         &mut self,
         want: Want,

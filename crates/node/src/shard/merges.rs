@@ -410,7 +410,9 @@ impl Shard {
         }
         for (at, asker, _) in self.take_readers() {
             match asker {
-                ReadAsker::Local { origin, waiter } => legacy.readers.push((at, origin, waiter)),
+                ReadAsker::Local { origin, waiter } | ReadAsker::Find { origin, waiter, .. } => {
+                    legacy.readers.push((at, origin, waiter));
+                }
                 ReadAsker::Remote { node, number } => {
                     self.not_led(node, Asked::Read { number }, effects);
                 }

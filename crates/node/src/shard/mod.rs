@@ -185,6 +185,8 @@ pub struct Shard {
     merges: Merges,
     /// Whether the lane has this shard on its list of those with something to do.
     pub(crate) active: bool,
+    /// Whether it is to have the lane's next turn, if it is on that list.
+    pub(crate) is_due: bool,
 }
 
 enum Queued {
@@ -330,6 +332,7 @@ impl Shard {
             half,
             merges,
             active: false,
+            is_due: true,
         }
     }
 
@@ -421,6 +424,7 @@ impl Shard {
     pub(crate) fn written(&mut self, ticket: u64, lsn: Lsn) {
         for append in self.appends.iter_mut().filter(|a| a.ticket == ticket) {
             append.lsn = Some(lsn);
+            self.is_due |= !append.needs_sync;
             append.persisted |= !append.needs_sync;
         }
         self.advance_persisted();
@@ -428,6 +432,7 @@ impl Shard {
 
     pub(crate) fn durable(&mut self, ticket: u64) {
         for append in self.appends.iter_mut().take_while(|a| a.ticket <= ticket) {
+            self.is_due |= !append.persisted;
             append.persisted = true;
         }
         self.advance_persisted();
@@ -473,6 +478,16 @@ impl Shard {
             && self.readers.is_empty()
             && self.steps.is_idle()
             && self.asks_nothing()
+            && self.merges_nothing()
+    }
+
+    /// Whether a turn could do nothing until something comes for it or time passes.
+    pub(crate) fn rests(&self) -> bool {
+        self.queue.is_empty()
+            && self.readers.is_empty()
+            && self.forward.is_idle()
+            && self.fetches.rests()
+            && (self.steps.is_idle() || self.steps_rest())
             && self.merges_nothing()
     }
 

@@ -227,6 +227,9 @@ impl Shard {
                 ReadAsker::Fetch { node, number, .. } => {
                     self.not_led(node, Asked::Fetch { number }, effects);
                 }
+                ReadAsker::Find { origin, waiter, want, bytes_max } => {
+                    self.fetch(want, bytes_max, (origin, waiter), now, effects);
+                }
             }
         }
     }

@@ -17,11 +17,11 @@ use std::collections::BTreeSet;
 
 use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
-use txn::SnapshotRead;
+use txn::{Clock, SnapshotRead};
 
 use super::Shard;
 use crate::entry::{Kind, Waiter, operation};
-use crate::fetch::{self, Want};
+use crate::fetch::{self, Found, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
 
@@ -43,6 +43,8 @@ pub(super) enum Asker {
     Remote { node: NodeId, number: u64 },
     /// Another node, which cannot read by itself: it is told what is here.
     Fetch { node: NodeId, number: u64, want: Want },
+    /// Here, and is told what is here, too.
+    Find { origin: Origin, waiter: Waiter, want: Want, bytes_max: usize },
 }
 
 impl Asker {
@@ -51,14 +53,14 @@ impl Asker {
     fn is_of_a_time(&self) -> bool {
         match self {
             Asker::Local { .. } | Asker::Fetch { want: Want::At { .. }, .. } => true,
-            Asker::Fetch { .. } | Asker::Remote { .. } => false,
+            Asker::Fetch { .. } | Asker::Find { .. } | Asker::Remote { .. } => false,
         }
     }
 
     /// Tells it that there is no room in the log for what it needs there.
     fn refuse_for_room(&self, shard: ShardId, effects: &mut Effects) {
         let (node, what) = match *self {
-            Asker::Local { origin, waiter } => {
+            Asker::Local { origin, waiter } | Asker::Find { origin, waiter, .. } => {
                 let (waiters, why) = (vec![waiter], NotDone::DiskFull);
                 return effects.answers.push(Answer::NotDone { origin, waiters, why });
             }
@@ -80,6 +82,19 @@ impl Shard {
         self.read(at, Asker::Local { origin, waiter }, since);
     }
 
+    /// Somebody here wants to know what it holds, as nodes elsewhere do, and it leads.
+    pub(crate) fn find(
+        &mut self,
+        want: Want,
+        bytes_max: usize,
+        (origin, waiter): (Origin, Waiter),
+        now: BootNanos,
+        clock: &Clock,
+    ) {
+        let at = clock.now().max(self.serving.floor());
+        self.read(at, Asker::Find { origin, waiter, want, bytes_max }, now);
+    }
+
     pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
         self.readers.push(Reader { at, asker, since, after: 0, settled: at });
     }
@@ -94,7 +109,7 @@ impl Shard {
 
     #[inline(never)]
     fn let_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let Turn { now, clock, .. } = *turn;
+        let Turn { now, clock, patience, .. } = *turn;
         let (horizon, applied) = {
             let state = self.state.read();
             (state.horizon, state.applied_index)
@@ -152,26 +167,52 @@ impl Shard {
                         effects.letters.push((node, letter));
                         let_go.insert(node);
                     }
-                    Asker::Fetch { node, number, want } => {
+                    Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
                         let at = reader.at;
                         let state = self.state.read();
-                        if !fetch::is_owned(&state, want) {
-                            // It was cut in two while this waited.
-                            moved.push((*node, *number));
-                            return false;
-                        }
-                        let found = fetch::find(&state, want, at);
+                        let is_owned = fetch::is_owned(&state, want);
+                        let found = is_owned.then(|| fetch::find(&state, want, at)).flatten();
                         drop(state);
-                        let Some(found) = found else {
+                        if is_owned && found.is_none() {
                             // Settled it is, up to what was promised: else it waits on.
                             let is_short = reader.settled < at;
                             if is_short {
                                 reader.asker.refuse_for_room(shard, effects);
+                                return false;
                             }
-                            return !is_short;
-                        };
-                        let letter = Letter::Fetched { shard, number: *number, at, found };
-                        effects.letters.push((*node, letter));
+                            let is_late = reader.since.saturating_add(patience) <= now;
+                            if let Asker::Find { origin, waiter, .. } = reader.asker
+                                && is_late
+                            {
+                                let (waiters, why) = (vec![waiter], NotDone::Locked);
+                                effects.answers.push(Answer::NotDone { origin, waiters, why });
+                                return false;
+                            }
+                            return true;
+                        }
+                        match (&reader.asker, found) {
+                            (&Asker::Find { origin, waiter, bytes_max, .. }, found) => {
+                                // Who is not told all of it looks by itself.
+                                let is_all = |found: &Found| want.rest(found, bytes_max).is_none();
+                                effects.answers.push(match found.filter(is_all) {
+                                    None => Answer::Go { origin, waiter },
+                                    Some(found) => {
+                                        let want = Box::new(want.clone());
+                                        let found = Box::new(found);
+                                        Answer::Fetched { origin, waiter, shard, at, want, found }
+                                    }
+                                });
+                            }
+                            (&Asker::Fetch { node, number, .. }, Some(found)) => {
+                                let letter = Letter::Fetched { shard, number, at, found };
+                                effects.letters.push((node, letter));
+                            }
+                            // It was cut in two while this waited.
+                            (&Asker::Fetch { node, number, .. }, None) => {
+                                moved.push((node, number));
+                            }
+                            _ => unreachable!("these two want to be told"),
+                        }
                     }
                 }
             }
@@ -200,7 +241,7 @@ impl Shard {
     pub(super) fn refuse_readers(&mut self, why: NotDone, effects: &mut Effects) {
         for (_, asker, _) in self.take_readers() {
             match asker {
-                Asker::Local { origin, waiter } => {
+                Asker::Local { origin, waiter } | Asker::Find { origin, waiter, .. } => {
                     effects.answers.push(Answer::NotDone { origin, waiters: vec![waiter], why });
                 }
                 Asker::Remote { node, number } => {

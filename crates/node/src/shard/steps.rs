@@ -13,6 +13,9 @@
 //!   other steps ─────────────────────────────► entry
 //! ```
 //!
+//! Steps that come while others are on their way through the log wait for these, and go together
+//! then: an entry costs more than a step in it.
+//!
 //! But for [`YOUNG_NANOS`], of those who hold locks only older transactions wait for younger ones:
 //! so nobody waits in a circle for longer. What is proposed here is all that can come into the log
 //! while this replica leads, so a command never meets a lock when it is applied, unless the lock
@@ -100,6 +103,10 @@ pub(super) struct Steps {
     queue: VecDeque<QueuedStep>,
     /// PREPAREs that wait for locks, the oldest first.
     waiting: BTreeMap<TxnId, QueuedStep>,
+    /// Whether locks have come or gone since they were looked at.
+    has_changed: bool,
+    /// When they are looked at again even if none has.
+    look_at: BootNanos,
     /// Commands that do, and what came behind them.
     held: VecDeque<(BootNanos, Queued)>,
     /// Keys that entries which are not applied yet will lock, each with the entry's index.
@@ -137,6 +144,21 @@ impl Steps {
 
     fn is_calm(&self) -> bool {
         self.queue.is_empty() && self.waiting.is_empty() && self.held.is_empty()
+    }
+
+    /// Whether those who wait may have to wait no more; if so, that is not so again until
+    /// something changes.
+    fn are_to_be_looked_at(&mut self, now: BootNanos) -> bool {
+        let has_changed = std::mem::take(&mut self.has_changed);
+        has_changed || !self.held.is_empty() || self.look_at <= now
+    }
+
+    /// A PREPARE waits.
+    fn wait(&mut self, id: TxnId, queued: QueuedStep, now: BootNanos) {
+        let ends = [YOUNG_NANOS, FAIR_NANOS, WAIT_NANOS].map(|nanos| queued.since + nanos);
+        let next = ends.into_iter().filter(|end| *end > now).min();
+        self.look_at = self.look_at.min(next.unwrap_or(now));
+        self.waiting.insert(id, queued);
     }
 
     /// Bytes of what waits, and how many entries it may become.
@@ -229,6 +251,13 @@ impl Line {
 }
 
 impl Shard {
+    /// Whether steps, and who waits for locks, only wait for others. Time passes for who has
+    /// replicas elsewhere; alone, it looks whenever it can whether a lock stays too long.
+    pub(super) fn steps_rest(&self) -> bool {
+        let looks = self.steps.is_busy && self.is_sole();
+        self.steps.is_calm() && self.steps.readers.is_empty() && self.errands.rests() && !looks
+    }
+
     /// Somebody here wants a step.
     pub(crate) fn errand(
         &mut self,
@@ -323,11 +352,24 @@ impl Shard {
         if !self.leads() || self.group.is_transferring() || self.stands_still() {
             return;
         }
+        // What comes until those are applied goes together.
+        if self.in_flight.iter().any(|entry| matches!(entry.asker, Asker::Steps(_))) {
+            return;
+        }
         let state = self.state.clone();
         let state = state.read();
         // The oldest first, then what has come since.
-        let waiting = std::mem::take(&mut self.steps.waiting).into_values();
-        let queue: Vec<_> = waiting.chain(std::mem::take(&mut self.steps.queue)).collect();
+        let queue: Vec<_> = match self.steps.are_to_be_looked_at(turn.now) {
+            true => {
+                self.steps.look_at = BootNanos::MAX;
+                let waiting = std::mem::take(&mut self.steps.waiting).into_values();
+                waiting.chain(std::mem::take(&mut self.steps.queue)).collect()
+            }
+            false => std::mem::take(&mut self.steps.queue).into(),
+        };
+        if queue.is_empty() {
+            return;
+        }
         let (mut bytes, mut askers) = (vec![0; HEADER_BYTES], Vec::new());
         let mut proposed = effects.records.bytes();
         // Keys that commands wait for are not locked before these are done.
@@ -360,7 +402,7 @@ impl Shard {
                                 || !by.is_older_than(&id)
                                 || waits_since(YOUNG_NANOS)) =>
                     {
-                        self.steps.waiting.insert(id, queued);
+                        self.steps.wait(id, queued, turn.now);
                         continue;
                     }
                     Some((_, key)) => {
@@ -369,7 +411,7 @@ impl Shard {
                         continue;
                     }
                     None if is_wanted && may_wait => {
-                        self.steps.waiting.insert(id, queued);
+                        self.steps.wait(id, queued, turn.now);
                         continue;
                     }
                     None => {
@@ -489,6 +531,7 @@ impl Shard {
     pub(super) fn locks_changed(&mut self, index: u64) {
         self.steps.is_busy = !self.state.read().locks.is_quiet();
         self.steps.is_awake |= self.steps.is_busy;
+        self.steps.has_changed = true;
         self.steps.coming.retain(|_, (at, _)| *at > index);
         self.steps.coming_ranges.retain(|(_, at, _)| *at > index);
     }

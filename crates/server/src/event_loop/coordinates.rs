@@ -30,6 +30,8 @@ use crate::hub::{Hub, boot_nanos};
 const ASK: u64 = 1 << 63;
 /// So often what waits for a moment is looked at.
 const TICK: Duration = Duration::from_millis(2);
+/// … and so often if that is nothing but records to be forgotten.
+const SLOW_TICK: Duration = Duration::from_millis(25);
 
 /// So often lanes here look after those who wait for locks.
 const LOOK: Duration = Duration::from_millis(4);
@@ -86,7 +88,7 @@ impl EventLoop {
         if self.coordinator.is_empty() {
             return;
         }
-        if self.looked_at.elapsed() >= LOOK {
+        if self.coordinator.is_busy() && self.looked_at.elapsed() >= LOOK {
             self.looked_at = Instant::now();
             let origin = Origin(self.number as u32);
             let mut answers = std::mem::take(&mut self.answers);
@@ -105,7 +107,8 @@ impl EventLoop {
 
     /// When that is to be done again.
     pub(super) fn next_tick(&self) -> Option<Duration> {
-        (!self.coordinator.is_empty()).then_some(TICK)
+        let tick = if self.coordinator.is_busy() { TICK } else { SLOW_TICK };
+        (!self.coordinator.is_empty()).then_some(tick)
     }
 
     fn with_coordinator(&mut self, act: impl FnOnce(&mut Coordinator, At, Routes<'_>)) {

@@ -320,12 +320,45 @@ impl EventLoop {
             self.wait_for(connection, route, blocked, now, go_waiter(at));
             return self.prepare(route, blocked, now, keys.iter().copied());
         }
-        let wants = route.wants(self.hub.node_id, keys.iter().copied());
+        let wants = route.wants(keys.iter().copied(), |place| self.hub.must_fetch(route, place));
         if wants.is_empty() {
             // It has come here, or has caught up, between two looks.
             return self.wait_for(connection, route, blocked, now, go_waiter(at));
         }
         self.fetch(at, connection, wants, now);
+    }
+
+    /// As [`Self::wait_or_fetch`], for who looks at keys of several shards and soon again: what
+    /// others lead is asked of them, all at once, and what is locked is asked of who leads, who
+    /// tells it when it is not.
+    pub(super) fn fetch_or_wait(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        keys: &[&[u8]],
+    ) {
+        let is_fetched = |place: usize| {
+            let state = route.views[place].read();
+            let is_locked = place == blocked.place && blocked.lock.is_some();
+            let leader = state.serving.leader();
+            let is_elsewhere = leader.is_some_and(|leader| leader != self.hub.node_id);
+            drop(state);
+            (is_locked && leader.is_some())
+                || (is_elsewhere && !route.views[place].read().serving.at(now.boot))
+                || self.hub.must_fetch(route, place)
+        };
+        if self.hub.peers.is_none() || !is_fetched(blocked.place) {
+            return self.wait_or_fetch(at, connection, route, blocked, now, keys);
+        }
+        let wants = route.wants(keys.iter().copied(), is_fetched);
+        match wants.is_empty() {
+            // Somebody else leads by now.
+            true => self.wait_or_fetch(at, connection, route, blocked, now, keys),
+            false => self.fetch(at, connection, wants, now),
+        }
     }
 
     /// Has a command wait for what shards on other nodes hold.

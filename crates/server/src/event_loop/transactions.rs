@@ -128,7 +128,7 @@ impl EventLoop {
                 Ok(had) => seen.push((*key, had)),
                 Err(blocked) => {
                     connection.fetched = fetched;
-                    self.wait_or_fetch(at, connection, &route, blocked, now, keys);
+                    self.fetch_or_wait(at, connection, &route, blocked, now, keys);
                     return Done::PutOff;
                 }
             }

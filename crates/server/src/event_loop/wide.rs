@@ -7,10 +7,11 @@
 //!
 //! Each look is a linearizable read of every key by itself. A version that was the newest of its
 //! key in both looks was so at every moment between them, and so were the others; a key that a
-//! transaction has locked is waited for. On a node alone the guards of all shards are held at once,
-//! and one look is enough.
+//! transaction has locked is waited for. What WATCH saw of all keys is a first look. On a node
+//! alone the guards of all shards are held at once, and one look is enough.
 
-use node::command::{Read, Step, Transaction};
+use keyspace::Timestamp;
+use node::command::{Read, Seen, Step, Transaction};
 use node::fetch::Fetched;
 use node::read::Now;
 
@@ -39,6 +40,13 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         };
         let before = connection.output.len();
+        if connection.looked.is_none()
+            && let Some(seen) = watched(session, read)
+        {
+            // That was a first look. The next is at what is now.
+            connection.looked = Some((0, seen));
+            (now, fetched) = (self.moment(), Fetched::default());
+        }
         loop {
             let mut writer = session.writer(&mut connection.output);
             let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
@@ -55,7 +63,7 @@ impl EventLoop {
                         return self.refuse(connection, session, &moved, muted);
                     }
                     connection.fetched = fetched;
-                    self.wait_or_fetch(at, connection, &route, blocked, now, keys);
+                    self.fetch_or_wait(at, connection, &route, blocked, now, keys);
                     return Done::PutOff;
                 }
             };
@@ -92,6 +100,16 @@ impl EventLoop {
             (now, fetched) = (self.moment(), Fetched::default());
         }
     }
+}
+
+/// The versions of all keys of a read, if they are watched and all had a value: then they were
+/// what was newest at that time. What has none now may have had one since.
+fn watched(session: &Session, read: &Read<'_>) -> Option<Vec<Timestamp>> {
+    let version = |key: &&[u8]| match session.seen(key) {
+        Some(Seen::Version(at)) => Some(at),
+        Some(Seen::Nothing(_)) | None => None,
+    };
+    read.keys().iter().map(version).collect()
 }
 
 /// A read as a transaction, which locks its keys.

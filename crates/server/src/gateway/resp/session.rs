@@ -330,6 +330,11 @@ impl Session {
         self.watched.add(&self.keyspace, seen)
     }
 
+    /// What a key of the session's keyspace had when it was first watched, if it is.
+    pub fn seen(&self, key: &[u8]) -> Option<Seen> {
+        self.watched.seen(&self.keyspace, key)
+    }
+
     /// The transaction has ended: nothing is queued, nothing watched.
     pub fn end_transaction(&mut self) {
         self.queue = None;

@@ -115,6 +115,12 @@ impl Watched {
         self.keys.iter().map(|(key, seen)| (&**key, *seen))
     }
 
+    /// What a key of a keyspace had, if it is watched.
+    pub(super) fn seen(&self, keyspace: &str, key: &[u8]) -> Option<Seen> {
+        let is_its = !self.is_empty() && self.keyspace == keyspace;
+        self.keys.get(key).copied().filter(|_| is_its)
+    }
+
     /// Whether nothing is watched.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
