@@ -68,6 +68,10 @@ fn parts(bytes: &[u8]) -> Result<(&[u8], Records, &[u8]), DecodeError> {
             reader.u64()?;
             reader.bytes()?;
         }
+        // How far it reaches.
+        if reader.u8()? == 1 {
+            reader.bytes()?;
+        }
         for _ in 0..reader.varint()? {
             reader.varint()?;
             reader.bytes()?;
@@ -102,7 +106,7 @@ mod tests {
     use keyspace::{KeyHasher, Timestamp};
     use node::command::{Step as Command, Transaction, Write};
     use node::limits;
-    use node::locks::apply::apply;
+    use node::locks::apply::{Owns, apply};
     use node::locks::{Prepare, Step, TxnId};
     use storage::engine::{Engine, Layout};
 
@@ -113,13 +117,15 @@ mod tests {
         let mut engine = Engine::new(Layout::Ordered, hasher);
         let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
         let write = |key| Command::Write(Write::Append { key, value: b"1 " });
-        let part = Transaction { watched: Vec::new(), commands: vec![write(b"a"), write(b"b")] };
+        let commands = vec![write(b"a"), write(b"b")];
+        let part = Transaction { commands, ..Transaction::default() };
         let (promised, places) = (vec![b"a".as_slice(), b"b", b"c"], vec![0, 1]);
         let record = b"a".as_slice();
         let prepare = Prepare { id, is_first: false, record, promised, places, part };
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
-        apply(&mut locks, &mut engine, &step, at, |_| true, &limits::APPLY);
+        let owns = Owns { key: &|_| true, up_to: &|_| true };
+        apply(&mut locks, &mut engine, &step, at, &owns, &limits::APPLY);
         locks
     }
 

@@ -88,8 +88,8 @@ impl World {
         }
     }
 
-    /// Nodes whose coordinators have just ended. No other ends by itself any more, and their clients
-    /// are told nothing.
+    /// Nodes whose coordinators have just ended. No other ends by itself any more, and their
+    /// clients are told nothing.
     pub(crate) fn ended_coordinators(&mut self) -> Vec<usize> {
         let has_ended = |at: &usize| {
             let machine = self.seats[*at].machine.as_ref();

@@ -10,8 +10,9 @@
 //! | long-fork | append to one of three lists, blindly; read all | [`cases::long_fork`] |
 //! | read-only | withdraw by what was deposited; deposit blindly; read both | [`cases::read_only`] |
 //!
-//! All but the lists have several sets of keys, each of which is judged by itself. Whatever is a list is part of the search for cycles, too. A run has lists and two of the others,
-//! unless it is told which one: then that alone.
+//! All but the lists have several sets of keys, each of which is judged by itself. Whatever is a
+//! list is part of the search for cycles, too. A run has lists and two of the others, unless it is
+//! told which one: then that alone.
 
 use std::ops::Range;
 use std::str::FromStr;
