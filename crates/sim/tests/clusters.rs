@@ -61,6 +61,7 @@ fn all_rules_hold() {
         sum(|c| c.wide_ones)
     );
     assert!(sum(|c| c.wide_committed) > 300 && sum(|c| c.wide_changed) > 0, "over shards, too");
+    assert!(sum(|c| c.wide_ranges) > 100, "ranges, too");
     assert!(sum(|c| c.wide_finished) > 10, "and others finish them");
     println!("{apart} of them where clocks are an hour apart");
     assert!(apart > 100, "also where clocks are an hour apart");
@@ -99,12 +100,13 @@ fn the_power_may_go_at_every_write_of_the_log() {
 }
 
 /// What each workload's own judge must find, and the planted fault by which it is seen to.
-const FOUND_BY: [(Workload, Plant); 7] = [
+const FOUND_BY: [(Workload, Plant); 8] = [
     (Workload::ListAppend, Plant::UnlockedReads),
     (Workload::Register, Plant::UnlockedReads),
     (Workload::Bank, Plant::UnlockedReads),
     (Workload::WriteSkew, Plant::Unvalidated),
     (Workload::Phantom, Plant::Unvalidated),
+    (Workload::Phantom, Plant::Unranged),
     (Workload::LongFork, Plant::SingleLook),
     (Workload::ReadOnly, Plant::Unvalidated),
 ];

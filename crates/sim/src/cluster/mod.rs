@@ -167,6 +167,8 @@ pub struct Counts {
     pub wide_committed: u64,
     /// … or not: a watched key had changed …
     pub wide_changed: u64,
+    /// … those that watched ranges.
+    pub wide_ranges: u64,
     /// … or others had their keys, or nobody led a shard of them.
     pub wide_busy: u64,
     /// Those of which nobody was told.

@@ -61,6 +61,8 @@ pub enum Plant {
     EarlyRetry,
     /// A transaction over shards does not look whether what it watches has changed (G8, G15).
     Unvalidated,
+    /// … nor whether a key has come into a range of it.
+    Unranged,
     /// Keys of several shards are looked at once only (G7).
     SingleLook,
     /// A shard that is cut keeps the records of keys that go (G8).
@@ -69,7 +71,7 @@ pub enum Plant {
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -91,14 +93,22 @@ impl Plant {
         Self::ResolveByKey,
         Self::EarlyRetry,
         Self::Unvalidated,
+        Self::Unranged,
         Self::SingleLook,
         Self::LeftRecord,
     ];
 
     /// Whether it shows in transactions over several shards only.
     pub fn is_wide(self) -> bool {
-        let of_world = [Self::UnlockedReads, Self::Unvalidated, Self::SingleLook, Self::LeftRecord];
-        of_world.contains(&self) || self.in_coordinators().is_some()
+        let of_world = matches!(
+            self,
+            Self::UnlockedReads
+                | Self::Unvalidated
+                | Self::Unranged
+                | Self::SingleLook
+                | Self::LeftRecord
+        );
+        of_world || self.in_coordinators().is_some()
     }
 
     /// What it is in coordinators, if it is planted there.
@@ -136,6 +146,7 @@ impl Plant {
             Self::ResolveByKey => "resolve-by-key",
             Self::EarlyRetry => "early-retry",
             Self::Unvalidated => "unvalidated",
+            Self::Unranged => "unranged",
             Self::SingleLook => "single-look",
             Self::LeftRecord => "left-record",
         }
@@ -148,8 +159,8 @@ impl Plant {
     "no bug '{0}' of clusters: stale-lease, lease-by-role, forgetful-vote, burst-ticks, \
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
      replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
-     forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look and \
-     left-record can be planted"
+     forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, unranged, \
+     single-look and left-record can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

@@ -5,7 +5,8 @@
 //! ```text
 //!   APPEND, GET of 1 to 4 keys ──► the node's coordinator ──► Ended
 //!   the same, of one shard     ──► one entry, now and then
-//!   WATCH … MULTI … EXEC       ──► each key is read, then begun a while later
+//!   WATCH … MULTI … EXEC       ──► each key is read, then begun a while later; or, where keys are
+//!                                  in order, the ranges round them are watched
 //!   one APPEND, one GET        ──► as all commands: locks are in their way
 //!   GET of several keys        ──► looked at twice; or locked, if something always changes
 //! ```
@@ -17,12 +18,14 @@
 //! as they were.
 
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use keyspace::random::{Random, mix};
 use keyspace::{CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId};
-use node::command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
+use node::command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 use node::coordinator::Ended;
 use node::entry::{Batch, Waiter};
+use node::interactive::stretches::{KeyRange, Stretches};
 use node::lane::{Answer, Input, NotDone};
 
 use super::{Options, Plant, World, upgrade};
@@ -156,6 +159,23 @@ impl Wide {
     /// The same, in a keyspace that begins with several shards.
     pub fn hashed(options: &Options) -> Self {
         Self { placement: Placement::Hashed, ..Self::new(options) }
+    }
+
+    /// Ranges in which nothing lies but keys that a transaction watches, if it is one of those that
+    /// watch ranges.
+    fn gaps(&self, number: u64, watched: &[Watched]) -> Stretches {
+        let mut gaps = Stretches::default();
+        if self.placement == Placement::Ordered && number.is_multiple_of(2) {
+            for (key, ..) in watched {
+                let name = &self.names[*key];
+                let below = self.names.iter().filter(|other| *other < name).max();
+                let above = self.names.iter().filter(|other| *other > name).min();
+                let below = below.map_or(Bound::Unbounded, |below| Bound::Excluded(&**below));
+                let above = above.map_or(Bound::Unbounded, |above| Bound::Excluded(&**above));
+                gaps.add(KeyRange::between(below, above).expect("the key lies in it"));
+            }
+        }
+        gaps
     }
 
     /// What is open, in words.
@@ -364,6 +384,9 @@ impl World {
         shards.sort_unstable();
         shards.dedup();
         let is_one = shards.len() == 1 && wide.rng.one_in(2);
+        let is_ranged = !wide.gaps(wide.made + 1, &watched).is_empty();
+        self.counts.wide_ranges += u64::from(is_ranged);
+        let is_one = is_one && !is_ranged;
         let way = if is_one { Way::Proposed } else { Way::Coordinated };
         let number = self.put_asked(client, at, workload, parts, watched, way);
         match is_one {
@@ -374,13 +397,22 @@ impl World {
 
     /// Has the node's coordinator do it.
     fn coordinate_wide(&mut self, number: u64) {
-        let unvalidated = self.has(Plant::Unvalidated);
+        let (unvalidated, unranged) = (self.has(Plant::Unvalidated), self.has(Plant::Unranged));
         let Some(wide) = &self.wide else { return };
         let Some(asked) = wide.asked.get(&number) else { return };
-        let values = values_of(&asked.parts);
+        let (values, gaps) = (values_of(&asked.parts), wide.gaps(number, &asked.watched));
         let mut transaction = transaction_of(asked, &wide.names, &values);
+        if !gaps.is_empty() {
+            // What is absent is so because nothing is in its range.
+            transaction.watched.retain(|(_, seen)| matches!(seen, Seen::Version(_)));
+            transaction.ranges = gaps.iter().collect();
+        }
         if unvalidated {
             transaction.watched.clear();
+            transaction.ranges.clear();
+        }
+        if unranged {
+            transaction.ranges.clear();
         }
         let machine = self.seats[asked.at].machine.as_mut().expect("it was asked");
         let keyspace = machine.routes[WIDE].keyspace.id;
