@@ -14,6 +14,7 @@
 //! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
 
 use keyspace::{Cut, ShardId};
+use replication::BootNanos;
 
 use super::{Effects, Lane, push};
 use crate::command::Reply;
@@ -49,14 +50,14 @@ pub struct Given {
     pub right: ShardId,
     /// None: there is no such replica, or not with that entry.
     pub state: Option<Box<ShardState>>,
-    /// How long the right one stood still, if its leader was here.
-    pub stood_still_nanos: Option<u64>,
+    /// Since when the right one stands still, if its leader was here.
+    pub frozen_at: Option<BootNanos>,
 }
 
 impl Given {
     /// There is nothing of the kind.
     pub(super) fn nothing(left: ShardId, right: ShardId) -> Self {
-        Self { left, right, state: None, stood_still_nanos: None }
+        Self { left, right, state: None, frozen_at: None }
     }
 }
 
@@ -95,9 +96,9 @@ impl Lane {
     pub(super) fn give_up(&mut self, right: ShardId, effects: &mut Effects) {
         let Some(shard) = self.shards.get(&right) else { return };
         let Some((left, at)) = shard.surrenders() else { return };
-        let stood_still_nanos = shard.stood_still_nanos(self.now);
+        let frozen_at = shard.stands_still_since();
         let (state, legacy) = self.end_absorbed(right, left, Some(at), effects);
-        effects.given.push(Given { left, right, state, stood_still_nanos });
+        effects.given.push(Given { left, right, state, frozen_at });
         effects.bequeathed.extend(legacy.map(|legacy| Bequeathed { left, legacy }));
     }
 

@@ -379,10 +379,9 @@ impl Shard {
         is_ready.then_some((to, at))
     }
 
-    /// For how long nobody has been served because it is to be taken in, if it is known: it leads.
-    pub(crate) fn stood_still_nanos(&self, now: BootNanos) -> Option<u64> {
-        let since = Some(self.merges.froze_at).filter(|at| *at > 0 && self.stands_still());
-        since.map(|since| now.saturating_sub(since))
+    /// Since when nobody is served because it is to be taken in, if it is known: it leads.
+    pub(crate) fn stands_still_since(&self) -> Option<BootNanos> {
+        Some(self.merges.froze_at).filter(|at| *at > 0 && self.stands_still())
     }
 
     /// Goes on with what was sent to a neighbour that it has taken in.

@@ -150,7 +150,7 @@ settings! {
     split_keys: Option<NonZeroU64> = "125000", Most(1_000..=1_000_000_000, ""), Most;
     /// Bytes of live keys and values below which two neighbouring shards become one, both taken
     /// together, if the second was cut off from another; at most half of split_bytes and, in keys,
-    /// a quarter of split_keys; or off: never.
+    /// an eighth of split_keys; or off: never.
     merge_bytes: Option<NonZeroU64> = "16MiB", Bytes(64 * KIB..=1024 * GIB, ""), Bytes;
     /// Requests a second for its leader beyond which a shard is cut in two, where a cut parts them
     /// about evenly; or off: never.

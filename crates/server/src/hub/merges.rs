@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 use super::decisions::{Came, Decided, What};
 use super::splits::bytes_of;
-use super::{Hub, View};
+use super::{Hub, View, boot_nanos};
 
 /// Two that have held little for so long are merged.
 const COLD: Duration = Duration::from_secs(10);
@@ -122,9 +122,9 @@ impl Hub {
     }
 
     pub(super) fn given(&self, given: Given) {
-        let Given { left, right, state, stood_still_nanos } = given;
+        let Given { left, right, state, frozen_at } = given;
         if state.is_some() {
-            let stood_still = stood_still_nanos.map(|nanos| nanos as f64 / 1e6);
+            let stood_still = frozen_at.map(|at| boot_nanos().saturating_sub(at) as f64 / 1e6);
             let stood_still = stood_still.map(|ms| format!(" after it stood still for {ms:.1} ms"));
             let stood_still = stood_still.unwrap_or_default();
             tracing::info!("shard {left} takes in shard {right}, which ends{stood_still}");
@@ -192,8 +192,10 @@ impl Hub {
         }
         let wanted: Vec<_> =
             self.merges.wanted.lock().iter().map(|(left, w)| (*left, w.clone())).collect();
+        let mut has_begun = false;
         for (left, wanted) in wanted {
-            if !self.try_merge(left, &wanted) || wanted.since.elapsed() > WANTED_MAX {
+            let is_late = wanted.since.elapsed() > WANTED_MAX;
+            if !self.try_merge(left, &wanted, &mut has_begun) || is_late {
                 self.merges.wanted.lock().remove(&left);
             }
         }
@@ -240,13 +242,20 @@ impl Hub {
     }
 
     /// Goes on with one that is wanted. Whether to try again later.
-    fn try_merge(self: &Arc<Self>, left: ShardId, wanted: &Wanted) -> bool {
+    ///
+    /// Of those whose replicas have come together one begins in a look, so that the next one, which
+    /// stands still, does not wait while a lane here takes in the keys of the first.
+    fn try_merge(self: &Arc<Self>, left: ShardId, wanted: &Wanted, has_begun: &mut bool) -> bool {
         if wanted.tried.is_some_and(|tried| tried.elapsed() < AGAIN) {
             return true;
         }
         let Ok((ours, theirs)) = self.pair(left) else { return false };
         if theirs.shard != wanted.right {
             return false;
+        }
+        let are_together = nodes_of(&ours) == nodes_of(&theirs);
+        if are_together && std::mem::replace(has_begun, true) {
+            return true;
         }
         if let Some(wanted) = self.merges.wanted.lock().get_mut(&left) {
             wanted.tried = Some(Instant::now());

@@ -39,7 +39,7 @@ const AGAIN: Duration = Duration::from_secs(10);
 /// So many shards that are led here are told to be cut in one look.
 const AT_ONCE: usize = 2;
 /// Two shards together are few keys up to this part of those beyond which a shard is cut.
-const FEW: u64 = 4;
+const FEW: u64 = 8;
 
 /// What the node remembers about it.
 #[derive(Debug)]
@@ -326,9 +326,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_are_few_up_to_a_quarter_of_what_is_cut() {
+    fn two_are_few_up_to_an_eighth_of_what_is_cut() {
         let splits = Splits::new(None, NonZeroU64::new(125_000));
-        assert!(splits.are_few(31_250) && !splits.are_few(31_251));
+        assert!(splits.are_few(15_625) && !splits.are_few(15_626));
         assert!(splits.too_large(0, 125_000).is_none() && splits.too_large(0, 125_001).is_some());
         assert!(Splits::new(None, None).are_few(u64::MAX));
     }
