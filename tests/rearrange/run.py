@@ -50,7 +50,7 @@ SCHEMA = {
     },
     "seconds[].nodes[]": {
         "node": int, "replicas": int, "leaders": int, "bytes": int, "sent_bytes": int,
-        "sending": int, "processor": NUMBER,
+        "sending": int, "unsent_bytes": int, "processor": NUMBER,
     },
     "figures[]": {
         "what": str, "value": NUMBER, "unit": str, "limit": (str, type(None)),

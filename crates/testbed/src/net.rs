@@ -70,15 +70,9 @@ impl Site {
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let site = self.clone();
         let mut command = Command::new(program);
-        // SAFETY: between fork and exec only system calls are made that take numbers.
-        unsafe {
-            command.pre_exec(move || {
-                if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                    return Err(std::io::Error::last_os_error());
-                }
-                site.enter()
-            });
-        }
+        end_with_thread(&mut command);
+        // SAFETY: between fork and exec only a system call is made that takes numbers.
+        unsafe { command.pre_exec(move || site.enter()) };
         command
     }
 
@@ -91,6 +85,17 @@ impl Site {
             });
             here.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
+    }
+}
+
+/// Has the kernel kill a program when the thread that starts it ends, however that comes about.
+pub fn end_with_thread(command: &mut Command) {
+    // SAFETY: between fork and exec only a system call is made that takes numbers.
+    unsafe {
+        command.pre_exec(|| match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
     }
 }
 

@@ -6,6 +6,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use testbed::net::end_with_thread;
+
 use crate::Outcome;
 
 /// How long something may take to become ready.
@@ -13,7 +15,7 @@ const READY_MAX: Duration = Duration::from_secs(120);
 /// Between two looks whether it is.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A running process. Dropping it kills it.
+/// A running process. Dropping it kills it, and so does the end of the thread that has started it.
 pub struct Process {
     child: Child,
     output: PathBuf,
@@ -23,6 +25,7 @@ impl Process {
     /// Starts `command`; what it prints goes to a file.
     pub fn start(mut command: Command, output: &Path) -> Outcome<Self> {
         let file = File::options().create(true).append(true).open(output)?;
+        end_with_thread(&mut command);
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let program = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().map_err(|error| format!("cannot start {program}: {error}"))?;
@@ -38,6 +41,20 @@ impl Process {
     pub fn signal(&self, name: &str) -> Outcome<()> {
         let sent = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status()?;
         if sent.success() { Ok(()) } else { Err(format!("kill -s {name}: {sent}").into()) }
+    }
+
+    /// As [`Self::wait`], but so long at most.
+    pub fn wait_for(&mut self, most: Duration) -> Outcome<ExitStatus> {
+        let began = Instant::now();
+        loop {
+            match self.child.try_wait()? {
+                Some(ended) => return Ok(ended),
+                None if began.elapsed() > most => {
+                    return Err(format!("process {} has not ended in {most:?}", self.pid()).into());
+                }
+                None => sleep(LOOK),
+            }
+        }
     }
 
     /// Waits until it has ended.
@@ -69,14 +86,31 @@ impl Drop for Process {
     }
 }
 
-/// A directory of this benchmark's own; dropping it removes it.
+/// All our directories begin so.
+const PREFIX: &str = "carillon-bench-";
+
+/// Removes the directories of benchmarks that were ended before they could.
+fn sweep(base: &Path) {
+    let Ok(names) = fs::read_dir(base) else { return };
+    for name in names.flatten().filter_map(|entry| entry.file_name().into_string().ok()) {
+        let pid = name.strip_prefix(PREFIX).and_then(|rest| rest.split('-').next());
+        let pid = pid.and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            // Files that cannot go stay for whoever cleans up.
+            let _left = fs::remove_dir_all(base.join(&name));
+        }
+    }
+}
+
+/// A directory of this benchmark's own; dropping it removes it, or else the next one does.
 pub struct Directory(PathBuf);
 
 impl Directory {
     /// A new, empty one, in BENCH_DIR or where temporary files go.
     pub fn new(name: &str) -> Outcome<Self> {
         let base = std::env::var_os("BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-        let path = base.join(format!("carillon-bench-{}-{name}", std::process::id()));
+        sweep(&base);
+        let path = base.join(format!("{PREFIX}{}-{name}", std::process::id()));
         fs::create_dir_all(&path)?;
         Ok(Self(path))
     }

@@ -28,6 +28,8 @@ const PEER: u16 = 7600;
 const SEEDS: usize = 3;
 /// How long an answer about the cluster may take.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a node may take to stop.
+const STOP_MAX: Duration = Duration::from_secs(60);
 /// How long a cluster may take to form.
 const FORM_MAX: Duration = Duration::from_secs(60);
 
@@ -63,6 +65,7 @@ impl Fleet {
     /// Room for so many nodes, which all get these flags, in so many failure domains; none is
     /// started. The calling thread, and all that it starts from now on, are where the clients are.
     pub fn new(binary: &str, nodes: usize, domains: usize, flags: &[String]) -> Outcome<Self> {
+        let path = fs::canonicalize(binary).map_err(|error| format!("{binary}: {error}"))?;
         let dir = Directory::new("rearrange")?;
         let secret = dir.path().join("secret");
         fs::write(&secret, "a secret of nodes that live for a benchmark")?;
@@ -70,7 +73,7 @@ impl Fleet {
         let net = Net::new(nodes);
         net.clients().enter()?;
         Ok(Self {
-            binary: fs::canonicalize(binary)?.to_string_lossy().into_owned(),
+            binary: path.to_string_lossy().into_owned(),
             flags: flags.to_vec(),
             domains,
             processes: (0..nodes).map(|_| None).collect(),
@@ -218,7 +221,7 @@ impl Fleet {
         self.vacate(node);
         let process = self.process(node)?;
         process.signal("TERM")?;
-        let ended = process.wait()?;
+        let ended = process.wait_for(STOP_MAX)?;
         self.kill(node);
         if ended.success() { Ok(()) } else { Err(format!("node {node} stops: {ended}").into()) }
     }

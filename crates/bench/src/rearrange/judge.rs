@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::load::Return;
 use super::plays::Play;
 use super::stage::Seen;
 use super::svg::Limits;
@@ -13,12 +14,14 @@ const THROUGHPUT_MIN: f64 = 0.7;
 const UNEVEN_MAX: f64 = 0.1;
 /// How far from what was configured a node's rate may be.
 const RATE_OFF_MAX: f64 = 0.2;
+/// What is left of states is known about: this much may be nothing.
+const UNSENT_MIN: u64 = 2 << 20;
 /// How long a drain may take, in parts of bytes ÷ rate.
 const DRAIN_MAX: f64 = 1.1;
 /// How long a client may wait when a node is lost.
 pub const SILENCE_MAX_S: f64 = 1.5;
-/// For how long after a node was lost waits are its own.
-const SILENCE_LOOK_S: f64 = 10.0;
+/// After so long nobody is served by a node that reaches no majority: leases have ended.
+const LEASES_S: f64 = 2.0;
 /// Above this a second was disturbed: cores that the host took away.
 const HOST_TAKEN: f64 = 0.15;
 /// Likewise, for how long the machine stood still.
@@ -124,7 +127,8 @@ pub fn limits(figures: &[Figure], play: Play) -> Limits {
 
 /// How even the nodes are at the end, but for those that were drained.
 pub fn evenness(seen: &Seen, drained: &[usize]) -> Vec<Figure> {
-    let Some(last) = seen.seconds.last() else { return Vec::new() };
+    let known = seen.seconds.iter().rev().find(|second| !second.nodes.is_empty());
+    let Some(last) = known else { return Vec::new() };
     let of = |figure: fn(&NodeSecond) -> u64| -> Vec<f64> {
         let nodes = last.nodes.iter().filter(|node| !drained.contains(&node.node));
         nodes.map(|node| figure(node) as f64).collect()
@@ -144,15 +148,18 @@ pub fn evenness(seen: &Seen, drained: &[usize]) -> Vec<Figure> {
     ]
 }
 
-/// What nodes sent in seconds in which they had something to send at both ends.
+/// What nodes sent in seconds in which they had something to send at both ends. A state that has
+/// left, and is not installed yet, is none.
 pub fn rate(seen: &Seen) -> Vec<Figure> {
     let mut full = Vec::new();
     let mut most: f64 = 0.0;
     for pair in seen.seconds.windows(2) {
         for node in &pair[1].nodes {
-            most = most.max(node.sent_bytes as f64);
+            // If it was not seen before, it is not known in which second it sent them.
             let before = pair[0].nodes.iter().find(|before| before.node == node.node);
-            if node.sending > 0 && before.is_some_and(|before| before.sending > 0) {
+            let Some(before) = before else { continue };
+            most = most.max(node.sent_bytes as f64);
+            if [before.unsent_bytes, node.unsent_bytes].iter().all(|left| *left > UNSENT_MIN) {
                 full.push(node.sent_bytes as f64);
             }
         }
@@ -168,7 +175,7 @@ pub fn rate(seen: &Seen) -> Vec<Figure> {
             1.0 + RATE_OFF_MAX,
         ),
         Figure::told(
-            "mean of a node's seconds with states waiting ÷ move_rate",
+            "mean of a node's seconds with something to send ÷ move_rate",
             mean(full.iter().copied()) / configured,
             "",
         )
@@ -217,26 +224,30 @@ pub fn waits(seen: &Seen, what: &str, window: Window, nodes: &[usize], most_s: f
     wait(seen, format!("{what}: longest wait of a client"), window.0, longest, most_s)
 }
 
-/// After how long clients of some nodes, or all, were served that had been cut off: since when,
-/// until when, and when all had settled.
-pub fn served_again(
-    seen: &Seen,
-    what: &str,
-    (from, back, until): (f64, f64, f64),
-    nodes: &[usize],
-    most_s: f64,
-) -> Figure {
-    let after = longest_s(seen, (from, until), nodes) - (back - from);
-    wait(seen, format!("{what}: all clients are served after"), back, after.max(0.0), most_s)
+/// After how long clients of some nodes, or all, were served again once something was over; if
+/// any client never was, the time that was left.
+pub fn served_again(seen: &Seen, what: &str, over_s: f64, nodes: &[usize], most_s: f64) -> Figure {
+    let returns = || seen.returns.iter().filter(|one| one.since_s == over_s);
+    let is_meant = |one: &&Return| nodes.is_empty() || nodes.contains(&one.node);
+    let last = returns().filter(is_meant).map(|one| one.after_s).fold(0.0, f64::max);
+    let away = seen.setup.clients - returns().count();
+    let end_s = seen.seconds.last().map_or(0.0, |second| second.at_s as f64 + 1.0);
+    let after_s = if away == 0 { last } else { (end_s - over_s).max(last) };
+    let what = format!("{what}: all clients are served after");
+    if away > 0 {
+        let never = Figure::at_most(what, after_s, "s", 0.0);
+        return never.noted(format!("{away} clients were never served again"));
+    }
+    wait(seen, what, over_s, after_s, most_s)
 }
 
-/// The longest wait after a node was lost, and until its replicas were replaced.
-pub fn silence(seen: &Seen, what: &str, (from, until): Window) -> Vec<Figure> {
-    let look = (from, from + SILENCE_LOOK_S);
-    vec![
-        waits(seen, what, look, &[], SILENCE_MAX_S),
-        Figure::told(format!("{what}: all is replaced after"), until - from, "s"),
-    ]
+/// Requests of clients of nodes that reach no majority: once leases have ended, none is answered.
+/// If any is, they were not cut off.
+pub fn is_cut_off(seen: &Seen, what: &str, (from, until): Window, nodes: &[usize]) -> Figure {
+    let window = (from + LEASES_S, until);
+    let answered: u64 = within(seen, window).map(|second| answered_by(second, nodes)).sum();
+    let what = format!("{what}: answered after {LEASES_S} s");
+    Figure::at_most(what, answered as f64, "", 0.0)
 }
 
 /// Whether all has settled, and after how long.
@@ -251,13 +262,14 @@ pub fn none_fails(seen: &Seen, what: &str, window: Window, nodes: &[usize]) -> F
     Figure::at_most(format!("{what}: requests failed"), failed as f64, "", 0.0)
 }
 
+fn answered_by(second: &Second, nodes: &[usize]) -> u64 {
+    let clients = second.clients.iter().filter(|one| nodes.contains(&one.node));
+    clients.map(|one| one.answered).sum()
+}
+
 /// Requests of clients of some nodes that were answered in a second of a window.
 pub fn answered(seen: &Seen, what: &str, window: Window, nodes: &[usize]) -> Figure {
-    let of_nodes = |second: &Second| {
-        let clients = second.clients.iter().filter(|one| nodes.contains(&one.node));
-        clients.map(|one| one.answered).sum::<u64>() as f64
-    };
-    let rate = mean(within(seen, window).map(of_nodes));
+    let rate = mean(within(seen, window).map(|second| answered_by(second, nodes) as f64));
     Figure::told(format!("{what}: answered"), rate, "requests/s")
 }
 
@@ -286,6 +298,7 @@ pub fn lost(seen: &Seen) -> Figure {
 
 #[cfg(test)]
 mod tests {
+    use super::super::timeline::Setup;
     use super::*;
 
     #[test]
@@ -317,8 +330,26 @@ mod tests {
         assert_eq!(none_fails(&seen, "", window, &[1]).holds, Some(false));
         assert_eq!(none_fails(&seen, "", window, &[2]).holds, Some(true));
         assert_eq!([[1], [2]].map(|nodes| answered(&seen, "", cut, &nodes).value), [0.0, 7.0]);
-        let again = served_again(&seen, "", (10.0, 20.0, 30.0), &[1], 0.5);
-        assert!(again.holds == Some(true) && (again.value - 0.4).abs() < 1e-9);
-        assert_eq!(served_again(&seen, "", (10.0, 20.0, 30.0), &[1], 0.3).holds, Some(false));
+        assert_eq!(is_cut_off(&seen, "", cut, &[1]).holds, Some(true));
+        assert_eq!(is_cut_off(&seen, "", cut, &[2]).holds, Some(false));
+        // They were cut off when this began, and were not later than that.
+        assert_eq!(is_cut_off(&seen, "", (10.0, 25.0), &[1]).holds, Some(false));
+    }
+
+    #[test]
+    fn who_is_never_served_again_is_missed() {
+        let at = |node, after_s| Return { since_s: 10.0, after_s, node };
+        let setup = Setup { clients: 2, ..Setup::default() };
+        let seconds = vec![Second { at_s: 29, ..Second::default() }];
+        let returns = vec![at(1, 0.4), at(2, 4.0), Return { since_s: 3.0, ..at(1, 9.0) }];
+        let all = Seen { returns, setup, seconds, ..Seen::default() };
+        let again = |seen: &Seen, nodes: &[usize]| {
+            let figure = served_again(seen, "", 10.0, nodes, 0.5);
+            (figure.value, figure.holds)
+        };
+        assert_eq!(again(&all, &[1]), (0.4, Some(true)));
+        assert_eq!(again(&all, &[]), (4.0, Some(false)));
+        let one = Seen { returns: vec![at(1, 0.4)], ..all };
+        assert_eq!(again(&one, &[1]), (20.0, Some(false)));
     }
 }

@@ -7,6 +7,11 @@
 //! which writes through another node: it may be told nothing older than what was acknowledged
 //! before it asked.
 //!
+//! Where no majority is, a client stands still at its next request that needs one, and sees
+//! nothing. So there may be *readers* too, one at each node, which only read what clients write.
+//! What is not answered soon they leave, which is no failure, and read the next key, of another
+//! shard, at the same node: it may still take itself for the leader of some.
+//!
 //! A client keeps to a node. It goes to the next one when the connection breaks or cannot be made,
 //! as programs do, and stays there. It never asks anything twice.
 
@@ -24,14 +29,17 @@ use crate::resp::Connection;
 
 /// Keys of each client: enough to touch every shard of its keyspace.
 const KEYS_EACH: usize = 64;
-/// Of reads of its own keys, a client makes every so manieth of another one's.
-const OTHERS_EACH: u64 = 4;
+/// Of reads of its own keys, a client makes every so manieth of another one's: with its keys it has
+/// no divisor in common, so that none of them is left out for ever.
+const OTHERS_EACH: u64 = 5;
 /// Bytes of a value, filled up with zeros in front of its number.
 const VALUE_BYTES: usize = 100;
 /// How long a node may take to take a connection.
 const CONNECT_MAX: Duration = Duration::from_millis(300);
 /// No request takes longer than its deadline (5 s) at a node that lives.
 const REPLY_MAX: Duration = Duration::from_secs(6);
+/// So long a reader waits for an answer.
+const READER_MAX: Duration = Duration::from_millis(200);
 /// A client that cannot connect tries the next node after so long.
 const AGAIN: Duration = Duration::from_millis(10);
 /// Failures that are remembered, the first ones.
@@ -46,8 +54,10 @@ const SECONDS_MAX: usize = 3_600;
 /// How clients behave.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// How many there are.
+    /// How many there are that write.
     pub clients: usize,
+    /// How many there are besides that only read what the others write.
+    pub readers: usize,
     /// Between an answer and the next request of a client.
     pub pause: Duration,
     /// Where they connect; client `n` begins with the `n`th.
@@ -70,6 +80,30 @@ pub struct Counts {
     /// The longest time between two answers to the same client, of those that ended; and, in the
     /// last second, how long a client had been without one.
     pub longest: Duration,
+}
+
+impl Counts {
+    /// Those of two seconds, as if they were one.
+    fn and(self, more: Self) -> Self {
+        Self {
+            answered: self.answered + more.answered,
+            not_done: self.not_done + more.not_done,
+            unknown: self.unknown + more.unknown,
+            lost: self.lost + more.lost,
+            longest: self.longest.max(more.longest),
+        }
+    }
+}
+
+/// The first answer to a client since something was over.
+#[derive(Clone, Copy, Debug)]
+pub struct Return {
+    /// When that was, in seconds since the load began: see [`Load::is_over`].
+    pub since_s: f64,
+    /// How much later the client was answered.
+    pub after_s: f64,
+    /// By which node, counted from 1.
+    pub node: usize,
 }
 
 #[derive(Default)]
@@ -100,10 +134,13 @@ struct Shared {
     stop: AtomicBool,
     /// By second, and by the node through which clients asked.
     seconds: Vec<Vec<Second>>,
-    /// Of all clients.
+    /// Of all clients that write.
     keys: Vec<Keys>,
     failures: Mutex<Vec<Failure>>,
     slow: Mutex<Vec<Slow>>,
+    /// When something was over, in seconds since the load began, as the bits of that number.
+    over_s: AtomicU64,
+    returns: Mutex<Vec<Return>>,
 }
 
 /// A request that was answered late.
@@ -135,10 +172,13 @@ impl Shape {
         &keyspaces[(client / nodes.len() + client % nodes.len()) % keyspaces.len()]
     }
 
-    /// Whose keys a client reads besides its own: the next one's of its keyspace.
-    fn other(&self, client: usize) -> Option<usize> {
-        let mut others = (1..self.clients).map(|step| (client + step) % self.clients);
-        others.find(|other| self.keyspace(*other) == self.keyspace(client))
+    /// Whose keys a client reads besides its own, in turn: the next one's of its keyspace; a
+    /// reader, those of all.
+    fn others(&self, client: usize) -> Vec<usize> {
+        let others = (1..=self.clients).map(|step| (client + step) % self.clients);
+        let others = others.filter(|other| *other != client);
+        let others = others.filter(|other| self.keyspace(*other) == self.keyspace(client));
+        others.take(if client < self.clients { 1 } else { self.clients }).collect()
     }
 }
 
@@ -153,6 +193,8 @@ impl Shared {
 pub struct Load {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<Client>>,
+    /// Those that have ended.
+    ended: Vec<Client>,
 }
 
 /// What the keys of all clients were when they were read again.
@@ -178,9 +220,11 @@ impl Load {
             keys,
             failures: Mutex::default(),
             slow: Mutex::default(),
+            over_s: AtomicU64::new(0),
+            returns: Mutex::default(),
         });
-        let mut load = Self { shared: shared.clone(), threads: Vec::new() };
-        for number in 0..shared.shape.clients {
+        let mut load = Self { shared: shared.clone(), threads: Vec::new(), ended: Vec::new() };
+        for number in 0..shared.shape.clients + shared.shape.readers {
             let client = Client::new(number, shared.clone());
             load.threads.push(thread::Builder::new().spawn(move || client.run())?);
         }
@@ -198,6 +242,25 @@ impl Load {
         all.iter().map(Second::counts).collect()
     }
 
+    /// What was seen from a second on, through each node: after [`Self::stop`], to the very end.
+    pub fn counts_from(&self, second: usize) -> Vec<Counts> {
+        let later = (second + 1..SECONDS_MAX).map(|second| self.counts(second));
+        later.fold(self.counts(second), |sum, more| {
+            sum.into_iter().zip(more).map(|(one, other)| one.and(other)).collect()
+        })
+    }
+
+    /// Something is over at this time, in seconds since the load began: from now on it is noted
+    /// when each client has its first answer again.
+    pub fn is_over(&self, at_s: f64) {
+        self.shared.over_s.store(at_s.to_bits(), Ordering::Relaxed);
+    }
+
+    /// When clients were answered again.
+    pub fn returns(&self) -> Vec<Return> {
+        self.shared.returns.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// The first requests that failed, and what their clients were told.
     pub fn failures(&self) -> Vec<Failure> {
         self.shared.failures.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -208,14 +271,20 @@ impl Load {
         self.shared.slow.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Ends the asking, and reads every key again, through these nodes in turn.
-    pub fn finish(mut self, nodes: &[SocketAddr]) -> Outcome<ReadBack> {
+    /// Ends the asking. How long who still waits has waited is noted.
+    pub fn stop(&mut self) -> Outcome<()> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        let mut all = ReadBack::default();
         for thread in std::mem::take(&mut self.threads) {
-            let client = thread.join().map_err(|_| "a client has panicked")?;
-            let node = nodes[client.number % nodes.len()];
-            client.read_back(node, &mut all)?;
+            self.ended.push(thread.join().map_err(|_| "a client has panicked")?);
+        }
+        Ok(())
+    }
+
+    /// After [`Self::stop`]: reads every key again, through these nodes in turn.
+    pub fn read_back(&self, nodes: &[SocketAddr]) -> Outcome<ReadBack> {
+        let mut all = ReadBack::default();
+        for client in self.ended.iter().filter(|client| !client.is_reader()) {
+            client.read_back(nodes[client.number % nodes.len()], &mut all)?;
         }
         Ok(all)
     }
@@ -237,7 +306,7 @@ struct Client {
     /// The place of its node in the shape's.
     node: usize,
     /// Whose keys it reads besides.
-    other: Option<usize>,
+    others: Vec<usize>,
     last: Instant,
 }
 
@@ -264,8 +333,12 @@ fn end(reply: Outcome<String>) -> End {
 impl Client {
     fn new(number: usize, shared: Arc<Shared>) -> Self {
         let (node, last) = (number % shared.shape.nodes.len(), shared.begun);
-        let other = shared.shape.other(number);
-        Self { number, shared, node, other, last }
+        let others = shared.shape.others(number);
+        Self { number, shared, node, others, last }
+    }
+
+    fn is_reader(&self) -> bool {
+        self.number >= self.shared.shape.clients
     }
 
     fn keyspace(&self) -> &str {
@@ -273,7 +346,8 @@ impl Client {
     }
 
     fn open(&self, at: SocketAddr) -> Outcome<Connection> {
-        let mut connection = Connection::open_at(at, CONNECT_MAX, REPLY_MAX)?;
+        let reply_max = if self.is_reader() { READER_MAX } else { REPLY_MAX };
+        let mut connection = Connection::open_at(at, CONNECT_MAX, reply_max)?;
         connection.call(&["SELECT", self.keyspace()])?;
         Ok(connection)
     }
@@ -286,23 +360,19 @@ impl Client {
             let Some(open) = &mut connection else {
                 connection = self.open(shared.shape.nodes[self.node]).ok();
                 if connection.is_none() {
-                    self.node = (self.node + 1) % shared.shape.nodes.len();
+                    self.go_on();
                     sleep(AGAIN);
                 }
                 continue;
             };
-            // Half of them read; keys in turn, so that each is set and read.
             number += 1;
-            let key = (number / 2) as usize % KEYS_EACH;
-            let is_broken = if number.is_multiple_of(2) {
-                self.set(open, key, number)
-            } else {
-                let is_others = (number / 2).is_multiple_of(OTHERS_EACH);
-                self.get(open, self.other.filter(|_| is_others).unwrap_or(self.number), key)
+            let is_broken = match self.is_reader() {
+                true => self.read_others(open, number),
+                false => self.write_and_read(open, number),
             };
             if is_broken {
                 connection = None;
-                self.node = (self.node + 1) % shared.shape.nodes.len();
+                self.go_on();
             }
             sleep(shared.shape.pause);
         }
@@ -310,10 +380,50 @@ impl Client {
         self
     }
 
+    /// To the next node. Readers stay.
+    fn go_on(&mut self) {
+        if !self.is_reader() {
+            self.node = (self.node + 1) % self.shared.shape.nodes.len();
+        }
+    }
+
+    /// A client's next request. Half of them read; keys in turn. Of its own it reads the one that
+    /// it sets next, which it has set longest ago: were it read soon after it was set, what is lost
+    /// later would be overwritten unseen. Of another's, the one that was set last.
+    fn write_and_read(&mut self, open: &mut Connection, number: u64) -> bool {
+        let turn = number / 2;
+        let key = turn as usize % KEYS_EACH;
+        if number.is_multiple_of(2) {
+            return self.set(open, key, number);
+        }
+        match self.others.first().copied().filter(|_| turn.is_multiple_of(OTHERS_EACH)) {
+            Some(other) => self.get(open, other, key),
+            None => self.get(open, self.number, (key + 1) % KEYS_EACH),
+        }
+    }
+
+    /// A reader's next request. Each keyspace has clients that write to it, or there is no reader.
+    fn read_others(&mut self, open: &mut Connection, number: u64) -> bool {
+        let of = self.others[number as usize % self.others.len()];
+        self.get(open, of, number as usize / self.others.len() % KEYS_EACH)
+    }
+
     /// It has been without an answer until now.
     fn waited(&self, now: Instant) {
         let silence_us = (now - self.last).as_micros() as u64;
         self.shared.second(self.node).longest_us.fetch_max(silence_us, Ordering::Relaxed);
+    }
+
+    /// It is answered now: if for the first time since something was over, that is noted.
+    fn returned(&self, now: Instant) {
+        let shared = &self.shared;
+        let since_s = f64::from_bits(shared.over_s.load(Ordering::Relaxed));
+        let seconds = |at: Instant| (at - shared.begun).as_secs_f64();
+        if seconds(self.last) < since_s && since_s <= seconds(now) {
+            let (after_s, node) = (seconds(now) - since_s, self.node + 1);
+            let mut returns = shared.returns.lock().unwrap_or_else(PoisonError::into_inner);
+            returns.push(Return { since_s, after_s, node });
+        }
     }
 
     fn set(&mut self, open: &mut Connection, key: usize, number: u64) -> bool {
@@ -360,6 +470,7 @@ impl Client {
             End::Answered(_) => {
                 let now = Instant::now();
                 self.waited(now);
+                self.returned(now);
                 second.answered.fetch_add(1, Ordering::Relaxed);
                 self.last = now;
                 if now - began >= SLOW {
@@ -372,6 +483,7 @@ impl Client {
                 self.failed(asked, key, why);
                 false
             }
+            End::Unknown { is_broken: true, .. } if self.is_reader() => true,
             End::Unknown { why, is_broken } => {
                 second.unknown.fetch_add(1, Ordering::Relaxed);
                 self.failed(asked, key, why);
@@ -433,20 +545,25 @@ mod tests {
     fn clients_read_keys_of_others_of_their_keyspace() {
         let shape = |clients| Shape {
             clients,
+            readers: 0,
             pause: Duration::ZERO,
             nodes: vec!["127.0.0.1:1".parse().expect("an address"); 3],
             keyspaces: ["0", "one", "two"].map(str::to_owned).to_vec(),
         };
         let others =
-            |clients| -> Vec<_> { (0..clients).map(|n| shape(clients).other(n)).collect() };
+            |clients| -> Vec<_> { (0..clients).map(|n| shape(clients).others(n)).collect() };
         // 0 1 2 | 1 2 0 | 2 0: what they use.
-        let eight = [5, 3, 4, 1, 6, 7, 2, 0].map(Some);
+        let eight = [5, 3, 4, 1, 6, 7, 2, 0].map(|other| vec![other]);
         assert_eq!(others(8), eight);
         // Those of any node use all.
         let five = Shape { nodes: vec![shape(15).nodes[0]; 5], ..shape(15) };
         let of_node = [3, 8, 13].map(|client| five.keyspace(client).to_owned());
         assert_eq!(of_node, ["0", "one", "two"]);
-        assert_eq!(others(2), [None, None]);
+        assert!(others(2).iter().all(Vec::is_empty));
+        // Who only reads has those of all.
+        let eight = Shape { readers: 3, ..shape(8) };
+        let readers = [8, 9, 10].map(|reader| (eight.keyspace(reader), eight.others(reader)));
+        assert_eq!(readers, [("one", vec![1, 3]), ("0", vec![5, 7, 0]), ("one", vec![3, 1])]);
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //!
 //! The load: clients in a closed loop, each with one request under way and a pause between, half
 //! SETs of 100 bytes, half GETs, over three keyspaces of 8 shards, 3 replicas, durability `sync`.
+//! Each reads what it has written before it overwrites it, and where the network is cut a client at
+//! each node only reads what others write: what is lost, or too old, is seen while it is so.
 //! Under it lies the bulk of the data, in values of 1 KiB. All of it is read back at the end.
 //!
 //! Caveats: all nodes share the cores and the disk of one machine, so that a node which restores a
@@ -30,6 +32,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 
 use crate::Outcome;
@@ -55,7 +58,8 @@ pub struct Options {
     /// swap and dark, 1024 for drain, 64 for the others.
     #[arg(long)]
     size: Option<u64>,
-    /// Clients of the load.
+    /// Clients of the load: no fewer than nodes of the cluster. In part and isolate there is one
+    /// more at each node, which only reads.
     #[arg(long, default_value_t = 16)]
     clients: usize,
     /// What each waits between an answer and its next request, in ms.
@@ -65,13 +69,13 @@ pub struct Options {
     #[arg(long, default_value_t = 15)]
     baseline_s: u64,
     /// Nodes that join.
-    #[arg(long, default_value_t = 2)]
+    #[arg(long, default_value_t = 2, value_parser = count_to::<5>())]
     joins: usize,
     /// Nodes of nine that are lost.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = count_to::<4>())]
     losses: usize,
     /// Nodes of eight that leave and come back.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = count_to::<3>())]
     leaves: usize,
     /// How long the cluster may take to settle after each thing that is done, in seconds.
     #[arg(long, default_value_t = 90)]
@@ -98,7 +102,30 @@ pub struct Options {
     strict: bool,
 }
 
+/// A number of nodes.
+fn count_to<const MOST: u64>() -> RangedU64ValueParser<usize> {
+    RangedU64ValueParser::new().range(1..=MOST)
+}
+
 impl Options {
+    /// Whether what is asked for can be done, before anything is.
+    fn check(&self) -> Outcome<()> {
+        if self.plays.len() != 1 && (self.json.is_some() || self.svg.is_some()) {
+            let why = "--json and --svg are for one play: bench rearrange join --json FILE";
+            return Err(why.into());
+        }
+        for play in &self.plays {
+            play.check()?;
+            let (nodes, _) = play.nodes(&self.scale(*play));
+            if self.clients < nodes {
+                // Nothing would be known of a node without any.
+                let (name, clients) = (play.name(), self.clients);
+                return Err(format!("{name} has {nodes} nodes: {clients} clients are few").into());
+            }
+        }
+        Ok(())
+    }
+
     fn scale(&self, play: Play) -> Scale {
         let part = if self.quick { 8 } else { 1 };
         Scale {
@@ -124,6 +151,7 @@ impl Options {
             bytes: scale.bytes_each * nodes as u64 / play.replicas(),
             value_bytes: FILL_VALUE_BYTES,
             clients: self.clients,
+            readers: if play.has_readers() { nodes } else { 0 },
             pause: Duration::from_millis(self.pause_ms),
             move_rate: self.move_rate * MIB,
             flags,
@@ -145,9 +173,7 @@ pub fn measure(
     out: &Path,
     options: &Options,
 ) -> Outcome<(String, Vec<Played>)> {
-    if options.plays.len() != 1 && (options.json.is_some() || options.svg.is_some()) {
-        return Err("--json and --svg are for one play: bench rearrange join --json FILE".into());
-    }
+    options.check()?;
     let (mut text, mut all) = (String::new(), Vec::new());
     for play in &options.plays {
         let (table, figures) = one(binary, machine, out, options, *play)?;

@@ -15,13 +15,15 @@ use testbed::stalls::{Stalls, Witness};
 
 use super::fill::Fill;
 use super::fleet::Fleet;
-use super::load::{Failure, Load, Shape, Slow};
+use super::load::{Failure, Load, Return, Shape, Slow};
 use super::timeline::{Event, Lost, Second, Setup, seconds};
 use super::watch::{Sample, Watch, look};
 use crate::Outcome;
 
 /// Keyspaces of eight shards each.
 const KEYSPACES: [&str; 3] = ["0", "one", "two"];
+/// All shards, the catalogue's among them.
+const SHARDS: u64 = 8 * KEYSPACES.len() as u64 + 1;
 /// How long replicas may take to spread before anything is written.
 const SPREAD_MAX: Duration = Duration::from_secs(75);
 /// Nothing has changed for so long: then it is over.
@@ -48,8 +50,10 @@ pub struct Plan {
     pub bytes: u64,
     /// Of a value that is filled in.
     pub value_bytes: usize,
-    /// Clients of the load.
+    /// Clients of the load …
     pub clients: usize,
+    /// … and, besides, those that only read.
+    pub readers: usize,
     /// What each of them waits between an answer and its next request.
     pub pause: Duration,
     /// Bytes a second of states that a node may send.
@@ -86,6 +90,8 @@ pub struct Seen {
     pub failures: Vec<Failure>,
     /// Requests that were late.
     pub slow: Vec<Slow>,
+    /// When clients were answered again after something was over.
+    pub returns: Vec<Return>,
     /// When the machine stood still.
     pub stalls: Stalls,
     /// What was read back.
@@ -120,14 +126,13 @@ impl Stage {
             eprintln!("node {node} {how}");
         }
         sleep(REST);
-        let sample = look(0, &fleet.roster());
-        let of_cluster = sample.nodes.iter().filter(|node| node.node <= nodes);
         let setup = Setup {
             nodes,
             held,
-            shards: of_cluster.clone().map(|node| node.leaders).sum(),
-            replicas: of_cluster.map(|node| node.replicas).sum(),
-            clients: plan.clients,
+            // Not as nodes say: one may be on its way, and have a replica too many.
+            shards: SHARDS,
+            replicas: SHARDS * plan.replicas,
+            clients: plan.clients + plan.readers,
             pause_ms: plan.pause.as_millis() as u64,
             filled_keys: fill.keys_all(),
             filled_bytes: fill.keys_all() * fill.value_bytes as u64,
@@ -135,8 +140,8 @@ impl Stage {
             flags: plan.flags.clone(),
             network: if fleet.is_in_namespaces() { "namespaces" } else { "loopback" },
         };
-        let (clients, pause) = (plan.clients, plan.pause);
-        let load = Load::start(Shape { clients, pause, nodes: resp, keyspaces })?;
+        let Plan { clients, readers, pause, .. } = *plan;
+        let load = Load::start(Shape { clients, readers, pause, nodes: resp, keyspaces })?;
         let begun = load.begun();
         let watch = Watch::start(fleet.roster(), begun)?;
         let witness = Witness::start(fleet.dir(), begun);
@@ -154,6 +159,14 @@ impl Stage {
         let (at_s, what) = (self.now_s(), what.into());
         eprintln!("{at_s:7.1} s  {what}");
         self.events.push(Event { at_s, what });
+        at_s
+    }
+
+    /// As [`Self::mark`], of the end of something: from now on it is noted when each client is
+    /// answered again.
+    pub fn mark_end(&mut self, what: impl Into<String>) -> f64 {
+        let at_s = self.mark(what);
+        self.load.is_over(at_s);
         at_s
     }
 
@@ -180,9 +193,8 @@ impl Stage {
                 (since, replicas) = (self.now_s(), now);
             }
             let calm = Duration::from_secs_f64(self.now_s() - since);
-            if calm >= CALM && is_so(&sample) && sample.is_even(&self.drained)
-                || calm >= CALM_UNEVEN
-            {
+            let is_even = sample.is_even(&self.drained) || calm >= CALM_UNEVEN;
+            if calm >= CALM && is_so(&sample) && is_even {
                 return Some(since);
             }
         }
@@ -192,18 +204,19 @@ impl Stage {
     /// Ends the load, and reads everything back.
     pub fn end(self, logs: &Path) -> Outcome<Seen> {
         self.fleet.keep_logs(logs)?;
-        let Self { load, watch, witness, fleet, events, setup, fill, .. } = self;
+        let Self { mut load, watch, witness, fleet, events, setup, fill, .. } = self;
         let stalls = witness.finish();
         let samples = watch.samples();
         drop(watch);
+        load.stop()?;
         let seconds = seconds(&load, &samples, &stalls);
         let nodes: Vec<_> = fleet.running().into_iter().map(|node| fleet.resp(node)).collect();
         eprintln!("the load ends; {} keys are read back", fill.keys_all());
-        let (failures, slow) = (load.failures(), load.slow());
-        let own = load.finish(&nodes)?;
+        let (failures, slow, returns) = (load.failures(), load.slow(), load.returns());
+        let own = load.read_back(&nodes)?;
         let lost = own.lost + fill.read_back(&nodes)?;
         let read_back = Lost { client_keys: own.keys, filled_keys: fill.keys_all(), lost };
-        Ok(Seen { events, seconds, failures, slow, stalls, read_back, setup })
+        Ok(Seen { events, seconds, failures, slow, returns, stalls, read_back, setup })
     }
 }
 
@@ -215,15 +228,14 @@ fn wait_until_spread(fleet: &Fleet, replicas_each: u64) -> Outcome<()> {
         let sample = look(0, &fleet.roster());
         let sum = |of: fn(&super::watch::NodeSample) -> u64| sample.nodes.iter().map(of).sum();
         let (replicas, leaders): (u64, u64) = (sum(|n| n.replicas), sum(|n| n.leaders));
-        let shards = 8 * KEYSPACES.len() as u64 + 1;
-        let is_full = leaders == shards && replicas == replicas_each * shards;
+        let is_full = leaders == SHARDS && replicas == replicas_each * SHARDS;
         calm = if sample.is_quiet() && is_full && sample.is_even(&[]) { calm + 1 } else { 0 };
         if began.elapsed() > SPREAD_MAX {
             if is_full {
                 eprintln!("replicas did not spread evenly before the load: {replicas} on");
                 return Ok(());
             }
-            return Err(format!("{replicas} replicas of {shards} shards").into());
+            return Err(format!("{replicas} replicas of {SHARDS} shards").into());
         }
     }
     eprintln!("replicas have spread in {:.1} s", began.elapsed().as_secs_f64());

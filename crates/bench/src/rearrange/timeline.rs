@@ -1,7 +1,7 @@
 //! What happened, second by second: the JSON that `--json` writes.
 //!
 //! ```text
-//!   format     2; a reader of another one must not guess
+//!   format     3; a reader of another one must not guess
 //!   play       its name
 //!   title      for people
 //!   machine    cpu, cores, memory_gib, kernel, commit, date …
@@ -11,7 +11,8 @@
 //!   seconds    [{at_s, answered, not_done, unknown, lost, longest_wait_ms, machine_stalled_ms,
 //!              host_taken, moved_bytes, changing, below_strength,
 //!              clients: [{node, answered, failed, longest_wait_ms}],
-//!              nodes: [{node, replicas, leaders, bytes, sent_bytes, sending, processor}]}]
+//!              nodes: [{node, replicas, leaders, bytes, sent_bytes, sending, unsent_bytes,
+//!                       processor}]}]
 //!   figures    [{what, value, unit, limit, holds, note}]; limit as in "≥ 0.7", or null
 //!   failures   [{at_s, asked, told}]; the first 200 requests that failed
 //!   slow       [{at_s, took_ms, asked}]; the first 200 that took 200 ms or more
@@ -24,7 +25,8 @@
 //! same client that ended in it, `machine_stalled_ms` how long the machine itself stood still
 //! ([`testbed::stalls`]). `clients` are those that asked through a node, whether it was off or not;
 //! `failed` is what was *not done* or is *unknown*. A node that is off or did not answer is not
-//! among `nodes`.
+//! among `nodes`; if it took seconds to answer, nobody is, in those. What clients saw as the load
+//! ended, and how long who still waited had waited, stands in the last second.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,7 +39,7 @@ use super::watch::{NodeSample, Sample};
 use crate::machine::Machine;
 
 /// The version of what is written.
-pub const FORMAT: u32 = 2;
+pub const FORMAT: u32 = 3;
 
 /// Everything about one play.
 #[derive(Debug, Serialize)]
@@ -161,6 +163,8 @@ pub struct NodeSecond {
     pub sent_bytes: u64,
     /// States on their way from it, or waiting to be, at the end.
     pub sending: u64,
+    /// Bytes of those on their way that had not left yet, about.
+    pub unsent_bytes: u64,
     /// Cores it used.
     pub processor: f64,
 }
@@ -228,13 +232,19 @@ pub fn shown(value: f64) -> String {
     }
 }
 
-/// All whole seconds of which there is a sample.
+/// All seconds up to the last of which there is a sample, and what clients saw later as of that
+/// one. Nodes may have taken so long to answer that there is none of some: then it is not known
+/// what they did in these, but what clients saw is.
 pub fn seconds(load: &Load, samples: &[Sample], stalls: &Stalls) -> Vec<Second> {
     let mut before: BTreeMap<usize, NodeSample> = BTreeMap::new();
     let mut host_s = samples.first().map_or(0.0, |sample| sample.host_s);
     let mut all = Vec::new();
-    for sample in samples {
-        let all_counts = load.counts(sample.second);
+    for sample in with_gaps(samples) {
+        let is_last = samples.last().is_some_and(|last| last.second == sample.second);
+        let all_counts = match is_last {
+            true => load.counts_from(sample.second),
+            false => load.counts(sample.second),
+        };
         let of = |of: fn(&Counts) -> u64| all_counts.iter().map(of).sum();
         let clients: Vec<_> = all_counts.iter().enumerate().map(of_clients).collect();
         let from = Duration::from_secs(sample.second as u64);
@@ -263,6 +273,19 @@ pub fn seconds(load: &Load, samples: &[Sample], stalls: &Stalls) -> Vec<Second> 
     all
 }
 
+/// Samples of all seconds: of those that have none, one without nodes.
+fn with_gaps(samples: &[Sample]) -> Vec<Sample> {
+    let mut all: Vec<Sample> = Vec::new();
+    for sample in samples {
+        let (next, host_s) = all.last().map_or((0, sample.host_s), |s| (s.second + 1, s.host_s));
+        let gap =
+            (next..sample.second).map(|second| Sample { second, host_s, ..Sample::default() });
+        all.extend(gap);
+        all.push(sample.clone());
+    }
+    all
+}
+
 /// What clients saw through the node at a place.
 fn of_clients((place, counts): (usize, &Counts)) -> ClientsSecond {
     ClientsSecond {
@@ -284,6 +307,7 @@ fn of_node(node: &NodeSample, before: Option<&NodeSample>) -> NodeSecond {
         bytes: node.bytes,
         sent_bytes: node.sent_bytes.saturating_sub(sent),
         sending: node.sending,
+        unsent_bytes: node.unsent_bytes,
         processor: processor.max(0.0),
     }
 }
@@ -320,6 +344,15 @@ mod tests {
         ] {
             assert!(table.contains(row), "{row}: {table}");
         }
+    }
+
+    #[test]
+    fn no_second_is_left_out() {
+        let sample =
+            |second| Sample { second, nodes: vec![NodeSample::default()], ..Sample::default() };
+        let all = with_gaps(&[1, 2, 5].map(sample));
+        let all: Vec<_> = all.iter().map(|sample| (sample.second, sample.nodes.len())).collect();
+        assert_eq!(all, [(0, 0), (1, 1), (2, 1), (3, 0), (4, 0), (5, 1)]);
     }
 
     #[test]

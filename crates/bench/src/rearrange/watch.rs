@@ -34,8 +34,10 @@ pub struct NodeSample {
     pub bytes: u64,
     /// Bytes of shards' states that it has sent since it started.
     pub sent_bytes: u64,
-    /// States on their way from it.
+    /// States on their way from it, or waiting to be.
     pub sending: u64,
+    /// Bytes of those that are on their way that have not left yet, about.
+    pub unsent_bytes: u64,
     /// Shards that it leads and whose replicas are being changed.
     pub changing: u64,
     /// Shards that it leads and that have fewer live replicas than their keyspace asks for.
@@ -150,6 +152,7 @@ fn of(Seat { node, pid, http }: Seat) -> Outcome<NodeSample> {
         sent_bytes: metric("carillon_snapshot_bytes_total{direction=\"sent\"}"),
         sending: metric("carillon_snapshots_under_way{direction=\"sent\"}")
             + metric("carillon_snapshots_waiting"),
+        unsent_bytes: metric("carillon_snapshot_bytes_left"),
         changing: led.iter().filter(|shard| shard["changing"] == true).count() as u64,
         below_strength: led.iter().filter(is_weak).count() as u64,
         processor_s: machine::cpu_seconds(pid)?,

@@ -1,4 +1,6 @@
-//! All nodes are killed at once, as if the power failed, and started again at the same moment.
+//! All nodes are killed at once, and started again at the same moment.
+//!
+//! What they had written, the kernel still has: a loss of power is more than this.
 
 use std::path::Path;
 
@@ -15,20 +17,20 @@ const SERVED_MAX_S: f64 = 10.0;
 
 pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let (replicas, nodes) = (stage.setup.replicas, stage.fleet.running());
-    let from = stage.mark("all nodes are killed");
+    let nodes = stage.fleet.running();
+    stage.mark("all nodes are killed");
     stage.fleet.kill_all(&nodes)?;
     stage.wait(OFF);
-    let back = stage.mark("all are started");
+    let back = stage.mark_end("all are started");
     stage.fleet.start_all(&nodes)?;
     stage.mark("all are ready");
-    let (until, settled) = settle(&mut stage, scale.settle, replicas);
+    let rest = settle(&mut stage, scale);
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
     let what = "all are started";
-    figures.push(judge::served_again(&seen, what, (from, back, until), &[], SERVED_MAX_S));
-    figures.push(judge::settled(what, settled, until - back));
+    figures.push(judge::served_again(&seen, what, back, &[], SERVED_MAX_S));
+    figures.push(judge::settled(what, rest.is_so, rest.at_s - back));
     figures.extend(judge::evenness(&seen, &[]));
     figures.extend(judge::failures(&seen, false));
     figures.push(judge::lost(&seen));

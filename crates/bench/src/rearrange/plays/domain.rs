@@ -21,7 +21,6 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
         can_lose_a_domain(&stage.fleet)
     })?;
     let alone = baseline(&mut stage, scale);
-    let replicas = stage.setup.replicas;
     // The founder is among them.
     let nodes: Vec<usize> =
         (1..=stage.setup.nodes).filter(|node| stage.fleet.domain(*node) == 1).collect();
@@ -29,10 +28,10 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     let names = names.join(" and ");
     let from = stage.mark(format!("nodes {names} are killed"));
     stage.fleet.kill_all(&nodes)?;
-    let (replaced, is_replaced) = settle(&mut stage, scale.settle, replicas);
+    let replaced = settle(&mut stage, scale);
     let back = stage.mark(format!("nodes {names} return"));
     stage.fleet.start_all(&nodes)?;
-    let (end, settled) = settle(&mut stage, scale.settle, replicas);
+    let end = settle(&mut stage, scale);
     let parts = until("no domain has two replicas of a shard", scale.settle, || {
         can_lose_a_domain(&stage.fleet)
     });
@@ -43,11 +42,11 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
     let what = "a domain is killed";
-    figures.push(judge::waits(&seen, what, (from, replaced), &[], judge::SILENCE_MAX_S));
-    figures.push(judge::settled(what, is_replaced, replaced - from));
+    figures.push(judge::waits(&seen, what, (from, replaced.known_s), &[], judge::SILENCE_MAX_S));
+    figures.push(judge::settled(what, replaced.is_so, replaced.at_s - from));
     let what = "it returns";
-    figures.push(judge::waits(&seen, what, (back, end), &[], judge::SILENCE_MAX_S));
-    figures.push(judge::settled(what, settled, end - back));
+    figures.push(judge::waits(&seen, what, (back, end.known_s), &[], judge::SILENCE_MAX_S));
+    figures.push(judge::settled(what, end.is_so, end.at_s - back));
     let can_be_lost = f64::from(u8::from(parts.is_ok()));
     figures.push(Figure::at_least("any one domain can be lost again", can_be_lost, "", 1.0));
     figures.extend(judge::evenness(&seen, &[]));

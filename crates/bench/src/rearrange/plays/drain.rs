@@ -11,17 +11,18 @@ use crate::rearrange::timeline::Figure;
 
 pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let (node, replicas) = (stage.setup.nodes, stage.setup.replicas);
+    let node = stage.setup.nodes;
     let bytes = stage.last().node(node).map_or(0, |node| node.bytes);
     let from = stage.mark(format!("node {node} is drained"));
     stage.fleet.post(1, &format!("/v1/nodes/{}/drain", Fleet::name(node)), "{}")?;
     stage.drained.push(node);
     let until = until_empty(&mut stage, node)?;
-    settle(&mut stage, scale.settle, replicas);
+    let rest = settle(&mut stage, scale);
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
     figures.push(judge::drain(&seen, bytes, until - from));
+    figures.push(judge::settled("drained", rest.is_so, rest.at_s - from));
     figures.push(judge::lowest_second(&seen, "the drain", alone, (from, until)));
     figures.extend(judge::rate(&seen));
     figures.extend(judge::failures(&seen, true));

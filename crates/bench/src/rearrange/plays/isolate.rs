@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::{AFTER, Scale, baseline, settle};
+use super::{AFTER, Rest, Scale, baseline, settle};
 use crate::Outcome;
 use crate::rearrange::judge;
 use crate::rearrange::stage::{Seen, Stage};
@@ -23,9 +23,8 @@ const ODD_MAX_S: f64 = 5.0;
 
 pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let replicas = stage.setup.replicas;
     let all = stage.fleet.running();
-    let mut turns: Vec<(usize, f64, f64, f64, bool)> = Vec::new();
+    let mut turns: Vec<(usize, f64, f64, Rest)> = Vec::new();
     for _ in 0..TURNS {
         // Who leads most, of those whose turn it has not been.
         let sample = stage.last();
@@ -36,39 +35,43 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
         let from = stage.mark(format!("node {node}, which leads {}, is cut off", most.leaders));
         stage.fleet.isolate(node);
         stage.wait(CUT);
-        let healed = stage.mark(format!("node {node} is back"));
+        let healed = stage.mark_end(format!("node {node} is back"));
         stage.fleet.heal();
-        let (end, settled) = settle(&mut stage, scale.settle, replicas);
-        turns.push((node, from, healed, end, settled));
+        turns.push((node, from, healed, settle(&mut stage, scale)));
     }
     let (here, there) = (all[all.len() - 2], all[all.len() - 1]);
     let from = stage.mark(format!("node {there} does not hear node {here}"));
     stage.fleet.silence(here, there);
     stage.wait(CUT);
-    let healed = stage.mark("it does again");
+    let healed = stage.mark_end("it does again");
     stage.fleet.heal();
-    let (end, settled) = settle(&mut stage, scale.settle, replicas);
+    let rest = settle(&mut stage, scale);
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
-    for (node, from, healed, end, settled) in turns {
+    for (node, from, healed, rest) in turns {
         let others: Vec<usize> = all.iter().copied().filter(|other| *other != node).collect();
         let what = format!("node {node} is cut off, other nodes");
-        figures.push(judge::waits(&seen, &what, (from, end), &others, judge::SILENCE_MAX_S));
-        figures.push(judge::none_fails(&seen, &what, (from, end), &others));
+        let window = (from, rest.known_s);
+        figures.push(judge::waits(&seen, &what, window, &others, judge::SILENCE_MAX_S));
+        figures.push(judge::none_fails(&seen, &what, window, &others));
+        let what = format!("node {node} is cut off, its clients");
+        figures.push(judge::is_cut_off(&seen, &what, (from, healed), &[node]));
         let what = format!("node {node} is back");
-        let times = (from, healed, end);
-        figures.push(judge::served_again(&seen, &what, times, &[node], ODD_MAX_S));
-        figures.push(judge::settled(&what, settled, end - healed));
+        figures.push(judge::served_again(&seen, &what, healed, &[node], ODD_MAX_S));
+        figures.push(judge::settled(&what, rest.is_so, rest.at_s - healed));
     }
     let ends = [here, there];
     let others: Vec<usize> = all.into_iter().filter(|other| !ends.contains(other)).collect();
     let what = format!("node {there} does not hear node {here}, other nodes");
-    figures.push(judge::waits(&seen, &what, (from, end), &others, judge::SILENCE_MAX_S));
-    figures.push(judge::none_fails(&seen, &what, (from, end), &others));
+    let window = (from, rest.known_s);
+    figures.push(judge::waits(&seen, &what, window, &others, judge::SILENCE_MAX_S));
+    figures.push(judge::none_fails(&seen, &what, window, &others));
+    let what = format!("node {there} does not hear node {here}, clients of both");
+    figures.push(judge::answered(&seen, &what, (from, healed), &ends));
     let what = "it does again";
-    figures.push(judge::served_again(&seen, what, (from, healed, end), &ends, ODD_MAX_S));
-    figures.push(judge::settled(what, settled, end - healed));
+    figures.push(judge::served_again(&seen, what, healed, &ends, ODD_MAX_S));
+    figures.push(judge::settled(what, rest.is_so, rest.at_s - healed));
     figures.extend(judge::failures(&seen, false));
     figures.push(judge::lost(&seen));
     Ok((seen, figures))

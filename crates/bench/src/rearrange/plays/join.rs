@@ -10,18 +10,20 @@ use crate::rearrange::timeline::Figure;
 
 pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let (first, replicas) = (stage.setup.nodes + 1, stage.setup.replicas);
+    let first = stage.setup.nodes + 1;
     let mut windows = Vec::new();
     for node in first..first + scale.joins {
         let from = stage.mark(format!("node {node} joins"));
         stage.fleet.release(node)?;
-        windows.push((node, (from, settle(&mut stage, scale.settle, replicas).0)));
+        windows.push((node, from, settle(&mut stage, scale)));
         stage.wait(AFTER);
     }
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
-    for (node, window) in windows {
-        figures.push(judge::throughput(&seen, &format!("node {node} joins"), alone, window));
+    for (node, from, rest) in windows {
+        let what = format!("node {node} joins");
+        figures.push(judge::throughput(&seen, &what, alone, (from, rest.at_s)));
+        figures.push(judge::settled(&what, rest.is_so, rest.at_s - from));
     }
     figures.extend(judge::evenness(&seen, &[]));
     figures.extend(judge::rate(&seen));

@@ -13,7 +13,7 @@ use crate::rearrange::timeline::Figure;
 
 pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let (replicas, all) = (stage.setup.replicas, stage.fleet.running());
+    let all = stage.fleet.running();
     // The founder is the first of them.
     let nodes: Vec<usize> = (1..).step_by(3).take(scale.leaves).collect();
     let mut windows = Vec::new();
@@ -25,32 +25,31 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
             true => stage.fleet.kill(*node),
             false => stage.fleet.stop(*node)?,
         }
-        let (until, settled) = settle(&mut stage, scale.settle, replicas);
-        windows.push((*node, what, is_killed, settled, (from, until)));
+        windows.push((*node, what, is_killed, from, settle(&mut stage, scale)));
     }
     let mut returns = Vec::new();
     for node in nodes {
         let what = format!("node {node} returns");
         let from = stage.mark(&what);
         stage.fleet.start(node)?;
-        let (until, settled) = settle(&mut stage, scale.settle, replicas);
-        returns.push((what, settled, (from, until)));
+        returns.push((what, from, settle(&mut stage, scale)));
     }
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
-    for (node, what, is_killed, settled, window) in windows {
+    for (node, what, is_killed, from, rest) in windows {
+        let window = (from, rest.known_s);
         figures.push(judge::waits(&seen, &what, window, &[], judge::SILENCE_MAX_S));
         if !is_killed {
             let others: Vec<usize> = all.iter().copied().filter(|other| *other != node).collect();
             let what = format!("{what}, clients of other nodes");
             figures.push(judge::none_fails(&seen, &what, window, &others));
         }
-        figures.push(judge::settled(&what, settled, window.1 - window.0));
+        figures.push(judge::settled(&what, rest.is_so, rest.at_s - from));
     }
-    for (what, settled, window) in returns {
-        figures.push(judge::waits(&seen, &what, window, &[], judge::SILENCE_MAX_S));
-        figures.push(judge::settled(&what, settled, window.1 - window.0));
+    for (what, from, rest) in returns {
+        figures.push(judge::waits(&seen, &what, (from, rest.known_s), &[], judge::SILENCE_MAX_S));
+        figures.push(judge::settled(&what, rest.is_so, rest.at_s - from));
     }
     figures.extend(judge::evenness(&seen, &[]));
     figures.extend(judge::failures(&seen, false));

@@ -10,19 +10,20 @@ use crate::rearrange::timeline::Figure;
 
 pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
     let alone = baseline(&mut stage, scale);
-    let replicas = stage.setup.replicas;
     let mut windows = Vec::new();
     // The founder is the first of them.
     for node in (1..).step_by(2).take(scale.losses) {
         let from = stage.mark(format!("node {node} is killed"));
         stage.fleet.kill(node);
-        windows.push((node, (from, settle(&mut stage, scale.settle, replicas).0)));
+        windows.push((node, from, settle(&mut stage, scale)));
     }
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
-    for (node, window) in windows {
-        figures.extend(judge::silence(&seen, &format!("node {node} is killed"), window));
+    for (node, from, rest) in windows {
+        let what = format!("node {node} is killed");
+        figures.push(judge::waits(&seen, &what, (from, rest.known_s), &[], judge::SILENCE_MAX_S));
+        figures.push(judge::settled(&what, rest.is_so, rest.at_s - from));
     }
     figures.extend(judge::evenness(&seen, &[]));
     figures.extend(judge::failures(&seen, false));

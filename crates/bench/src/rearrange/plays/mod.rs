@@ -35,7 +35,7 @@ use testbed::net::can_cut;
 use super::fleet::Fleet;
 use super::stage::{Plan, Seen, Stage};
 use super::timeline::{Event, Figure};
-use super::watch::Sample;
+use super::watch::{NodeSample, Sample};
 use crate::Outcome;
 
 /// Seconds of load before anything is measured.
@@ -125,6 +125,12 @@ impl Play {
         if self == Play::Part { part::REPLICAS } else { 3 }
     }
 
+    /// Whether a client at each node only reads what others write: of a node that is cut off, it
+    /// sees what no client that writes would get to see.
+    pub fn has_readers(self) -> bool {
+        matches!(self, Play::Part | Play::Isolate)
+    }
+
     /// MiB of keys and values that each node has at the beginning, unless told otherwise.
     pub fn mib_each(self) -> u64 {
         match self {
@@ -142,6 +148,14 @@ impl Play {
             // What was cut stays so, for it holds little.
             Play::Part => &["--replicas", "5", "--merge-bytes", "off"],
         }
+    }
+
+    /// Whether it can be played here.
+    pub fn check(self) -> Outcome<()> {
+        if matches!(self, Play::Part | Play::Isolate) && !can_cut() {
+            return Err(format!("{} cuts networks, which takes root", self.name()).into());
+        }
+        Ok(())
     }
 
     /// For people.
@@ -168,9 +182,6 @@ impl Play {
 
     /// Plays it; what was seen, and the figures. What nodes have said goes to `logs`.
     pub fn play(self, plan: &Plan, scale: &Scale, logs: &Path) -> Outcome<(Seen, Vec<Figure>)> {
-        if matches!(self, Play::Part | Play::Isolate) && !can_cut() {
-            return Err(format!("{} cuts networks, which takes root", self.name()).into());
-        }
         let stage = Stage::set(plan)?;
         stage.wait(WARM_UP);
         match self {
@@ -194,16 +205,37 @@ fn baseline(stage: &mut Stage, scale: &Scale) -> (f64, f64) {
     (from, stage.now_s())
 }
 
-/// Waits until all has settled; when that was, and whether.
-fn settle(stage: &mut Stage, most: Duration, replicas: u64) -> (f64, bool) {
-    let is_full =
-        |sample: &Sample| sample.nodes.iter().map(|node| node.replicas).sum::<u64>() == replicas;
-    let settled = stage.until_settled(most, is_full);
+/// How something came to rest.
+#[derive(Clone, Copy)]
+struct Rest {
+    /// When nothing moved any more; if it has not come to rest, when that was given up.
+    at_s: f64,
+    /// Whether it has.
+    is_so: bool,
+    /// When that was known. What clients waited for until then counts: replicas may rest where
+    /// nobody is served.
+    known_s: f64,
+}
+
+/// Waits until all has settled, with as many replicas and shards as there were at the beginning.
+fn settle(stage: &mut Stage, scale: &Scale) -> Rest {
+    let (replicas, shards) = (stage.setup.replicas, stage.setup.shards);
+    settle_with(stage, scale, replicas, shards)
+}
+
+/// As [`settle`], with so many replicas, and shards that are led.
+fn settle_with(stage: &mut Stage, scale: &Scale, replicas: u64, shards: u64) -> Rest {
+    let is_full = |sample: &Sample| {
+        let sum = |of: fn(&NodeSample) -> u64| sample.nodes.iter().map(of).sum::<u64>();
+        (sum(|node| node.replicas), sum(|node| node.leaders)) == (replicas, shards)
+    };
+    let settled = stage.until_settled(scale.settle, is_full);
     let words = if settled.is_some() { "settled" } else { "not settled in time" };
-    let at_s = settled.unwrap_or_else(|| stage.now_s());
+    let known_s = stage.now_s();
+    let at_s = settled.unwrap_or(known_s);
     eprintln!("{at_s:7.1} s  {words}");
     stage.events.push(Event { at_s, what: words.into() });
-    (at_s, settled.is_some())
+    Rest { at_s, is_so: settled.is_some(), known_s }
 }
 
 /// Waits until something is so; how long that took, in seconds.

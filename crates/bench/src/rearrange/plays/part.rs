@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::{AFTER, Scale, baseline, settle, until};
+use super::{AFTER, Scale, baseline, settle_with, until};
 use crate::Outcome;
 use crate::rearrange::fleet::Fleet;
 use crate::rearrange::judge;
@@ -43,10 +43,11 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     let made_s = make_keyspace(&stage.fleet)?;
     stage.mark("a keyspace is made");
     stage.wait(PARTED);
-    let healed = stage.mark("the network is healed");
+    let healed = stage.mark_end("the network is healed");
     stage.fleet.heal();
-    let replicas = stage.setup.replicas + REPLICAS * (1 + SHARDS as u64);
-    let (end, settled) = settle(&mut stage, scale.settle, replicas);
+    let more = 1 + SHARDS as u64;
+    let (replicas, shards) = (stage.setup.replicas + REPLICAS * more, stage.setup.shards + more);
+    let rest = settle_with(&mut stage, scale, replicas, shards);
     stage.wait(AFTER);
     let seen = stage.end(logs)?;
     let mut figures = judge::load_alone(&seen, alone);
@@ -54,14 +55,16 @@ pub(super) fn play(mut stage: Stage, scale: &Scale, logs: &Path) -> Outcome<(See
     figures.push(judge::waits(&seen, "parted, nodes 3 to 5", parted, &MANY, judge::SILENCE_MAX_S));
     figures.push(judge::none_fails(&seen, "parted, nodes 3 to 5", parted, &MANY));
     figures.push(judge::answered(&seen, "parted, nodes 3 to 5", parted, &MANY));
-    figures.push(judge::answered(&seen, "parted, nodes 1 and 2", parted, &FEW));
+    figures.push(judge::is_cut_off(&seen, "parted, nodes 1 and 2", parted, &FEW));
     figures.push(Figure::at_most("parted: a shard is cut after", cut_s, "s", DONE_MAX_S));
     figures.push(Figure::at_most("parted: a keyspace is made after", made_s, "s", DONE_MAX_S));
     let what = "healed, nodes 1 and 2";
-    figures.push(judge::served_again(&seen, what, (from, healed, end), &FEW, SERVED_MAX_S));
+    figures.push(judge::served_again(&seen, what, healed, &FEW, SERVED_MAX_S));
     let what = "healed, nodes 3 to 5";
-    figures.push(judge::waits(&seen, what, (healed, end), &MANY, judge::SILENCE_MAX_S));
-    figures.push(judge::settled("healed", settled, end - healed));
+    let window = (healed, rest.known_s);
+    figures.push(judge::waits(&seen, what, window, &MANY, judge::SILENCE_MAX_S));
+    figures.push(judge::none_fails(&seen, what, window, &MANY));
+    figures.push(judge::settled("healed", rest.is_so, rest.at_s - healed));
     figures.extend(judge::evenness(&seen, &[]));
     figures.extend(judge::failures(&seen, false));
     figures.push(judge::lost(&seen));
