@@ -12,6 +12,14 @@
 //! store.set("greeting", "hello").await?;
 //! assert_eq!(store.get("greeting").await?.as_deref(), Some(b"hello".as_slice()));
 //! assert_eq!(store.incr("visits").await?, 1);
+//!
+//! let left = store
+//!     .transaction(async |tx| {
+//!         let left = tx.incr_by("account:ann", -10).await?;
+//!         tx.incr_by("account:bob", 10).await?;
+//!         Ok::<_, client::Error>(left)
+//!     })
+//!     .await?;
 //! # Ok(()) }
 //! ```
 //!
@@ -20,11 +28,11 @@
 //! Invariants of [`Store`]:
 //! 1. A request that failed is one of three kinds ([`Error`], SAFETY G10): nothing was done; nobody
 //!    knows; or the request itself is wrong. A write is sent again only if it is certain that
-//!    nothing was done, so that no write is done twice.
+//!    nothing was done, so that no write is done twice; so is a transaction.
 //! 2. A request ends within its time, whatever nodes and networks do, and waits for none that is
 //!    not asked.
 //! 3. Everything is bounded: what waits on a connection, what an answer takes, how deep it nests,
-//!    how many nodes are known.
+//!    how many nodes are known, how many transactions are under way.
 
 pub mod http;
 mod store;

@@ -195,26 +195,31 @@ impl Cluster {
         Arc::new(Node { address, direct: direct.collect(), detour: link(Purpose::Detour) })
     }
 
-    /// Asks one node after the other who leads what, until one says.
-    async fn learn(&self) -> Result<(), DialError> {
-        let view = self.view.load_full();
+    /// Whom to ask for what any node can do: each node once, first those that are up, and not
+    /// always the same of these.
+    pub fn in_turn(&self) -> Vec<String> {
+        let view = self.view.load();
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        let mut addresses: Vec<&str> = Vec::new();
+        let mut addresses: Vec<&String> = Vec::new();
         let (up, down): (Vec<_>, Vec<_>) = view.nodes.iter().partition(|node| node.is_up());
         if !up.is_empty() {
             let start = turn % up.len();
-            addresses.extend(up[start..].iter().chain(&up[..start]).map(|node| &*node.address));
+            addresses.extend(up[start..].iter().chain(&up[..start]).map(|node| &node.address));
         }
-        addresses.extend(self.seeds.iter().map(String::as_str));
-        addresses.extend(down.iter().map(|node| &*node.address));
+        addresses.extend(&self.seeds);
+        addresses.extend(down.iter().map(|node| &node.address));
+        let firsts = addresses.iter().enumerate();
+        let firsts = firsts.filter(|(at, address)| !addresses[..*at].contains(address));
+        firsts.map(|(_, address)| (*address).clone()).collect()
+    }
+
+    /// Asks one node after the other who leads what, until one says.
+    async fn learn(&self) -> Result<(), DialError> {
         let mut failed = None;
-        for (at, address) in addresses.iter().enumerate() {
-            if addresses[..at].contains(address) {
-                continue;
-            }
-            match self.ask(address).await {
+        for address in self.in_turn() {
+            match self.ask(&address).await {
                 Ok(reply) => {
-                    self.learnt(&reply, address);
+                    self.learnt(&reply, &address);
                     return Ok(());
                 }
                 Err(why) => failed = Some(why),

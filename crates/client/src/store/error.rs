@@ -6,6 +6,7 @@
 //! | `TRYAGAIN`, `CLUSTERDOWN`, `LOADING`, `BUSY`, `ASK`, `MASTERDOWN` | nothing was done | yes |
 //! | `UNKNOWN` to a read | nothing was changed | yes |
 //! | `UNKNOWN` to a write | [`Error::Unknown`] | never |
+//! | `CONFLICT`, to a transaction | nothing was done | the transaction, from its beginning |
 //! | `OOM`, `MISCONF`, `READONLY`, other words | [`Error::NotDone`] | no |
 //! | `ERR`, `WRONGTYPE`, `CROSSSLOT`, `NOAUTH`, `WRONGPASS`, `NOPERM`, `NOPROTO`, `EXECABORT` | [`Error::BadRequest`] | no |
 
@@ -49,6 +50,8 @@ pub enum Reason {
     TimedOut,
     /// No node leads the key's shard, or too much waits for it; all the time of the request long.
     NoLeader,
+    /// Another has changed what a transaction has read.
+    Conflict,
     /// Data takes all the memory that it may. Reads and deletes go on.
     OutOfMemory,
     /// A disk is full. Reads go on.
@@ -66,6 +69,18 @@ impl Error {
 
     pub(crate) fn not_done(reason: Reason, text: impl Into<String>) -> Self {
         Self::NotDone { reason, text: text.into() }
+    }
+
+    /// Whether a transaction that failed so may succeed if it is gone through again.
+    pub(crate) fn is_passing(&self) -> bool {
+        let reason = match self {
+            Self::NotDone { reason, .. } => *reason,
+            Self::Unknown { .. } | Self::BadRequest { .. } => return false,
+        };
+        match reason {
+            Reason::NoNode | Reason::TimedOut | Reason::NoLeader | Reason::Conflict => true,
+            Reason::OutOfMemory | Reason::DiskFull | Reason::BadAnswer | Reason::Refused => false,
+        }
     }
 }
 
@@ -100,6 +115,7 @@ pub(crate) fn meaning(text: &[u8]) -> Meaning {
             Meaning::Again
         }
         b"UNKNOWN" => Meaning::Unknown,
+        b"CONFLICT" => Meaning::NotDone(Reason::Conflict),
         b"OOM" => Meaning::NotDone(Reason::OutOfMemory),
         b"MISCONF" => Meaning::NotDone(Reason::DiskFull),
         b"ERR" | b"WRONGTYPE" | b"CROSSSLOT" | b"NOAUTH" | b"WRONGPASS" | b"NOPERM"
@@ -123,7 +139,7 @@ mod tests {
     #[test]
     fn errors_mean_what_their_first_word_says() {
         let moved = Meaning::Moved { slot: 12, host: "::1".into(), port: 6379 };
-        let cases: [(&[u8], Meaning); 11] = [
+        let cases: [(&[u8], Meaning); 12] = [
             (b"MOVED 12 ::1:6379", moved),
             (b"MOVED 99999 h:1", Meaning::Again),
             (b"MOVED", Meaning::Again),
@@ -131,6 +147,7 @@ mod tests {
             (b"BUSY", Meaning::Again),
             (b"UNKNOWN who knows", Meaning::Unknown),
             (b"OOM command not allowed", Meaning::NotDone(Reason::OutOfMemory)),
+            (b"CONFLICT 'k' was changed", Meaning::NotDone(Reason::Conflict)),
             (b"MISCONF the disk is full", Meaning::NotDone(Reason::DiskFull)),
             (b"ERR syntax error", Meaning::Bad),
             (b"SOMETHING new", Meaning::NotDone(Reason::Refused)),

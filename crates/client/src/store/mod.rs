@@ -8,6 +8,12 @@
 //!                             link: one connection, pipelined, shared by tasks; its own task
 //!                                │
 //!                             reply, request: bytes
+//!                                │
+//!                             line: one connection, of one transaction at a time
+//!                                │
+//!                             pool: lines that wait for the next one
+//!                                │
+//!   Store::transaction ──────► transaction: what is gone through; tried again: transact
 //! ```
 //!
 //! Start reading at [`link`](self) and its drawing in `link.rs`; the rules of retries stand in
@@ -15,14 +21,20 @@
 
 mod attempts;
 mod cluster;
+mod commands;
 mod dial;
 mod error;
 mod image;
+mod line;
 mod link;
 mod options;
 mod pause;
+mod pool;
+mod range;
 mod reply;
 mod request;
+mod transact;
+mod transaction;
 mod typed;
 
 use std::sync::Arc;
@@ -30,17 +42,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cluster::Cluster;
 pub use cluster::RELEARN_PAUSE;
+pub use commands::{Expiry, SetOptions, Ttl, When};
 pub use error::{Error, Reason};
 pub use image::NODES_MAX;
 pub use link::{GREETING_MAX, PAUSE_MAX, SILENCE_MAX};
 use options::Options;
 pub use options::{
     Builder, CONNECT_TIMEOUT, CONNECTIONS_PER_NODE, OUTSTANDING_MAX, QUEUED_BYTES_MAX,
-    REPLY_BYTES_MAX, REQUEST_TIMEOUT,
+    REPLY_BYTES_MAX, REQUEST_TIMEOUT, TRANSACTION_TIMEOUT, TRANSACTIONS_MAX,
 };
+use pool::Pool;
+pub use pool::SHUNNED;
+pub use range::KeyRange;
 pub use reply::{LINE_BYTES_MAX, NESTING_MAX, Reply};
 use request::Request;
-pub use typed::{Expiry, SetOptions, Ttl, When};
+pub use transaction::{OpenTransaction, Transaction};
 
 /// A keyspace of a cluster.
 ///
@@ -57,7 +73,15 @@ pub struct Store {
 struct Shared {
     options: Arc<Options>,
     cluster: Arc<Cluster>,
+    pool: Pool,
     requests: AtomicU64,
+}
+
+impl Shared {
+    /// What it is if nobody knows what became of a write.
+    fn unknown(&self, command: String, text: String) -> Error {
+        Error::Unknown { request: self.requests.load(Ordering::Relaxed), command, text }
+    }
 }
 
 impl Store {
@@ -87,7 +111,9 @@ impl Store {
     async fn open(options: Options, seeds: Vec<String>) -> Result<Self, Error> {
         let options = Arc::new(options);
         let cluster = Cluster::open(options.clone(), seeds).await?;
-        Ok(Self { shared: Arc::new(Shared { options, cluster, requests: AtomicU64::new(0) }) })
+        let pool = Pool::new(options.clone());
+        let requests = AtomicU64::new(0);
+        Ok(Self { shared: Arc::new(Shared { options, cluster, pool, requests }) })
     }
 
     /// Any command of docs/redis.md but those about the connection itself (SELECT, MULTI, WAIT …).

@@ -17,6 +17,10 @@ pub const OUTSTANDING_MAX: usize = 4096;
 pub const QUEUED_BYTES_MAX: usize = 8 << 20;
 /// Bytes of one answer, its items in memory counted too: twice a node's `value_bytes_max`.
 pub const REPLY_BYTES_MAX: usize = 128 << 20;
+/// Time for a transaction with all its attempts.
+pub const TRANSACTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// Transactions that a store goes through at once, each with a connection of its own.
+pub const TRANSACTIONS_MAX: usize = 32;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
@@ -27,6 +31,8 @@ pub(crate) struct Options {
     pub outstanding_max: usize,
     pub queued_bytes_max: usize,
     pub reply_bytes_max: usize,
+    pub transaction_timeout: Duration,
+    pub transactions_max: usize,
 }
 
 /// Says how a [`Store`] is to be.
@@ -58,6 +64,8 @@ impl Default for Builder {
                 outstanding_max: OUTSTANDING_MAX,
                 queued_bytes_max: QUEUED_BYTES_MAX,
                 reply_bytes_max: REPLY_BYTES_MAX,
+                transaction_timeout: TRANSACTION_TIMEOUT,
+                transactions_max: TRANSACTIONS_MAX,
             },
         }
     }
@@ -107,6 +115,20 @@ impl Builder {
     /// so that its other requests are lost, too.
     pub fn reply_bytes_max(mut self, bytes: usize) -> Self {
         self.options.reply_bytes_max = bytes;
+        self
+    }
+
+    /// How long a transaction may take with all its attempts ([`TRANSACTION_TIMEOUT`]); only the
+    /// answer to its COMMIT may be waited for beyond that, for as long as to any request.
+    pub fn transaction_timeout(mut self, limit: Duration) -> Self {
+        self.options.transaction_timeout = limit;
+        self
+    }
+
+    /// How many transactions may be under way at once ([`TRANSACTIONS_MAX`]), at least one. Further
+    /// ones wait their turn, within their time.
+    pub fn transactions_max(mut self, count: usize) -> Self {
+        self.options.transactions_max = count.max(1);
         self
     }
 

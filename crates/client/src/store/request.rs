@@ -24,19 +24,19 @@ const SHOWN_BYTES_MAX: usize = 64;
 /// Commands that change nothing.
 const READS: &str = "\
     get mget exists strlen getrange substr lcs ttl pttl expiretime pexpiretime type \
-    touch scan keys dbsize randomkey ping echo time info object memory command cluster \
+    touch scan range keys dbsize randomkey ping echo time info object memory command cluster \
     config";
 /// Commands without a key, or with a first argument that is none.
 const KEYLESS: &str = "\
-    scan keys dbsize randomkey ping echo time info command cluster config flushdb \
+    scan range keys dbsize randomkey ping echo time info command cluster config flushdb \
     flushall swapdb lolwut save bgsave";
 /// Commands with a subcommand before the key.
 const SECOND: &str = "object memory bitop";
 /// Commands about the connection that they come on, which others use too.
 const OWN_CONNECTION: &str = "\
     hello auth select quit reset client readonly readwrite asking multi exec discard \
-    watch unwatch subscribe psubscribe ssubscribe unsubscribe punsubscribe sunsubscribe \
-    monitor sync psync wait waitaof";
+    watch unwatch begin commit rollback subscribe psubscribe ssubscribe unsubscribe \
+    punsubscribe sunsubscribe monitor sync psync wait waitaof";
 
 impl<'a> Request<'a> {
     /// A command that names a key.
@@ -54,7 +54,7 @@ impl<'a> Request<'a> {
             |list: &str| list.split(' ').any(|word| name.eq_ignore_ascii_case(word.as_bytes()));
         if is_in(OWN_CONNECTION) {
             return Err(Error::bad(format!(
-                "{} is about its connection, which requests of a store share",
+                "{} is about its connection, which is the client's own affair",
                 String::from_utf8_lossy(name)
             )));
         }
@@ -128,7 +128,10 @@ mod tests {
         assert_eq!(of("OBJECT ENCODING a"), Ok((Some(slot_of(b"a")), true)));
         assert_eq!(of("DBSIZE"), Ok((None, true)));
         assert_eq!(of("FLUSHDB ASYNC"), Ok((None, false)));
-        assert!(matches!(of("select 3"), Err(Error::BadRequest { .. })));
+        assert_eq!(of("RANGE [a +"), Ok((None, true)));
+        for own in ["select 3", "BEGIN", "Commit", "rollback", "MULTI"] {
+            assert!(matches!(of(own), Err(Error::BadRequest { .. })), "{own}");
+        }
         assert!(matches!(Request::raw(&[]), Err(Error::BadRequest { .. })));
     }
 

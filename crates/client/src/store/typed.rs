@@ -1,64 +1,28 @@
-//! The commands that most programs need, with types.
+//! The commands that most programs need, with types, on a store.
 
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
 use keyspace::slot_of;
 
+use super::commands::{self, Runs, STRANGE, SetOptions, Ttl};
+use super::range::KeyRange;
 use super::reply::Reply;
 use super::request::Request;
-use super::{Error, Reason, Store};
+use super::{Error, Store};
 
-/// An answer that is none to what was asked.
-const STRANGE: &str = "the answer is of another kind than such a command has";
+impl Runs for &Store {
+    async fn run(self, request: Request<'_>) -> Result<Reply, Error> {
+        self.call(request).await
+    }
 
-/// When a set takes place.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum When {
-    /// Always.
-    #[default]
-    Always,
-    /// Only if the key has no value.
-    Absent,
-    /// Only if it has one.
-    Present,
-}
-
-/// How long a value that is set lives.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Expiry {
-    /// For ever.
-    #[default]
-    Never,
-    /// So long from now; in whole milliseconds, at least one.
-    After(Duration),
-    /// As long as the value before it would have.
-    Keep,
-}
-
-/// How to set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SetOptions {
-    /// Whether it takes place.
-    pub when: When,
-    /// How long the value lives.
-    pub expiry: Expiry,
-}
-
-/// How long a key's value still lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ttl {
-    /// There is none.
-    NoValue,
-    /// For ever.
-    Forever,
-    /// So long.
-    Left(Duration),
+    fn strange(self, request: &Request<'_>) -> Error {
+        self.shared.unknown(request.shown(), STRANGE.to_owned())
+    }
 }
 
 impl Store {
@@ -67,8 +31,7 @@ impl Store {
     /// # Errors
     /// Nothing was changed in any case.
     pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
-        let key = key.as_ref();
-        value(self.call(Request::of_key(&[b"GET", key], key, true)).await?)
+        commands::get(self, key.as_ref()).await
     }
 
     /// Gives a key a value. When this returns, a majority of the key's replicas has it on disk.
@@ -76,8 +39,7 @@ impl Store {
     /// # Errors
     /// [`Error`]: nothing was done, or it is not known.
     pub async fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        self.call(Request::of_key(&[b"SET", key, value], key, false)).await.map(drop)
+        commands::set(self, key.as_ref(), value.as_ref()).await
     }
 
     /// Gives a key a value as `options` say; false if their condition did not hold.
@@ -101,24 +63,7 @@ impl Store {
         value: impl AsRef<[u8]>,
         options: SetOptions,
     ) -> Result<bool, Error> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        let mut args: Vec<&[u8]> = vec![b"SET", key, value];
-        match options.when {
-            When::Always => {}
-            When::Absent => args.push(b"NX"),
-            When::Present => args.push(b"XX"),
-        }
-        let millis;
-        match options.expiry {
-            Expiry::Never => {}
-            Expiry::Keep => args.push(b"KEEPTTL"),
-            Expiry::After(time) => {
-                millis = time.as_millis().to_string();
-                args.extend([b"PX".as_slice(), millis.as_bytes()]);
-            }
-        }
-        let reply = self.call(Request::of_key(&args, key, false)).await?;
-        Ok(reply != Reply::Nil)
+        commands::set_with(self, key.as_ref(), value.as_ref(), options).await
     }
 
     /// Takes a key's value away; false if it had none.
@@ -126,8 +71,7 @@ impl Store {
     /// # Errors
     /// [`Error`]: nothing was done, or it is not known.
     pub async fn del(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let key = key.as_ref();
-        Ok(self.number(Request::of_key(&[b"DEL", key], key, false)).await? > 0)
+        commands::del(self, key.as_ref()).await
     }
 
     /// Whether a key has a value.
@@ -135,8 +79,7 @@ impl Store {
     /// # Errors
     /// Nothing was changed in any case.
     pub async fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let key = key.as_ref();
-        Ok(self.number(Request::of_key(&[b"EXISTS", key], key, true)).await? > 0)
+        commands::exists(self, key.as_ref()).await
     }
 
     /// Adds one to a number, which is 0 if the key has no value; what it is now. Never done twice:
@@ -153,9 +96,7 @@ impl Store {
     /// # Errors
     /// [`Error`]: nothing was done, or it is not known.
     pub async fn incr_by(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64, Error> {
-        let (key, by) = (key.as_ref(), by.to_string());
-        let args: [&[u8]; 3] = [b"INCRBY", key, by.as_bytes()];
-        self.number(Request::of_key(&args, key, false)).await
+        commands::incr_by(self, key.as_ref(), by).await
     }
 
     /// How long a key's value still lives.
@@ -163,13 +104,7 @@ impl Store {
     /// # Errors
     /// Nothing was changed in any case.
     pub async fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Ttl, Error> {
-        let key = key.as_ref();
-        let millis = self.number(Request::of_key(&[b"PTTL", key], key, true)).await?;
-        Ok(match u64::try_from(millis) {
-            Ok(millis) => Ttl::Left(Duration::from_millis(millis)),
-            Err(_) if millis == -1 => Ttl::Forever,
-            Err(_) => Ttl::NoValue,
-        })
+        commands::ttl(self, key.as_ref()).await
     }
 
     /// Has a key's value end after a time, in whole milliseconds; false if it has none.
@@ -177,9 +112,7 @@ impl Store {
     /// # Errors
     /// [`Error`]: nothing was done, or it is not known.
     pub async fn expire(&self, key: impl AsRef<[u8]>, after: Duration) -> Result<bool, Error> {
-        let (key, millis) = (key.as_ref(), after.as_millis().to_string());
-        let args: [&[u8]; 3] = [b"PEXPIRE", key, millis.as_bytes()];
-        Ok(self.number(Request::of_key(&args, key, false)).await? > 0)
+        commands::expire(self, key.as_ref(), after).await
     }
 
     /// Has a key's value live for ever; false if it has none, or lives for ever already.
@@ -187,8 +120,7 @@ impl Store {
     /// # Errors
     /// [`Error`]: nothing was done, or it is not known.
     pub async fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
-        let key = key.as_ref();
-        Ok(self.number(Request::of_key(&[b"PERSIST", key], key, false)).await? > 0)
+        commands::persist(self, key.as_ref()).await
     }
 
     /// The values of several keys, in their order. Shard by shard, all at once: each value is
@@ -200,20 +132,14 @@ impl Store {
         let parts = self.by_shard(keys.iter().map(AsRef::as_ref));
         let asked = parts.iter().map(|places| {
             Box::pin(async move {
-                let key = |place: &usize| keys[*place].as_ref();
-                let mut args: Vec<&[u8]> = vec![b"MGET"];
-                args.extend(places.iter().map(key));
-                self.call(Request::of_key(&args, key(&places[0]), true)).await
+                let keys: Vec<&[u8]> = places.iter().map(|place| keys[*place].as_ref()).collect();
+                commands::mget(self, &keys).await
             })
         });
         let mut values = vec![None; keys.len()];
-        for (places, reply) in parts.iter().zip(all(asked.collect()).await) {
-            let Reply::Array(items) = reply? else { return Err(strange()) };
-            if items.len() != places.len() {
-                return Err(strange());
-            }
-            for (place, item) in places.iter().zip(items) {
-                values[*place] = value(item)?;
+        for (places, read) in parts.iter().zip(all(asked.collect()).await) {
+            for (place, value) in places.iter().zip(read?) {
+                values[*place] = value;
             }
         }
         Ok(values)
@@ -232,12 +158,9 @@ impl Store {
         let parts = self.by_shard(pairs.iter().map(|(key, _)| key.as_ref()));
         let asked = parts.iter().map(|places| {
             Box::pin(async move {
-                let mut args: Vec<&[u8]> = vec![b"MSET"];
-                for place in places {
-                    let (key, value) = &pairs[*place];
-                    args.extend([key.as_ref(), value.as_ref()]);
-                }
-                self.call(Request::of_key(&args, args[1], false)).await
+                let pair = |place: &usize| (pairs[*place].0.as_ref(), pairs[*place].1.as_ref());
+                let pairs: Vec<(&[u8], &[u8])> = places.iter().map(pair).collect();
+                commands::mset(self, &pairs).await
             })
         });
         let results = all(asked.collect()).await;
@@ -248,27 +171,30 @@ impl Store {
         match worst {
             None => Ok(()),
             Some(unknown @ Error::Unknown { .. }) => Err(unknown),
-            Some(error) if any_done => Err(Error::Unknown {
-                request: self.shared.requests.load(Ordering::Relaxed),
-                command: "MSET".to_owned(),
-                text: format!("done for some of the keys only: {error}"),
-            }),
+            Some(error) if any_done => {
+                let text = format!("done for some of the keys only: {error}");
+                Err(self.shared.unknown("MSET".to_owned(), text))
+            }
             Some(error) => Err(error),
         }
     }
 
-    /// Does what is answered with a number.
-    async fn number(&self, request: Request<'_>) -> Result<i64, Error> {
-        let reply = self.call(request).await?;
-        match reply.integer() {
-            Some(number) => Ok(number),
-            None if request.reads => Err(strange()),
-            None => Err(Error::Unknown {
-                request: self.shared.requests.load(Ordering::Relaxed),
-                command: request.shown(),
-                text: STRANGE.to_owned(),
-            }),
-        }
+    /// Pairs of keys and values of an ordered keyspace, in the order of the keys. Each was there at
+    /// some moment; all at one only in a [`Transaction`](super::Transaction).
+    ///
+    /// ```no_run
+    /// # async fn example(store: client::Store) -> Result<(), client::Error> {
+    /// use client::KeyRange;
+    ///
+    /// let november = store.range("2026-11-01".."2026-12-01").await?;
+    /// let newest = store.range(KeyRange::all().reversed().limit(10)).await?;
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub async fn range(&self, keys: impl Into<KeyRange>) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        commands::range(self, &keys.into()).await
     }
 
     /// Places of keys, those of one shard together.
@@ -279,19 +205,6 @@ impl Store {
         }
         parts.into_values().collect()
     }
-}
-
-fn value(reply: Reply) -> Result<Option<Bytes>, Error> {
-    match reply {
-        Reply::Bulk(bytes) => Ok(Some(bytes)),
-        Reply::Nil => Ok(None),
-        _ => Err(strange()),
-    }
-}
-
-/// A read was answered by what is no node of ours.
-fn strange() -> Error {
-    Error::not_done(Reason::BadAnswer, STRANGE)
 }
 
 /// The results of all, in their order. Made for few: each time one can go on, all are asked.

@@ -1,0 +1,348 @@
+//! A transaction that is gone through step by step: its commands, and its end.
+//!
+//! Its node runs each command at once, on a copy; COMMIT has all of it done, if what was read is as
+//! it was. So whatever happens before COMMIT was sent, nothing was done: if the line fails, or is
+//! dropped, the node forgets all of it.
+//!
+//! Invariant: a line goes back to the pool only when COMMIT or ROLLBACK was answered on it.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+use super::commands::{self, Runs, STRANGE, SetOptions, Ttl, strange};
+use super::error::{Meaning, meaning};
+use super::pool::{Taken, refused};
+use super::range::KeyRange;
+use super::reply::Reply;
+use super::request::Request;
+use super::{Error, Reason, Shared};
+
+/// A transaction that was begun: what its handle, and who ends it, have in common.
+#[derive(Debug)]
+pub(super) struct Open {
+    shared: Arc<Shared>,
+    state: Mutex<State>,
+    /// When its time is over, if it has an end.
+    until: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct State {
+    /// None when it is over.
+    taken: Option<Taken>,
+    /// Whether it may have written something, in the copy.
+    writes: bool,
+    /// Why the last command was not done, unless that was its own fault.
+    failed: Option<Error>,
+}
+
+impl Open {
+    /// Begins one before `begun_until`; its commands are to end before `until`.
+    pub async fn begin(
+        shared: &Arc<Shared>,
+        begun_until: Instant,
+        until: Option<Instant>,
+    ) -> Result<Arc<Self>, Error> {
+        let taken = shared.pool.take(&shared.cluster, begun_until).await?;
+        let state = Mutex::new(State { taken: Some(taken), writes: false, failed: None });
+        Ok(Arc::new(Self { shared: shared.clone(), state, until }))
+    }
+
+    async fn run(&self, request: &Request<'_>) -> Result<Reply, Error> {
+        let mut state = self.state.lock().await;
+        let State { taken, writes, failed } = &mut *state;
+        let Some(line) = taken.as_mut().map(|taken| &mut taken.line) else {
+            return Err(failed.clone().unwrap_or_else(|| Error::bad("the transaction is over")));
+        };
+        *writes |= !request.reads;
+        let mut until = self.request_until();
+        if let Some(end) = self.until {
+            until = until.min(end);
+        }
+        let (error, is_over) = match line.ask(request, until).await {
+            Ok(Reply::Error(text)) => (refused(&text), false),
+            Ok(reply) => {
+                *failed = None;
+                return Ok(reply);
+            }
+            Err(lost) => (Error::not_done(lost.reason, lost.why), true),
+        };
+        if let Error::NotDone { reason: Reason::NoNode | Reason::NoLeader, .. } = error {
+            // Others may be better placed.
+            self.shared.pool.shun(line.address());
+        }
+        if is_over {
+            *taken = None;
+        }
+        *failed = Some(error.clone()).filter(|_| is_over || error.is_passing());
+        Err(error)
+    }
+
+    fn request_until(&self) -> Instant {
+        Instant::now() + self.shared.options.request_timeout
+    }
+
+    /// Has all of it done. It is over then.
+    pub async fn commit(&self) -> Result<(), Error> {
+        let (taken, writes, failed) = self.end().await;
+        let Some(mut taken) = taken else {
+            return Err(failed.unwrap_or_else(|| Error::bad("the transaction is over")));
+        };
+        if self.until.is_some_and(|until| until <= Instant::now()) {
+            let text = "its time was over before COMMIT (transaction_timeout)";
+            return Err(Error::not_done(Reason::TimedOut, text));
+        }
+        let unknown = |text: String| self.shared.unknown("COMMIT".to_owned(), text);
+        let request = Request { args: &[b"COMMIT"], slot: None, reads: !writes };
+        match taken.line.ask(&request, self.request_until()).await {
+            Ok(Reply::Status(_)) => {
+                self.shared.pool.give_back(taken);
+                Ok(())
+            }
+            Ok(Reply::Error(text)) => {
+                let error = match meaning(&text) {
+                    Meaning::Unknown if writes => unknown(String::from_utf8_lossy(&text).into()),
+                    _ => refused(&text),
+                };
+                self.shared.pool.give_back(taken);
+                Err(error)
+            }
+            Ok(_) if writes => Err(unknown(STRANGE.to_owned())),
+            Ok(_) => Err(strange()),
+            Err(lost) => {
+                self.shared.pool.shun(taken.line.address());
+                match lost.sent && writes {
+                    true => Err(unknown(lost.why)),
+                    false => Err(Error::not_done(lost.reason, lost.why)),
+                }
+            }
+        }
+    }
+
+    /// Has nothing of it done. It is over then; why its last command failed, if it did.
+    pub async fn rollback(&self) -> Option<Error> {
+        let (taken, _, failed) = self.end().await;
+        if let Some(mut taken) = taken {
+            let request = Request { args: &[b"ROLLBACK"], slot: None, reads: true };
+            let done = taken.line.ask(&request, self.request_until()).await;
+            if matches!(done, Ok(Reply::Status(_))) {
+                self.shared.pool.give_back(taken);
+            }
+        }
+        failed
+    }
+
+    async fn end(&self) -> (Option<Taken>, bool, Option<Error>) {
+        let mut state = self.state.lock().await;
+        (state.taken.take(), state.writes, state.failed.take())
+    }
+}
+
+impl Runs for &Transaction {
+    async fn run(self, request: Request<'_>) -> Result<Reply, Error> {
+        self.open.run(&request).await
+    }
+
+    /// Nothing was done before COMMIT.
+    fn strange(self, _: &Request<'_>) -> Error {
+        strange()
+    }
+}
+
+/// A transaction, for what is done in it.
+///
+/// Each command sees what the ones before it have written, nobody else does. Keys may lie in any
+/// shards. What is read is to be the same when the transaction is committed, else nothing is done.
+///
+/// Commands are asked one after the other, over a connection of its own. One that failed was not
+/// done, and, unless the connection has ended, the transaction goes on; one whose future was
+/// dropped is done all the same. When the transaction is over, they fail.
+#[derive(Debug)]
+pub struct Transaction {
+    open: Arc<Open>,
+}
+
+impl Transaction {
+    pub(super) fn of(open: Arc<Open>) -> Self {
+        Self { open }
+    }
+
+    /// The value of a key, if it has one.
+    ///
+    /// # Errors
+    /// It was not read.
+    pub async fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Bytes>, Error> {
+        commands::get(self, key.as_ref()).await
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn set(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<(), Error> {
+        commands::set(self, key.as_ref(), value.as_ref()).await
+    }
+
+    /// Gives a key a value as `options` say; false if their condition did not hold.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn set_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+        options: SetOptions,
+    ) -> Result<bool, Error> {
+        commands::set_with(self, key.as_ref(), value.as_ref(), options).await
+    }
+
+    /// Takes a key's value away; false if it had none.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn del(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        commands::del(self, key.as_ref()).await
+    }
+
+    /// Whether a key has a value.
+    ///
+    /// # Errors
+    /// It was not read.
+    pub async fn exists(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        commands::exists(self, key.as_ref()).await
+    }
+
+    /// Adds one to a number, which is 0 if the key has no value; what it is now.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn incr(&self, key: impl AsRef<[u8]>) -> Result<i64, Error> {
+        self.incr_by(key, 1).await
+    }
+
+    /// As [`Self::incr`], by any number.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn incr_by(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64, Error> {
+        commands::incr_by(self, key.as_ref(), by).await
+    }
+
+    /// How long a key's value still lives. Time stands still in a transaction.
+    ///
+    /// # Errors
+    /// It was not read.
+    pub async fn ttl(&self, key: impl AsRef<[u8]>) -> Result<Ttl, Error> {
+        commands::ttl(self, key.as_ref()).await
+    }
+
+    /// Has a key's value end after a time, in whole milliseconds; false if it has none.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn expire(&self, key: impl AsRef<[u8]>, after: Duration) -> Result<bool, Error> {
+        commands::expire(self, key.as_ref(), after).await
+    }
+
+    /// Has a key's value live for ever; false if it has none, or lives for ever already.
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn persist(&self, key: impl AsRef<[u8]>) -> Result<bool, Error> {
+        commands::persist(self, key.as_ref()).await
+    }
+
+    /// The values of several keys, in their order.
+    ///
+    /// # Errors
+    /// They were not read.
+    pub async fn mget<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, Error> {
+        if keys.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        commands::mget(self, &keys).await
+    }
+
+    /// Gives several keys values, of the same key the last.
+    ///
+    /// # Errors
+    /// Nothing of it was done.
+    pub async fn mset<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        pairs: &[(K, V)],
+    ) -> Result<(), Error> {
+        if pairs.is_empty() {
+            return Ok(());
+        }
+        let pairs: Vec<_> =
+            pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
+        commands::mset(self, &pairs).await
+    }
+
+    /// Pairs of keys and values of an ordered keyspace, in the order of the keys. If a key comes
+    /// into what was looked at, or goes, before the transaction is committed, nothing is done.
+    ///
+    /// # Errors
+    /// They were not read.
+    pub async fn range(&self, keys: impl Into<KeyRange>) -> Result<Vec<(Bytes, Bytes)>, Error> {
+        commands::range(self, &keys.into()).await
+    }
+
+    /// Any command of docs/redis.md that is about keys.
+    ///
+    /// ```no_run
+    /// # async fn example(tx: client::Transaction) -> Result<(), client::Error> {
+    /// let reply = tx.command(&[b"APPEND", b"log", b"line"]).await?;
+    /// assert_eq!(reply.integer(), Some(4));
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// # Errors
+    /// It was not done.
+    pub async fn command(&self, args: &[&[u8]]) -> Result<Reply, Error> {
+        self.run(Request::raw(args)?).await
+    }
+}
+
+/// A transaction of [`Store::begin`](super::Store::begin), which is ended by hand. Dropped, it is
+/// rolled back.
+#[derive(Debug)]
+#[must_use = "nothing is done until it is committed"]
+pub struct OpenTransaction {
+    transaction: Transaction,
+}
+
+impl OpenTransaction {
+    pub(super) fn of(transaction: Transaction) -> Self {
+        Self { transaction }
+    }
+
+    /// Has all of it done, at one moment, if all that was read is as it was.
+    ///
+    /// # Errors
+    /// Nothing was done: [`Reason::Conflict`] if another has changed what was read. Or it is not
+    /// known: [`Error::Unknown`]. It is over in any case.
+    pub async fn commit(self) -> Result<(), Error> {
+        self.transaction.open.commit().await
+    }
+
+    /// Has nothing of it done; that cannot fail. To drop it does the same, but costs the
+    /// connection.
+    pub async fn rollback(self) {
+        let _of_a_command = self.transaction.open.rollback().await;
+    }
+}
+
+impl Deref for OpenTransaction {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        &self.transaction
+    }
+}
