@@ -1,196 +1,27 @@
-//! The Rust client with three real nodes: its examples, its routes, and what it says when a node
-//! is killed or stands still.
+//! The Rust client with three real nodes: its examples, its routes, its transactions, and what it
+//! says when a node is killed or stands still.
 
-use std::fs;
-use std::future::Future;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use client::{Error, Reason, Store, Ttl};
+use dev::{Dev, NODES, PATIENCE, open, run};
 use testbed::stalls::Witness;
-use tokio::runtime::Runtime;
 
+mod dev;
 #[allow(dead_code, reason = "its main is for people")]
-#[path = "../../client/examples/pipelined.rs"]
+#[path = "../../../client/examples/pipelined.rs"]
 mod pipelined;
 #[allow(dead_code, reason = "its main is for people")]
-#[path = "../../client/examples/quickstart.rs"]
+#[path = "../../../client/examples/quickstart.rs"]
 mod quickstart;
-
-/// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
-const NODES: u16 = 3;
-/// Leads that have not moved for so long stay where they are.
-const REST: Duration = Duration::from_secs(2);
-
-/// Three nodes that end with this value.
-struct Dev {
-    child: Child,
-    base: u16,
-    dir: PathBuf,
-    /// Of each node.
-    pids: Vec<u32>,
-}
-
-/// A base whose ports nobody has: below those that the system gives to clients.
-fn base_port(number: u16) -> u16 {
-    let mut base = 20_000 + (std::process::id() % 300) as u16 * 16 + number * 4;
-    loop {
-        let ports = [0, 1_021, 1_101, 1_221].into_iter();
-        let mut all = ports.flat_map(|offset| (0..NODES).map(move |node| base + offset + node));
-        if all.all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
-            return base;
-        }
-        base += 16;
-    }
-}
-
-impl Dev {
-    /// Starts them; each test has a number of its own.
-    fn start(number: u16) -> Self {
-        let base = base_port(number);
-        let name = format!("carillon-rust-client-{number}-{}", std::process::id());
-        let dir = std::env::temp_dir().join(name);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
-            .args(["dev", "--nodes", &NODES.to_string(), "--base-port", &base.to_string()])
-            .arg("--dir")
-            .arg(&dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut pids = Vec::new();
-        while pids.len() < usize::from(NODES) {
-            let line = lines.next().expect("a table of nodes").unwrap();
-            if line.starts_with("node-") {
-                pids.push(line.split_whitespace().nth(5).unwrap().parse().unwrap());
-            }
-        }
-        // Read on, so that it is not held up.
-        thread::spawn(move || lines.count());
-        Self { child, base, dir, pids }
-    }
-
-    fn addresses(&self) -> Vec<String> {
-        (0..NODES).map(|node| format!("127.0.0.1:{}", self.base + node)).collect()
-    }
-
-    /// Sends lines to a node and reads as many.
-    fn ask(&self, node: u16, lines: &[&str]) -> Option<Vec<String>> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.base + node)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
-        stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).ok()?;
-        let mut answers = BufReader::new(stream).lines();
-        lines.iter().map(|_| answers.next()?.ok()).collect()
-    }
-
-    /// The node that leads a key of keyspace 0. Writes the key.
-    fn leader_of(&self, key: &str) -> u16 {
-        let (begun, set) = (Instant::now(), format!("SET {key} 0"));
-        while begun.elapsed() < PATIENCE {
-            for node in 0..NODES {
-                let said = self.ask(node, &["CLIENT ROUTE ON", &set]);
-                if said.is_some_and(|said| said == ["+OK", "+OK"]) {
-                    return node;
-                }
-            }
-        }
-        panic!("nobody leads {key}");
-    }
-
-    /// Keys that a node leads, and keys that others lead.
-    fn keys(&self, node: u16) -> (Vec<String>, Vec<String>) {
-        (0..64).map(|n| format!("key:{n}")).partition(|key| self.leader_of(key) == node)
-    }
-
-    /// The node that leads most of some keys, once the nodes have shared them out.
-    fn busiest(&self) -> u16 {
-        self.rest();
-        let led: Vec<u16> = (0..32).map(|n| self.leader_of(&format!("key:{n}"))).collect();
-        (0..NODES).max_by_key(|node| led.iter().filter(|by| *by == node).count()).unwrap()
-    }
-
-    /// Waits until each node leads something, and no lead moves any more.
-    fn rest(&self) {
-        let (begun, mut before, mut since) = (Instant::now(), Vec::new(), Instant::now());
-        let all_lead = |led: &[u16]| (0..NODES).all(|node| led.contains(&node));
-        while since.elapsed() < REST || !all_lead(&before) {
-            let led: Vec<u16> = (0..32).map(|n| self.leader_of(&format!("key:{n}"))).collect();
-            if led != before {
-                (before, since) = (led, Instant::now());
-            }
-            assert!(begun.elapsed() < 2 * PATIENCE, "leads do not come to rest: {before:?}");
-            thread::sleep(Duration::from_millis(50));
-        }
-    }
-
-    /// How many shards a node leads.
-    fn shards_led(&self, node: u16) -> u64 {
-        let text = self.metrics(node);
-        let line = text.lines().find_map(|line| line.strip_prefix("carillon_shards_led "));
-        line.expect("a metric").parse().expect("a number")
-    }
-
-    fn metrics(&self, node: u16) -> String {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.base + 1_101 + node)).unwrap();
-        let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        stream.write_all(ask.as_bytes()).unwrap();
-        let mut text = String::new();
-        stream.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    /// How many writes, and questions for reads, were passed on between nodes.
-    fn forwarded(&self) -> u64 {
-        let of_node = |node| {
-            let text = self.metrics(node);
-            let samples = text.lines().filter(|line| {
-                line.starts_with("carillon_forwarded_") && line.contains("direction=\"sent\"")
-            });
-            let numbers: Vec<u64> =
-                samples.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
-            assert_eq!(numbers.len(), 2, "writes and reads");
-            numbers.iter().sum::<u64>()
-        };
-        (0..NODES).map(of_node).sum()
-    }
-
-    fn signal(&self, node: u16, name: &str) {
-        let pid = self.pids[usize::from(node)].to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-    }
-}
-
-impl Drop for Dev {
-    fn drop(&mut self) {
-        // One that stands still cannot end with the others.
-        for pid in &self.pids {
-            let _gone = Command::new("kill")
-                .args(["-CONT", &pid.to_string()])
-                .stderr(Stdio::null())
-                .status();
-        }
-        let _ended = self.child.kill();
-        let _waited = self.child.wait();
-        let _removed = fs::remove_dir_all(&self.dir);
-    }
-}
-
-/// Runs a test within its time.
-fn run<F: Future<Output = ()>>(test: F) {
-    let runtime = Runtime::new().unwrap();
-    runtime.block_on(async {
-        tokio::time::timeout(PATIENCE * 4, test).await.expect("it ends");
-    });
-}
+mod transactions;
+#[allow(dead_code, reason = "its main is for people")]
+#[path = "../../../client/examples/transfer.rs"]
+mod transfer;
 
 #[test]
 fn examples_run_and_requests_go_straight_to_who_leads() {
@@ -199,6 +30,7 @@ fn examples_run_and_requests_go_straight_to_who_leads() {
         quickstart::run(dev.addresses()).await.unwrap();
         let rates = pipelined::run(vec![dev.addresses().remove(2)], 16, 200).await.unwrap();
         assert!(rates.sets > 0.0 && rates.gets > 0.0);
+        transfer::run(dev.addresses()).await.unwrap();
 
         let store = Store::connect(dev.addresses()).await.unwrap();
         let keys: Vec<String> = (0..200).map(|n| format!("straight:{n}")).collect();
@@ -233,25 +65,12 @@ fn examples_run_and_requests_go_straight_to_who_leads() {
 #[test]
 fn keyspaces_types_and_mistakes() {
     let dev = Dev::start(1);
-    let made = Command::new(env!("CARGO_BIN_EXE_carillon"))
-        .args(["keyspace", "create", "sorted", "--placement", "ordered"])
-        .args(["--http", &format!("127.0.0.1:{}", dev.base + 1_101)])
-        .output()
-        .unwrap();
-    assert!(made.status.success(), "{made:?}");
+    dev.make_ordered("sorted");
     run(async {
-        let open = |name: &str| Store::builder().keyspace(name).connect(dev.addresses());
-        let unknown = open("nowhere").await;
+        let unknown = Store::builder().keyspace("nowhere").connect(dev.addresses()).await;
         assert!(matches!(unknown, Err(Error::BadRequest { .. })), "{unknown:?}");
-        let begun = Instant::now();
-        let sorted = loop {
-            // The nodes hear of it one after the other.
-            match open("sorted").await {
-                Ok(store) => break store,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-            }
-        };
-        let (zero, three) = (open("0").await.unwrap(), open("3").await.unwrap());
+        let sorted = open(&dev, "sorted").await;
+        let (zero, three) = (open(&dev, "0").await, open(&dev, "3").await);
         for (store, value) in [(&sorted, "a"), (&zero, "b"), (&three, "c")] {
             store.set("same", value).await.unwrap();
         }

@@ -1,0 +1,203 @@
+//! Three real nodes, and what is asked of them around the client.
+
+use std::fs;
+use std::future::Future;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use client::Store;
+use tokio::runtime::Runtime;
+
+/// Longer than anything here takes on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+pub const NODES: u16 = 3;
+/// Leads that have not moved for so long stay where they are.
+const REST: Duration = Duration::from_secs(2);
+
+/// Three nodes that end with this value.
+pub struct Dev {
+    child: Child,
+    pub base: u16,
+    pub dir: PathBuf,
+    /// Of each node.
+    pids: Vec<u32>,
+}
+
+/// A base whose ports nobody has: below those that the system gives to clients.
+fn base_port(number: u16) -> u16 {
+    let mut base = 20_000 + (std::process::id() % 300) as u16 * 16 + number * 4;
+    loop {
+        let ports = [0, 1_021, 1_101, 1_221].into_iter();
+        let mut all = ports.flat_map(|offset| (0..NODES).map(move |node| base + offset + node));
+        if all.all(|port| TcpListener::bind(("127.0.0.1", port)).is_ok()) {
+            return base;
+        }
+        base += 16;
+    }
+}
+
+impl Dev {
+    /// Starts them; each test has a number of its own.
+    pub fn start(number: u16) -> Self {
+        let base = base_port(number);
+        let name = format!("carillon-rust-client-{number}-{}", std::process::id());
+        let dir = std::env::temp_dir().join(name);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(["dev", "--nodes", &NODES.to_string(), "--base-port", &base.to_string()])
+            .arg("--dir")
+            .arg(&dir)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut pids = Vec::new();
+        while pids.len() < usize::from(NODES) {
+            let line = lines.next().expect("a table of nodes").unwrap();
+            if line.starts_with("node-") {
+                pids.push(line.split_whitespace().nth(5).unwrap().parse().unwrap());
+            }
+        }
+        // Read on, so that it is not held up.
+        thread::spawn(move || lines.count());
+        Self { child, base, dir, pids }
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        (0..NODES).map(|node| format!("127.0.0.1:{}", self.base + node)).collect()
+    }
+
+    /// Sends lines to a node and reads as many.
+    fn ask(&self, node: u16, lines: &[&str]) -> Option<Vec<String>> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.base + node)).ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(6))).unwrap();
+        stream.write_all((lines.join("\r\n") + "\r\n").as_bytes()).ok()?;
+        let mut answers = BufReader::new(stream).lines();
+        lines.iter().map(|_| answers.next()?.ok()).collect()
+    }
+
+    /// The node that leads a key of keyspace 0. Writes the key.
+    fn leader_of(&self, key: &str) -> u16 {
+        let (begun, set) = (Instant::now(), format!("SET {key} 0"));
+        while begun.elapsed() < PATIENCE {
+            for node in 0..NODES {
+                let said = self.ask(node, &["CLIENT ROUTE ON", &set]);
+                if said.is_some_and(|said| said == ["+OK", "+OK"]) {
+                    return node;
+                }
+            }
+        }
+        panic!("nobody leads {key}");
+    }
+
+    /// Keys that a node leads, and keys that others lead.
+    pub fn keys(&self, node: u16) -> (Vec<String>, Vec<String>) {
+        (0..64).map(|n| format!("key:{n}")).partition(|key| self.leader_of(key) == node)
+    }
+
+    /// The node that leads most of some keys, once the nodes have shared them out.
+    pub fn busiest(&self) -> u16 {
+        self.rest();
+        let led: Vec<u16> = (0..32).map(|n| self.leader_of(&format!("key:{n}"))).collect();
+        (0..NODES).max_by_key(|node| led.iter().filter(|by| *by == node).count()).unwrap()
+    }
+
+    /// Waits until each node leads something, and no lead moves any more.
+    pub fn rest(&self) {
+        let (begun, mut before, mut since) = (Instant::now(), Vec::new(), Instant::now());
+        let all_lead = |led: &[u16]| (0..NODES).all(|node| led.contains(&node));
+        while since.elapsed() < REST || !all_lead(&before) {
+            let led: Vec<u16> = (0..32).map(|n| self.leader_of(&format!("key:{n}"))).collect();
+            if led != before {
+                (before, since) = (led, Instant::now());
+            }
+            assert!(begun.elapsed() < 2 * PATIENCE, "leads do not come to rest: {before:?}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// Makes an ordered keyspace.
+    pub fn make_ordered(&self, name: &str) {
+        let made = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(["keyspace", "create", name, "--placement", "ordered"])
+            .args(["--http", &format!("127.0.0.1:{}", self.base + 1_101)])
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+    }
+
+    /// How many shards a node leads.
+    pub fn shards_led(&self, node: u16) -> u64 {
+        let text = self.metrics(node);
+        let line = text.lines().find_map(|line| line.strip_prefix("carillon_shards_led "));
+        line.expect("a metric").parse().expect("a number")
+    }
+
+    fn metrics(&self, node: u16) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.base + 1_101 + node)).unwrap();
+        let ask = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    }
+
+    /// How many writes, and questions for reads, were passed on between nodes.
+    pub fn forwarded(&self) -> u64 {
+        let of_node = |node| {
+            let text = self.metrics(node);
+            let samples = text.lines().filter(|line| {
+                line.starts_with("carillon_forwarded_") && line.contains("direction=\"sent\"")
+            });
+            let numbers: Vec<u64> =
+                samples.map(|line| line.rsplit(' ').next().unwrap().parse().unwrap()).collect();
+            assert_eq!(numbers.len(), 2, "writes and reads");
+            numbers.iter().sum::<u64>()
+        };
+        (0..NODES).map(of_node).sum()
+    }
+
+    pub fn signal(&self, node: u16, name: &str) {
+        let pid = self.pids[usize::from(node)].to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        // One that stands still cannot end with the others.
+        for pid in &self.pids {
+            let _gone = Command::new("kill")
+                .args(["-CONT", &pid.to_string()])
+                .stderr(Stdio::null())
+                .status();
+        }
+        let _ended = self.child.kill();
+        let _waited = self.child.wait();
+        let _removed = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A store of a keyspace. The nodes hear of a new one one after the other.
+pub async fn open(dev: &Dev, keyspace: &str) -> Store {
+    let begun = Instant::now();
+    loop {
+        match Store::builder().keyspace(keyspace).connect(dev.addresses()).await {
+            Ok(store) => return store,
+            Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
+        }
+    }
+}
+
+/// Runs a test within its time.
+pub fn run<F: Future<Output = ()>>(test: F) {
+    let runtime = Runtime::new().unwrap();
+    runtime.block_on(async {
+        tokio::time::timeout(PATIENCE * 4, test).await.expect("it ends");
+    });
+}
