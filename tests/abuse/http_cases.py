@@ -76,6 +76,26 @@ def http_unknown(server):
     refused(server, head + nest)
 
 
+def http_transactions(server):
+    """Transactions that make no sense, that ask for too much, and that nobody ends."""
+    for path in ("/v1/txn", "/v1/txn/begin", "/v1/txn/x", "/v1/txn/x/commit"):
+        head = b"POST %s HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n" % path.encode()
+        for body in (b"", b"{", b"[]", b"7", b'"', b"\xff", b"[" * 20_000, b'{"then":' * 20_000):
+            refused(server, head + b"content-length: %d\r\n\r\n" % len(body) + body)
+    get = {"get": "abuse"}
+    for body in ({"then": [get] * 100_000}, {"then": [{"get": {"base64": "=" * 1000}}]},
+                 {"then": [{"increment": {"key": "abuse", "by": 1e300}}]}, {"then": [{}]},
+                 {"compare": [{"key": "abuse", "version": "9" * 1000}]}):
+        assert server.request("POST", "/v1/txn", body)[0] == 400, str(body)[:60]
+    # A value that is asked for as often as may be: nobody gets a gigabyte for a few bytes.
+    put = {"put": {"key": "abuse", "value": "x" * (1 << 20)}}
+    assert server.request("POST", "/v1/txn", {"then": [put]})[0] == 200
+    assert server.request("POST", "/v1/txn", {"then": [get] * 1024})[0] == 413
+    begun = [server.request("POST", "/v1/txn/begin", {"timeout_ms": 1000})[0] for _ in range(1100)]
+    assert set(begun) <= {201, 503}, set(begun)
+    assert server.request("POST", "/v1/txn", {"then": [{"delete": "abuse"}]})[0] == 200
+
+
 def http_slow(server):
     """A hundred requests that never end."""
     held = []
@@ -107,6 +127,7 @@ CASES = [
     (http_huge_headers, 64),
     (http_wrong_lengths, 32),
     (http_unknown, 32),
+    (http_transactions, 64),
     (http_slow, 32),
     (http_garbage, 32),
 ]

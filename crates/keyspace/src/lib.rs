@@ -33,6 +33,7 @@
 //! and [`catalogue`], each with a table.
 
 pub mod arc;
+pub mod base64;
 pub mod catalogue;
 pub mod codec;
 pub mod cut;

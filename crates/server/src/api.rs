@@ -21,6 +21,7 @@ mod decisions;
 mod error;
 mod levels;
 mod metrics;
+mod txn;
 
 use bytes::Bytes;
 use keyspace::Timestamp;
@@ -38,6 +39,7 @@ pub use decisions::{
 pub use error::{ApiError, Outcome};
 pub use levels::{LevelStatus, NodeLevels};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
+pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 /// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
 /// outcome of a write is unknown.
@@ -47,6 +49,21 @@ pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 pub trait Api: Send + Sync + 'static {
     /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
+    /// Does a transaction that is one request.
+    fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>);
+    /// Begins one that is gone through request by request, and ends when none comes for so long.
+    /// Its name.
+    fn txn_begin(&self, keyspace: &str, timeout_ms: u64, done: Done<String>);
+    /// Runs operations of one that was begun: on a copy, as long as it is not committed. They stop
+    /// at the first that is refused.
+    fn txn_run(&self, txn: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>);
+    /// Has all of it done, if all that it has read is as it was. Whatever comes of it, it is over.
+    fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>);
+    /// Ends it; nothing is done.
+    ///
+    /// # Errors
+    /// [`ApiError::NoTransaction`].
+    fn txn_rollback(&self, txn: &str) -> Result<(), ApiError>;
     /// All keyspaces, by name.
     fn keyspaces(&self) -> Vec<KeyspaceInfo>;
     /// One; [`ApiError::NoKeyspace`] if there is none of that name, [`ApiError::Loading`] if the

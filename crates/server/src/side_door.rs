@@ -13,6 +13,7 @@
 //! | `levels` | the cluster's feature level |
 //! | `standings` | nodes that are cordoned, drained and removed |
 //! | `metrics` | what is counted |
+//! | `txn` | transactions, in one request or request by request |
 
 mod decisions;
 mod levels;
@@ -21,6 +22,7 @@ mod shards;
 mod splits;
 mod standings;
 mod status;
+mod txn;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -41,7 +43,8 @@ use storage::engine::At;
 use crate::api::{
     Answer, Api, ApiError, Command, CutAt, Decisions, Done, Durability, KeyspaceChange,
     KeyspaceInfo, KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeStanding,
-    Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status,
+    Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status, Txn,
+    TxnDone, TxnOp, TxnResult,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
@@ -183,6 +186,26 @@ impl Api for NodeApi {
                 self.write(id, &route, &write, Answer::NothingToDelete, done);
             }
         }
+    }
+
+    fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
+        self.ask_transact(id, txn, done);
+    }
+
+    fn txn_begin(&self, keyspace: &str, timeout_ms: u64, done: Done<String>) {
+        self.ask_begin(keyspace, timeout_ms, done);
+    }
+
+    fn txn_run(&self, txn: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>) {
+        self.ask_run(txn, ops, done);
+    }
+
+    fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>) {
+        self.ask_commit(id, txn, done);
+    }
+
+    fn txn_rollback(&self, txn: &str) -> Result<(), ApiError> {
+        self.ask_rollback(txn)
     }
 
     fn keyspaces(&self) -> Vec<KeyspaceInfo> {

@@ -568,3 +568,38 @@ fn stopping_answers_what_is_under_way_and_closes_the_rest() {
     assert!(is_closed(&mut idle));
     assert!(TcpStream::connect(address).is_err());
 }
+
+#[test]
+fn transactions_say_what_has_become_of_them() {
+    let server = serve(options());
+    let post = |path: &str, body: &str| ask_json(&server, "POST", path, body);
+    let done = post("/v1/txn", "{}");
+    assert_eq!((done.status, done.text().as_str()), (200, r#"{"succeeded":true,"results":[]}"#));
+    let lost = post("/v1/txn", r#"{"then":[{"get":"lost"}]}"#);
+    assert_eq!((lost.status, lost.problem().as_str()), (504, "unknown-outcome"));
+    let conflict = post("/v1/txn", r#"{"then":[{"get":"a"}]}"#);
+    assert_eq!((conflict.status, conflict.problem().as_str()), (409, "conflict"));
+    assert!(conflict.text().contains(r"'a\\xff' was changed"), "{}", conflict.text());
+
+    let begun = post("/v1/txn/begin", r#"{"timeout_ms":5}"#);
+    assert_eq!((begun.status, begun.text().as_str()), (201, r#"{"id":"t1","timeout_ms":5}"#));
+    let begun = post("/v1/txn/begin", "{}");
+    assert!(begun.text().contains("10000"), "{}", begun.text());
+    let run = post("/v1/txn/t1", r#"{"do":[{"get":"a"}]}"#);
+    assert_eq!((run.status, run.text().as_str()), (200, r#"{"results":[{"value":null}]}"#));
+    // Nobody knows how far it has come, so it is rolled back.
+    let silent = post("/v1/txn/silent", r#"{"do":[{"get":"a"}]}"#);
+    assert_eq!((silent.status, silent.problem().as_str()), (503, "no-answer"));
+    assert!(silent.text().contains("rolled the transaction back"), "{}", silent.text());
+    let unknown = post("/v1/txn/unknown/commit", "{}");
+    assert_eq!((unknown.status, unknown.problem().as_str()), (504, "unknown-outcome"));
+    assert_eq!(ask(&server, "DELETE", "/v1/txn/t1", b"").status, 204);
+    let gone = ask(&server, "DELETE", "/v1/txn/t2", b"");
+    assert_eq!((gone.status, gone.problem().as_str()), (404, "no-transaction"));
+    // A page of another origin cannot send JSON.
+    for path in ["/v1/txn", "/v1/txn/begin", "/v1/txn/t1", "/v1/txn/t1/commit"] {
+        let page = ask(&server, "POST", path, b"{}");
+        assert_eq!((page.status, page.problem().as_str()), (415, "not-json"), "{path}");
+        assert_eq!(ask(&server, "PUT", path, b"{}").status, 405, "{path}");
+    }
+}

@@ -255,9 +255,25 @@ impl Interactive {
         all
     }
 
+    /// Only what was read counts from here on: nothing is to be written.
+    pub fn forget_writes(&mut self) {
+        self.written.clear();
+    }
+
     /// Whether it has neither read nor written anything.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty() && self.stretches.is_empty()
+    }
+
+    /// What was read of a key that nothing has written since, so that it is what the copy shows.
+    pub fn seen(&self, key: &[u8]) -> Option<Seen> {
+        let seen = self.keys.get(key).copied().flatten();
+        seen.filter(|_| !self.written.contains(key))
+    }
+
+    /// How many keys it knows, or is to read.
+    pub fn keys(&self) -> usize {
+        self.keys.len() + self.unread.len()
     }
 
     /// How much it holds, in bytes of keys and values.

@@ -239,3 +239,20 @@ fn ranges_at_random_show_what_is_there() {
         }
     }
 }
+
+#[test]
+fn versions_are_of_what_nobody_has_written_and_writes_can_be_forgotten() {
+    let table = table(&[("a", "1"), ("b", "2")]);
+    let mut transaction = Interactive::new(NOW, BYTES_MAX);
+    run(&mut transaction, &table, Step::Read(Read::Get(b"a")));
+    run(&mut transaction, &table, Step::Write(Write::Delete { key: b"b" }));
+    run(&mut transaction, &table, set(b"c", b"3"));
+    let of = |key: &[u8]| Some(Seen::Version(table[key].2));
+    assert_eq!(transaction.seen(b"a"), of(b"a"));
+    assert_eq!((transaction.seen(b"b"), transaction.seen(b"c")), (None, None));
+    assert_eq!(transaction.keys(), 3);
+    assert_eq!(transaction.transaction().commands.len(), 2);
+    transaction.forget_writes();
+    let only_read = transaction.transaction();
+    assert_eq!((only_read.commands.len(), only_read.watched.len()), (0, 2));
+}

@@ -150,6 +150,51 @@ pub enum ApiError {
     /// Too much is waiting already. Nothing was done: try again a little later.
     #[error("the node has too much to do")]
     Busy,
+    /// Others had a key of the transaction all the time, this one last. Nothing was done.
+    #[error("others changed keys of the transaction all the time, '{}' last", key.escape_ascii())]
+    Contended {
+        /// The key.
+        key: Box<[u8]>,
+    },
+    /// A key was changed by another since the transaction has read it. Nothing was done, and the
+    /// transaction is over.
+    #[error(
+        "'{}' was changed by another since the transaction has read it; nothing was done",
+        key.escape_ascii()
+    )]
+    Conflict {
+        /// The key.
+        key: Box<[u8]>,
+    },
+    /// There is no such transaction here. By this request nothing was done.
+    #[error("{why}")]
+    NoTransaction {
+        /// Why, as a clause.
+        why: String,
+    },
+    /// Another request for the transaction is under way. By this one nothing was done.
+    #[error("another request for the transaction is under way")]
+    TransactionInUse,
+    /// Too many transactions are open here, or they hold too much. Nothing was done.
+    #[error("{why}")]
+    TooManyTransactions {
+        /// Which limit, as a clause.
+        why: String,
+    },
+    /// The transaction would read or write more than one may. Nothing was done.
+    #[error("{why}")]
+    TransactionTooLarge {
+        /// Which limit, as a clause.
+        why: String,
+    },
+    /// An operation of the transaction makes no sense. Nothing was done.
+    #[error("operation {at}: {why}")]
+    OperationRefused {
+        /// Which, of those of the request; the first is 1.
+        at: usize,
+        /// Why, as a clause.
+        why: String,
+    },
     /// The node starts, and does not know all keyspaces yet. Nothing was done: try again when it is
     /// ready.
     #[error("the node is starting and does not know all keyspaces yet")]
@@ -194,6 +239,13 @@ impl ApiError {
             | ApiError::OutOfMemory { .. }
             | ApiError::DiskFull
             | ApiError::Busy
+            | ApiError::Contended { .. }
+            | ApiError::Conflict { .. }
+            | ApiError::NoTransaction { .. }
+            | ApiError::TransactionInUse
+            | ApiError::TooManyTransactions { .. }
+            | ApiError::TransactionTooLarge { .. }
+            | ApiError::OperationRefused { .. }
             | ApiError::Loading
             | ApiError::Stopping
             | ApiError::StorageFailed => Outcome::NotDone,

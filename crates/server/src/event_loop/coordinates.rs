@@ -1,5 +1,5 @@
-//! Transactions over several shards, of this loop's connections; and those that leaders here find
-//! abandoned, in the first loop.
+//! Transactions over several shards, of this loop's connections; all that come by other doors; and
+//! those that leaders here find abandoned, in the first loop.
 //!
 //! ```text
 //!   EXEC, MSET … ──► Coordinator ──Ask──► Input::Step ──► lane … Answer::Stepped ──┐
@@ -11,6 +11,7 @@
 //! would go another way.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use keyspace::KeyspaceId;
@@ -24,10 +25,13 @@ use node::shard::Stuck;
 use super::EventLoop;
 use super::connection::Connection;
 use super::serve::not_done_text;
+use crate::hub::mail::{Fate, Transact};
 use crate::hub::{Hub, boot_nanos};
 
 /// The bit of a waiter that is a question of the coordinator.
 const ASK: u64 = 1 << 63;
+/// The bit of a waiter that is nobody's connection: who has asked is outside the loops.
+const ASIDE: u64 = 1 << 62;
 /// So often what waits for a moment is looked at.
 const TICK: Duration = Duration::from_millis(2);
 /// … and so often if that is nothing but records to be forgotten.
@@ -47,7 +51,32 @@ fn ask_of(waiter: Waiter) -> Option<u64> {
     (waiter.0 & ASK != 0).then_some(waiter.0 & !ASK)
 }
 
+/// Those outside the loops whose transactions this one sees through.
+#[derive(Default)]
+pub(super) struct Aside {
+    next: u64,
+    waiting: BTreeMap<u64, Fate>,
+}
+
+impl Aside {
+    /// Whether nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
 impl EventLoop {
+    /// Begins a transaction of somebody outside the loops.
+    pub(super) fn transact(&mut self, asked: Transact) {
+        let token = ASIDE | self.aside.next;
+        self.aside.next += 1;
+        self.aside.waiting.insert(token, asked.done);
+        self.with_coordinator(|coordinator, at, routes| {
+            let transaction = asked.copy.transaction();
+            coordinator.begin(asked.keyspace, &transaction, token, at, routes);
+        });
+    }
+
     /// Begins a transaction of a connection, whose reply is owed to this waiter.
     pub(super) fn coordinate(
         &mut self,
@@ -145,6 +174,10 @@ impl EventLoop {
             Ended::Done(_) => counters.transactions.add(1),
             Ended::Changed(_) => counters.transactions_changed.add(1),
             _ => counters.transactions_refused.add(1),
+        }
+        if waiter.0 & ASIDE != 0 {
+            let done = self.aside.waiting.remove(&waiter.0).expect("it is ended once");
+            return done(ended);
         }
         if let Ended::Changed(key) = &ended
             && self.run_again(waiter, key)

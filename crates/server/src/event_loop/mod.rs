@@ -161,6 +161,8 @@ pub struct EventLoop {
     coordinator: Coordinator,
     /// What has become of some, which their connections are to be told.
     endings: Vec<(Waiter, Ended)>,
+    /// Who waits for one outside the loops.
+    aside: coordinates::Aside,
     /// When lanes were last had looked after those who wait for locks.
     looked_at: Instant,
     /// Turns in a row that brought nothing but writes.
@@ -189,6 +191,7 @@ impl EventLoop {
             sampler: hub.heat.sampler(number),
             coordinator: coordinates::coordinator(&hub, number),
             endings: Vec::new(),
+            aside: coordinates::Aside::default(),
             looked_at: Instant::now(),
             hub,
             limits: resp::limits(&config),
@@ -249,7 +252,8 @@ impl EventLoop {
             if self.hub.stopping.load(Ordering::Acquire) {
                 let until = *deadline.get_or_insert_with(|| self.begin_to_stop());
                 self.serve_all();
-                if self.connections.is_empty() || Instant::now() >= until {
+                let is_idle = self.connections.is_empty() && self.aside.is_empty();
+                if is_idle || Instant::now() >= until {
                     self.end();
                     return Ok(());
                 }
@@ -361,6 +365,7 @@ impl EventLoop {
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(id) => self.kill(id),
             Mail::Stuck(stuck) => self.finish(stuck),
+            Mail::Transact(asked) => self.transact(*asked),
         }
     }
 

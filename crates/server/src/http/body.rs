@@ -1,11 +1,15 @@
-//! Reading a request's body within its limits.
+//! Reading a request's body within its limits; and what it holds, if that is JSON.
 
+use std::fmt;
 use std::future::poll_fn;
+use std::marker::PhantomData;
 use std::pin::Pin;
 
 use axum::body::{Body, HttpBody};
 use axum::http::StatusCode;
 use bytes::Bytes;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use tokio::sync::SemaphorePermit;
 use tokio::time::timeout;
 
@@ -62,6 +66,27 @@ async fn read_all(
         out.extend_from_slice(&data);
     }
     Ok(Held { bytes: out.into(), _room: room })
+}
+
+/// A value that is a JSON object: its members have names, and do not go by their order.
+pub struct Object<T>(pub T);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Members<T>(PhantomData<T>);
+        impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+            type Value = Object<T>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Object<T>, A::Error> {
+                T::deserialize(MapAccessDeserializer::new(map)).map(Object)
+            }
+        }
+        deserializer.deserialize_map(Members(PhantomData))
+    }
 }
 
 /// For the value of a key.

@@ -86,10 +86,19 @@ impl Context {
         &self,
         ask: impl FnOnce(Done<T>),
     ) -> Option<Result<T, ApiError>> {
+        self.wait_for(1, ask).await
+    }
+
+    /// Asks, and waits so many times as long as for a command. None: there was no answer.
+    pub async fn wait_for<T: Send + 'static>(
+        &self,
+        times: u32,
+        ask: impl FnOnce(Done<T>),
+    ) -> Option<Result<T, ApiError>> {
         let (sender, receiver) = oneshot::channel();
         // If nobody waits any more, the answer has no use.
         ask(Box::new(move |answer| drop(sender.send(answer))));
-        timeout(self.options.request_timeout, receiver).await.ok()?.ok()
+        timeout(self.options.request_timeout * times, receiver).await.ok()?.ok()
     }
 
     /// Counts a reply.

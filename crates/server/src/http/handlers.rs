@@ -10,7 +10,7 @@ use axum::{Json, Router};
 
 use super::context::Shared;
 use super::problem::Problem;
-use super::{cluster, keyspaces, kv, levels, nodes};
+use super::{cluster, keyspaces, kv, levels, nodes, txn};
 use crate::api::Status;
 
 /// Everything that can be asked.
@@ -31,6 +31,10 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
+        .route("/v1/txn", post(txn::transact))
+        .route("/v1/txn/begin", post(txn::begin))
+        .route("/v1/txn/{id}", post(txn::run).delete(txn::rollback))
+        .route("/v1/txn/{id}/commit", post(txn::commit))
         .fallback(unknown_path)
         .method_not_allowed_fallback(unknown_method)
         .layer(from_fn_with_state(context.clone(), around))
@@ -110,8 +114,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         format!("there is nothing at {path}"),
         "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
-         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces and \
-         /v1/kv/{keyspace}/{key}.",
+         /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces, \
+         /v1/kv/{keyspace}/{key} and /v1/txn.",
     )
 }
 

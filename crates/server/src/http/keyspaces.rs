@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode, Uri};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::body;
+use super::body::{self, Held, Object};
 use super::context::{Context, Shared};
 use super::problem::Problem;
 use super::uri::decode_text;
@@ -81,6 +81,19 @@ pub(super) async fn json<T: DeserializeOwned>(
     headers: &HeaderMap,
     body: Body,
 ) -> Result<T, Problem> {
+    let (value, _room) =
+        json_within(context, headers, body, BODY_BYTES_MAX, settings_too_long).await?;
+    Ok(value)
+}
+
+/// As [`json`], with the room that the body takes, of another length.
+pub(super) async fn json_within<'c, T: DeserializeOwned>(
+    context: &'c Context,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: u64,
+    too_long: fn(u64, u64) -> Problem,
+) -> Result<(T, Held<'c>), Problem> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case("application/json") {
@@ -92,9 +105,10 @@ pub(super) async fn json<T: DeserializeOwned>(
             "Send the header Content-Type: application/json.",
         ));
     }
-    let held = body::read(context, body, BODY_BYTES_MAX, settings_too_long).await?;
-    serde_json::from_slice(&held.bytes)
-        .map_err(|why| Problem::bad_request(format!("the body is not what is expected: {why}")))
+    let held = body::read(context, body, bytes_max, too_long).await?;
+    let Object(value) = serde_json::from_slice(&held.bytes)
+        .map_err(|why| Problem::bad_request(format!("the body is not what is expected: {why}")))?;
+    Ok((value, held))
 }
 
 /// For the settings of a keyspace.

@@ -30,6 +30,11 @@
 //!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
 //!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
 //!   DELETE /v1/kv/{keyspace}/{key}
+//!   POST   /v1/txn                               {keyspace, compare, then, else}: a transaction
+//!   POST   /v1/txn/begin                         {keyspace, timeout_ms}: one in several requests
+//!   POST   /v1/txn/{id}                          {do}: operations of it
+//!   POST   /v1/txn/{id}/commit
+//!   DELETE /v1/txn/{id}                          nothing of it is done
 //! ```
 //!
 //! A key is any bytes, percent-encoded; whatever follows the slash after the keyspace belongs to
@@ -73,6 +78,7 @@ mod nodes;
 pub mod problem;
 mod server;
 mod stall;
+pub mod txn;
 mod uri;
 
 use std::time::Duration;

@@ -186,6 +186,48 @@ impl From<ApiError> for Problem {
                 "Make room on the data directory's disk; writes then work again by themselves.",
             ),
             ApiError::Busy => (S::SERVICE_UNAVAILABLE, "busy", "Busy", "Try again a little later."),
+            ApiError::Contended { .. } => (
+                S::SERVICE_UNAVAILABLE,
+                "busy",
+                "Busy",
+                "Nothing was done: send it again a little later.",
+            ),
+            ApiError::Conflict { .. } => (
+                S::CONFLICT,
+                "conflict",
+                "Conflict",
+                "The transaction is over: begin again, and read anew.",
+            ),
+            ApiError::NoTransaction { .. } => (
+                S::NOT_FOUND,
+                "no-transaction",
+                "No such transaction",
+                "Begin again (POST /v1/txn/begin), and send all requests for it to that node.",
+            ),
+            ApiError::TransactionInUse => (
+                S::CONFLICT,
+                "transaction-in-use",
+                "Transaction in use",
+                "Wait for the answer to the other request; the transaction goes on.",
+            ),
+            ApiError::TooManyTransactions { .. } => (
+                S::SERVICE_UNAVAILABLE,
+                "too-many-transactions",
+                "Too many transactions",
+                "Try again when others have ended; commit or roll back what is open.",
+            ),
+            ApiError::TransactionTooLarge { .. } => (
+                S::PAYLOAD_TOO_LARGE,
+                "transaction-too-large",
+                "Transaction too large",
+                "Do it in several transactions, or read less.",
+            ),
+            ApiError::OperationRefused { .. } => (
+                S::CONFLICT,
+                "operation-refused",
+                "Operation refused",
+                "Correct the operation, or look at what the key has.",
+            ),
             ApiError::Loading => (
                 S::SERVICE_UNAVAILABLE,
                 "loading",

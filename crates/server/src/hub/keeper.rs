@@ -15,7 +15,7 @@ use storage::engine::Usage;
 use txn::safe_point;
 
 use super::checkpoints::Checkpoints;
-use super::{Hub, View};
+use super::{Hub, View, boot_nanos};
 
 /// How often the keeper looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -71,6 +71,7 @@ pub fn run(
     let mut looked_at = 0u64;
     while !stop.wait() {
         hub.clock.observe_millis(hub.millis());
+        hub.open_txns.sweep(boot_nanos());
         let grown = hub.growth.begin_to_measure();
         // All that takes memory goes through the log.
         let written = hub.log.facts().written_end.0;

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use keyspace::KeyspaceId;
+use node::coordinator::Ended;
 use node::entry::Waiter;
+use node::interactive::Interactive;
 use node::lane::Answer;
 use node::shard::Stuck;
 use parking_lot::Mutex;
@@ -27,7 +30,22 @@ pub enum Mail {
     Kill(u64),
     /// A transaction over several shards that somebody must finish.
     Stuck(Stuck),
+    /// A transaction of somebody outside the loops.
+    Transact(Box<Transact>),
 }
+
+/// A transaction for the coordinator of a loop, whichever shards it is about.
+pub struct Transact {
+    /// Whose keys it names.
+    pub keyspace: KeyspaceId,
+    /// What is to be committed.
+    pub copy: Box<Interactive>,
+    /// Called with what has become of it. Dropped uncalled: nobody knows.
+    pub done: Fate,
+}
+
+/// Called with what has become of a transaction.
+pub type Fate = Box<dyn FnOnce(Ended) + Send>;
 
 /// The mailbox of one event loop.
 pub struct Mailbox {

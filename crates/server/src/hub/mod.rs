@@ -35,6 +35,7 @@ pub mod mail;
 pub mod mailbag;
 pub mod merges;
 pub mod open;
+pub mod open_txns;
 pub mod overview;
 pub mod peers;
 pub mod placement;
@@ -75,6 +76,7 @@ use levels::ClusterLevel;
 use log::LogRoom;
 use mail::{Mailbox, SideDoor};
 use merges::Merges;
+use open_txns::OpenTxns;
 use peers::Peers;
 use routes::Routes;
 use splits::Splits;
@@ -102,6 +104,8 @@ pub struct Hub {
     pub mailboxes: Vec<Mailbox>,
     /// Those who wait at the side doors.
     pub side_door: SideDoor,
+    /// Transactions that are gone through there, request by request.
+    pub open_txns: OpenTxns,
     /// What the process counts.
     pub counters: Arc<Counters>,
     /// Memory that data may take.

@@ -36,6 +36,7 @@ use super::levels::ClusterLevel;
 use super::log::LogRoom;
 use super::mail::{Mailbox, SideDoor};
 use super::merges::Merges;
+use super::open_txns::OpenTxns;
 use super::peers::Peers;
 use super::placement::Placement;
 use super::routes::Routes;
@@ -334,6 +335,7 @@ fn build(
         log: LogRoom::new(replay.log, Duration::from_millis(config.interval_ms)),
         mailboxes,
         side_door: SideDoor::default(),
+        open_txns: OpenTxns::default(),
         counters: Arc::default(),
         memory_bytes_max: config.memory_bytes_max(),
         out_of_memory: AtomicBool::new(false),

@@ -79,17 +79,17 @@ impl NodeApi {
         count("carillon_connections_rejected_total", "Connections refused: too many.", rejected);
         count(
             "carillon_transactions_total",
-            "Transactions over several shards that were done.",
+            "Transactions over several shards, or by HTTP, that were done.",
             counters.transactions.get(),
         );
         count(
             "carillon_transactions_changed_total",
-            "Transactions over several shards that did nothing: a watched key had changed.",
+            "Transactions over several shards, or by HTTP, that did nothing: a watched key had changed.",
             counters.transactions_changed.get(),
         );
         count(
             "carillon_transactions_refused_total",
-            "Transactions over several shards that were answered with an error.",
+            "Transactions over several shards, or by HTTP, that were answered with an error.",
             counters.transactions_refused.get(),
         );
         count("carillon_checkpoints_total", "Rounds of checkpoints.", counters.checkpoints.get());
@@ -100,6 +100,12 @@ impl NodeApi {
         out.histograms("carillon_fsync_seconds", help, vec![self.hub.log.sync_times().histogram()]);
         let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
         gauge("carillon_connections", "Connections now.", counters.connections.get());
+        let open = &self.hub.open_txns;
+        let help = "Transactions by HTTP that are open: begun, and not yet ended.";
+        gauge("carillon_transactions_open", help, open.count() as u64);
+        let help =
+            "What transactions by HTTP know, in bytes of keys and values and what they cost.";
+        gauge("carillon_transactions_known_bytes", help, open.known_bytes());
         gauge("carillon_log_disk_bytes", "Bytes of all log files.", log.bytes_on_disk);
         gauge("carillon_disk_full", "1 while the log has no room.", u64::from(log.full));
         let used = self.hub.memory_used_bytes.load(Ordering::Relaxed);

@@ -158,6 +158,40 @@ impl Api for Fake {
         }
     }
 
+    /// Its transactions have read what another has changed since.
+    fn transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
+        match txn.then.first() {
+            Some(TxnOp::Get { key }) if key == "lost" => drop(done),
+            Some(_) => self.txn_commit(id, "", Box::new(|end| done(Err(end.unwrap_err())))),
+            None => done(Ok(TxnDone { succeeded: true, results: Vec::new() })),
+        }
+    }
+
+    fn txn_begin(&self, _keyspace: &str, _timeout_ms: u64, done: Done<String>) {
+        done(Ok("t1".into()));
+    }
+
+    fn txn_run(&self, txn: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>) {
+        match txn {
+            "silent" => drop(done),
+            _ => done(Ok(ops.iter().map(|_| TxnResult::Nil).collect())),
+        }
+    }
+
+    fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>) {
+        done(Err(match txn {
+            "unknown" => ApiError::Unknown { id },
+            _ => ApiError::Conflict { key: b"a\xff".as_slice().into() },
+        }));
+    }
+
+    fn txn_rollback(&self, txn: &str) -> Result<(), ApiError> {
+        match txn {
+            "t1" | "silent" => Ok(()),
+            _ => Err(ApiError::NoTransaction { why: format!("{txn} is not open") }),
+        }
+    }
+
     fn keyspaces(&self) -> Vec<KeyspaceInfo> {
         self.state.lock().unwrap().keyspaces.values().map(|(info, _)| info.clone()).collect()
     }

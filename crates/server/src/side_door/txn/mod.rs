@@ -1,0 +1,312 @@
+//! Transactions of those outside the loops: in one request, or request by request.
+//!
+//! ```text
+//!   one request   compare ──► read, decided ──► then or else, on a copy ──► commit ──► answer
+//!                    ▲                                                        │ changed
+//!                    └────────────────────────────────────────────────────────┘
+//!   several       begin ──► run … run, on a copy that waits between them ──► commit
+//! ```
+//!
+//! Operations run on a copy ([`run`]); to commit, an event loop's coordinator has all of it done if
+//! what was read is as it was. So a transaction that writes nothing has seen what was there at one
+//! moment, too.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | attempts of a transaction in one request | begin within its patience | busy: not done |
+
+pub mod run;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
+use node::command::Write;
+use node::coordinator::Ended;
+use node::interactive::{BYTES_MAX, Interactive};
+use node::lane::{self, NotDone};
+use replication::BootNanos;
+use run::Run;
+
+use super::{NodeApi, not_done, refused};
+use crate::api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
+use crate::hub::mail::{Mail, Transact};
+use crate::hub::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
+use crate::hub::{Hub, boot_nanos};
+
+/// A transaction in one request, and how often it may be tried.
+struct Attempt {
+    hub: Arc<Hub>,
+    keyspace: KeyspaceId,
+    id: RequestId,
+    txn: Txn,
+    began: BootNanos,
+    done: Done<TxnDone>,
+}
+
+/// What a commit has come to: done, or this key has changed.
+type Committed = Result<Option<Box<[u8]>>, ApiError>;
+
+impl NodeApi {
+    pub(super) fn ask_transact(&self, id: RequestId, txn: Txn, done: Done<TxnDone>) {
+        let hub = self.hub.clone();
+        let name = txn.keyspace.clone();
+        self.in_keyspace(&name, move |keyspace| match keyspace {
+            Err(error) => done(Err(error)),
+            Ok(keyspace) => {
+                let began = boot_nanos();
+                Box::new(Attempt { hub, keyspace, id, txn, began, done }).begin();
+            }
+        });
+    }
+
+    pub(super) fn ask_begin(&self, name: &str, timeout_ms: u64, done: Done<String>) {
+        let hub = self.hub.clone();
+        self.in_keyspace(name, move |keyspace| {
+            done(keyspace.and_then(|keyspace| {
+                let id = crate::peer::draw().map(OpenId::from_le_bytes).map_err(|error| {
+                    tracing::error!(%error, "no id can be drawn for a transaction");
+                    ApiError::StorageFailed
+                })?;
+                let timeout = timeout_ms.saturating_mul(1_000_000);
+                match hub.open_txns.begin(id, hold(&hub, keyspace), timeout, boot_nanos()) {
+                    true => Ok(name_of(&hub, id)),
+                    false => Err(ApiError::TooManyTransactions {
+                        why: format!("{OPEN_MAX} transactions are open on this node"),
+                    }),
+                }
+            }));
+        });
+    }
+
+    pub(super) fn ask_run(&self, name: &str, ops: Vec<TxnOp>, done: Done<Vec<TxnResult>>) {
+        let held = self.open_here(name).and_then(|id| {
+            let held = self.hub.open_txns.take(id, boot_nanos());
+            Ok((id, held.map_err(|why| not_had(name, why))?))
+        });
+        let (id, held) = match held {
+            Ok(held) => held,
+            Err(error) => return done(Err(error)),
+        };
+        let hub = self.hub.clone();
+        let then = move |held, results| {
+            hub.open_txns.give_back(id, held, boot_nanos());
+            done(results);
+        };
+        Run::start(&self.hub, held, ops, Box::new(then));
+    }
+
+    pub(super) fn ask_commit(&self, id: RequestId, name: &str, done: Done<()>) {
+        let held = self.open_here(name).and_then(|open| {
+            let held = self.hub.open_txns.take_for_good(open, boot_nanos());
+            held.map_err(|why| not_had(name, why))
+        });
+        match held {
+            Err(error) => done(Err(error)),
+            Ok(held) => commit(&self.hub, id, held, move |committed| {
+                done(match committed {
+                    Ok(None) => Ok(()),
+                    Ok(Some(key)) => Err(ApiError::Conflict { key }),
+                    Err(error) => Err(error),
+                });
+            }),
+        }
+    }
+
+    pub(super) fn ask_rollback(&self, name: &str) -> Result<(), ApiError> {
+        match self.hub.open_txns.forget(self.open_here(name)?) {
+            true => Ok(()),
+            false => Err(not_had(name, NotHad::Gone)),
+        }
+    }
+
+    /// Which open transaction a name means, if it began here.
+    fn open_here(&self, name: &str) -> Result<OpenId, ApiError> {
+        self.may_begin()?;
+        let parts = name.split_once('-').filter(|(node, id)| node.len() == 16 && id.len() == 32);
+        let number = |text| u128::from_str_radix(text, 16).ok();
+        let Some((node, id)) = parts.and_then(|(node, id)| Some((number(node)?, number(id)?)))
+        else {
+            let name: String = name.chars().take(64).collect();
+            let why = format!("{name:?} is no name of a transaction");
+            return Err(ApiError::NoTransaction { why });
+        };
+        if node == u128::from(self.hub.node_id.0) {
+            return Ok(id);
+        }
+        let node = NodeId(node as u64);
+        let why = format!(
+            "transaction {name} began on node {:016x}, and lives there only; this is node {:016x}",
+            node.0, self.hub.node_id.0
+        );
+        Err(ApiError::NoTransaction { why })
+    }
+
+    fn may_begin(&self) -> Result<(), ApiError> {
+        self.hub.counters.commands.add(1);
+        // The clock stands still until it is told the time.
+        self.hub.clock.observe_millis(self.hub.millis());
+        match self.hub.stopping.load(Ordering::Acquire) {
+            true => Err(ApiError::Stopping),
+            false => Ok(()),
+        }
+    }
+
+    /// Finds a keyspace, or makes it as `SELECT` would, for a transaction.
+    fn in_keyspace(
+        &self,
+        name: &str,
+        then: impl FnOnce(Result<KeyspaceId, ApiError>) + Send + 'static,
+    ) {
+        if let Err(error) = self.may_begin() {
+            return then(Err(error));
+        }
+        if let Some(route) = self.hub.routes().get(name) {
+            return then(match self.hub.may_use(Feature::Transactions) {
+                true => Ok(route.keyspace.id),
+                false => Err(ApiError::NoLevel {
+                    why: "transactions need a higher feature level of the cluster".into(),
+                }),
+            });
+        }
+        if !is_made_on_use(name) {
+            return then(Err(self.no_keyspace(name)));
+        }
+        let (this, keyspace) = (self.again(), name.to_owned());
+        let callback = move |answer| match answer {
+            lane::Answer::Catalogue {
+                result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
+            } => this.in_keyspace(&keyspace, then),
+            lane::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
+            lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+            other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
+        };
+        let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
+        self.hub.ask_catalogue(&op, Some(Box::new(callback)));
+    }
+}
+
+fn hold(hub: &Hub, keyspace: KeyspaceId) -> Held {
+    hub.open_txns.hold(keyspace, Box::new(Interactive::new(hub.now(), BYTES_MAX)))
+}
+
+/// It tells where it lives.
+fn name_of(hub: &Hub, id: OpenId) -> String {
+    format!("{:016x}-{id:032x}", hub.node_id.0)
+}
+
+fn not_had(name: &str, why: NotHad) -> ApiError {
+    match why {
+        NotHad::Busy => ApiError::TransactionInUse,
+        NotHad::Gone => ApiError::NoTransaction {
+            why: format!(
+                "transaction {name} is not open: it was committed or rolled back, or no request \
+                 came for so long that it has ended, with nothing done"
+            ),
+        },
+    }
+}
+
+impl Attempt {
+    /// Reads what is compared.
+    fn begin(self: Box<Self>) {
+        let hub = self.hub.clone();
+        hub.clock.observe_millis(hub.millis());
+        let held = hold(&hub, self.keyspace);
+        let keys = self.txn.compare.iter().map(|compare| compare.key.clone());
+        let ops = keys.map(|key| TxnOp::Get { key }).collect();
+        let then = move |held, found: Result<Vec<_>, _>| match found {
+            Ok(found) => self.decide(held, &found),
+            Err(error) => (self.done)(Err(error)),
+        };
+        Run::start(&hub, held, ops, Box::new(then));
+    }
+
+    /// Runs the branch that it has come to.
+    fn decide(self: Box<Self>, held: Held, found: &[TxnResult]) {
+        let mut compared = self.txn.compare.iter().zip(found);
+        let succeeded = compared.all(|(compare, found)| compare.test.holds(found));
+        let ops = if succeeded { &self.txn.then } else { &self.txn.otherwise };
+        let (hub, ops) = (self.hub.clone(), ops.clone());
+        let then = move |held, results| match results {
+            Ok(results) => self.commit(held, TxnDone { succeeded, results }),
+            Err(error) => self.fail(held, error),
+        };
+        Run::start(&hub, held, ops, Box::new(then));
+    }
+
+    fn commit(self: Box<Self>, held: Held, answer: TxnDone) {
+        let hub = self.hub.clone();
+        commit(&hub, self.id, held, move |committed| match committed {
+            Ok(None) => (self.done)(Ok(answer)),
+            Ok(Some(key)) => self.again(key),
+            Err(error) => (self.done)(Err(error)),
+        });
+    }
+
+    /// An operation was refused: that is so only if what was read was there at one moment.
+    fn fail(self: Box<Self>, mut held: Held, error: ApiError) {
+        if !matches!(error, ApiError::OperationRefused { .. }) {
+            return (self.done)(Err(error));
+        }
+        let hub = self.hub.clone();
+        held.copy.forget_writes();
+        commit(&hub, self.id, held, move |committed| match committed {
+            Ok(Some(key)) => self.again(key),
+            // Nothing is written by it, so nothing is unknown.
+            Ok(None) | Err(_) => (self.done)(Err(error)),
+        });
+    }
+
+    /// Another has changed what it has read.
+    fn again(self: Box<Self>, key: Box<[u8]>) {
+        let began_ago = boot_nanos().saturating_sub(self.began);
+        match began_ago < self.hub.patience_nanos {
+            true => self.begin(),
+            false => (self.done)(Err(ApiError::Contended { key })),
+        }
+    }
+}
+
+/// Has all of a transaction done, if what it has read is as it was.
+fn commit(
+    hub: &Arc<Hub>,
+    id: RequestId,
+    held: Held,
+    done: impl FnOnce(Committed) + Send + 'static,
+) {
+    let transaction = held.copy.transaction();
+    // One key was read at one moment.
+    let is_one_look = transaction.commands.is_empty()
+        && transaction.ranges.is_empty()
+        && transaction.watched.len() <= 1;
+    if is_one_look {
+        return done(Ok(None));
+    }
+    if hub.out_of_memory.load(Ordering::Relaxed) && transaction.writes().any(Write::may_grow) {
+        return done(Err(ApiError::OutOfMemory { bytes_max: hub.memory_bytes_max }));
+    }
+    let Held { keyspace, copy, charge } = held;
+    let ended = move |ended| {
+        drop(charge);
+        done(match ended {
+            Ended::Done(_) => Ok(None),
+            Ended::Changed(key) => Ok(Some(key)),
+            Ended::Busy(Some(key)) => Err(ApiError::Contended { key }),
+            Ended::Busy(None) | Ended::CrossShard => Err(ApiError::Busy),
+            Ended::Unknown => Err(ApiError::Unknown { id }),
+            Ended::TooMuch => Err(ApiError::TransactionTooLarge {
+                why: "the transaction writes more than 128 MiB in one shard, or others under way \
+                      do"
+                .into(),
+            }),
+            Ended::NoKeyspace => Err(not_done(NotDone::NoSuchShard, None)),
+            Ended::DiskFull => Err(ApiError::DiskFull),
+        });
+    };
+    let asked = Transact { keyspace, copy, done: Box::new(ended) };
+    // In turn, so that one loop has not all of them.
+    let number = (id.sequence % hub.mailboxes.len() as u64) as usize;
+    // Without a loop the callback is dropped: who waits hears that nobody knows.
+    let _is_read = hub.mailboxes[number].post(Mail::Transact(Box::new(asked)));
+}
