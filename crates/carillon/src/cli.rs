@@ -16,6 +16,7 @@ Examples:
   carillon start --dir data                  a node on ./data, for this machine only
   carillon put greeting hello                a value for a key
   carillon get greeting                      hello
+  carillon txn                               several keys at one moment: see --help there
   redis-cli -p 6379 get greeting             the same, by the Redis protocol
   carillon status                            how the node is, and whether all is well
   carillon nodes                             which nodes there are
@@ -56,6 +57,8 @@ pub enum Command {
     Put(PutArgs),
     /// Take the values of keys away.
     Del(DelArgs),
+    /// Read and write several keys at one moment, from a file or a terminal.
+    Txn(crate::txn::TxnArgs),
     /// Create, list, change or drop keyspaces.
     Keyspace(KeyspaceArgs),
     /// Show how a node is, and whether all is well.
@@ -728,7 +731,11 @@ fn scenario(text: &str) -> Result<Asked, String> {
     })
 }
 
-fn millis(text: &str) -> Result<u64, String> {
+/// A time as people write it.
+///
+/// # Errors
+/// What was expected.
+pub fn millis(text: &str) -> Result<u64, String> {
     use server::config::kind::{Kind, Millis};
     Millis(1..=3650 * 86_400_000).parse(text).map_err(|expected| format!("expected {expected}"))
 }

@@ -25,6 +25,7 @@ mod sim;
 mod split;
 mod start;
 mod status;
+mod txn;
 mod upgrade;
 
 use clap::Parser;
@@ -56,6 +57,7 @@ fn run(command: Command) -> Exit {
         Command::Get(args) => keys::get(&args),
         Command::Put(args) => keys::put(&args),
         Command::Del(args) => keys::del(&args),
+        Command::Txn(args) => txn::txn(&args),
         Command::Keyspace(args) => keyspaces::run(&args.command),
         Command::Status(args) => status::status(&args),
         Command::Nodes(NodesArgs { command: Some(command), .. }) => drain::act(&command),

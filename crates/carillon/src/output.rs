@@ -60,6 +60,12 @@ pub fn complain(why: &str) {
     let _unread = writeln!(io::stderr(), "{begin}carillon:{end} {why}");
 }
 
+/// Says something on standard error that is no failure.
+pub fn note(what: &str) {
+    // As above.
+    let _unread = writeln!(io::stderr(), "{what}");
+}
+
 /// Whether standard error is a terminal whose user has not asked for plain text.
 pub fn colour() -> bool {
     io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())

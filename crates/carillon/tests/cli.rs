@@ -154,6 +154,25 @@ fn exit_codes_tell_the_kinds_of_failure_apart() {
 }
 
 #[test]
+fn transactions_end_with_the_code_of_what_became_of_them() {
+    let node = Node::new();
+    let txn = |more: &str, input: &str| {
+        let arguments: Vec<&OsStr> = more.split(' ').map(OsStr::new).collect();
+        node.with(&arguments, input.as_bytes())
+    };
+    let conflict = txn("txn -", "get a");
+    assert_eq!((conflict.code, conflict.text()), (1, "(nil)\n"));
+    assert!(conflict.err.contains("changed by another") && conflict.err.contains("begin again"));
+    let lost = txn("txn --json", "then\nget lost");
+    assert_eq!((lost.code, lost.text()), (4, ""));
+    assert!(lost.err.contains(r#""outcome":"unknown""#), "{}", lost.err);
+    let wrong = txn("txn", "then\nget");
+    assert!(wrong.code == 2 && wrong.err.contains("line 2: expected get KEY"), "{}", wrong.err);
+    let none = carillon(&["txn", "-"].map(OsStr::new), b"get a", &[("CARILLON_HTTP", "[::1]:1")]);
+    assert_eq!(none.code, 3, "{}", none.err);
+}
+
+#[test]
 fn keyspaces_are_made_listed_changed_and_dropped() {
     let node = Node::new();
     let made = node.run("keyspace create events --placement ordered --retention 7d");

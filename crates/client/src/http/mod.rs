@@ -18,6 +18,7 @@
 //! It does not retry, for it could not do so safely, and knows neither TLS nor proxies.
 
 mod error;
+pub mod txn;
 mod types;
 mod wire;
 

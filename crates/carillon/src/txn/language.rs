@@ -1,0 +1,469 @@
+//! What can be said in a transaction, line by line.
+//!
+//! ```text
+//!   if exists a               conditions, all of which must hold; of a transaction in one go
+//!   if not exists a
+//!   if a = 1
+//!   if version a = 110537293516800005
+//!   then                      … then this is done
+//!   put a "two words" ttl 10s
+//!   else                      … and else this
+//!   get a
+//!   del a
+//!   incr a 5
+//!   range a m limit 10 reverse
+//!   commit                    of a transaction step by step: the end; or rollback
+//! ```
+//!
+//! Words are parted by blanks. In `"…"` they have `\n`, `\r`, `\t`, `\0`, `\\`, `\"` and `\xHH`; in
+//! `'…'` everything stands for itself. `#` begins a comment. A quoted word is never a keyword.
+
+use client::http::txn::word;
+use serde_json::{Value, json};
+
+/// A line, understood.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Line {
+    /// There is nothing in it.
+    Empty,
+    /// A condition, as the node takes it.
+    If(Value),
+    /// What follows is done if the conditions hold.
+    Then,
+    /// … if they do not.
+    Else,
+    /// An operation, as the node takes it.
+    Op(Value),
+    /// Do all of it.
+    Commit,
+    /// Do nothing of it.
+    Rollback,
+    /// Say what can be said.
+    Help,
+}
+
+/// A file, understood.
+#[derive(Debug, PartialEq)]
+pub enum Script {
+    /// All of it in one request, which is this, but for the keyspace; and whether it says what is
+    /// done if the conditions do not hold.
+    AtOnce(Value, bool),
+    /// Operations one after the other, each with the number of its line; and whether all is done at
+    /// the end.
+    Steps(Vec<(usize, Value)>, bool),
+}
+
+/// A word, and whether it was quoted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Token {
+    bytes: Vec<u8>,
+    quoted: bool,
+}
+
+impl Token {
+    fn is(&self, keyword: &str) -> bool {
+        !self.quoted && self.bytes.eq_ignore_ascii_case(keyword.as_bytes())
+    }
+
+    fn json(&self) -> Value {
+        word(&self.bytes)
+    }
+
+    fn shown(&self) -> String {
+        quoted(&self.bytes)
+    }
+
+    fn number<T: std::str::FromStr>(&self) -> Option<T> {
+        std::str::from_utf8(&self.bytes).ok()?.parse().ok()
+    }
+}
+
+/// Understands one line.
+///
+/// # Errors
+/// Why it cannot be understood, as a clause.
+pub fn line(text: &[u8]) -> Result<Line, String> {
+    let tokens = tokens(text)?;
+    let Some((first, rest)) = tokens.split_first() else { return Ok(Line::Empty) };
+    let verb = first.bytes.to_ascii_lowercase();
+    let verb = if first.quoted { &b""[..] } else { &verb };
+    match (verb, rest) {
+        (b"get", [key]) => Ok(Line::Op(json!({ "get": key.json() }))),
+        (b"del" | b"delete", [key]) => Ok(Line::Op(json!({ "delete": key.json() }))),
+        (b"put" | b"set", [key, value]) => {
+            Ok(Line::Op(json!({ "put": { "key": key.json(), "value": value.json() } })))
+        }
+        (b"put" | b"set", [key, value, ttl, time]) if ttl.is("ttl") => {
+            let millis =
+                std::str::from_utf8(&time.bytes).ok().and_then(|t| crate::cli::millis(t).ok());
+            let Some(millis) = millis.filter(|millis| *millis > 0) else {
+                return Err(format!("{} is no time: 1500 (milliseconds), 90s, 30m", time.shown()));
+            };
+            let (key, value) = (key.json(), value.json());
+            Ok(Line::Op(json!({ "put": { "key": key, "value": value, "ttl_ms": millis } })))
+        }
+        (b"incr", [key]) => Ok(Line::Op(json!({ "increment": { "key": key.json() } }))),
+        (b"incr", [key, by]) => match by.number::<i64>() {
+            Some(by) => Ok(Line::Op(json!({ "increment": { "key": key.json(), "by": by } }))),
+            None => Err(format!("{} is no whole number of 64 bits", by.shown())),
+        },
+        (b"range", rest) => range(rest).map(Line::Op),
+        (b"if", rest) => condition(rest).map(Line::If),
+        (b"then", []) => Ok(Line::Then),
+        (b"else", []) => Ok(Line::Else),
+        (b"commit", []) => Ok(Line::Commit),
+        (b"rollback" | b"abort", []) => Ok(Line::Rollback),
+        (b"help" | b"?", _) => Ok(Line::Help),
+        (verb, _) => Err(misuse(verb, first)),
+    }
+}
+
+/// How the words of a line are used.
+fn misuse(verb: &[u8], first: &Token) -> String {
+    let usage = match verb {
+        b"get" => "get KEY",
+        b"del" | b"delete" => "del KEY",
+        b"put" | b"set" => "put KEY VALUE [ttl TIME]",
+        b"incr" => "incr KEY [NUMBER]",
+        b"then" | b"else" | b"commit" | b"rollback" | b"abort" => {
+            return format!("{} stands alone", first.shown());
+        }
+        _ => {
+            return format!(
+                "{} is not known here: get, put, del, incr, range, if, then, else, commit, \
+                 rollback, help",
+                first.shown()
+            );
+        }
+    };
+    format!("expected {usage}; words with blanks are quoted")
+}
+
+fn range(mut tokens: &[Token]) -> Result<Value, String> {
+    const USAGE: &str = "expected range [FROM [TO]] [limit NUMBER] [reverse]";
+    let mut range = serde_json::Map::new();
+    for name in ["from", "to"] {
+        match tokens {
+            [end, rest @ ..] if !end.is("limit") && !end.is("reverse") => {
+                if !end.is("-") && !end.is("+") {
+                    range.insert(name.into(), end.json());
+                }
+                tokens = rest;
+            }
+            _ => break,
+        }
+    }
+    while let [option, rest @ ..] = tokens {
+        tokens = match (option, rest) {
+            (option, rest) if option.is("reverse") => {
+                range.insert("reverse".into(), true.into());
+                rest
+            }
+            (option, [limit, rest @ ..]) if option.is("limit") => {
+                let limit: u64 = limit
+                    .number()
+                    .ok_or_else(|| format!("{} is no number of keys", limit.shown()))?;
+                range.insert("limit".into(), limit.into());
+                rest
+            }
+            _ => return Err(USAGE.into()),
+        };
+    }
+    Ok(json!({ "range": range }))
+}
+
+fn condition(tokens: &[Token]) -> Result<Value, String> {
+    match tokens {
+        [exists, key] if exists.is("exists") => Ok(json!({ "key": key.json(), "exists": true })),
+        [not, exists, key] if not.is("not") && exists.is("exists") => {
+            Ok(json!({ "key": key.json(), "exists": false }))
+        }
+        [key, equals, value] if equals.is("=") => {
+            Ok(json!({ "key": key.json(), "value": value.json() }))
+        }
+        [version, key, equals, number] if version.is("version") && equals.is("=") => {
+            match number.number::<u64>() {
+                Some(at) => Ok(json!({ "key": key.json(), "version": at.to_string() })),
+                None => Err(format!("{} is no version: get --json shows them", number.shown())),
+            }
+        }
+        _ => Err("expected if exists KEY, if not exists KEY, if KEY = VALUE, or if version KEY = \
+                  NUMBER"
+            .into()),
+    }
+}
+
+/// Understands a file.
+///
+/// # Errors
+/// The number of a line, the first being 1, and why it cannot be understood.
+pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
+    let (mut compare, mut branches) = (Vec::new(), [Vec::new(), Vec::new()]);
+    let mut steps = Vec::new();
+    // Behind `then` or `else`.
+    let mut branch = None;
+    let mut ended = None;
+    let mut has_else = false;
+    let mut last = 1;
+    for (at, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
+        last = at;
+        let line = line(text).map_err(|why| (at, why))?;
+        if ended.is_some() && line != Line::Empty {
+            return Err((at, "nothing may follow commit or rollback".into()));
+        }
+        let is_at_once = branch.is_some() || !compare.is_empty();
+        match line {
+            Line::Empty => {}
+            Line::If(_) | Line::Then | Line::Else if !steps.is_empty() => {
+                return Err((at, "conditions come first, then `then` and `else`".into()));
+            }
+            Line::If(_) if branch.is_some() => {
+                return Err((at, "conditions come before `then` and `else`".into()));
+            }
+            Line::If(condition) => compare.push(condition),
+            Line::Then if branch.is_none() => branch = Some(0),
+            Line::Else if !has_else && is_at_once => {
+                (branch, has_else) = (Some(1), true);
+            }
+            Line::Then | Line::Else => {
+                return Err((at, "it is if …, then, and at most one else, in that order".into()));
+            }
+            Line::Op(op) => match branch {
+                Some(branch) => branches[branch].push(op),
+                None if is_at_once => return Err((at, "`then` is missing before it".into())),
+                None => steps.push((at, op)),
+            },
+            Line::Commit | Line::Rollback if is_at_once => {
+                return Err((at, "a transaction with `then` commits by itself".into()));
+            }
+            Line::Commit => ended = Some(true),
+            Line::Rollback => ended = Some(false),
+            Line::Help => return Err((at, "help is for the terminal: see --help".into())),
+        }
+    }
+    if branch.is_none() && !compare.is_empty() {
+        return Err((last, "`then` is missing".into()));
+    }
+    if branch.is_none() {
+        return Ok(Script::Steps(steps, ended.unwrap_or(true)));
+    }
+    let [then, otherwise] = branches;
+    let txn = json!({ "compare": compare, "then": then, "else": otherwise });
+    Ok(Script::AtOnce(txn, has_else))
+}
+
+fn tokens(text: &[u8]) -> Result<Vec<Token>, String> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_ascii_start();
+        match rest {
+            [] | [b'#', ..] => return Ok(all),
+            [b'"', after @ ..] => {
+                let (bytes, behind) = escaped(after)?;
+                rest = parted(behind)?;
+                all.push(Token { bytes, quoted: true });
+            }
+            [b'\'', after @ ..] => {
+                let end = after.iter().position(|byte| *byte == b'\'');
+                let end = end.ok_or("a quote ' is not closed")?;
+                rest = parted(&after[end + 1..])?;
+                all.push(Token { bytes: after[..end].to_vec(), quoted: true });
+            }
+            word => {
+                let end = word.iter().position(u8::is_ascii_whitespace).unwrap_or(word.len());
+                all.push(Token { bytes: word[..end].to_vec(), quoted: false });
+                rest = &word[end..];
+            }
+        }
+    }
+}
+
+/// A quoted word ends at a blank.
+fn parted(behind: &[u8]) -> Result<&[u8], String> {
+    match behind.first() {
+        Some(byte) if !byte.is_ascii_whitespace() => {
+            Err("after a closing quote there must be a blank".into())
+        }
+        _ => Ok(behind),
+    }
+}
+
+/// What stands before a closing `"`, and what is behind that.
+fn escaped(text: &[u8]) -> Result<(Vec<u8>, &[u8]), String> {
+    let mut out = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = match rest {
+            [] => return Err("a quote \" is not closed".into()),
+            [b'"', behind @ ..] => return Ok((out, behind)),
+            [b'\\', b'x', high, low, behind @ ..] => {
+                let digit = |byte: &u8| char::from(*byte).to_digit(16);
+                let (Some(high), Some(low)) = (digit(high), digit(low)) else {
+                    return Err("\\x is followed by two hexadecimal digits".into());
+                };
+                out.push((high * 16 + low) as u8);
+                behind
+            }
+            [b'\\', escape, behind @ ..] => {
+                out.push(match escape {
+                    b'n' => b'\n',
+                    b'r' => b'\r',
+                    b't' => b'\t',
+                    b'0' => 0,
+                    b'\\' | b'"' | b'\'' => *escape,
+                    _ => return Err("after \\ come n, r, t, 0, \\, \" or xHH".into()),
+                });
+                behind
+            }
+            [byte, behind @ ..] => {
+                out.push(*byte);
+                behind
+            }
+        };
+    }
+}
+
+/// Bytes as a word that can be said again: quoted if that is needed.
+pub fn quoted(bytes: &[u8]) -> String {
+    let text = std::str::from_utf8(bytes);
+    let plain = |text: &&str| {
+        let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '"' | '\'' | '\\');
+        !text.is_empty() && !text.starts_with(['#', '(']) && !text.contains(odd)
+    };
+    if let Ok(text) = text
+        && plain(&text)
+    {
+        return text.to_owned();
+    }
+    let mut out = String::from("\"");
+    for piece in bytes.utf8_chunks() {
+        for c in piece.valid().chars() {
+            match c {
+                '\n' => out.push_str("\\n"),
+                '\r' => out.push_str("\\r"),
+                '\t' => out.push_str("\\t"),
+                '"' | '\\' => out.extend(['\\', c]),
+                c if c.is_control() => {
+                    let mut utf8 = [0; 4];
+                    for byte in c.encode_utf8(&mut utf8).bytes() {
+                        out.push_str(&format!("\\x{byte:02x}"));
+                    }
+                }
+                c => out.push(c),
+            }
+        }
+        for byte in piece.invalid() {
+            out.push_str(&format!("\\x{byte:02x}"));
+        }
+    }
+    out.push('"');
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn op(text: &str) -> Value {
+        match line(text.as_bytes()) {
+            Ok(Line::Op(op)) => op,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn operations_are_what_the_node_takes() {
+        assert_eq!(op("get a # the first"), json!({ "get": "a" }));
+        assert_eq!(op("GET 'two words'"), json!({ "get": "two words" }));
+        assert_eq!(op(r#"del "\xff\n""#), json!({ "delete": { "base64": "/wo=" } }));
+        assert_eq!(op("put a 1"), json!({ "put": { "key": "a", "value": "1" } }));
+        let put = json!({ "put": { "key": "a", "value": "1", "ttl_ms": 10_000 } });
+        assert_eq!(op("put a 1 ttl 10s"), put);
+        assert_eq!(op("incr a"), json!({ "increment": { "key": "a" } }));
+        assert_eq!(op("incr a -5"), json!({ "increment": { "key": "a", "by": -5 } }));
+        assert_eq!(op("range"), json!({ "range": {} }));
+        assert_eq!(op("range a"), json!({ "range": { "from": "a" } }));
+        let ends = json!({ "range": { "to": "m", "limit": 10, "reverse": true } });
+        assert_eq!(op("range - m reverse limit 10"), ends);
+        let quoted = json!({ "range": { "from": "limit", "to": "-" } });
+        assert_eq!(op("range 'limit' \"-\""), quoted);
+        assert_eq!(line(b"  # nothing"), Ok(Line::Empty));
+    }
+
+    #[test]
+    fn what_is_not_understood_says_why() {
+        for (text, words) in [
+            ("gte a", "gte is not known here"),
+            ("get", "get KEY"),
+            ("get two words", "are quoted"),
+            ("put a", "put KEY VALUE"),
+            ("put a 1 ttl soon", "soon is no time"),
+            ("incr a 1.5", "no whole number"),
+            ("get \"a", "not closed"),
+            ("get 'a", "not closed"),
+            ("get \"a\"b", "a blank"),
+            ("get \"\\q\"", "after \\"),
+            ("get \"\\xg0\"", "hexadecimal"),
+            ("range a b c", "expected range"),
+            ("range limit", "expected range"),
+            ("range limit x", "no number of keys"),
+            ("if", "expected if exists"),
+            ("if a 1", "expected if exists"),
+            ("if version a = x", "no version"),
+            ("commit now", "stands alone"),
+            ("'get' a", "not known here"),
+        ] {
+            let why = line(text.as_bytes()).unwrap_err();
+            assert!(why.contains(words), "{text}: {why}");
+        }
+    }
+
+    #[test]
+    fn files_are_at_once_or_step_by_step() {
+        let text = b"# compare\nif exists a\nif not exists b\nif c = 1\nif version d = 7\n\nthen\n\
+                     put a 1\nelse\nget c\n";
+        let compare = json!([
+            { "key": "a", "exists": true }, { "key": "b", "exists": false },
+            { "key": "c", "value": "1" }, { "key": "d", "version": "7" }
+        ]);
+        let put = json!({ "put": { "key": "a", "value": "1" } });
+        let txn = json!({ "compare": compare, "then": [put], "else": [{ "get": "c" }] });
+        assert_eq!(script(text), Ok(Script::AtOnce(txn, true)));
+        let get = json!({ "get": "a" });
+        assert_eq!(script(b"\nget a\n"), Ok(Script::Steps(vec![(2, get.clone())], true)));
+        assert_eq!(script(b"get a\nrollback"), Ok(Script::Steps(vec![(1, get)], false)));
+        for (text, at) in [
+            ("get a\nif exists a\nthen", 2),
+            ("if exists a\nput a 1", 2),
+            ("if exists a", 1),
+            ("then\nget a\nif exists a", 3),
+            ("then\nelse\nelse", 3),
+            ("else\nget a", 1),
+            ("then\nget a\ncommit", 3),
+            ("get a\ncommit\nget b", 3),
+            ("help", 1),
+            ("get a\nnonsense", 2),
+        ] {
+            assert_eq!(script(text.as_bytes()).unwrap_err().0, at, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_shown_can_be_said_again() {
+        for bytes in [
+            &b"plain"[..],
+            b"",
+            b"two words",
+            b"\xff\0\n\"",
+            b"#",
+            b"(nil)",
+            "\u{85}\u{e9}".as_bytes(),
+        ] {
+            let said = format!("get {}", quoted(bytes));
+            assert_eq!(op(&said), json!({ "get": word(bytes) }), "{said}");
+        }
+        assert_eq!(quoted(b"plain"), "plain");
+        assert_eq!(quoted(b"a b"), "\"a b\"");
+    }
+}

@@ -1,0 +1,283 @@
+//! `carillon txn`: a transaction from a file or a terminal.
+//!
+//! ```text
+//!   a file with if … then … else ──► one request ──► then | else, and what each line answers
+//!   a file without               ──► begun, line by line, committed at the end
+//!   a terminal                   ──► txn> line by line, until commit or rollback
+//! ```
+//!
+//! Whatever goes wrong before the commit, nothing is done. What can be said is in [`language`].
+
+mod language;
+
+use std::io::{self, BufRead, IsTerminal, Read, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use client::http::txn::bytes_of;
+use client::http::{Client, ClientError};
+use serde_json::{Value, json};
+
+use crate::cli::PlaceArgs;
+use crate::exit::Exit;
+use crate::output::{self, with_node};
+use language::{Line, Script, quoted};
+
+/// No file may be longer: a request takes no more.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// The node forgets a transaction of a file if it does not hear of it for so long, …
+const FILE_TIMEOUT_MS: u64 = 60_000;
+/// … and of a terminal, where somebody thinks.
+const TERMINAL_TIMEOUT_MS: u64 = 600_000;
+
+const HELP: &str = "\
+get KEY                      the value; (nil) if there is none
+put KEY VALUE [ttl TIME]     a new value, which may end after 1500 (milliseconds), 90s, 30m
+del KEY                      1 if it had a value, else 0
+incr KEY [NUMBER]            adds 1, or the number
+range [FROM [TO]] [limit N] [reverse]
+                             keys in order, from one on, up to but without another; of ordered
+                             keyspaces; - stands for an end
+commit                       all of it is done, if nothing that was read has changed
+rollback                     nothing is done
+Words with blanks are quoted: 'two words', or \"two\\nlines \\xff\".";
+
+/// `carillon txn`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Keys may lie in any shards: all of it is done at one moment, or nothing.
+
+What can be said, a line each:
+  get KEY                      the value; (nil) if there is none
+  put KEY VALUE [ttl TIME]     a new value, which may end after 1500 (milliseconds), 90s, 30m
+  del KEY                      1 if it had a value, else 0
+  incr KEY [NUMBER]            adds 1, or the number
+  range [FROM [TO]] [limit N] [reverse]
+                               keys in order, from one on, up to but without another; of ordered
+                               keyspaces; - stands for an end
+  commit, rollback             all of it is done, or nothing
+Words with blanks are quoted: 'two words', or \"two\\nlines \\xff\". # begins a comment.
+
+On a terminal each line is answered at once; nothing is done before commit, and nothing is locked:
+if another has changed what was read, commit says so. After 10 minutes without a line it is over.
+
+A file is done line by line, and committed at its end. At the first line that fails it stops, and
+nothing is done.
+
+A file may begin with conditions instead, all of which must hold:
+  if exists KEY      if not exists KEY      if KEY = VALUE      if version KEY = NUMBER
+then has `then` with lines to be done, and may have `else` with others. It is one request; others
+that change keys meanwhile are waited for, and tried again. It prints `then` or `else`, and what the
+lines there answer.
+
+Exit codes:
+  0  done
+  1  nothing was done: a conflict, a line that was refused, rollback, or conditions that do not hold
+     and no else
+  2  a line that cannot be understood; nothing was sent
+  4  unknown: it may have been done. Look before you send it again
+
+Examples:
+  carillon txn                                 on a terminal
+  carillon txn transfer.txn
+  printf 'incr a -5\\nincr b 5\\n' | carillon txn
+  printf 'if not exists lock\\nthen\\nput lock me ttl 30s\\n' | carillon txn -")]
+pub struct TxnArgs {
+    /// The file; - or nothing reads standard input.
+    #[arg(value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    #[command(flatten)]
+    pub place: PlaceArgs,
+}
+
+/// Runs a transaction.
+pub fn txn(args: &TxnArgs) -> Exit {
+    let file = args.file.as_ref().filter(|file| file.as_os_str() != "-");
+    if file.is_none() && io::stdin().is_terminal() {
+        return with_node(&args.place.node, |client| terminal(client, args));
+    }
+    let (name, read) = match file {
+        Some(file) => (file.display().to_string(), std::fs::File::open(file).and_then(whole)),
+        None => ("standard input".to_owned(), whole(io::stdin().lock())),
+    };
+    let text = match read {
+        Ok(text) if text.len() as u64 <= FILE_BYTES_MAX => text,
+        Ok(_) => {
+            let most = output::size(FILE_BYTES_MAX);
+            output::complain(&format!("{name} is longer than {most}; nothing was sent"));
+            return Exit::Usage;
+        }
+        Err(error) => {
+            output::complain(&format!("cannot read {name}: {error}; nothing was sent"));
+            return Exit::Usage;
+        }
+    };
+    match language::script(&text) {
+        Err((line, why)) => {
+            output::complain(&format!("{name}, line {line}: {why}; nothing was sent"));
+            Exit::Usage
+        }
+        Ok(Script::AtOnce(txn, has_else)) => {
+            with_node(&args.place.node, |client| at_once(client, args, txn, has_else))
+        }
+        Ok(Script::Steps(steps, commits)) => {
+            with_node(&args.place.node, |client| stepwise(client, args, &name, &steps, commits))
+        }
+    }
+}
+
+fn whole(from: impl Read) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    from.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// One request.
+fn at_once(
+    client: &Client,
+    args: &TxnArgs,
+    mut txn: Value,
+    has_else: bool,
+) -> Result<Exit, ClientError> {
+    txn["keyspace"] = args.place.keyspace.as_str().into();
+    let answer = client.transact(&txn)?;
+    let succeeded = answer["succeeded"] == true;
+    let exit = if succeeded || has_else { Exit::Done } else { Exit::Refused };
+    if args.place.node.json {
+        return Ok(exit.and(output::json(&answer)));
+    }
+    if exit == Exit::Refused {
+        output::complain("the conditions do not hold; nothing was done");
+        return Ok(exit);
+    }
+    let mut text = String::from(if succeeded { "then\n" } else { "else\n" });
+    let results = answer["results"].as_array().map_or(&[][..], Vec::as_slice);
+    results.iter().for_each(|result| show(result, &mut text));
+    Ok(output::raw(text.as_bytes()))
+}
+
+/// Line by line, to the end of a file.
+fn stepwise(
+    client: &Client,
+    args: &TxnArgs,
+    name: &str,
+    steps: &[(usize, Value)],
+    commits: bool,
+) -> Result<Exit, ClientError> {
+    let json = args.place.node.json;
+    let txn = client.txn_begin(&args.place.keyspace, FILE_TIMEOUT_MS)?;
+    let mut all = Vec::new();
+    for (line, op) in steps {
+        match client.txn_do(&txn, std::slice::from_ref(op)) {
+            Ok(results) => all.extend(results),
+            Err(error) => {
+                // If it cannot be told, it ends by itself.
+                let _ended = client.txn_rollback(&txn);
+                if !json {
+                    output::complain(&format!("{name}, line {line}: nothing was done"));
+                }
+                return Err(error);
+            }
+        }
+        if !json {
+            let mut text = String::new();
+            all.drain(..).for_each(|result| show(&result, &mut text));
+            output::raw(text.as_bytes());
+        }
+    }
+    let exit = end(client, &txn, commits, json)?;
+    if json {
+        return Ok(exit.and(output::json(&json!({ "committed": commits, "results": all }))));
+    }
+    Ok(exit)
+}
+
+/// Commits, or does not.
+fn end(client: &Client, txn: &str, commits: bool, json: bool) -> Result<Exit, ClientError> {
+    if commits {
+        client.txn_commit(txn)?;
+    } else {
+        client.txn_rollback(txn)?;
+    }
+    if !json {
+        let said = if commits { "committed" } else { "rolled back; nothing was done" };
+        output::note(said);
+    }
+    Ok(if commits { Exit::Done } else { Exit::Refused })
+}
+
+/// Line by line, as they are typed.
+fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
+    let json = args.place.node.json;
+    let txn = client.txn_begin(&args.place.keyspace, TERMINAL_TIMEOUT_MS)?;
+    output::note(&format!(
+        "a transaction of keyspace {}: get, put, del, incr, range; then commit or rollback; help",
+        args.place.keyspace
+    ));
+    let mut input = io::stdin().lock();
+    loop {
+        // If it cannot be written, nobody sees what follows either.
+        let _unseen = write!(io::stderr(), "txn> ").and_then(|()| io::stderr().flush());
+        let mut text = Vec::new();
+        let read = (&mut input).take(FILE_BYTES_MAX).read_until(b'\n', &mut text);
+        if !matches!(read, Ok(1..)) {
+            output::note("");
+            return end(client, &txn, false, json);
+        }
+        match language::line(&text) {
+            Ok(Line::Empty) => {}
+            Ok(Line::Help) => output::note(HELP),
+            Ok(Line::Commit) => return end(client, &txn, true, json),
+            Ok(Line::Rollback) => return end(client, &txn, false, json),
+            Ok(Line::If(_) | Line::Then | Line::Else) => {
+                output::complain("conditions are for files: here, look, and decide yourself");
+            }
+            Ok(Line::Op(op)) => match client.txn_do(&txn, &[op]) {
+                Ok(results) if json => results.iter().for_each(|result| {
+                    output::json(result);
+                }),
+                Ok(results) => {
+                    let mut text = String::new();
+                    results.iter().for_each(|result| show(result, &mut text));
+                    output::raw(text.as_bytes());
+                }
+                Err(error) if goes_on(&error) => output::complain(&error.to_string()),
+                Err(error) => {
+                    let _ended = client.txn_rollback(&txn);
+                    return Err(error);
+                }
+            },
+            Err(why) => output::complain(&why),
+        }
+    }
+}
+
+/// Whether a transaction is open after its node has refused a line.
+fn goes_on(error: &ClientError) -> bool {
+    match error {
+        ClientError::BadRequest(_) => true,
+        ClientError::Refused(problem) => {
+            !matches!(problem.kind.as_str(), "no-transaction" | "no-answer" | "stopping")
+        }
+        _ => false,
+    }
+}
+
+/// Adds what a line has answered.
+fn show(result: &Value, out: &mut String) {
+    let said = |word: &Value| bytes_of(word).map_or_else(|| word.to_string(), |b| quoted(&b));
+    if let Some(keys) = result["keys"].as_array() {
+        for pair in keys {
+            out.push_str(&format!("{} {}\n", said(&pair["key"]), said(&pair["value"])));
+        }
+    } else if let Some(deleted) = result["deleted"].as_bool() {
+        out.push_str(if deleted { "1\n" } else { "0\n" });
+    } else if result["put"] == true {
+        out.push_str("ok\n");
+    } else if result["value"].is_null() {
+        out.push_str("(nil)\n");
+    } else {
+        out.push_str(&said(&result["value"]));
+        out.push('\n');
+    }
+}
