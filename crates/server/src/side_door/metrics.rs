@@ -84,7 +84,7 @@ impl NodeApi {
         );
         count(
             "carillon_transactions_changed_total",
-            "Transactions over several shards, or by HTTP, that did nothing: a watched key had changed.",
+            "Transactions over several shards, or by HTTP, not done: a watched key had changed.",
             counters.transactions_changed.get(),
         );
         count(

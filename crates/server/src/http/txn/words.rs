@@ -1,7 +1,7 @@
 //! Transactions as JSON, both ways.
 //!
-//! Bytes are a string if they are UTF-8, else `{"base64": "…"}`. Versions are strings of digits, for
-//! not every reader of JSON keeps 64 bits; as numbers they are taken, too.
+//! Bytes are a string if they are UTF-8, else `{"base64": "…"}`. Versions are strings of digits,
+//! for not every reader of JSON keeps 64 bits; as numbers they are taken, too.
 //!
 //! ```json
 //! {"compare": [{"key": "a", "value": "1"}],
@@ -496,9 +496,9 @@ mod tests {
         let done = TxnDone { succeeded: true, results };
         assert_eq!(
             serde_json::to_string(&TxnShown::from(&done)).unwrap(),
-            r#"{"succeeded":true,"results":[{"value":"a","version":"7"},{"value":{"base64":"/w=="}},"#
-                .to_owned()
-                + r#"{"value":null},{"put":true},{"deleted":false},{"value":"-3"},"#
+            r#"{"succeeded":true,"results":[{"value":"a","version":"7"},"#.to_owned()
+                + r#"{"value":{"base64":"/w=="}},{"value":null},"#
+                + r#"{"put":true},{"deleted":false},{"value":"-3"},"#
                 + r#"{"keys":[{"key":"k","value":{"base64":"/w=="},"version":"9"}]}]}"#
         );
     }
