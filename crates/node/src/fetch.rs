@@ -127,8 +127,9 @@ pub enum Then {
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// Of the first of the keys, in their order: as many as fit, and at least one.
-    Versions(Vec<Option<Held>>),
+    /// Of the first of the keys, in their order: as many as fit, and at least one. Of a key without
+    /// a value, what stands for that ([`crate::read::nothing_since`]).
+    Versions(Vec<Result<Held, Timestamp>>),
     /// Of a key at a past time.
     Then(Then),
     /// The catalogue as of an index, encoded; `None`: it is known already.
@@ -362,12 +363,14 @@ fn versions(
     let mut found = Vec::with_capacity(keys.len().min(PIECE_KEYS));
     let mut bytes = 0;
     for key in keys {
-        let version = crate::read::newest(state, &engine.hasher().key(key), now).ok()?;
-        bytes += key.len() + version.map_or(0, |version| version.value.len());
+        let key = engine.hasher().key(key);
+        let version = crate::read::newest(state, &key, now).ok()?;
+        bytes += key.bytes.len() + version.map_or(0, |version| version.value.len());
         if bytes > ANSWER_BYTES_MAX && !found.is_empty() {
             break;
         }
-        found.push(version.as_ref().map(Held::of));
+        let held = version.as_ref().map(Held::of);
+        found.push(held.ok_or_else(|| crate::read::nothing_since(engine, &key)));
     }
     Some(Found::Versions(found))
 }
@@ -463,13 +466,22 @@ impl Fetched {
 
     /// What a key has, if it was fetched, and the time at which.
     pub fn version(&self, shard: ShardId, key: &[u8]) -> Option<(Option<Version<'_>>, Timestamp)> {
+        let (found, at) = self.found(shard, key)?;
+        Some((found.as_ref().ok().map(Held::version), at))
+    }
+
+    /// The same, or what stands for nothing.
+    pub(crate) fn found(
+        &self,
+        shard: ShardId,
+        key: &[u8],
+    ) -> Option<(&Result<Held, Timestamp>, Timestamp)> {
         let piece = self.0.iter().find(|piece| piece.shard == shard)?;
         let (Want::Keys(keys), Found::Versions(versions)) = (&piece.want, &piece.found) else {
             return None;
         };
         let place = keys.binary_search_by(|there| (**there).cmp(key)).ok()?;
-        let version = versions.get(place)?.as_ref().map(Held::version);
-        Some((version, piece.at))
+        Some((versions.get(place)?, piece.at))
     }
 
     /// What was found in a shard, if this is what was wanted.

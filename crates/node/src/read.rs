@@ -24,7 +24,7 @@ use std::ops::ControlFlow;
 use keyspace::{HashedKey, Timestamp};
 use parking_lot::RwLockReadGuard;
 use replication::BootNanos;
-use storage::engine::{At, Version};
+use storage::engine::{At, Engine, Version};
 
 use crate::command::{self, Read, Seen, Sink};
 use crate::fetch::Fetched;
@@ -146,9 +146,9 @@ pub fn read_with(
 }
 
 /// Serves a linearizable read at `now` of keys that may lie in several shards, as far as each is
-/// looked at by itself; and says which version of each key it has seen, zero for none. Whoever asks
-/// again after that, with a later `now`, and sees the same, has seen all of them at one moment:
-/// that between both (SAFETY G7).
+/// looked at by itself; and says which version of each key it has seen, or what stands for none
+/// ([`nothing_since`]). Whoever asks again after that, with a later `now`, and sees the same, has
+/// seen all of them at one moment: that between both (SAFETY G7).
 ///
 /// # Errors
 /// [`Blocked`]: nothing was read.
@@ -158,11 +158,12 @@ pub fn look(
     now: Now,
     fetched: &Fetched,
     sink: &mut impl Sink,
-) -> Result<Vec<Timestamp>, Blocked> {
+) -> Result<Vec<Seen>, Blocked> {
     let guards = Guards::take(route, request, now, 0, fetched)?;
     command::answer(&guards, request, now.time, sink);
-    let versions = request.keys().iter().map(|key| {
-        command::View::newest(&guards, key).map_or(Timestamp::ZERO, |version| version.timestamp)
+    let versions = request.keys().iter().map(|key| match command::View::newest(&guards, key) {
+        Some(version) => Seen::Version(version.timestamp),
+        None => Seen::Nothing(guards.nothing_since(key)),
     });
     let versions = versions.collect();
     match guards.blocked.get() {
@@ -445,6 +446,17 @@ impl<'a> Guards<'a> {
         Ok(Self { route, fetched, held, blocked: Cell::new(None) })
     }
 
+    /// What stands for nothing of a key.
+    fn nothing_since(&self, key: &[u8]) -> Timestamp {
+        let key = self.route.key(key);
+        let place = self.route.place(&key);
+        if let Some((Err(since), _)) = self.fetched.found(self.route.shard(place), key.bytes) {
+            return *since;
+        }
+        let state = &self.guard(place).state;
+        state.keys().map_or(Timestamp::ZERO, |engine| nothing_since(engine, &key))
+    }
+
     fn guard(&self, place: usize) -> &Held<'a> {
         let at = self.held.binary_search_by_key(&place, |held| held.place);
         &self.held[at.expect("the guards of all keys of the request are held")]
@@ -454,6 +466,13 @@ impl<'a> Guards<'a> {
 fn lock(route: &Route, place: usize, now: Now) -> Result<RwLockReadGuard<'_, ShardState>, Blocked> {
     let state = route.views[place].read();
     if state.serving.at(now.boot) { Ok(state) } else { Err(Blocked::unserved(place)) }
+}
+
+/// What stands for a key's having no value: as long as it is the same, the key has had none all the
+/// time. When it changed last; or, as that may be forgotten, the safe point, beyond which it is
+/// not.
+pub fn nothing_since(engine: &Engine, key: &HashedKey<'_>) -> Timestamp {
+    engine.newest_timestamp(key).max(engine.safe_point())
 }
 
 /// The time at which a read is judged in a shard.
@@ -543,6 +562,27 @@ mod tests {
         state.horizon = hour;
         txn::Promise::new(state.unsettled.clone()).lead();
         assert!(newest(&state, &key, hour).expect("it is settled").is_none());
+    }
+
+    /// A value that goes to and fro between two keys is in one of them at every moment, though each
+    /// may be found without one, twice.
+    #[test]
+    fn nothing_is_not_the_same_again_when_there_was_something() {
+        let hasher = KeyHasher::new([1; 16]);
+        let (key, at) = (hasher.key(b"k"), Timestamp::from_millis);
+        let mut engine = Engine::new(Layout::Ordered, hasher);
+        let never = nothing_since(&engine, &key);
+        assert_eq!(nothing_since(&engine, &key), never);
+        engine.put(&key, &[b"v"], 0, at(50));
+        engine.delete(&key, at(60));
+        let once = nothing_since(&engine, &key);
+        assert_ne!(once, never);
+        // … nor when that is forgotten.
+        engine.put(&key, &[b"v"], 0, at(70));
+        engine.delete(&key, at(80));
+        engine.raise_safe_point(at(90));
+        while engine.collect(9) {}
+        assert!(![never, once].contains(&nothing_since(&engine, &key)));
     }
 
     /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was

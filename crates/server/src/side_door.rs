@@ -368,7 +368,7 @@ fn get(hub: Arc<Hub>, route: Arc<Route>, key: bytes::Bytes, now: Now, done: Done
                 want,
                 Box::new(move |result| match result {
                     Ok(Some(Found::Versions(versions))) => match versions.first() {
-                        Some(Some(held)) => done(Ok(value(&held.version()))),
+                        Some(Ok(held)) => done(Ok(value(&held.version()))),
                         _ => done(Ok(Answer::Nil)),
                     },
                     // It can be read here now.

@@ -2,7 +2,7 @@
 //!
 //! Tag `u8`, then the fields in their order; words as in [`keyspace::codec`]. A bound is `u8` 0 for
 //! none, 1 included, 2 excluded, and the key; a version is value, expiry `varint`, timestamp u64;
-//! what may be missing has `u8` 1 before it, or is `u8` 0.
+//! what may be missing has `u8` 1 before it, or is `u8` 0, and of versions a time u64 behind that.
 
 use std::ops::Bound;
 
@@ -104,7 +104,12 @@ impl Found {
         match self {
             Found::Versions(versions) => {
                 out.push(0);
-                put_all(versions, out, |version, out| put_maybe(version.as_ref(), out, put_held));
+                put_all(versions, out, |version, out| {
+                    put_maybe(version.as_ref().ok(), out, put_held);
+                    if let Err(since) = version {
+                        out.extend_from_slice(&since.0.to_le_bytes());
+                    }
+                });
             }
             Found::Then(then) => {
                 out.push(1);
@@ -158,7 +163,12 @@ impl Found {
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let bytes = |reader: &mut Reader<'_>| Ok(Box::<[u8]>::from(reader.bytes()?));
         Ok(match reader.u8()? {
-            0 => Found::Versions(read_all(reader, KEYS_MAX, |r| read_maybe(r, read_held))?),
+            0 => Found::Versions(read_all(reader, KEYS_MAX, |reader| {
+                Ok(match read_maybe(reader, read_held)? {
+                    Some(held) => Ok(held),
+                    None => Err(Timestamp(reader.u64()?)),
+                })
+            })?),
             1 => Found::Then(match reader.u8()? {
                 0 => Then::Value(read_held(reader)?),
                 1 => Then::Nil,
@@ -185,7 +195,7 @@ impl Found {
     pub fn bytes_about(&self) -> usize {
         let held = |held: &Held| held.value.len() + 16;
         16 + match self {
-            Found::Versions(all) => all.iter().map(|v| v.as_ref().map_or(1, held)).sum(),
+            Found::Versions(all) => all.iter().map(|v| v.as_ref().map_or(9, held)).sum(),
             Found::Then(Then::Value(value)) => held(value),
             Found::Then(_) | Found::Size(_) => 0,
             Found::Catalogue { bytes, .. } => bytes.as_ref().map_or(0, |bytes| bytes.len()),

@@ -3,9 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use keyspace::Timestamp;
 use mio::net::TcpStream;
-use node::command::Reply;
+use node::command::{Reply, Seen};
 use node::fetch::Fetched;
 use node::interactive::Interactive;
 use node::read::Now;
@@ -79,7 +78,7 @@ pub struct Connection {
     pub copy: Option<Box<Interactive>>,
     /// What the next command, which reads keys of several shards, has seen of them when it last
     /// looked, and how often it has.
-    pub looked: Option<(u32, Vec<Timestamp>)>,
+    pub looked: Option<(u32, Vec<Seen>)>,
     /// The shards it was lately told that another node leads, for reads.
     pub(super) sent_on: SentOn,
     /// The shards it has written to, for WAIT; nothing on a node alone.

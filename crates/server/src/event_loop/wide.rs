@@ -10,7 +10,6 @@
 //! transaction has locked is waited for. What WATCH saw of all keys is a first look. On a node
 //! alone the guards of all shards are held at once, and one look is enough.
 
-use keyspace::Timestamp;
 use node::command::{Read, Seen, Step, Transaction};
 use node::fetch::Fetched;
 use node::read::Now;
@@ -104,11 +103,8 @@ impl EventLoop {
 
 /// The versions of all keys of a read, if they are watched and all had a value: then they were
 /// what was newest at that time. What has none now may have had one since.
-fn watched(session: &Session, read: &Read<'_>) -> Option<Vec<Timestamp>> {
-    let version = |key: &&[u8]| match session.seen(key) {
-        Some(Seen::Version(at)) => Some(at),
-        Some(Seen::Nothing(_)) | None => None,
-    };
+fn watched(session: &Session, read: &Read<'_>) -> Option<Vec<Seen>> {
+    let version = |key: &&[u8]| session.seen(key).filter(|seen| matches!(seen, Seen::Version(_)));
     read.keys().iter().map(version).collect()
 }
 

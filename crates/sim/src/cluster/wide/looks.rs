@@ -30,7 +30,7 @@ pub(super) struct Looking {
     now: Now,
     fetched: Fetched,
     /// How many looks have seen something else, and what the last one saw.
-    looked: Option<(u32, Vec<Timestamp>)>,
+    looked: Option<(u32, Vec<Seen>)>,
     /// Whether the keys are watched: a transaction follows.
     watches: bool,
     pub ready: bool,
