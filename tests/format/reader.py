@@ -562,10 +562,14 @@ class Shard:
         elif tag in (2, 5, 6):
             record = reader.counted()
             outcome = read_outcome(reader) if tag == 2 else None
-            if not self.owns(record):
+            others = range(reader.varint()) if tag == 5 else ()
+            all_of_them = [(name, record)] + [(read_id(reader), reader.counted()) for _ in others]
+            if not self.owns(*(key for _, key in all_of_them)):
                 return
             if tag == 5:
-                self.records.get(name, [0, 0, 0])[2] = []
+                for one, _ in all_of_them:
+                    if self.records.get(one, [0, "staged"])[1] != "staged":
+                        self.records[one][2] = []
             elif name not in self.records:
                 if tag == 6 or outcome == "aborted":
                     self.records[name] = [record, "aborted", []]

@@ -17,6 +17,7 @@ use crate::limits;
 use crate::locks::apply::Owns;
 use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX};
 use crate::route::tiles;
+use crate::shard::Stuck;
 use crate::state::ShardState;
 
 const ACCOUNTS: u64 = 6;

@@ -332,6 +332,13 @@ impl Connection {
         }
     }
 
+    /// Whether its next command, which is not to start before all replies owed are there, has to
+    /// wait for some: then it does.
+    pub fn waits_its_turn(&mut self) -> bool {
+        self.barrier |= !self.pending.is_empty();
+        !self.pending.is_empty()
+    }
+
     /// Whether its next command must wait, whatever it is.
     pub fn must_wait(&self) -> bool {
         self.awaiting || (self.barrier && !self.pending.is_empty())

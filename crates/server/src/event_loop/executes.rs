@@ -110,8 +110,7 @@ impl EventLoop {
         steps: &[Step<'_>],
         moment: (Now, Fetched),
     ) -> Got<(Box<Interactive>, Vec<Reply>)> {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Got::Later;
         }
         let begun = connection.copy.take();

@@ -51,8 +51,7 @@ impl EventLoop {
         session: &mut Session,
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         if !self.hub.may_use(Feature::Transactions) {
@@ -78,8 +77,7 @@ impl EventLoop {
         moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let Some(route) = connection.route.clone() else {
@@ -293,8 +291,7 @@ impl EventLoop {
         session: &mut Session,
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let begun = session.take_begun().expect("it was begun");

@@ -67,8 +67,7 @@ impl EventLoop {
         match request.command() {
             Command::Read(read) => {
                 self.tally.others += 1;
-                if !connection.pending.is_empty() {
-                    connection.barrier = true;
+                if connection.waits_its_turn() {
                     return 0;
                 }
                 if !self.read_native(at, connection, &route, &request, &read) {

@@ -250,8 +250,7 @@ impl EventLoop {
         (now, fetched): (Now, Fetched),
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let Some(route) = &connection.route else {
@@ -647,8 +646,7 @@ impl EventLoop {
         name: &[u8],
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let name = String::from_utf8_lossy(name).into_owned();

@@ -115,8 +115,7 @@ impl EventLoop {
         (now, fetched): (Now, Fetched),
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let Some(route) = connection.route.clone() else {
@@ -257,8 +256,7 @@ impl EventLoop {
             let write = Write::Transaction(transaction);
             return self.put_write(connection, &write, waiter).map_err(Some);
         }
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Err(None);
         }
         if self.hub.out_of_memory.load(Ordering::Relaxed)

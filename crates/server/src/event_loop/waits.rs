@@ -138,8 +138,7 @@ impl EventLoop {
         wait: Wait,
         muted: bool,
     ) -> Done {
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let mut shards: Vec<ShardId> = connection.written.0.iter().copied().collect();

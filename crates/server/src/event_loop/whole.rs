@@ -51,8 +51,7 @@ impl EventLoop {
             }
             _ => {}
         }
-        if !connection.pending.is_empty() {
-            connection.barrier = true;
+        if connection.waits_its_turn() {
             return Done::PutOff;
         }
         let Some(route) = connection.route.clone() else { return Done::Yes };

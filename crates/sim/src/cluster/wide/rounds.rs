@@ -131,8 +131,10 @@ impl Exact {
         took
     }
 
+    /// Until nothing is left to be done for what was before: records are forgotten together, after
+    /// a tenth of a second.
     fn rest(&mut self) {
-        wait(&mut self.world, 20 * D);
+        wait(&mut self.world, 40 * D);
     }
 }
 
