@@ -90,6 +90,8 @@ pub enum Ended {
     Unknown,
     /// A shard cannot take so much at a time: nothing was done.
     TooMuch,
+    /// What one shard would be asked for is longer than nodes send each other: nothing was done.
+    TooLong,
     /// The keys of one of its commands lie in several shards: nothing was done.
     CrossShard,
     /// Its keyspace is gone: nothing was done.
@@ -136,6 +138,7 @@ pub struct Coordinator {
     /// Names what this process has begun.
     by: u64,
     patience: u64,
+    step_bytes_max: usize,
     next_run: u64,
     next_ask: u64,
     /// The newest start, and the newest time that a shard has told when it called one too old.
@@ -211,11 +214,12 @@ enum Then {
 
 impl Coordinator {
     /// One whose transactions are named by `by`, which no other process has drawn; clients wait for
-    /// `patience` nanoseconds.
-    pub fn new(by: u64, patience: u64) -> Self {
+    /// `patience` nanoseconds, and no shard is asked for a step of more than `step_bytes_max`.
+    pub fn new(by: u64, patience: u64, step_bytes_max: usize) -> Self {
         Self {
             by,
             patience,
+            step_bytes_max,
             next_run: 1,
             next_ask: 1,
             newest: Timestamp::ZERO,
@@ -388,6 +392,9 @@ impl Coordinator {
         run.at_home = plan.keys_at_home(route).map(Box::from).collect();
         let in_order = run.id.attempt > 0 || self.heat > HOT;
         let mut steps = plan.steps(run.id, in_order);
+        if steps.iter().any(|(_, step)| step.len() > self.step_bytes_max) {
+            return self.end(number, Ended::TooLong);
+        }
         let votes = vec![None; steps.len()];
         if !in_order {
             run.phase = Phase::Preparing(votes, Vec::new());
@@ -531,7 +538,8 @@ impl Coordinator {
             // come there since, by a merge, and keys of the record's may have gone, by a cut.
             let there = shard_of(&route, &run.record);
             let is_done = |key: &[u8]| run.at_home.contains(key) && shard_of(&route, key) == there;
-            run.keys.retain(|key| !is_done(key) || rest.contains(key));
+            let rest: BTreeSet<&[u8]> = rest.iter().map(|key| &**key).collect();
+            run.keys.retain(|key| !is_done(key) || rest.contains(&**key));
         }
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
         if let Some(next) = next {

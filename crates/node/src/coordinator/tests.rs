@@ -77,7 +77,7 @@ impl World {
         });
         let route = Arc::new(Route::new(keyspace.clone(), hasher, views.collect()));
         let coordinators =
-            (0..CLIENTS as u64).map(|by| Coordinator::new(by, 2_000_000_000)).collect();
+            (0..CLIENTS as u64).map(|by| Coordinator::new(by, 2_000_000_000, 1 << 20)).collect();
         let mut world = Self {
             dice,
             keyspace,
@@ -193,7 +193,7 @@ impl World {
     /// A coordinator dies: what it had asked is still on its way.
     fn kill(&mut self, who: usize) {
         self.next_by += 1;
-        self.coordinators[who] = Coordinator::new(self.next_by, 2_000_000_000);
+        self.coordinators[who] = Coordinator::new(self.next_by, 2_000_000_000, 1 << 20);
         self.answered.retain(|(of, ..)| *of != who);
         self.asked.iter_mut().filter(|(of, ..)| *of == who).for_each(|asked| asked.0 = NOBODY);
     }

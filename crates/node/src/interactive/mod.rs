@@ -25,12 +25,13 @@
 //! | limit | bound | beyond |
 //! |---|---|---|
 //! | keys that are known | [`KEYS_MAX`] | the command is refused, the transaction goes on |
+//! | stretches that are known | [`STRETCHES_MAX`] | the same |
 //! | bytes of keys and values, read and written | as told: [`BYTES_MAX`] of a client's | the same |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use keyspace::{KeyHasher, Timestamp};
+use keyspace::{KeyHasher, KeyspaceId, Timestamp};
 use storage::engine::{Engine, Layout, Range};
 
 use crate::command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
@@ -47,6 +48,8 @@ use stretches::{KeyRange, Stretches};
 
 /// Keys that one transaction may know.
 pub const KEYS_MAX: usize = 65_536;
+/// Stretches that it may know.
+pub const STRETCHES_MAX: usize = 1_024;
 /// Bytes that a client's may read and write: what it commits fits into one message between nodes.
 pub const BYTES_MAX: u64 = 32 << 20;
 
@@ -59,13 +62,17 @@ pub struct TooMuch;
 
 /// See the front page.
 pub struct Interactive {
+    /// Of which keyspace, if that may be another one of the same name in the end.
+    pub keyspace: Option<KeyspaceId>,
     copy: Engine,
     /// What was read of each key that is known; nothing of one that is only written.
     keys: BTreeMap<Box<[u8]>, Option<Seen>>,
     /// Keys that commands have written, in the copy.
     written: BTreeSet<Box<[u8]>>,
     stretches: Stretches,
-    /// Keys that lie in stretches and are to be read.
+    /// Those whose keys are not all read.
+    pending: Vec<KeyRange>,
+    /// These keys.
     unread: BTreeSet<Box<[u8]>>,
     /// When what was read is taken to be written.
     base: Timestamp,
@@ -88,10 +95,12 @@ impl Interactive {
         // Nobody else chooses keys for it, so they need not be hashed in secret.
         let copy = Engine::new(Layout::Ordered, KeyHasher::new([0; 16]));
         Self {
+            keyspace: None,
             copy,
             keys: BTreeMap::new(),
             written: BTreeSet::new(),
             stretches: Stretches::default(),
+            pending: Vec::new(),
             unread: BTreeSet::new(),
             base: now,
             at: now,
@@ -126,7 +135,9 @@ impl Interactive {
         seen: Seen,
     ) -> Result<(), TooMuch> {
         let is_blind = matches!(self.keys.get(key), Some(None));
-        self.admit(key, value.map_or(0, |(value, _)| value.len() as u64))?;
+        let admitted = self.admit(key, value.map_or(0, |(value, _)| value.len() as u64));
+        // What was to be shown is not: nothing depends on what was looked at for it.
+        admitted.inspect_err(|_| self.forget_pending())?;
         if let (Some((value, expiry_ms)), false) = (value, is_blind) {
             let key = self.copy.hasher().key(key);
             // Whoever has shown it, by a clock that is slower, says that it is alive.
@@ -150,6 +161,36 @@ impl Interactive {
         Ok(())
     }
 
+    fn forget_pending(&mut self) {
+        self.pending.clear();
+        self.unread.clear();
+    }
+
+    /// Runs the commands that are one to a client, and lack nothing.
+    ///
+    /// # Errors
+    /// [`TooMuch`]: nothing was done, if they write a key each; else some may be.
+    pub fn run_all(
+        &mut self,
+        steps: &[Step<'_>],
+        limits: &ApplyLimits,
+    ) -> Result<Vec<Reply>, TooMuch> {
+        let (mut new, mut bytes) = (BTreeSet::new(), self.bytes);
+        for step in steps {
+            let Step::Write(write) = step else { continue };
+            bytes = bytes.saturating_add(written_by(write));
+            write.each_key(&mut |key| {
+                if !self.keys.contains_key(key) && new.insert(key) {
+                    bytes = bytes.saturating_add(key.len() as u64);
+                }
+            });
+        }
+        if bytes > self.bytes_max || self.keys.len() + new.len() > KEYS_MAX {
+            return Err(TooMuch);
+        }
+        steps.iter().map(|step| self.run(step, limits)).collect()
+    }
+
     /// Runs a command that lacks nothing.
     ///
     /// # Errors
@@ -160,7 +201,7 @@ impl Interactive {
                 let newest = self.copy.newest(&self.copy.hasher().key(key), self.at);
                 newest.map_or(0, |version| version.value.len() as u64)
             });
-            let written = write.lengthens_bytes().max(write.bytes_about() as u64);
+            let written = written_by(write);
             // Of several keys all have been read, so that they are known.
             self.admit(write.first_key(), written.saturating_add(copied))?;
             write.each_key(&mut |key| {
@@ -185,7 +226,10 @@ impl Interactive {
 
     /// Which part of a stretch must be looked at next before it can be shown; none: it can be.
     /// Nothing may be unread.
-    pub fn gap(&self, stretch: &Stretch<'_>) -> Option<Gap> {
+    pub fn gap(&mut self, stretch: &Stretch<'_>) -> Option<Gap> {
+        if self.unread.is_empty() {
+            self.pending.drain(..).for_each(|range| self.stretches.add(range));
+        }
         if stretch.keys_max == 0 {
             return None;
         }
@@ -209,10 +253,16 @@ impl Interactive {
         keys: &[Box<[u8]>],
         reached: Option<&[u8]>,
     ) -> Result<(), TooMuch> {
-        if self.keys.len() + self.unread.len() + keys.len() > KEYS_MAX {
+        let range = part.up_to(reached, reverse);
+        let bounds = range.low.len() + range.high.as_ref().map_or(0, |high| high.len());
+        self.bytes = self.bytes.saturating_add(bounds as u64);
+        let is_long = self.keys.len() + self.unread.len() + keys.len() > KEYS_MAX;
+        let are_many = self.stretches.len() + self.pending.len() >= STRETCHES_MAX;
+        if is_long || are_many || self.bytes > self.bytes_max {
+            self.forget_pending();
             return Err(TooMuch);
         }
-        self.stretches.add(part.up_to(reached, reverse));
+        self.pending.push(range);
         let is_read = |key: &[u8]| matches!(self.keys.get(key), Some(Some(_)));
         self.unread.extend(keys.iter().filter(|key| !is_read(key)).cloned());
         Ok(())
@@ -320,6 +370,11 @@ impl Gap {
         };
         (place, self.range.within(route.arc(place)))
     }
+}
+
+/// How many bytes a command writes, without what it copies.
+fn written_by(write: &Write<'_>) -> u64 {
+    write.lengthens_bytes().max(write.bytes_about() as u64)
 }
 
 /// Whether what a command does and answers depends on nothing that was there before.

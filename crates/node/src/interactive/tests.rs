@@ -141,6 +141,36 @@ fn too_much_is_refused_and_the_rest_stands() {
     assert_eq!(all.transaction().commands.len(), 1);
 }
 
+/// A refused command of several leaves nothing done, and a refused range nothing to be as it was.
+#[test]
+fn what_is_refused_is_as_if_it_had_not_come() {
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let large = vec![b'x'; 20 << 20];
+    let steps = [set(b"a", &large), set(b"b", &large)];
+    assert_eq!(all.run_all(&steps, &limits::APPLY), Err(TooMuch));
+    assert!(all.is_empty());
+    let range = KeyRange { low: b"a"[..].into(), high: None };
+    all.found(&range, false, &[b"c"[..].into(), b"d"[..].into()], None).expect("it is little");
+    all.learn(b"c", Some((&large, 0)), Seen::Version(NOW)).expect("it fits");
+    assert_eq!(all.learn(b"d", Some((&large, 0)), Seen::Version(NOW)), Err(TooMuch));
+    assert_eq!((all.unread().count(), all.transaction().ranges), (0, vec![]));
+    // Nor are there stretches without end, or without weight.
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let few = (0..).find(|number: &u32| {
+        let low = [&number.to_be_bytes()[..], &[b'x'; 60_000]].concat();
+        let range = KeyRange { high: Some([&low[..], b"z"].concat().into()), low: low.into() };
+        all.found(&range, false, &[], None).is_err()
+    });
+    assert_eq!(few, Some(279));
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    let many = (0..).find(|number: &u32| {
+        let low: Box<[u8]> = number.to_be_bytes().into();
+        let range = KeyRange { high: Some([&low[..], b"z"].concat().into()), low };
+        all.found(&range, false, &[], None).is_err()
+    });
+    assert_eq!(many, Some(STRETCHES_MAX as u32));
+}
+
 /// A long value of which each command makes another takes no more than a few of it.
 #[test]
 fn what_was_replaced_goes() {

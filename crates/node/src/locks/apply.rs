@@ -156,10 +156,11 @@ impl Locks {
         for (key, answers) in keys.into_iter().zip(of_key) {
             let intent = intents.next_if(|(name, _)| *name == key);
             let intent = intent.map_or(Intent::Keep, |(_, intent)| intent);
-            let reach = match part.ranges.iter().find(|(low, _)| *low == key) {
-                None => Reach::Key,
-                Some((_, None)) => Reach::End,
-                Some((_, Some(high))) => Reach::To((*high).into()),
+            let range = part.ranges.binary_search_by(|(low, _)| (*low).cmp(key));
+            let reach = match range.map(|place| part.ranges[place].1) {
+                Err(_) => Reach::Key,
+                Ok(None) => Reach::End,
+                Ok(Some(high)) => Reach::To(high.into()),
             };
             let lock = Lock { id: *id, record: record.clone(), at, intent, reach, answers };
             self.put_lock(key, lock);

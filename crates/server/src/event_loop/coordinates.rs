@@ -27,6 +27,7 @@ use super::connection::Connection;
 use super::serve::not_done_text;
 use crate::hub::mail::{Fate, Transact};
 use crate::hub::{Hub, boot_nanos};
+use crate::peer::COMMAND_BYTES_MAX;
 
 /// The bit of a waiter that is a question of the coordinator.
 const ASK: u64 = 1 << 63;
@@ -43,7 +44,9 @@ const LOOK: Duration = Duration::from_millis(4);
 /// The coordinator of a loop.
 pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
     let by = keyspace::random::mix(hub.seed ^ (number as u64 + 1).rotate_left(32));
-    Coordinator::new(by, hub.patience_nanos)
+    // What is sent to nobody may be as long as it likes.
+    let step_bytes_max = hub.peers.as_ref().map_or(usize::MAX, |_| COMMAND_BYTES_MAX);
+    Coordinator::new(by, hub.patience_nanos, step_bytes_max)
 }
 
 /// The coordinator's question that this waiter stands for.
@@ -211,6 +214,10 @@ pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
         Ended::Unknown => {
             "UNKNOWN a shard of the transaction has not answered; all of it may have been done, or \
              nothing. Read what it would have changed before you send it again"
+        }
+        Ended::TooLong => {
+            "ERR the keys, what is watched, and the values of the transaction have more than 64 MiB in \
+             one shard, and nodes send each other no longer ones; nothing was done"
         }
         Ended::TooMuch => {
             "ERR the transaction writes more than 128 MiB in one shard, or others under way do; \

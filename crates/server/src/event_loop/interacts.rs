@@ -33,6 +33,10 @@ const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, a
 const NOT_WITHIN: &str = "ERR the command is not allowed between BEGIN and COMMIT; it was not run, \
                           and the transaction goes on";
 
+/// … whose keyspace is gone, or another one of the same name by now.
+const DROPPED: &str = "ERR the keyspace was dropped since BEGIN; nothing was done, and the \
+                       transaction is over";
+
 /// What a step of a command has come to.
 pub(super) enum Got<T> {
     /// It is there.
@@ -57,10 +61,12 @@ impl EventLoop {
         if !self.hub.may_use(Feature::Transactions) {
             return self.refuse(connection, session, LEVEL_TOO_LOW, muted);
         }
-        if connection.route.is_none() {
+        let Some(route) = &connection.route else {
             return self.without_keyspace(at, connection, session, muted);
-        }
-        session.begin(Box::new(Interactive::new(self.now, BYTES_MAX)));
+        };
+        let mut transaction = Interactive::new(self.now, BYTES_MAX);
+        transaction.keyspace = Some(route.keyspace.id);
+        session.begin(Box::new(transaction));
         if !muted {
             session.writer(&mut connection.output).ok();
         }
@@ -84,6 +90,9 @@ impl EventLoop {
             return self.without_keyspace(at, connection, session, muted);
         };
         let mut transaction = session.take_begun().expect("it was begun");
+        if transaction.keyspace != Some(route.keyspace.id) {
+            return self.refuse(connection, session, DROPPED, muted);
+        }
         let before = connection.output.len();
         let got = match request {
             Request::Keyspace(request @ KeyspaceRequest::Range(_))
@@ -146,8 +155,7 @@ impl EventLoop {
             Got::Later => return Got::Later,
             Got::TooMuch => return Got::TooMuch,
         }
-        let run = |step: &Step<'_>| transaction.run(step, &limits::APPLY);
-        match steps.iter().map(run).collect() {
+        match transaction.run_all(steps, &limits::APPLY) {
             Ok(replies) => Got::This(replies),
             Err(TooMuch) => Got::TooMuch,
         }
@@ -295,6 +303,10 @@ impl EventLoop {
             return Done::PutOff;
         }
         let begun = session.take_begun().expect("it was begun");
+        let id = connection.route.as_ref().map(|route| route.keyspace.id);
+        if begun.keyspace != id {
+            return self.refuse(connection, session, DROPPED, muted);
+        }
         if begun.is_empty() {
             if !muted {
                 session.writer(&mut connection.output).ok();

@@ -77,10 +77,13 @@ pub struct Coordinates {
     pub planted: Option<Planted>,
 }
 
+/// As of nodes that have peers.
+const STEP_BYTES_MAX: usize = 64 << 20;
+
 impl Coordinates {
     /// Of a process that has drawn this name.
     pub(super) fn new(by: u64) -> Self {
-        let coordinator = Coordinator::new(by, PATIENCE_NANOS);
+        let coordinator = Coordinator::new(by, PATIENCE_NANOS, STEP_BYTES_MAX);
         Self {
             coordinator,
             by,
@@ -119,7 +122,7 @@ impl Coordinates {
             return false;
         }
         self.by = mix(self.by);
-        self.coordinator = Coordinator::new(self.by, PATIENCE_NANOS);
+        self.coordinator = Coordinator::new(self.by, PATIENCE_NANOS, STEP_BYTES_MAX);
         self.before += 1;
         (self.fuse, self.has_ended) = (None, true);
         self.of_fuse.clear();

@@ -300,6 +300,10 @@ fn commit(
                       do"
                 .into(),
             }),
+            Ended::TooLong => Err(ApiError::TransactionTooLarge {
+                why: "what it reads and writes in one shard has more than 64 MiB, keys among that"
+                    .into(),
+            }),
             Ended::NoKeyspace => Err(not_done(NotDone::NoSuchShard, None)),
             Ended::DiskFull => Err(ApiError::DiskFull),
         });
