@@ -216,7 +216,7 @@ pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
              nothing. Read what it would have changed before you send it again"
         }
         Ended::TooLong => {
-            "ERR the keys, what is watched, and the values of the transaction have more than 64 MiB in \
+            "ERR keys and values of the transaction, and what it watches, have more than 64 MiB in \
              one shard, and nodes send each other no longer ones; nothing was done"
         }
         Ended::TooMuch => {
