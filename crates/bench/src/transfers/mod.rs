@@ -26,7 +26,7 @@ use std::fmt::Write;
 use std::slice;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::cluster::nodes::{NODES, Nodes};
@@ -61,13 +61,22 @@ pub struct Options {
     /// Seconds in which no shard may have been cut before loads begin.
     #[arg(long, default_value_t = 15)]
     rest_s: u64,
+    /// Only these loads: one-shot, watch, etcd, hot-one-shot, hot-watch.
+    #[arg(long, value_enum, value_delimiter = ',', hide_possible_values = true)]
+    loads: Vec<Load>,
     /// A short look: 20 000 accounts, each load one turn of 3 seconds.
     #[arg(long)]
     quick: bool,
 }
 
+impl Options {
+    fn measures(&self, load: Load) -> bool {
+        self.loads.is_empty() || self.loads.contains(&load)
+    }
+}
+
 /// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 enum Load {
     OneShot,
@@ -168,6 +177,9 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
     for round in 0..rounds {
         for turn in 0..LOADS.len() {
             let load = LOADS[(turn + 2 * round) % LOADS.len()];
+            if !options.measures(load) {
+                continue;
+            }
             if load == Load::Etcd && stores.etcd.is_none() {
                 println!("etcd is not installed (scripts/setup.sh bench): left out");
                 continue;
@@ -203,7 +215,8 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
 
 impl Stores {
     fn start(binary: &str, accounts: usize, options: &Options) -> Outcome<Self> {
-        let etcd = if rivals::has_etcd() { Some(rivals::etcd()?) } else { None };
+        let wants_etcd = options.measures(Load::Etcd) && rivals::has_etcd();
+        let etcd = if wants_etcd { Some(rivals::etcd()?) } else { None };
         let mut stores = Self {
             nodes: Nodes::start(binary)?,
             etcd,
