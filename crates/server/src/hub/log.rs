@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use storage::Error;
 use storage::log::{Group, Log, Lsn, SyncJob};
 
@@ -347,6 +347,8 @@ impl LogRoom {
                     break;
                 }
             }
+            // Whoever else wants this processor goes first: what he appends is of the same sync then.
+            MutexGuard::unlocked(&mut inner, std::thread::yield_now);
             inner.asleep = false;
             inner.interval_due = None;
             inner.overdue = false;

@@ -142,6 +142,8 @@ impl PeerThread {
                 true => Duration::ZERO,
                 false => (ticked + tick).saturating_duration_since(Instant::now()),
             };
+            // Whoever else wants this processor goes first: what he sends is of the same turn then.
+            std::thread::yield_now();
             match self.poll.poll(&mut events, Some(timeout)) {
                 Err(error) if error.kind() != ErrorKind::Interrupted => {
                     panic!("the peer thread's poll is broken: {error}");
