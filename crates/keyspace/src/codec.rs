@@ -183,6 +183,22 @@ pub fn put_varint(value: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(&buf[..len]);
 }
 
+/// Appends what `write` appends, counted.
+pub fn put_counted(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    // Mostly short, so that one byte says how long.
+    out.push(0);
+    write(out);
+    let len = out.len() - start - 1;
+    if len < 0x80 {
+        out[start] = len as u8;
+        return;
+    }
+    let mut buf = [0; VARINT_BYTES_MAX];
+    let count = write_varint(len as u64, &mut buf);
+    out.splice(start..=start, buf[..count].iter().copied());
+}
+
 /// Appends counted bytes.
 pub fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
     put_varint(bytes.len() as u64, out);
@@ -225,6 +241,14 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn what_is_counted_is_as_counted_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let (mut counted, mut plain) = (vec![7], vec![7]);
+            put_counted(&mut counted, |out| out.extend_from_slice(&bytes));
+            put_bytes(&bytes, &mut plain);
+            prop_assert_eq!(counted, plain);
+        }
+
         #[test]
         fn what_is_read_is_what_was_written(value: u64, bytes: Vec<u8>) {
             let mut out = Vec::new();

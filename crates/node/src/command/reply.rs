@@ -225,6 +225,17 @@ pub fn decode_all(bytes: &[u8]) -> Result<Vec<Reply>, DecodeError> {
     Ok(replies)
 }
 
+/// Reads the only reply in the bytes.
+///
+/// # Errors
+/// [`DecodeError`] if they are not a reply, or more than one.
+pub fn decode_one(bytes: &[u8]) -> Result<Reply, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    let reply = Reply::decode(&mut reader, NESTED_MAX)?;
+    reader.end()?;
+    Ok(reply)
+}
+
 /// How deep replies stand in replies, at most.
 const NESTED_MAX: usize = 4;
 

@@ -15,15 +15,13 @@
 //!    every promised key locked, or resolved as committed.
 //! 4. What is written at a commit time is written below the entry's own.
 
-use std::sync::Arc;
-
 use keyspace::Timestamp;
 use storage::engine::{Engine, Layout};
 
 use super::step::{Finding, Prepare, Said, Standing, Step, Why};
 use super::{
-    Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Outcome, Reach,
-    Record, TxnId,
+    AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
+    Outcome, Reach, Record, TxnId,
 };
 use crate::command::{Reply, Transaction};
 use crate::limits::ApplyLimits;
@@ -64,7 +62,7 @@ pub fn apply(
         }
         Step::Look { id, record } => {
             let standing = locks.look(*id, record, at);
-            let keys = locks.records.get(id).map(|record| record.keys.clone());
+            let keys = locks.records.get(id).map(|record| boxed(&record.keys));
             Said::Record(standing, keys.unwrap_or_default())
         }
         Step::Resolve { id, outcome, keys } => {
@@ -84,16 +82,15 @@ pub fn apply(
 impl Locks {
     /// Forgets what became of transactions that are refused from now on anyway.
     pub(crate) fn forget(&mut self, at: Timestamp) {
-        let is_over = |id: &TxnId, record: &mut Record| {
-            id.is_too_old(at) && record.outcome != Outcome::Staged && record.keys.is_empty()
+        // The first id that is not too old.
+        let start = Timestamp::from_millis((at.millis() + 1).saturating_sub(AGE_MAX_MS));
+        let end = TxnId { start, by: 0, attempt: 0 };
+        let is_over = |_: &TxnId, record: &mut Record| {
+            record.outcome != Outcome::Staged && record.keys.is_empty()
         };
-        let too_old = self.records.iter().take_while(|(id, _)| id.is_too_old(at)).count();
-        if too_old > 0 {
-            let last = self.records.keys().nth(too_old - 1).copied().expect("it was counted");
-            drop(self.records.extract_if(..=last, is_over).collect::<Vec<_>>());
-        }
+        self.records.extract_if(..end, is_over).for_each(drop);
         while let Some(oldest) = self.marks.first_entry() {
-            if !oldest.key().is_too_old(at) {
+            if *oldest.key() >= end {
                 break;
             }
             oldest.remove();
@@ -150,7 +147,7 @@ impl Locks {
             }
             all.push((*place, answer));
         }
-        let record: Arc<[u8]> = (*record).into();
+        let record: Name = (*record).into();
         // Those that are only watched have none.
         let mut intents = intents.into_iter().peekable();
         for (key, answers) in keys.into_iter().zip(of_key) {
@@ -166,7 +163,7 @@ impl Locks {
             self.put_lock(key, lock);
         }
         if !promised.is_empty() {
-            let keys = promised.iter().map(|key| Box::from(*key)).collect();
+            let keys = promised.iter().map(|key| Name::from(*key)).collect();
             let outcome = Outcome::Staged;
             self.put_record(*id, Record { key: record, outcome, keys });
         }
@@ -183,15 +180,15 @@ impl Locks {
             return None;
         }
         let found = keys.iter().map(|key| match (lock(key), mark(key)) {
-            (Some(lock), _) => Some((lock.at, &lock.answers)),
-            (None, Some(Mark::Committed(at, _, answers))) => Some((*at, answers)),
+            (Some(lock), _) => Some((lock.at, lock.answers.clone())),
+            (None, Some(Mark::Committed(at, _, answers))) => Some((at, answers)),
             (None, Some(Mark::Aborted) | None) => None,
         });
         let Some(found) = found.collect::<Option<Vec<_>>>() else {
             return Some(None);
         };
         let at = found.iter().map(|(at, _)| *at).max().unwrap_or_default();
-        Some(Some((at, found.into_iter().flat_map(|(_, answers)| answers.clone()).collect())))
+        Some(Some((at, found.into_iter().flat_map(|(_, answers)| answers).collect())))
     }
 
     fn decide(
@@ -219,7 +216,7 @@ impl Locks {
         for key in &keys {
             match owns(key) {
                 true => self.resolve(engine, id, key, &outcome, at),
-                false => rest.push(key.clone()),
+                false => rest.push(Box::from(&**key)),
             }
         }
         self.records.get_mut(&id).expect("it was there").keys = keys;
@@ -283,7 +280,7 @@ impl Locks {
             _ => Mark::Aborted,
         };
         if !id.is_too_old(at) {
-            self.marks.entry(id).or_default().put(key, mark);
+            self.marks.entry(id).or_default().put(&key, &mark);
         }
     }
 
@@ -300,8 +297,12 @@ impl Locks {
         if let Some(lock) = self.locks.get(key).filter(|lock| lock.id == id) {
             return Finding::Locked(lock.at, lock.answers.clone());
         }
-        Finding::Marked(self.marks.entry(id).or_default().prevent(key).clone())
+        Finding::Marked(self.marks.entry(id).or_default().prevent(key))
     }
+}
+
+fn boxed(keys: &[Name]) -> Vec<Box<[u8]>> {
+    keys.iter().map(|key| Box::from(&**key)).collect()
 }
 
 /// What the commands of a part answer, and what they would write to each key that they name, in

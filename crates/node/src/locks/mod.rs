@@ -40,19 +40,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
-use std::sync::Arc;
 
-use keyspace::codec::{Reader, put_bytes, put_varint};
+use keyspace::codec::{Reader, put_bytes, put_counted, put_varint};
 use keyspace::{Cut, DecodeError, Timestamp};
+use smallvec::SmallVec;
 
 use crate::command::transaction::KeyRange;
 use crate::command::{Reply, reply};
 
 pub mod apply;
+mod marks;
 pub mod step;
 #[cfg(test)]
 mod tests;
 
+use marks::Marks;
 pub use step::{Finding, Prepare, Said, Standing, Step, Why};
 
 /// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
@@ -98,6 +100,9 @@ impl TxnId {
         Ok(Self { start, by, attempt })
     }
 }
+
+/// A key, or the beginning of one: a short one needs no memory of its own.
+pub type Name = SmallVec<[u8; 24]>;
 
 /// The answers of a transaction's commands in one shard, each with the place of its command.
 pub type Answers = Vec<(u32, Reply)>;
@@ -147,7 +152,7 @@ pub struct Lock {
     /// Whose.
     pub id: TxnId,
     /// The key by which the transaction's record is found.
-    pub record: Arc<[u8]>,
+    pub record: Name,
     /// The time of the entry that locked it.
     pub at: Timestamp,
     /// What is to become of the key.
@@ -177,10 +182,10 @@ pub enum Outcome {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
-    key: Arc<[u8]>,
+    key: Name,
     outcome: Outcome,
     /// All keys that the transaction has locked, in all shards, until they are resolved.
-    keys: Vec<Box<[u8]>>,
+    keys: Vec<Name>,
 }
 
 /// What became of a transaction at one key.
@@ -192,47 +197,14 @@ pub enum Mark {
     Committed(Timestamp, Timestamp, Answers),
 }
 
-/// What became of one transaction at keys, in their order: mostly at one.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Marks(Vec<(Box<[u8]>, Mark)>);
-
-impl Marks {
-    fn find(&self, key: &[u8]) -> Result<usize, usize> {
-        self.0.binary_search_by(|(there, _)| (**there).cmp(key))
-    }
-
-    fn get(&self, key: &[u8]) -> Option<&Mark> {
-        self.find(key).ok().map(|place| &self.0[place].1)
-    }
-
-    fn put(&mut self, key: Box<[u8]>, mark: Mark) {
-        if self.0.is_empty() {
-            self.0.reserve_exact(1);
-        }
-        match self.find(&key) {
-            Ok(place) => self.0[place].1 = mark,
-            Err(place) => self.0.insert(place, (key, mark)),
-        }
-    }
-
-    /// The mark of a key: from now on that it is prevented, if there was none.
-    fn prevent(&mut self, key: &[u8]) -> &Mark {
-        let place = self.find(key).unwrap_or_else(|place| {
-            self.0.insert(place, (key.into(), Mark::Aborted));
-            place
-        });
-        &self.0[place].1
-    }
-}
-
 /// See the front page.
 #[derive(Clone, Debug, Default)]
 pub struct Locks {
-    locks: BTreeMap<Box<[u8]>, Lock>,
+    locks: BTreeMap<Name, Lock>,
     records: BTreeMap<TxnId, Record>,
     marks: BTreeMap<TxnId, Marks>,
     /// Those that reach further than their key.
-    reaching: BTreeSet<Box<[u8]>>,
+    reaching: BTreeSet<Name>,
     /// Of locked keys, and of what is to be written.
     bytes: usize,
     /// Records that still have keys.
@@ -265,7 +237,7 @@ impl Locks {
     }
 
     fn marked(&self) -> usize {
-        self.marks.values().map(|marks| marks.0.len()).sum()
+        self.marks.values().map(|marks| marks.iter().count()).sum()
     }
 
     /// The lock of a key.
@@ -328,7 +300,7 @@ impl Locks {
     }
 
     /// Takes away the lock of a key, if it is this transaction's.
-    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<(Box<[u8]>, Lock)> {
+    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<(Name, Lock)> {
         self.locks.get(key).filter(|lock| lock.id == id)?;
         let (key, lock) = self.locks.remove_entry(key)?;
         self.bytes -= lock.bytes(&key);
@@ -366,7 +338,7 @@ impl Locks {
 
     /// Records that still have keys to see to, each with its key: whoever leads sees to it that
     /// they are finished.
-    pub fn unfinished(&self) -> impl Iterator<Item = (TxnId, &Arc<[u8]>, Timestamp)> {
+    pub fn unfinished(&self) -> impl Iterator<Item = (TxnId, &Name, Timestamp)> {
         let open = self.records.iter().filter(|(_, record)| !record.keys.is_empty());
         open.map(|(id, record)| (*id, &record.key, id.start))
     }
@@ -380,12 +352,12 @@ impl Locks {
             ..Self::default()
         };
         for (id, marks) in &mut self.marks {
-            let of_right: Vec<_> = marks.0.extract_if(.., |(key, _)| is_right(key)).collect();
+            let of_right = marks.extract(is_right);
             if !of_right.is_empty() {
-                right.marks.insert(*id, Marks(of_right));
+                right.marks.insert(*id, of_right);
             }
         }
-        self.marks.retain(|_, marks| !marks.0.is_empty());
+        self.marks.retain(|_, marks| !marks.is_empty());
         if let Cut::Key(first) = at {
             self.part_reach(first, &mut right);
         }
@@ -416,7 +388,7 @@ impl Locks {
         self.records.extend(others.records);
         for (id, marks) in others.marks {
             let all = self.marks.entry(id).or_default();
-            marks.0.into_iter().for_each(|(key, mark)| all.put(key, mark));
+            marks.iter().for_each(|(key, mark)| all.put_encoded(key, mark));
         }
         self.released += 1;
         self.count();
@@ -463,10 +435,10 @@ impl Locks {
         }
         put_varint(self.marked() as u64, out);
         for (id, marks) in &self.marks {
-            for (key, mark) in &marks.0 {
+            for (key, mark) in marks.iter() {
                 id.encode(out);
                 put_bytes(key, out);
-                put_mark(mark, out);
+                out.extend_from_slice(mark);
             }
         }
     }
@@ -504,8 +476,8 @@ impl Locks {
             all.records.insert(id, Record { key, outcome, keys: read_keys(reader)? });
         }
         for _ in 0..reader.varint()? {
-            let (id, key) = (TxnId::decode(reader)?, Box::from(reader.bytes()?));
-            all.marks.entry(id).or_default().put(key, read_mark(reader)?);
+            let (id, key) = (TxnId::decode(reader)?, reader.bytes()?);
+            all.marks.entry(id).or_default().put(key, &read_mark(reader)?);
         }
         all.count();
         Ok(all)
@@ -573,9 +545,7 @@ fn put_answers(answers: &Answers, out: &mut Vec<u8>) {
     put_varint(answers.len() as u64, out);
     for (place, answer) in answers {
         put_varint(u64::from(*place), out);
-        let mut bytes = Vec::new();
-        reply::encode_all(std::slice::from_ref(answer), &mut bytes);
-        put_bytes(&bytes, out);
+        put_counted(out, |out| reply::encode_all(std::slice::from_ref(answer), out));
     }
 }
 
@@ -583,10 +553,7 @@ fn read_answers(reader: &mut Reader<'_>) -> Result<Answers, DecodeError> {
     let mut answers = Vec::new();
     for _ in 0..reader.varint()? {
         let place = reader.varint_max(u32::MAX.into(), "place of a command")? as u32;
-        let one = reply::decode_all(reader.bytes()?)?;
-        let [answer] = <[Reply; 1]>::try_from(one)
-            .map_err(|_| DecodeError::Field { what: "answer of a command" })?;
-        answers.push((place, answer));
+        answers.push((place, reply::decode_one(reader.bytes()?)?));
     }
     Ok(answers)
 }
