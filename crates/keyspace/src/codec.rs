@@ -242,7 +242,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_counted_is_as_counted_bytes(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn what_is_counted_is_counted_bytes(
+            bytes in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
             let (mut counted, mut plain) = (vec![7], vec![7]);
             put_counted(&mut counted, |out| out.extend_from_slice(&bytes));
             put_bytes(&bytes, &mut plain);

@@ -25,9 +25,11 @@
 //!
 //! # Invariants
 //! 1. A client is told that its transaction is done only when every shard has voted; that it is
-//!    not done only when the record says ABORTED, or nothing was sent.
-//! 2. The next attempt begins when the record of the one before says ABORTED, so what a client asks
-//!    for once is done once.
+//!    not done only when the record says ABORTED, or nothing was sent but to the first of several
+//!    shards, which has refused.
+//! 2. The next attempt begins when the record of the one before says ABORTED, or when only the
+//!    first of several shards was asked and has refused, so what a client asks for once is done
+//!    once.
 //! 3. No RESOLVE is asked for before the record's outcome is explicit.
 //! 4. What a client is told has an answer for each of its commands.
 //!
@@ -439,6 +441,9 @@ impl Coordinator {
     ) {
         let Some(run) = self.runs.get_mut(&number) else { return };
         let Phase::Preparing(votes, rest) = &mut run.phase else { return };
+        // Of several shards only the first was asked, and has locked nothing if it says so: this
+        // attempt cannot be committed, so no record need say that it is not.
+        let is_nothing = said.is_ok() && !rest.is_empty() && votes.iter().all(Option::is_none);
         let then = match said {
             Ok(Said::Voted(locked_at, answers)) => {
                 votes[part] = Some((locked_at, answers));
@@ -467,7 +472,33 @@ impl Coordinator {
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
             Err(_) => Then::Tell(Ended::Busy(run.locked.clone())),
         };
+        if is_nothing {
+            let next = self.go_on_with(number, then, at);
+            self.runs.remove(&number);
+            return next.into_iter().for_each(|next| self.go_on(next, at, routes));
+        }
         self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
+    }
+
+    /// An attempt has failed, for good: tells who waits, or begins the next one, in a run that is
+    /// to go on now if it is told.
+    fn go_on_with(&mut self, number: u64, then: Then, at: At) -> Option<u64> {
+        let id = self.runs.get(&number)?.id;
+        match then {
+            Then::Nothing | Then::Acknowledged => None,
+            Then::Tell(ended) => {
+                self.tell(number, ended);
+                None
+            }
+            Then::Again(pause) => {
+                let id = TxnId { attempt: id.attempt + 1, ..id };
+                self.try_again(number, id, pause, at)
+            }
+            Then::Afresh => {
+                let id = self.new_id(at.time);
+                self.try_again(number, id, 0, at)
+            }
+        }
     }
 
     /// All have voted: it is committed, at the latest time of its locks.
@@ -516,21 +547,12 @@ impl Coordinator {
             self.runs.remove(&number);
             return;
         }
-        let mut next = None;
-        match then {
+        if standing == Standing::TooOld {
             // What is so old may have been committed by another, and forgotten.
-            _ if standing == Standing::TooOld => self.tell(number, Ended::Unknown),
-            Then::Nothing | Then::Acknowledged => {}
-            Then::Tell(ended) => self.tell(number, ended),
-            Then::Again(pause) => {
-                let id = TxnId { attempt: run.id.attempt + 1, ..run.id };
-                next = self.try_again(number, id, pause, at);
-            }
-            Then::Afresh => {
-                let id = self.new_id(at.time);
-                next = self.try_again(number, id, 0, at);
-            }
+            self.tell(number, Ended::Unknown);
         }
+        let is_known = standing != Standing::TooOld;
+        let next = if is_known { self.go_on_with(number, then, at) } else { None };
         if let Some(run) = self.runs.get_mut(&number)
             && let Some(route) = routes(run.keyspace)
         {

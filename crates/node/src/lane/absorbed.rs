@@ -13,7 +13,7 @@
 //!
 //! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
 
-use keyspace::{Cut, ShardId};
+use keyspace::{Cut, Generation, ShardId};
 use replication::BootNanos;
 
 use super::{Effects, Lane, push};
@@ -103,7 +103,18 @@ impl Lane {
     }
 
     /// The lookup knows that a shard is gone, and who has its first place by now.
-    pub(super) fn supersede(&mut self, right: ShardId, left: ShardId, effects: &mut Effects) {
+    /// What it knows may be from before a replica that ended here: then this is to be replaced,
+    /// and nobody has taken its shard in.
+    pub(super) fn supersede(
+        &mut self,
+        right: ShardId,
+        (left, generation): (ShardId, Generation),
+        effects: &mut Effects,
+    ) {
+        let ended = self.ended_replicas.get(&right);
+        if ended.is_some_and(|ended| ended.generation >= generation) {
+            return;
+        }
         let (_, legacy) = self.end_absorbed(right, left, None, effects);
         effects.bequeathed.extend(legacy.map(|legacy| Bequeathed { left, legacy }));
         if let Some(mut proxy) = self.away.remove(&right) {

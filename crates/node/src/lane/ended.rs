@@ -21,7 +21,7 @@
 //! replica anew else, without what it had promised.
 
 use keyspace::codec::Reader;
-use keyspace::{DecodeError, Descriptor, NodeId, ReplicaId, ShardId};
+use keyspace::{DecodeError, Descriptor, Generation, NodeId, ReplicaId, ShardId};
 use storage::log::Group as Records;
 
 use super::{Effects, Given, Lane, push};
@@ -44,6 +44,8 @@ pub struct Ended {
     /// The shard's record of birth, as the replica last knew it.
     birth: Vec<u8>,
     others: Vec<NodeId>,
+    /// … and its generation then.
+    pub(super) generation: Generation,
     /// The group of the log that says so …
     ticket: u64,
     /// … and whether it is on disk,
@@ -58,11 +60,20 @@ impl Ended {
         reader.u8()?;
         let descriptor = Descriptor::decode(&mut reader)?;
         reader.end()?;
-        let here = descriptor.node_of(replica);
+        let (here, generation) = (descriptor.node_of(replica), descriptor.generation);
         let nodes = descriptor.replicas.iter().map(|(_, node)| *node);
         let others = nodes.filter(|node| Some(*node) != here).collect();
         let (ticket, is_durable, is_remembered) = (0, true, true);
-        Ok(Self { replica, is_removed, birth, others, ticket, is_durable, is_remembered })
+        Ok(Self {
+            replica,
+            is_removed,
+            birth,
+            others,
+            generation,
+            ticket,
+            is_durable,
+            is_remembered,
+        })
     }
 
     /// Reads the payload of its record in the log, which is of this kind.

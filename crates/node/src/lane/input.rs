@@ -224,6 +224,8 @@ pub enum Input {
         shard: ShardId,
         /// Who has its first place by now.
         by: ShardId,
+        /// That one's generation, as far as the lookup knows it.
+        generation: Generation,
     },
     /// Hand the leadership of a shard over to another of its replicas.
     Transfer {

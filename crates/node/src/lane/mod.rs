@@ -326,10 +326,10 @@ impl Lane {
                 }
             }
             Input::Inherit { shard, heir } => self.inherit(shard, heir),
-            Input::Superseded { shard, by } => {
+            Input::Superseded { shard, by, generation } => {
                 self.has_merged = true;
                 let mut pending = std::mem::take(&mut self.pending);
-                self.supersede(shard, by, &mut pending);
+                self.supersede(shard, (by, generation), &mut pending);
                 self.pending = pending;
             }
             Input::Transfer { shard, to } => {

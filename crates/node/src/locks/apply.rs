@@ -170,15 +170,36 @@ impl Locks {
         Ok((at, all))
     }
 
+    /// Whether this id has locked one of these keys, or did, or never will.
+    fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
+        let is_mine = |key: &[u8]| self.locks.get(key).is_some_and(|lock| lock.id == id);
+        let marks = self.marks.get(&id);
+        let is_marked = |key: &[u8]| marks.is_some_and(|marks| marks.get(key).is_some());
+        keys.iter().any(|key| is_mine(key) || is_marked(key))
+    }
+
+    /// A key that a PREPARE watches and that has changed for good, if nothing of it was ever done
+    /// here: it would be refused, whenever it came into the log.
+    pub(crate) fn is_in_vain<'a>(
+        &self,
+        engine: &Engine,
+        prepare: &Prepare<'a>,
+        keys: &[&[u8]],
+        at: Timestamp,
+    ) -> Option<&'a [u8]> {
+        let changed = prepare.part.changed(engine, at)?;
+        (!self.knows(prepare.id, keys)).then_some(changed)
+    }
+
     /// What this id was told of these keys before, if it was told anything; none of it stands if
     /// one of them is not locked any more, or never was.
     fn said_before(&self, id: TxnId, keys: &[&[u8]]) -> Option<Option<(Timestamp, Answers)>> {
+        if !self.knows(id, keys) {
+            return None;
+        }
         let marks = self.marks.get(&id);
         let mark = |key: &[u8]| marks.and_then(|marks| marks.get(key));
         let lock = |key: &[u8]| self.locks.get(key).filter(|lock| lock.id == id);
-        if !keys.iter().any(|key| lock(key).is_some() || mark(key).is_some()) {
-            return None;
-        }
         let found = keys.iter().map(|key| match (lock(key), mark(key)) {
             (Some(lock), _) => Some((lock.at, lock.answers.clone())),
             (None, Some(Mark::Committed(at, _, answers))) => Some((at, answers)),

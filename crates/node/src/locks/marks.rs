@@ -91,7 +91,11 @@ mod tests {
     fn mark(number: u64, long: bool) -> Mark {
         let text = Reply::Bulk(vec![b'x'; if long { 200 } else { 3 }].into());
         let (at, answers) = (Timestamp(number), vec![(1, Reply::Int(number as i64)), (2, text)]);
-        if number == 0 { Mark::Aborted } else { Mark::Committed(at, Timestamp(number + 1), answers) }
+        if number == 0 {
+            Mark::Aborted
+        } else {
+            Mark::Committed(at, Timestamp(number + 1), answers)
+        }
     }
 
     proptest! {

@@ -331,6 +331,11 @@ impl Locks {
         self.released
     }
 
+    /// The keys in the record of a transaction, if that is here.
+    pub fn keys_of(&self, id: TxnId) -> &[Name] {
+        self.records.get(&id).map_or(&[], |record| &record.keys)
+    }
+
     /// All locks, by key.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], &Lock)> {
         self.locks.iter().map(|(key, lock)| (&**key, lock))

@@ -88,6 +88,9 @@ pub enum Step<'a> {
     },
 }
 
+/// The first byte of a PREPARE.
+const PREPARE: u8 = 1;
+
 /// What a transaction does in one shard.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prepare<'a> {
@@ -185,6 +188,11 @@ impl<'a> Step<'a> {
         }
     }
 
+    /// Whether the bytes of a step are those of a PREPARE.
+    pub fn is_prepare(bytes: &[u8]) -> bool {
+        bytes.first() == Some(&PREPARE)
+    }
+
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut begin = |tag| {
@@ -193,7 +201,7 @@ impl<'a> Step<'a> {
         };
         match self {
             Step::Prepare(Prepare { is_first, record, promised, places, part, .. }) => {
-                begin(1);
+                begin(PREPARE);
                 out.push(u8::from(*is_first));
                 put_bytes(record, out);
                 put_keys(promised, out);
@@ -242,7 +250,7 @@ impl<'a> Step<'a> {
         let tag = reader.u8()?;
         let id = TxnId::decode(reader)?;
         Ok(match tag {
-            1 => {
+            PREPARE => {
                 let is_first = match reader.u8()? {
                     flag @ (0 | 1) => flag == 1,
                     found => return Err(DecodeError::Tag { what: "order of a lock", found }),

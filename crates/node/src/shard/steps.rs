@@ -1,7 +1,8 @@
 //! Steps of transactions over several shards, at a shard's leader; and who waits for locks.
 //!
 //! ```text
-//!   PREPARE ──► a key is locked by another, or is about to be?
+//!   PREPARE ──► a watched key has changed ──► refused: it would be refused by the log as well
+//!               a key is locked by another, or is about to be?
 //!                 no ──────────────────────► entry   (several steps are one entry)
 //!                 by a younger one, or an
 //!                 earlier attempt of its own,
@@ -14,7 +15,9 @@
 //! ```
 //!
 //! Steps that come while others are on their way through the log wait for these, and go together
-//! then: an entry costs more than a step in it.
+//! then: an entry costs more than a step in it. What gives up locks stands before what wants them,
+//! so a lock is passed on within an entry to who waits for it; but not while a reader waits here,
+//! nor always, for readers at other replicas would find it locked for ever ([`PASSES_ON`]).
 //!
 //! But for [`YOUNG_NANOS`], of those who hold locks only older transactions wait for younger ones:
 //! so nobody waits in a circle for longer. What is proposed here is all that can come into the log
@@ -44,7 +47,7 @@ use crate::command::{Write, codec};
 use crate::entry::{COMMANDS_OF_ONCE_AT, ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Locks, Outcome, Prepare, Said, Step, TxnId, Why};
+use crate::locks::{Locks, Name, Outcome, Prepare, Said, Step, TxnId, Why};
 use crate::state::ShardState;
 
 /// For no longer than that anyone waits for a lock.
@@ -55,6 +58,8 @@ pub const STUCK_NANOS: u64 = 1_000_000_000;
 pub const YOUNG_NANOS: u64 = 10_000_000;
 /// For no longer than that PREPARE lets commands go first.
 const FAIR_NANOS: u64 = 50_000_000;
+/// For how long of how long locks are passed on within an entry.
+const PASSES_ON: (u64, u64) = (12_000_000, 16_000_000);
 /// PREPAREs that wait for locks of one shard.
 const WAITING_MAX: usize = 4096;
 
@@ -84,6 +89,9 @@ struct QueuedStep {
     step: Bytes,
     since: BootNanos,
 }
+
+/// Locks that go before what is looked at is applied: by whom, and of which keys.
+type Going = BTreeSet<(TxnId, Name)>;
 
 /// The first key of a range, and the first behind it.
 type OwnedRange = (Box<[u8]>, Option<Box<[u8]>>);
@@ -210,14 +218,22 @@ impl Steps {
     fn stopped_by<'a>(
         &self,
         locks: &Locks,
+        going: &Going,
         prepare: &Prepare<'a>,
         keys: &[&'a [u8]],
     ) -> Option<(TxnId, &'a [u8])> {
         let id = prepare.id;
+        let is_going = |key: &[u8], by| {
+            !going.is_empty()
+                && going.contains(&(by, key.into()))
+                // It would have changed meanwhile.
+                && prepare.part.watched.iter().all(|(watched, _)| *watched != key)
+                && locks.get(key).is_some_and(|lock| lock.id == by)
+        };
         let by_key = keys.iter().find_map(|key| {
             let locked = locks.stopping(key).map(|lock| lock.id);
             locked
-                .filter(|by| *by != id)
+                .filter(|by| *by != id && !is_going(key, *by))
                 .or_else(|| self.coming_to(key).filter(|by| *by != id))
                 .map(|by| (by, *key))
         });
@@ -370,6 +386,12 @@ impl Shard {
         if queue.is_empty() {
             return;
         }
+        let is_prepare = |queued: &QueuedStep| Step::is_prepare(&queued.step);
+        let (prepares, others): (Vec<_>, Vec<_>) = queue.into_iter().partition(is_prepare);
+        let going = match self.steps.readers.is_empty() && turn.now % PASSES_ON.1 < PASSES_ON.0 {
+            true => going(&state.locks, &others),
+            false => Going::new(),
+        };
         let (mut bytes, mut askers) = (vec![0; HEADER_BYTES], Vec::new());
         let mut proposed = effects.records.bytes();
         // Keys that commands wait for are not locked before these are done.
@@ -380,7 +402,7 @@ impl Shard {
             });
         }
         let flushes = self.steps.held.iter().any(|(_, held)| is_flush(held));
-        for queued in queue {
+        for queued in others.into_iter().chain(prepares) {
             let step = Step::decode(&mut Reader::new(&queued.step)).expect("it was looked at");
             if proposed >= turn.bytes_max {
                 self.steps.queue.push_back(queued);
@@ -388,8 +410,12 @@ impl Shard {
             }
             if let Step::Prepare(prepare) = &step {
                 let (id, keys) = (prepare.id, prepare.keys());
+                if let Some(key) = is_in_vain(&state, prepare, &keys, turn.clock) {
+                    self.tell_step(queued.asker, Said::Refused(Why::Changed(key.into())), effects);
+                    continue;
+                }
                 let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
-                let stopped = self.steps.stopped_by(&state.locks, prepare, &keys);
+                let stopped = self.steps.stopped_by(&state.locks, &going, prepare, &keys);
                 let is_wanted = !keys.iter().any(is_mine)
                     && (flushes || keys.iter().any(|key| wanted.contains(*key)));
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
@@ -602,6 +628,36 @@ impl Shard {
         effects.stuck.extend(told.into_values());
         self.steps.seen = seen;
     }
+}
+
+/// A watched key for which a PREPARE would be refused by the log as well.
+fn is_in_vain<'a>(
+    state: &ShardState,
+    prepare: &Prepare<'a>,
+    keys: &[&[u8]],
+    clock: &Clock,
+) -> Option<&'a [u8]> {
+    let engine = state.keys().filter(|_| !prepare.part.watched.is_empty())?;
+    let are_here = keys.iter().all(|key| state.owns(&engine.hasher().key(key)));
+    let at = state.last.max(clock.now());
+    if are_here { state.locks.is_in_vain(engine, prepare, keys, at) } else { None }
+}
+
+/// Locks that these steps give up.
+fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
+    let mut going = Going::new();
+    for queued in steps {
+        match Step::decode(&mut Reader::new(&queued.step)).expect("it was looked at") {
+            Step::Resolve { id, keys, .. } => {
+                going.extend(keys.into_iter().map(|key| (id, key.into())));
+            }
+            Step::Decide { id, .. } => {
+                going.extend(locks.keys_of(id).iter().map(|key| (id, key.clone())));
+            }
+            _ => {}
+        }
+    }
+    going
 }
 
 fn is_step(bytes: &[u8]) -> bool {

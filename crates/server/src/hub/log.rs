@@ -347,7 +347,7 @@ impl LogRoom {
                     break;
                 }
             }
-            // Whoever else wants this processor goes first: what he appends is of the same sync then.
+            // Whoever else wants this processor goes first: what he appends is synced with this.
             MutexGuard::unlocked(&mut inner, std::thread::yield_now);
             inner.asleep = false;
             inner.interval_due = None;

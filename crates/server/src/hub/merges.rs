@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::{Descriptor, Feature, KeyspaceId, NodeId, Position, ShardId};
+use keyspace::{Descriptor, Feature, Generation, KeyspaceId, NodeId, Position, ShardId};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
 use node::merge::{self, Absorb, Step, Word};
@@ -155,7 +155,10 @@ impl Hub {
             // A replica here may still be waited for.
             if !self.views.lock().contains_key(&shard) {
                 let by = new.shard(new.place_at(start.tail()));
-                self.submit(shard, Input::Superseded { shard, by });
+                let point = Point { keyspace: start.keyspace(), tail: start.tail() };
+                let owner = self.peers.as_ref().and_then(|peers| peers.lookup.owner(point));
+                let generation = owner.map_or(Generation(0), |owner| owner.generation());
+                self.submit(shard, Input::Superseded { shard, by, generation });
             }
         }
     }
@@ -170,11 +173,13 @@ impl Hub {
             let (keyspace, tail) = (descriptor.keyspace(), descriptor.arc.start().tail());
             let owner = peers.lookup.owner(Point { keyspace, tail });
             let owner = owner.as_ref().map(|owner| owner.descriptor());
-            if let Some(by) = merge::superseded(descriptor, here.iter(), owner) {
+            if let Some(by) = merge::superseded(descriptor, here.iter(), owner)
+                && let Some(&Descriptor { generation, .. }) = owner
+            {
                 let shard = descriptor.shard;
                 tracing::info!("shard {shard} was taken in by another: its replica here ends");
                 self.views.lock().remove(&shard);
-                self.submit(shard, Input::Superseded { shard, by });
+                self.submit(shard, Input::Superseded { shard, by, generation });
             }
         }
     }

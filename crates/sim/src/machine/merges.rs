@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{KeyspaceId, Position, ShardId};
+use keyspace::{Descriptor, Generation, KeyspaceId, Position, ShardId};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
 use node::merge::{self, Absorb, Word};
@@ -81,24 +81,29 @@ impl Machine {
             Some(here) => here.clone(),
             // A tile that was on other nodes only: whoever has its first place by now.
             None => {
-                let Some(by) = self.absorber_of(shard) else { return };
-                return self.submit(shard, Input::Superseded { shard, by });
+                let Some((by, generation)) = self.absorber_of(shard) else { return };
+                return self.submit(shard, Input::Superseded { shard, by, generation });
             }
         };
         let (keyspace, start) = (known.keyspace(), known.arc.start().tail());
         let owner = self.table().owner(Point { keyspace, tail: start });
         let owner = owner.map(|owner| owner.descriptor().clone());
-        if let Some(by) = merge::superseded(&known, descriptors.values(), owner.as_ref()) {
-            self.submit(shard, Input::Superseded { shard, by });
+        if let Some(by) = merge::superseded(&known, descriptors.values(), owner.as_ref())
+            && let Some(Descriptor { generation, .. }) = owner
+        {
+            self.submit(shard, Input::Superseded { shard, by, generation });
         }
     }
 
-    /// Who has the first place of a tile that a route has led to.
-    fn absorber_of(&self, shard: ShardId) -> Option<ShardId> {
+    /// Who has the first place of a tile that a route has led to, and its generation as far as the
+    /// table knows.
+    fn absorber_of(&self, shard: ShardId) -> Option<(ShardId, Generation)> {
         let start = self.gone_tiles.get(&shard)?;
         let mut routes = self.routes.values();
         let route = routes.find(|route| route.keyspace.id == start.keyspace())?;
-        Some(route.shard(route.place_at(start.tail()))).filter(|by| *by != shard)
+        let by = Some(route.shard(route.place_at(start.tail()))).filter(|by| *by != shard)?;
+        let owner = self.table().owner(Point { keyspace: start.keyspace(), tail: start.tail() });
+        Some((by, owner.map_or(Generation(0), |owner| owner.generation())))
     }
 
     /// The keyspace of a shard that is gone.
