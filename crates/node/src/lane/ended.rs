@@ -304,6 +304,25 @@ mod tests {
         assert!(turn(&mut lane).letters.is_empty(), "nobody is told");
     }
 
+    /// A table that does not know the shard yet, whose first place was another's before it was cut
+    /// off, does not keep a quarantined replica from being replaced. One that knows better does.
+    #[test]
+    fn what_waits_to_be_replaced_is_not_taken_for_absorbed() {
+        let shard = ShardId(9);
+        let mut lane = lane_with(shard);
+        end(&mut lane, shard);
+        let by = |generation| {
+            let (by, generation) = (ShardId(8), Generation(generation));
+            Input::Superseded { shard, by, generation }
+        };
+        lane.accept(by(1));
+        turn(&mut lane);
+        assert_eq!(lane.quarantined().collect::<Vec<_>>(), [(shard, HERE)]);
+        lane.accept(by(2));
+        turn(&mut lane);
+        assert_eq!((lane.quarantined().count(), lane.absorbed_by(shard)), (0, Some(ShardId(8))));
+    }
+
     /// A replica that had promised, and ended, does not begin again when its shard is gone.
     #[test]
     fn what_was_dropped_after_its_end_does_not_begin_again() {
