@@ -10,6 +10,10 @@ passed=0
 failed=0
 failures=()
 log=$(mktemp)
+# Of one step: some four times what the longest takes. A step that hangs ends then, with all that it
+# has started, and the others are run. At a terminal it stays within reach of Ctrl-C instead.
+limit=(timeout --kill-after=10 1800)
+[ -t 1 ] && limit=(timeout --foreground --kill-after=10 1800)
 trap 'rm -f "$log"' EXIT
 
 finish() {
@@ -28,8 +32,9 @@ step() {
   shift
   echo
   echo "== $title (at $((SECONDS - began)) s)"
-  "$@" </dev/null 2>&1 | tee "$log"
+  "${limit[@]}" "$@" </dev/null 2>&1 | tee "$log"
   code=${PIPESTATUS[0]}
+  [ "$code" = 124 ] && echo "stopped after half an hour: something waits for ever"
   line=$(grep -E '^[a-z0-9 -]+: [0-9]+ passed, [0-9]+ failed$' "$log" | tail -n 1)
   if [ -n "$line" ]; then
     passed=$((passed + $(sed -E 's/.*: ([0-9]+) passed.*/\1/' <<<"$line")))

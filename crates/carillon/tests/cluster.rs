@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use testbed::ports::unused;
@@ -40,7 +41,12 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let lines = BufReader::new(child.stderr.take().unwrap());
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (says, lines) = channel();
+        // It ends with the process, or when nobody listens any more.
+        std::thread::spawn(move || {
+            let _heard = stderr.lines().map_while(Result::ok).try_for_each(|line| says.send(line));
+        });
         Node { child, lines }
     }
 }
@@ -54,21 +60,23 @@ impl Drop for Place {
 /// A process and what it says; killed when it is dropped.
 struct Node {
     child: Child,
-    lines: BufReader<ChildStderr>,
+    lines: Receiver<String>,
 }
 
 impl Node {
-    /// Reads on until a line has these words.
+    /// Reads on until a line has these words, for [`PATIENCE`] at most.
     fn says(&mut self, words: &str) -> String {
-        let mut said = String::new();
+        let begun = Instant::now();
+        let mut said = Vec::new();
         loop {
-            let mut line = String::new();
-            let more = self.lines.read_line(&mut line).unwrap() > 0;
-            assert!(more, "it ended without {words:?}:\n{said}");
+            let left = PATIENCE.saturating_sub(begun.elapsed());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                panic!("it ended, or {PATIENCE:?} went by, without {words:?}:\n{said:#?}");
+            };
             if line.contains(words) {
                 return line;
             }
-            said.push_str(&line);
+            said.push(line);
         }
     }
 
@@ -111,15 +119,14 @@ fn nodes_join_through_any_member_and_come_back() {
     second.says("waiting to join a cluster");
     assert!(!is_node(&place.of("b")));
     let mut first = place.start("a", &a, &[]);
-    first.says(&format!("listening protocol=\"peer\" address={a}"));
-    first.says("member b at");
+    first.says(&format!("member b at {b} is up"));
     second.says("recovered=\"joined cluster");
     // A used directory is not begun anew, and needs no seeds.
     assert_eq!(second.stop().code(), Some(0));
-    first.says("member b at");
+    first.says(&format!("member b at {b} is down"));
     let mut second = place.start("b", &b, &[]);
     assert!(!second.says("recovered=").contains("joined"));
-    first.says("is up");
+    first.says(&format!("member b at {b} is up"));
     let mut third = place.start("c", &c, &["--join", &b]);
     third.says("member a at");
     first.says("member c at");
@@ -131,6 +138,7 @@ fn a_directory_of_another_cluster_is_an_exit_code_of_its_own() {
     let place = Place::new("wrong-cluster");
     let address = unused().to_string();
     let mut first = place.start("a", &address, &[]);
+    first.says(&format!("listening protocol=\"peer\" address={address}"));
     first.says("ready");
     let mut other = place.start("b", "127.0.0.1:0", &[]);
     other.says("ready");
