@@ -558,7 +558,7 @@ class Shard:
         tag, name = reader.number("B"), read_id(reader)
         now = timestamp >> 16
         if tag == 1:
-            self.prepare(reader, name, now)
+            self.prepare(reader, name, timestamp)
         elif tag in (2, 5, 6):
             record = reader.counted()
             outcome = read_outcome(reader) if tag == 2 else None
@@ -591,8 +591,13 @@ class Shard:
             if self.owns(*keys):
                 self.marks |= {(name, key) for key in keys if self.locks.get(key, (0,))[0] != name}
 
-    def prepare(self, reader, name, now):
-        check(reader.number("B") in (0, 1), "order of a lock")
+    def prepare(self, reader, name, stamp):
+        now = stamp >> 16
+        flags = reader.number("B")
+        check(flags <= 3, "order of a lock")
+        commits = flags & 2
+        if commits:
+            check(reader.number("Q") < stamp, "a time that its entry's is above")
         record, promised = reader.counted(), reader.list()
         places = [reader.varint() for _ in range(reader.varint())]
         seen = []
@@ -603,7 +608,8 @@ class Shard:
         ranges = ranges_of(reader)
         keys = {key for key, _, _ in seen} | {key for _, keys in steps for key in keys}
         keys |= {low for low, _ in ranges}
-        is_known = name in self.records and promised or any((name, key) in self.marks for key in keys)
+        begins = bool(promised or commits)
+        is_known = name in self.records and begins or any((name, key) in self.marks for key in keys)
         if not self.owns(*keys) or (name[0] >> 16) + 10_000 <= now or is_known:
             return
         end = self.descriptor["end"]
@@ -622,6 +628,16 @@ class Shard:
             is_there = self.get(key, now)[0] is not None
             if is_there != (kind == 1) or (kind == 1 and self.times.get(key) != time):
                 return
+        if commits:
+            self.stamp = stamp
+            for at, _ in steps:
+                if reader.data[at] < 64:
+                    again = Reader(reader.data)
+                    again.at = at
+                    self.command(again, now)
+            self.marks |= {(name, key) for key in keys}
+            self.records[name] = [record, stamp, promised]
+            return
         copy = object.__new__(Shard)
         copy.__dict__.update(self.__dict__)
         copy.values, copy.times = dict(self.values), {}

@@ -371,7 +371,7 @@ mod tests {
     use crate::command::{Step as Command, Transaction, Write};
     use crate::limits;
     use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Prepare, Said, Step, TxnId};
+    use crate::locks::{Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
     use crate::state::Content;
 
@@ -479,7 +479,8 @@ mod tests {
         let commands = vec![Command::Write(Write::Delete { key: b"last" })];
         let part = Transaction { commands, ..Transaction::default() };
         let (record, promised, places) = (&b"last"[..], vec![&b"last"[..]], vec![0]);
-        let prepare = Prepare { id, is_first: false, record, promised, places, part };
+        let role = Role::Votes;
+        let prepare = Prepare { id, is_first: false, record, promised, role, places, part };
         let mut state = route.views[0].write();
         let ShardState { locks, content: Content::Keys(engine), .. } = &mut *state else {
             panic!("it has keys");

@@ -139,6 +139,16 @@ impl<'a> Transaction<'a> {
         self.watched.iter().find(changed).map(|(key, _)| *key)
     }
 
+    /// A watched key of which something newer is here than what was seen: that stays so.
+    pub(crate) fn outdated(&self, engine: &Engine) -> Option<&'a [u8]> {
+        let hasher = engine.hasher();
+        let is_newer = |(key, seen): &&(&[u8], Seen)| {
+            let (Seen::Version(time) | Seen::Nothing(time)) = *seen;
+            engine.newest_timestamp(&hasher.key(key)) > time
+        };
+        self.watched.iter().find(is_newer).map(|(key, _)| *key)
+    }
+
     /// A key that has a value at this time, lies in a range, and is not watched.
     pub(crate) fn came(&self, engine: &Engine, at: Timestamp) -> Option<Box<[u8]>> {
         let watched: BTreeSet<&[u8]> = self.watched.iter().map(|(key, _)| *key).collect();

@@ -36,6 +36,7 @@ impl Coordinator {
             record,
             keys: Vec::new(),
             at_home: BTreeSet::new(),
+            in_order: false,
             phase: Phase::Looking(keys),
             locked: None,
             tries: 0,

@@ -1,37 +1,42 @@
 //! Which shard has which part of a transaction?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use keyspace::ShardId;
+use keyspace::{ShardId, Timestamp};
 
 use super::{encoded, shard_of};
 use crate::command::Transaction;
 use crate::command::transaction::KeyRange;
-use crate::locks::{Prepare, Step, TxnId};
+use crate::locks::{Prepare, Role, Step, TxnId};
 use crate::route::Route;
 
 /// A transaction, parted by shards.
 pub(super) struct Plan<'a> {
-    /// The key of the record: one of the first shard.
+    /// The key of the record: one of the first shard, or of the last if they are asked in order.
     pub record: &'a [u8],
     /// All keys, in order.
     pub keys: Vec<&'a [u8]>,
     parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)>,
     /// The shard that has the record.
     home: ShardId,
+    /// Whether shards are asked one after the other, and the last one commits.
+    pub in_order: bool,
 }
 
 impl<'a> Plan<'a> {
-    /// None if the keys of one command lie in several shards, or there are no keys.
-    pub fn of(transaction: &Transaction<'a>, route: &'a Route) -> Option<Self> {
+    /// None if the keys of one command lie in several shards, or there are no keys. A single shard
+    /// is asked as the last of several.
+    pub fn of(transaction: &Transaction<'a>, route: &'a Route, in_order: bool) -> Option<Self> {
         let ranges = transaction.ranges.iter().flat_map(|range| pieces(*range, route));
         let ranges: Vec<KeyRange<'a>> = ranges.collect();
         let mut keys: Vec<&[u8]> = ranges.iter().map(|(low, _)| *low).collect();
         transaction.each_key(&mut |key| keys.push(key));
         keys.sort_unstable();
         keys.dedup();
-        let shards = keys.iter().map(|key| shard_of(route, key));
-        let (home, record) = shards.zip(keys.iter().copied()).min()?;
+        let places = || keys.iter().map(|key| (shard_of(route, key), *key));
+        let (first, last) = (places().min()?, places().max()?);
+        let in_order = in_order || first.0 == last.0;
+        let (home, record) = if in_order { last } else { first };
         let mut parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)> = BTreeMap::new();
         for (key, seen) in &transaction.watched {
             let (_, part) = parts.entry(shard_of(route, key)).or_default();
@@ -54,7 +59,7 @@ impl<'a> Plan<'a> {
             places.push(place);
             part.commands.push(command.clone());
         }
-        Some(Self { record, keys, parts, home })
+        Some(Self { record, keys, parts, home, in_order })
     }
 
     /// The keys in the record's shard.
@@ -62,15 +67,27 @@ impl<'a> Plan<'a> {
         self.keys.iter().copied().filter(|key| shard_of(route, key) == self.home)
     }
 
-    /// What each shard is asked for, in the order in which all transactions would ask them; one
-    /// after the other, if that is said.
-    pub fn steps(self, id: TxnId, in_order: bool) -> Vec<(ShardId, Vec<u8>)> {
-        let Self { record, keys, parts, home } = self;
-        let is_alone = parts.len() == 1;
+    /// What each shard is asked for, in the order in which all transactions would ask them. What
+    /// commits is yet to be told when all else was locked.
+    pub fn steps(self, id: TxnId) -> Vec<(ShardId, Vec<u8>)> {
+        let Self { record, mut keys, parts, home, in_order } = self;
+        let first = parts.keys().next().copied();
+        if in_order && let Some((_, (_, part))) = parts.last_key_value() {
+            let mut here = BTreeSet::new();
+            part.each_key(&mut |key| {
+                here.insert(key);
+            });
+            keys.retain(|key| !here.contains(key));
+        }
         let step = |(shard, (places, part))| {
-            let promised = if shard == home { keys.clone() } else { Vec::new() };
-            let is_first = shard == home && (in_order || is_alone);
-            let prepare = Prepare { id, is_first, record, promised, places, part };
+            let is_home = shard == home;
+            let promised = if is_home { keys.clone() } else { Vec::new() };
+            let role = match in_order && is_home {
+                true => Role::Commits(Timestamp::ZERO),
+                false => Role::Votes,
+            };
+            let is_first = in_order && Some(shard) == first;
+            let prepare = Prepare { id, is_first, record, promised, role, places, part };
             (shard, encoded(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()

@@ -15,7 +15,7 @@ use crate::birth;
 use crate::command::{Read, Step as Command, Write, integer};
 use crate::limits;
 use crate::locks::apply::Owns;
-use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX};
+use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role};
 use crate::route::tiles;
 use crate::shard::Stuck;
 use crate::state::ShardState;
@@ -60,6 +60,10 @@ fn ledger(number: u64) -> Vec<u8> {
     format!("ledger-{number}").into_bytes()
 }
 
+fn coordinator(by: u64, heat: u32) -> Coordinator {
+    Coordinator { heat, ..Coordinator::new(by, 2_000_000_000, 1 << 20) }
+}
+
 impl World {
     fn new(seed: u64) -> Self {
         let mut catalogue = Catalogue::default();
@@ -76,8 +80,9 @@ impl World {
             (shard, arc, state)
         });
         let route = Arc::new(Route::new(keyspace.clone(), hasher, views.collect()));
-        let coordinators =
-            (0..CLIENTS as u64).map(|by| Coordinator::new(by, 2_000_000_000, 1 << 20)).collect();
+        // Some find others in the way from the beginning.
+        let heat = [0, HOT, HEAT_MAX][dice.draw(3) as usize];
+        let coordinators = (0..CLIENTS as u64).map(|by| coordinator(by, heat)).collect();
         let mut world = Self {
             dice,
             keyspace,
@@ -139,11 +144,12 @@ impl World {
     fn apply(&mut self, shard: ShardId, bytes: &[u8]) -> Said {
         let step = Step::decode(&mut Reader::new(bytes)).expect("it was encoded");
         let at = self.tick(shard);
-        if let Step::Decide { outcome: Outcome::Committed(commit), .. }
-        | Step::Resolve { outcome: Outcome::Committed(commit), .. } = &step
+        if let Step::Decide { outcome: Outcome::Committed(past), .. }
+        | Step::Resolve { outcome: Outcome::Committed(past), .. }
+        | Step::Prepare(Prepare { role: Role::Commits(past), .. }) = &step
         {
             let time = self.times.get_mut(&shard).expect("it is known");
-            *time = (*time).max(commit.millis() + 1);
+            *time = (*time).max(past.millis() + 1);
         }
         let at = at.max(Timestamp::from_millis(self.times[&shard]));
         let mut state = self.states[&shard].write();
@@ -193,7 +199,7 @@ impl World {
     /// A coordinator dies: what it had asked is still on its way.
     fn kill(&mut self, who: usize) {
         self.next_by += 1;
-        self.coordinators[who] = Coordinator::new(self.next_by, 2_000_000_000, 1 << 20);
+        self.coordinators[who] = coordinator(self.next_by, self.coordinators[who].heat);
         self.answered.retain(|(of, ..)| *of != who);
         self.asked.iter_mut().filter(|(of, ..)| *of == who).for_each(|asked| asked.0 = NOBODY);
     }
@@ -347,6 +353,7 @@ fn settle(world: &mut World, who: usize) {
 #[test]
 fn answers_that_are_forgotten_are_not_told() {
     let mut world = World::new(1);
+    world.coordinators[0].heat = 0;
     let names: Vec<Vec<u8>> = (0..ACCOUNTS).map(ledger).collect();
     let commands = names.iter().map(|key| Command::Read(Read::Get(key))).collect();
     let transaction = Transaction { commands, ..Transaction::default() };

@@ -5,7 +5,8 @@
 //! ```text
 //!   PREPARE ── too old? ── known already? ── locked by another? ── as watched? ──► evaluated:
 //!              its commands run on a copy of the keys they name, as they would on the shard;
-//!              what is different afterwards is what each lock has to write
+//!              what is different afterwards is what each lock has to write. If it commits,
+//!              they run on the shard itself
 //! ```
 //!
 //! # Invariants
@@ -18,7 +19,7 @@
 use keyspace::Timestamp;
 use storage::engine::{Engine, Layout};
 
-use super::step::{Finding, Prepare, Said, Standing, Step, Why};
+use super::step::{Finding, Prepare, Role, Said, Standing, Step, Why};
 use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
     Outcome, Reach, Record, TxnId,
@@ -99,20 +100,21 @@ impl Locks {
 
     fn prepare(
         &mut self,
-        engine: &Engine,
+        engine: &mut Engine,
         prepare: &Prepare<'_>,
         at: Timestamp,
         limits: &ApplyLimits,
     ) -> Result<(Timestamp, Answers), Why> {
-        let Prepare { id, record, promised, places, part, .. } = prepare;
+        let Prepare { id, record, promised, role, part, .. } = prepare;
         if id.is_too_old(at) {
             return Err(Why::TooOld(at));
         }
         let keys = prepare.keys();
-        if let Some(said) = self.said_before(*id, &keys) {
+        let commits = matches!(role, Role::Commits(_));
+        if let Some(said) = self.said_before(*id, &keys, commits) {
             return said.ok_or(Why::Aborted);
         }
-        if !promised.is_empty() && self.records.contains_key(id) {
+        if (commits || !promised.is_empty()) && self.records.contains_key(id) {
             return Err(Why::Aborted);
         }
         if let Some(key) = keys.iter().find(|key| self.stopping(key).is_some()) {
@@ -127,26 +129,32 @@ impl Locks {
         if let Some(key) = part.came(engine, at) {
             return Err(Why::Changed(key));
         }
+        if let Role::Commits(after) = role {
+            assert!(*after < at, "a transaction is committed above its locks (G8)");
+            let answers = part.run(engine, at, limits);
+            let (all, of_key) = by_first_key(answers, prepare, &keys);
+            for (key, answers) in keys.into_iter().zip(of_key) {
+                let mark = Mark::Committed(at, at, if_short(answers));
+                self.marks.entry(*id).or_default().put(key, &mark);
+            }
+            self.put_record(
+                *id,
+                Record {
+                    key: (*record).into(),
+                    outcome: Outcome::Committed(at),
+                    keys: names(promised),
+                },
+            );
+            return Ok((at, all));
+        }
         let (answers, intents) = evaluate(engine, part, at, limits);
         let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
-        let names = keys.iter().map(|key| key.len()).sum::<usize>();
+        let named = keys.iter().map(|key| key.len()).sum::<usize>();
         let answered = answers.iter().map(Reply::bytes_about).sum::<usize>();
-        if self.bytes + names + writes + answered > LOCKED_BYTES_MAX {
+        if self.bytes + named + writes + answered > LOCKED_BYTES_MAX {
             return Err(Why::TooMuch);
         }
-        let mut of_key: Vec<Answers> = keys.iter().map(|_| Answers::new()).collect();
-        let mut all = Vec::with_capacity(answers.len());
-        for ((place, answer), step) in places.iter().zip(answers).zip(&part.commands) {
-            let first = step.first_key().map_or(Ok(0), |first| keys.binary_search(&first));
-            let of_first = first.ok().and_then(|first| of_key.get_mut(first));
-            if let Some(answers) = of_first {
-                if answers.is_empty() {
-                    answers.reserve_exact(1);
-                }
-                answers.push((*place, answer.clone()));
-            }
-            all.push((*place, answer));
-        }
+        let (all, of_key) = by_first_key(answers, prepare, &keys);
         let record: Name = (*record).into();
         // Those that are only watched have none.
         let mut intents = intents.into_iter().peekable();
@@ -163,9 +171,8 @@ impl Locks {
             self.put_lock(key, lock);
         }
         if !promised.is_empty() {
-            let keys = promised.iter().map(|key| Name::from(*key)).collect();
             let outcome = Outcome::Staged;
-            self.put_record(*id, Record { key: record, outcome, keys });
+            self.put_record(*id, Record { key: record, outcome, keys: names(promised) });
         }
         Ok((at, all))
     }
@@ -185,21 +192,25 @@ impl Locks {
         engine: &Engine,
         prepare: &Prepare<'a>,
         keys: &[&[u8]],
-        at: Timestamp,
     ) -> Option<&'a [u8]> {
-        let changed = prepare.part.changed(engine, at)?;
-        (!self.knows(prepare.id, keys)).then_some(changed)
+        let outdated = prepare.part.outdated(engine)?;
+        (!self.knows(prepare.id, keys)).then_some(outdated)
     }
 
     /// What this id was told of these keys before, if it was told anything; none of it stands if
-    /// one of them is not locked any more, or never was.
-    fn said_before(&self, id: TxnId, keys: &[&[u8]]) -> Option<Option<(Timestamp, Answers)>> {
+    /// one of them is not locked any more, or never was. What commits has locked none of them.
+    fn said_before(
+        &self,
+        id: TxnId,
+        keys: &[&[u8]],
+        commits: bool,
+    ) -> Option<Option<(Timestamp, Answers)>> {
         if !self.knows(id, keys) {
             return None;
         }
         let marks = self.marks.get(&id);
         let mark = |key: &[u8]| marks.and_then(|marks| marks.get(key));
-        let lock = |key: &[u8]| self.locks.get(key).filter(|lock| lock.id == id);
+        let lock = |key: &[u8]| self.locks.get(key).filter(|lock| lock.id == id && !commits);
         let found = keys.iter().map(|key| match (lock(key), mark(key)) {
             (Some(lock), _) => Some((lock.at, lock.answers.clone())),
             (None, Some(Mark::Committed(at, _, answers))) => Some((at, answers)),
@@ -291,12 +302,7 @@ impl Locks {
                         engine.delete(&key, *commit);
                     }
                 }
-                let mut answers = lock.answers;
-                let bytes = answers.iter().map(|(_, answer)| answer.bytes_about()).sum::<usize>();
-                if bytes > KEPT_ANSWER_BYTES_MAX {
-                    answers = Vec::new();
-                }
-                Mark::Committed(lock.at, *commit, answers)
+                Mark::Committed(lock.at, *commit, if_short(lock.answers))
             }
             _ => Mark::Aborted,
         };
@@ -320,6 +326,40 @@ impl Locks {
         }
         Finding::Marked(self.marks.entry(id).or_default().prevent(key))
     }
+}
+
+/// What a mark keeps of them.
+fn if_short(answers: Answers) -> Answers {
+    let bytes = answers.iter().map(|(_, answer)| answer.bytes_about()).sum::<usize>();
+    if bytes > KEPT_ANSWER_BYTES_MAX { Answers::new() } else { answers }
+}
+
+/// The answers of a PREPARE's commands, each with its place; and those of each key, for who asks
+/// again: of a command that names several, those of its first.
+fn by_first_key(
+    answers: Vec<Reply>,
+    prepare: &Prepare<'_>,
+    keys: &[&[u8]],
+) -> (Answers, Vec<Answers>) {
+    let mut of_key: Vec<Answers> = keys.iter().map(|_| Answers::new()).collect();
+    let mut all = Vec::with_capacity(answers.len());
+    let commands = prepare.places.iter().zip(answers).zip(&prepare.part.commands);
+    for ((place, answer), command) in commands {
+        let first = command.first_key().map_or(Ok(0), |first| keys.binary_search(&first));
+        let of_first = first.ok().and_then(|first| of_key.get_mut(first));
+        if let Some(answers) = of_first {
+            if answers.is_empty() {
+                answers.reserve_exact(1);
+            }
+            answers.push((*place, answer.clone()));
+        }
+        all.push((*place, answer));
+    }
+    (all, of_key)
+}
+
+fn names(keys: &[&[u8]]) -> Vec<Name> {
+    keys.iter().map(|key| Name::from(*key)).collect()
 }
 
 fn boxed(keys: &[Name]) -> Vec<Box<[u8]>> {

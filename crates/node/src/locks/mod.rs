@@ -55,7 +55,7 @@ pub mod step;
 mod tests;
 
 use marks::Marks;
-pub use step::{Finding, Prepare, Said, Standing, Step, Why};
+pub use step::{Finding, Prepare, Role, Said, Standing, Step, Why};
 
 /// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
 /// how long what became of it is known.

@@ -2,7 +2,7 @@
 //!
 //! | step | applied |
 //! |---|---|
-//! | PREPARE | refused; or all its keys are locked, and its commands answered. Said again if it is known |
+//! | PREPARE | refused; or all its keys are locked, and its commands answered. Said again if it is known. One that commits has its record begin as COMMITTED, and its own commands done at once |
 //! | DECIDE | ends a record that is STAGED, and resolves its keys here; names the others (*) |
 //! | RESOLVE | at any age: keys that it has locked get what was to be written, or do not; a mark each |
 //! | PREVENT | at any age: a mark where lock and mark are missing: it never will be locked |
@@ -18,14 +18,15 @@
 //!
 //! | tag | step | fields |
 //! |---|---|---|
-//! | 1 | PREPARE | `u8` 1 first, 0; record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
+//! | 1 | PREPARE | `u8`: 1 first, and 2 it commits; if so, time u64; record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
 //! | 2 | DECIDE | record key `bytes`, outcome but STAGED |
 //! | 3 | RESOLVE | outcome but STAGED, keys |
 //! | 4 | PREVENT | keys |
 //! | 5 | FORGET | record key `bytes`; of others: count `varint`, id and record key `bytes` each |
 //! | 6 | LOOK | record key `bytes` |
 //!
-//! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it.
+//! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it: all
+//! that are promised, or, if it commits, all that are locked elsewhere, the last one at that time.
 //! Places are those of its commands in the whole; a transaction is as
 //! [`crate::command::transaction`] has it.
 //!
@@ -101,12 +102,26 @@ pub struct Prepare<'a> {
     pub is_first: bool,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
-    /// All keys of the transaction, if it carries the record: then that is STAGED here.
+    /// The keys of the record.
     pub promised: Vec<&'a [u8]>,
+    /// What becomes of the record.
+    pub role: Role,
     /// Where each of the commands stands in the whole transaction.
     pub places: Vec<u32>,
     /// Its part of the transaction: every key that it names is locked.
     pub part: Transaction<'a>,
+}
+
+/// What a PREPARE means for its transaction's record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The record is elsewhere: no keys are promised. Or it is here, STAGED, and all keys of the
+    /// transaction are.
+    Votes,
+    /// All else that the transaction is to lock is locked, at this time at the latest: it is
+    /// committed by this, at the time of its entry, and locks nothing here. The keys that are
+    /// promised are those locks.
+    Commits(Timestamp),
 }
 
 /// Why a PREPARE was refused: nothing is locked.
@@ -149,7 +164,7 @@ pub enum Finding {
 /// What a shard says when a step is applied.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
-    /// All keys are locked, since then.
+    /// All keys are locked, since then; or the transaction was committed then.
     Voted(Timestamp, Answers),
     /// Nothing is.
     Refused(Why),
@@ -193,6 +208,14 @@ impl<'a> Step<'a> {
         bytes.first() == Some(&PREPARE)
     }
 
+    /// Says in the bytes of a PREPARE that commits when all else was locked.
+    pub(crate) fn set_after(bytes: &mut [u8], after: Timestamp) {
+        let mut reader = Reader::new(&bytes[1..]);
+        TxnId::decode(&mut reader).expect("an id follows the tag");
+        let flags = bytes.len() - reader.rest().len();
+        bytes[flags + 1..flags + 9].copy_from_slice(&after.0.to_le_bytes());
+    }
+
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut begin = |tag| {
@@ -200,9 +223,13 @@ impl<'a> Step<'a> {
             self.id().encode(out);
         };
         match self {
-            Step::Prepare(Prepare { is_first, record, promised, places, part, .. }) => {
+            Step::Prepare(Prepare { is_first, record, promised, role, places, part, .. }) => {
                 begin(PREPARE);
-                out.push(u8::from(*is_first));
+                let commits = matches!(role, Role::Commits(_));
+                out.push(u8::from(*is_first) | u8::from(commits) << 1);
+                if let Role::Commits(after) = role {
+                    out.extend_from_slice(&after.0.to_le_bytes());
+                }
                 put_bytes(record, out);
                 put_keys(promised, out);
                 put_varint(places.len() as u64, out);
@@ -251,9 +278,13 @@ impl<'a> Step<'a> {
         let id = TxnId::decode(reader)?;
         Ok(match tag {
             PREPARE => {
-                let is_first = match reader.u8()? {
-                    flag @ (0 | 1) => flag == 1,
+                let (is_first, commits) = match reader.u8()? {
+                    flags @ 0..=3 => (flags & 1 != 0, flags & 2 != 0),
                     found => return Err(DecodeError::Tag { what: "order of a lock", found }),
+                };
+                let role = match commits {
+                    true => Role::Commits(Timestamp(reader.u64()?)),
+                    false => Role::Votes,
                 };
                 let record = reader.bytes()?;
                 let promised = read_keys(reader)?;
@@ -265,7 +296,7 @@ impl<'a> Step<'a> {
                 if places.len() != part.commands.len() {
                     return Err(DecodeError::Field { what: "places of commands" });
                 }
-                Step::Prepare(Prepare { id, is_first, record, promised, places, part })
+                Step::Prepare(Prepare { id, is_first, record, promised, role, places, part })
             }
             2 => Step::Decide { id, record: reader.bytes()?, outcome: read_end(reader)? },
             3 => Step::Resolve { id, outcome: read_end(reader)?, keys: read_keys(reader)? },
@@ -284,12 +315,12 @@ impl<'a> Step<'a> {
 }
 
 impl<'a> Prepare<'a> {
-    /// Shows every key that it locks, some maybe twice.
+    /// Shows every key that it locks, or writes, some maybe twice.
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.part.each_key(show);
     }
 
-    /// The keys that it locks, in order.
+    /// The keys that it locks, or writes, in order.
     pub fn keys(&self) -> Vec<&'a [u8]> {
         let mut keys = Vec::new();
         self.each_key(&mut |key| keys.push(key));

@@ -72,6 +72,7 @@ fn prepare(
         is_first: false,
         record: b"a",
         promised: promised.to_vec(),
+        role: Role::Votes,
         places,
         part,
     })
@@ -79,6 +80,79 @@ fn prepare(
 
 fn why(said: Said) -> Why {
     if let Said::Refused(why) = said { why } else { panic!("{said:?}") }
+}
+
+/// The same, of which all else was locked at a time.
+fn last(step: Step<'static>, after: Timestamp) -> Step<'static> {
+    let Step::Prepare(prepare) = step else { panic!("{step:?}") };
+    let (mut one, mut other) = (Vec::new(), Vec::new());
+    Step::Prepare(Prepare { role: Role::Commits(Timestamp::ZERO), ..prepare.clone() })
+        .encode(&mut one);
+    Step::set_after(&mut one, after);
+    let step = Step::Prepare(Prepare { role: Role::Commits(after), ..prepare });
+    step.encode(&mut other);
+    assert_eq!(one, other, "when all else was locked is told later");
+    step
+}
+
+#[test]
+fn the_last_shard_commits() {
+    let mut shard = Shard::new();
+    let incr = Command::Write(Write::Increment { key: b"n", by: 5 });
+    let commands = vec![set(b"a", b"x"), incr];
+    let watched = [(&b"w"[..], Seen::Nothing(at(90)))];
+    let step = last(prepare(id(100), &[b"elsewhere"], &watched, commands.clone()), at(150));
+    let Said::Voted(done_at, answers) = shard.step(200, &step) else { panic!() };
+    assert_eq!((done_at, answers[1].clone()), (at(200), (1, Reply::Int(5))));
+    assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"x".into()), Some(b"5".into())));
+    // What is locked elsewhere is to be seen to.
+    assert!(shard.locks.is_free() && !shard.locks.is_quiet());
+    // It is done once, and its record says so to all who ask.
+    assert_eq!(shard.step(210, &step), Said::Voted(at(200), answers));
+    let rest = vec![Box::from(b"elsewhere".as_slice())];
+    let said = Said::Record(Standing::Committed(at(200)), rest);
+    assert_eq!(shard.step(220, &Step::Look { id: id(100), record: b"a" }), said);
+    let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
+    assert_eq!(shard.step(230, &aborted), said);
+    assert_eq!(shard.value(b"n"), Some(b"5".into()));
+    shard.step(240, &Step::Forget { all: vec![(id(100), b"a")] });
+    assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
+    assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));
+    // Not if another has a key, or a watched one has changed, or somebody has it aborted.
+    shard.step(300, &prepare(id(101), &[], &[], vec![set(b"n", b"z")]));
+    let step = last(prepare(id(102), &[], &[], commands.clone()), at(150));
+    assert_eq!(why(shard.step(310, &step)), Why::Locked(b"n".as_slice().into()));
+    let resolve = Step::Resolve { id: id(101), outcome: Outcome::Aborted, keys: vec![b"n"] };
+    shard.step(320, &resolve);
+    let watched = [(&b"a"[..], Seen::Nothing(at(90)))];
+    let step = last(prepare(id(103), &[], &watched, commands.clone()), at(150));
+    assert_eq!(why(shard.step(330, &step)), Why::Changed(b"a".as_slice().into()));
+    assert_eq!(
+        shard.step(340, &Step::Look { id: id(104), record: b"a" }),
+        Said::Record(Standing::Aborted, Vec::new())
+    );
+    let step = last(prepare(id(104), &[], &[], commands.clone()), at(150));
+    assert_eq!(why(shard.step(350, &step)), Why::Aborted);
+    // Nor where it has locked something itself.
+    shard.step(360, &prepare(id(105), &[], &[], commands.clone()));
+    let step = last(prepare(id(105), &[], &[], commands), at(150));
+    assert_eq!(why(shard.step(370, &step)), Why::Aborted);
+    assert_eq!(shard.value(b"n"), Some(b"5".into()));
+}
+
+#[test]
+fn only_what_stays_changed_is_in_vain() {
+    let mut shard = Shard::new();
+    shard.engine.put(&HASHER.key(b"n"), &[b"1"], 0, at(200));
+    let is_in_vain = |seen| {
+        let step = prepare(id(100), &[], &[(b"n", seen)], vec![set(b"n", b"x")]);
+        let Step::Prepare(prepare) = &step else { panic!() };
+        shard.locks.is_in_vain(&shard.engine, prepare, &prepare.keys()).is_some()
+    };
+    assert!(is_in_vain(Seen::Version(at(199))) && is_in_vain(Seen::Nothing(at(199))));
+    assert!(!is_in_vain(Seen::Version(at(200))));
+    // It may be deleted by what is on its way: MSETNX.
+    assert!(!is_in_vain(Seen::Nothing(Timestamp::MAX)));
 }
 
 #[test]

@@ -47,7 +47,7 @@ use crate::command::{Write, codec};
 use crate::entry::{COMMANDS_OF_ONCE_AT, ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Locks, Name, Outcome, Prepare, Said, Step, TxnId, Why};
+use crate::locks::{Locks, Name, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use crate::state::ShardState;
 
 /// For no longer than that anyone waits for a lock.
@@ -402,6 +402,8 @@ impl Shard {
             });
         }
         let flushes = self.steps.held.iter().any(|(_, held)| is_flush(held));
+        // Keys that what is proposed here is to write, and not to lock.
+        let mut changing = BTreeSet::<Box<[u8]>>::new();
         for queued in others.into_iter().chain(prepares) {
             let step = Step::decode(&mut Reader::new(&queued.step)).expect("it was looked at");
             if proposed >= turn.bytes_max {
@@ -410,7 +412,7 @@ impl Shard {
             }
             if let Step::Prepare(prepare) = &step {
                 let (id, keys) = (prepare.id, prepare.keys());
-                if let Some(key) = is_in_vain(&state, prepare, &keys, turn.clock) {
+                if let Some(key) = is_in_vain(&state, prepare, &keys) {
                     self.tell_step(queued.asker, Said::Refused(Why::Changed(key.into())), effects);
                     continue;
                 }
@@ -421,6 +423,8 @@ impl Shard {
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
                 let may_wait = waits_since(WAIT_NANOS) && self.steps.waiting.len() < WAITING_MAX;
                 let is_wanted = is_wanted && waits_since(FAIR_NANOS);
+                // It would be in vain, and is refused for that once they are applied.
+                let is_early = prepare.part.watched.iter().any(|(key, _)| changing.contains(*key));
                 match stopped {
                     Some((by, _))
                         if may_wait
@@ -436,20 +440,27 @@ impl Shard {
                         self.tell_step(queued.asker, said, effects);
                         continue;
                     }
-                    None if is_wanted && may_wait => {
+                    None if (is_wanted || is_early) && may_wait => {
                         self.steps.wait(id, queued, turn.now);
                         continue;
                     }
-                    None => {
-                        let index = self.group.last_index() + 1;
-                        for key in keys {
-                            self.steps.coming.insert(key.into(), (index, id));
+                    None => match prepare.role {
+                        Role::Commits(after) => {
+                            // The entry's time is above its locks.
+                            turn.clock.observe(after);
+                            changing.extend(keys.into_iter().map(Box::from));
                         }
-                        for (low, high) in &prepare.part.ranges {
-                            let range = ((*low).into(), high.map(Box::from));
-                            self.steps.coming_ranges.push((range, index, id));
+                        Role::Votes => {
+                            let index = self.group.last_index() + 1;
+                            for key in keys {
+                                self.steps.coming.insert(key.into(), (index, id));
+                            }
+                            for (low, high) in &prepare.part.ranges {
+                                let range = ((*low).into(), high.map(Box::from));
+                                self.steps.coming_ranges.push((range, index, id));
+                            }
                         }
-                    }
+                    },
                 }
             }
             if let Step::Decide { outcome: Outcome::Committed(at), .. }
@@ -631,16 +642,10 @@ impl Shard {
 }
 
 /// A watched key for which a PREPARE would be refused by the log as well.
-fn is_in_vain<'a>(
-    state: &ShardState,
-    prepare: &Prepare<'a>,
-    keys: &[&[u8]],
-    clock: &Clock,
-) -> Option<&'a [u8]> {
+fn is_in_vain<'a>(state: &ShardState, prepare: &Prepare<'a>, keys: &[&[u8]]) -> Option<&'a [u8]> {
     let engine = state.keys().filter(|_| !prepare.part.watched.is_empty())?;
     let are_here = keys.iter().all(|key| state.owns(&engine.hasher().key(key)));
-    let at = state.last.max(clock.now());
-    if are_here { state.locks.is_in_vain(engine, prepare, keys, at) } else { None }
+    if are_here { state.locks.is_in_vain(engine, prepare, keys) } else { None }
 }
 
 /// Locks that these steps give up.

@@ -107,7 +107,7 @@ mod tests {
     use node::command::{Step as Command, Transaction, Write};
     use node::limits;
     use node::locks::apply::{Owns, apply};
-    use node::locks::{Prepare, Step, TxnId};
+    use node::locks::{Prepare, Role, Step, TxnId};
     use storage::engine::{Engine, Layout};
 
     use super::*;
@@ -121,7 +121,8 @@ mod tests {
         let part = Transaction { commands, ..Transaction::default() };
         let (promised, places) = (vec![b"a".as_slice(), b"b", b"c"], vec![0, 1]);
         let record = b"a".as_slice();
-        let prepare = Prepare { id, is_first: false, record, promised, places, part };
+        let role = Role::Votes;
+        let prepare = Prepare { id, is_first: false, record, promised, role, places, part };
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
         let owns = Owns { key: &|_| true, up_to: &|_| true };
