@@ -163,7 +163,10 @@ impl Shard {
         }
         drop(state);
         let at = if let Want::At { at, .. } = want { at } else { time };
-        self.read(at, ReadAsker::Fetch { node: from, number, want }, now);
+        // It asks again what waits here.
+        if !self.is_waiting(from, number) {
+            self.read(at, ReadAsker::Fetch { node: from, number, want }, now);
+        }
     }
 
     pub(super) fn not_led(&self, to: NodeId, what: Asked, effects: &mut Effects) {

@@ -95,6 +95,14 @@ impl Shard {
         self.read(at, Asker::Find { origin, waiter, want, bytes_max }, now);
     }
 
+    /// Whether what a node has asked for waits here.
+    pub(super) fn is_waiting(&self, from: NodeId, asked: u64) -> bool {
+        self.readers.iter().any(|reader| match reader.asker {
+            Asker::Fetch { node, number, .. } => (node, number) == (from, asked),
+            _ => false,
+        })
+    }
+
     pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
         self.readers.push(Reader { at, asker, since, after: 0, settled: at });
     }
@@ -186,9 +194,9 @@ impl Shard {
                             {
                                 let (waiters, why) = (vec![waiter], NotDone::Locked);
                                 effects.answers.push(Answer::NotDone { origin, waiters, why });
-                                return false;
                             }
-                            return true;
+                            // A node elsewhere asks again, as long as anyone there waits for it.
+                            return !is_late;
                         }
                         match (&reader.asker, found) {
                             (&Asker::Find { origin, waiter, bytes_max, .. }, found) => {
