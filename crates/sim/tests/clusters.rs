@@ -137,7 +137,7 @@ fn each_workload_finds_what_it_is_made_for() {
 #[test]
 fn each_workload_alone_is_as_it_should_be() {
     for (number, workload) in (0..).zip(Workload::ALL) {
-        let done = [number, 10 + number].map(|seed| {
+        let done = [number, 10 + number, 30 + number].map(|seed| {
             let options = Options { workload: Some(workload), ..Options::of(seed) };
             let counts = run(&options).unwrap_or_else(|text| panic!("{text}"));
             counts.workloads[workload as usize]

@@ -454,7 +454,8 @@ impl Coordinator {
         let Phase::Preparing(votes, rest) = &mut run.phase else { return };
         // Of several shards only the first was asked, and has locked nothing if it says so: this
         // attempt cannot be committed, so no record need say that it is not.
-        let is_nothing = said.is_ok() && !rest.is_empty() && votes.iter().all(Option::is_none);
+        let is_refused = matches!(said, Ok(Said::Refused(_)));
+        let is_nothing = is_refused && !rest.is_empty() && votes.iter().all(Option::is_none);
         let then = match said {
             Ok(Said::Voted(locked_at, answers)) => {
                 votes[part] = Some((locked_at, answers));

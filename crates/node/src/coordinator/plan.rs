@@ -24,8 +24,9 @@ pub(super) struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// None if the keys of one command lie in several shards, or there are no keys. A single shard
-    /// is asked as the last of several.
+    /// None if the keys of one command lie in several shards, or there are no keys, or none but
+    /// those of empty ranges where the record would be. A single shard is asked as the last of
+    /// several.
     pub fn of(transaction: &Transaction<'a>, route: &'a Route, in_order: bool) -> Option<Self> {
         let ranges = transaction.ranges.iter().flat_map(|range| pieces(*range, route));
         let ranges: Vec<KeyRange<'a>> = ranges.collect();
@@ -59,7 +60,7 @@ impl<'a> Plan<'a> {
             places.push(place);
             part.commands.push(command.clone());
         }
-        Some(Self { record, keys, parts, home, in_order })
+        parts.contains_key(&home).then_some(Self { record, keys, parts, home, in_order })
     }
 
     /// The keys in the record's shard.

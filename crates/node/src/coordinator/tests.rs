@@ -104,6 +104,7 @@ impl World {
             let shard = shard_of(&world.route, &key);
             let at = world.tick(shard);
             let mut state = world.states[&shard].write();
+            state.last = at;
             let engine = state.keys_mut().expect("it has keys");
             engine.put(&hasher.key(&key), &[value.as_bytes()], 0, at);
         }
@@ -151,13 +152,21 @@ impl World {
             let time = self.times.get_mut(&shard).expect("it is known");
             *time = (*time).max(past.millis() + 1);
         }
-        let at = at.max(Timestamp::from_millis(self.times[&shard]));
+        let mut at = at.max(Timestamp::from_millis(self.times[&shard]));
+        // It may stand in one entry with the last one.
         let mut state = self.states[&shard].write();
         let state = &mut *state;
         let (first, end) = state.descriptor.arc.slots().expect("it is hashed");
         let owns =
             Owns { key: &|key| (first..end).contains(&keyspace::slot_of(key)), up_to: &|_| false };
         let crate::state::Content::Keys(engine) = &mut state.content else { panic!() };
+        if let Step::Prepare(Prepare { role, .. }) = &step
+            && !matches!(role, Role::Commits(after) if *after >= state.last)
+            && self.dice.draw(3) == 0
+        {
+            at = state.last;
+        }
+        state.last = at;
         state.locks.forget(at);
         crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns, &limits::APPLY)
     }

@@ -19,6 +19,7 @@
 use keyspace::Timestamp;
 use storage::engine::{Engine, Layout};
 
+use super::marks::{self, Marks};
 use super::step::{Finding, Prepare, Role, Said, Standing, Step, Why};
 use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
@@ -67,12 +68,10 @@ pub fn apply(
             Said::Record(standing, keys.unwrap_or_default())
         }
         Step::Resolve { id, outcome, keys } => {
-            keys.iter().for_each(|key| locks.resolve(engine, *id, key, outcome, at));
+            locks.resolve_all(engine, *id, keys, outcome, at);
             Said::Done
         }
-        Step::Prevent { id, keys } => {
-            Said::Found(keys.iter().map(|key| locks.prevent(*id, key)).collect())
-        }
+        Step::Prevent { id, keys } => Said::Found(locks.prevent(*id, keys)),
         Step::Forget { all } => {
             all.iter().for_each(|(id, _)| locks.forget_keys(*id));
             Said::Done
@@ -133,10 +132,9 @@ impl Locks {
             assert!(*after < at, "a transaction is committed above its locks (G8)");
             let answers = part.run(engine, at, limits);
             let (all, of_key) = by_first_key(answers, prepare, &keys);
-            for (key, answers) in keys.into_iter().zip(of_key) {
-                let mark = Mark::Committed(at, at, if_short(answers));
-                self.marks.entry(*id).or_default().put(key, &mark);
-            }
+            let done = |answers| Mark::Committed(at, at, if_short(answers));
+            let marks = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
+            self.marks.entry(*id).or_default().put_all(marks);
             self.put_record(
                 *id,
                 Record {
@@ -180,8 +178,8 @@ impl Locks {
     /// Whether this id has locked one of these keys, or did, or never will.
     fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
         let is_mine = |key: &[u8]| self.locks.get(key).is_some_and(|lock| lock.id == id);
-        let marks = self.marks.get(&id);
-        let is_marked = |key: &[u8]| marks.is_some_and(|marks| marks.get(key).is_some());
+        let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
+        let is_marked = |key: &[u8]| marks.binary_search_by(|(there, _)| (*there).cmp(key)).is_ok();
         keys.iter().any(|key| is_mine(key) || is_marked(key))
     }
 
@@ -208,8 +206,8 @@ impl Locks {
         if !self.knows(id, keys) {
             return None;
         }
-        let marks = self.marks.get(&id);
-        let mark = |key: &[u8]| marks.and_then(|marks| marks.get(key));
+        let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
+        let mark = |key: &[u8]| marks::find(&marks, key);
         let lock = |key: &[u8]| self.locks.get(key).filter(|lock| lock.id == id && !commits);
         let found = keys.iter().map(|key| match (lock(key), mark(key)) {
             (Some(lock), _) => Some((lock.at, lock.answers.clone())),
@@ -244,13 +242,10 @@ impl Locks {
             record.outcome = outcome.clone();
         }
         let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
-        let mut rest = Vec::new();
-        for key in &keys {
-            match owns(key) {
-                true => self.resolve(engine, id, key, &outcome, at),
-                false => rest.push(Box::from(&**key)),
-            }
-        }
+        let (here, rest): (Vec<&[u8]>, Vec<&[u8]>) =
+            keys.iter().map(|key| &**key).partition(|key| owns(key));
+        self.resolve_all(engine, id, &here, &outcome, at);
+        let rest = rest.into_iter().map(Box::from).collect();
         self.records.get_mut(&id).expect("it was there").keys = keys;
         let standing = match outcome {
             Outcome::Committed(at) => Standing::Committed(at),
@@ -274,6 +269,22 @@ impl Locks {
         }
     }
 
+    fn resolve_all(
+        &mut self,
+        engine: &mut Engine,
+        id: TxnId,
+        keys: &[&[u8]],
+        outcome: &Outcome,
+        at: Timestamp,
+    ) {
+        let resolve = |key: &&[u8]| self.resolve(engine, id, key, outcome, at);
+        let marks: Vec<(Name, Mark)> = keys.iter().filter_map(resolve).collect();
+        if !marks.is_empty() && !id.is_too_old(at) {
+            self.marks.entry(id).or_default().put_all(marks);
+        }
+    }
+
+    /// Gives up the lock of a key, if this id has it, and says which mark it gets.
     fn resolve(
         &mut self,
         engine: &mut Engine,
@@ -281,13 +292,10 @@ impl Locks {
         key: &[u8],
         outcome: &Outcome,
         at: Timestamp,
-    ) {
+    ) -> Option<(Name, Mark)> {
         let Some((key, lock)) = self.take_lock(id, key) else {
             // What is aborted is never locked from now on.
-            if *outcome == Outcome::Aborted && !id.is_too_old(at) {
-                self.marks.entry(id).or_default().prevent(key);
-            }
-            return;
+            return (*outcome == Outcome::Aborted).then(|| (key.into(), Mark::Aborted));
         };
         let mark = match outcome {
             Outcome::Committed(commit) => {
@@ -306,9 +314,7 @@ impl Locks {
             }
             _ => Mark::Aborted,
         };
-        if !id.is_too_old(at) {
-            self.marks.entry(id).or_default().put(&key, &mark);
-        }
+        Some((key, mark))
     }
 
     fn forget_keys(&mut self, id: TxnId) {
@@ -320,11 +326,24 @@ impl Locks {
         }
     }
 
-    fn prevent(&mut self, id: TxnId, key: &[u8]) -> Finding {
-        if let Some(lock) = self.locks.get(key).filter(|lock| lock.id == id) {
-            return Finding::Locked(lock.at, lock.answers.clone());
+    fn prevent(&mut self, id: TxnId, keys: &[&[u8]]) -> Vec<Finding> {
+        let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
+        let (mut found, mut news) = (Vec::with_capacity(keys.len()), Vec::new());
+        for key in keys {
+            let lock = self.locks.get(*key).filter(|lock| lock.id == id);
+            found.push(match (lock, marks::find(&marks, key)) {
+                (Some(lock), _) => Finding::Locked(lock.at, lock.answers.clone()),
+                (None, Some(mark)) => Finding::Marked(mark),
+                (None, None) => {
+                    news.push((*key, Mark::Aborted));
+                    Finding::Marked(Mark::Aborted)
+                }
+            });
         }
-        Finding::Marked(self.marks.entry(id).or_default().prevent(key))
+        if !news.is_empty() {
+            self.marks.entry(id).or_default().put_all(news);
+        }
+        found
     }
 }
 
@@ -385,7 +404,9 @@ fn evaluate<'a>(
         let key = hasher.key(name);
         let version = engine.newest(&key, at);
         if let Some(version) = &version {
-            copy.put(&key, &[version.value], version.expiry_ms, version.timestamp);
+            // Below this entry's time, at which others that it commits may have written.
+            let before = version.timestamp.min(Timestamp(at.0 - 1));
+            copy.put(&key, &[version.value], version.expiry_ms, before);
         }
         before.push((name, version.is_some()));
     }

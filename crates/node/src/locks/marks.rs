@@ -6,7 +6,7 @@
 //! the mark as `bytes`, as [`Locks::encode`](super::Locks::encode) writes it. Few and short ones
 //! need no memory beside the map they stand in.
 
-use keyspace::codec::{Reader, put_bytes};
+use keyspace::codec::{Reader, put_bytes, put_counted};
 use smallvec::SmallVec;
 
 use super::{Mark, put_mark, read_mark};
@@ -32,50 +32,56 @@ impl Marks {
         self.0.is_empty()
     }
 
-    pub fn get(&self, key: &[u8]) -> Option<Mark> {
-        let (_, bytes) = self.iter().find(|(there, _)| *there == key)?;
-        Some(read_mark(&mut Reader::new(bytes)).expect("it was put here"))
+    /// All of them, to look for many keys: see [`find`].
+    pub fn sorted(&self) -> Vec<(&[u8], &[u8])> {
+        self.iter().collect()
     }
 
-    pub fn put(&mut self, key: &[u8], mark: &Mark) {
-        let mut bytes = Vec::with_capacity(INLINE_BYTES);
-        put_mark(mark, &mut bytes);
-        self.put_encoded(key, &bytes);
-    }
-
-    /// As [`Self::put`], of what [`Self::iter`] has shown.
-    pub fn put_encoded(&mut self, key: &[u8], mark: &[u8]) {
-        let mut all = Vec::with_capacity(self.0.len() + key.len() + mark.len() + 4);
-        let is_before = |(there, _): &(&[u8], &[u8])| *there < key;
-        let add = |(key, mark): (&[u8], &[u8]), all: &mut Vec<u8>| {
-            put_bytes(key, all);
-            put_bytes(mark, all);
-        };
-        self.iter().take_while(is_before).for_each(|each| add(each, &mut all));
-        add((key, mark), &mut all);
-        let behind = self.iter().skip_while(is_before).filter(|(there, _)| *there != key);
-        behind.for_each(|each| add(each, &mut all));
+    /// Adds marks of keys that have none yet.
+    pub fn put_all<K: AsRef<[u8]>>(&mut self, mut news: Vec<(K, Mark)>) {
+        news.sort_by(|(one, _), (other, _)| one.as_ref().cmp(other.as_ref()));
+        news.dedup_by(|(later, _), (first, _)| later.as_ref() == first.as_ref());
+        let mut all = Vec::with_capacity(self.0.len() + INLINE_BYTES);
+        let mut there = self.iter().peekable();
+        for (key, mark) in &news {
+            let key = key.as_ref();
+            while let Some(before) = there.next_if(|(other, _)| *other < key) {
+                put(before, &mut all);
+            }
+            if there.peek().is_none_or(|(other, _)| *other != key) {
+                put_bytes(key, &mut all);
+                put_counted(&mut all, |out| put_mark(mark, out));
+            }
+        }
+        there.for_each(|behind| put(behind, &mut all));
         self.0 = SmallVec::from_slice(&all);
-    }
-
-    /// The mark of a key: from now on that it is prevented, if there was none.
-    pub fn prevent(&mut self, key: &[u8]) -> Mark {
-        self.get(key).unwrap_or_else(|| {
-            self.put(key, &Mark::Aborted);
-            Mark::Aborted
-        })
     }
 
     /// Takes out those of some keys.
     pub fn extract(&mut self, is_taken: impl Fn(&[u8]) -> bool) -> Self {
-        let (mut taken, mut left) = (Self::default(), Self::default());
-        for (key, mark) in self.iter() {
-            let side = if is_taken(key) { &mut taken } else { &mut left };
-            side.put_encoded(key, mark);
+        let (mut taken, mut left) = (Vec::new(), Vec::new());
+        for each in self.iter() {
+            put(each, if is_taken(each.0) { &mut taken } else { &mut left });
         }
-        *self = left;
-        taken
+        self.0 = SmallVec::from_slice(&left);
+        Self(SmallVec::from_slice(&taken))
     }
+}
+
+fn put((key, mark): (&[u8], &[u8]), out: &mut Vec<u8>) {
+    put_bytes(key, out);
+    put_bytes(mark, out);
+}
+
+/// The mark of a key, among sorted ones.
+pub(super) fn find(sorted: &[(&[u8], &[u8])], key: &[u8]) -> Option<Mark> {
+    let place = sorted.binary_search_by(|(there, _)| (*there).cmp(key)).ok()?;
+    Some(read(sorted[place].1))
+}
+
+/// What [`Marks::iter`] has shown.
+pub(super) fn read(mark: &[u8]) -> Mark {
+    read_mark(&mut Reader::new(mark)).expect("it was put here")
 }
 
 #[cfg(test)]
@@ -101,24 +107,25 @@ mod tests {
     proptest! {
         #[test]
         fn marks_are_a_sorted_map(
-            puts in prop::collection::vec((0u8..6, 0usize..40, 0u64..4, any::<bool>()), 0..12),
+            puts in prop::collection::vec(
+                prop::collection::vec((0u8..6, 0usize..40, 0u64..4, any::<bool>()), 0..5), 0..6),
             middle in 0u8..6,
         ) {
             let mut marks = Marks::default();
             let mut model = BTreeMap::new();
-            for (first, len, number, long) in puts {
-                let key = [&[first][..], &vec![b'k'; len]].concat();
-                prop_assert_eq!(marks.get(&key), model.get(&key).cloned());
-                if number == 3 {
-                    let there = model.entry(key.clone()).or_insert(Mark::Aborted);
-                    prop_assert_eq!(&marks.prevent(&key), &*there);
-                } else {
-                    marks.put(&key, &mark(number, long));
-                    model.insert(key, mark(number, long));
+            for all in puts {
+                let mut news = Vec::new();
+                for (first, len, number, long) in all {
+                    let key = [&[first][..], &vec![b'k'; len]].concat();
+                    prop_assert_eq!(find(&marks.sorted(), &key), model.get(&key).cloned());
+                    news.push((key, mark(number, long)));
+                }
+                marks.put_all(news.clone());
+                for (key, mark) in news {
+                    model.entry(key).or_insert(mark);
                 }
             }
             let same = |marks: &Marks, model: &BTreeMap<Vec<u8>, Mark>| {
-                let read = |bytes| read_mark(&mut Reader::new(bytes)).expect("a mark");
                 let all: Vec<_> = marks.iter().map(|(k, m)| (k.to_vec(), read(m))).collect();
                 all == model.clone().into_iter().collect::<Vec<_>>()
             };

@@ -393,7 +393,7 @@ impl Locks {
         self.records.extend(others.records);
         for (id, marks) in others.marks {
             let all = self.marks.entry(id).or_default();
-            marks.iter().for_each(|(key, mark)| all.put_encoded(key, mark));
+            all.put_all(marks.iter().map(|(key, mark)| (key, marks::read(mark))).collect());
         }
         self.released += 1;
         self.count();
@@ -454,6 +454,7 @@ impl Locks {
     /// [`DecodeError`] if the bytes are something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let mut all = Self::default();
+        let mut marks = BTreeMap::<TxnId, Vec<(&[u8], Mark)>>::new();
         for _ in 0..reader.varint()? {
             let (key, id) = (reader.bytes()?.into(), TxnId::decode(reader)?);
             let (record, at) = (reader.bytes()?.into(), Timestamp(reader.u64()?));
@@ -482,7 +483,10 @@ impl Locks {
         }
         for _ in 0..reader.varint()? {
             let (id, key) = (TxnId::decode(reader)?, reader.bytes()?);
-            all.marks.entry(id).or_default().put(key, &read_mark(reader)?);
+            marks.entry(id).or_default().push((key, read_mark(reader)?));
+        }
+        for (id, marks) in marks {
+            all.marks.entry(id).or_default().put_all(marks);
         }
         all.count();
         Ok(all)

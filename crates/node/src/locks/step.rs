@@ -25,8 +25,8 @@
 //! | 5 | FORGET | record key `bytes`; of others: count `varint`, id and record key `bytes` each |
 //! | 6 | LOOK | record key `bytes` |
 //!
-//! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it: all
-//! that are promised, or, if it commits, all that are locked elsewhere, the last one at that time.
+//! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it:
+//! all that are promised, or, if it commits, all that are locked elsewhere, by that time.
 //! Places are those of its commands in the whole; a transaction is as
 //! [`crate::command::transaction`] has it.
 //!

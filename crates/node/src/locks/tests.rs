@@ -5,7 +5,9 @@ use storage::engine::{Engine, Layout};
 
 use super::apply::{Owns, apply};
 use super::*;
-use crate::command::{Expiry, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
+use crate::command::{
+    Expiry, Read, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
+};
 use crate::limits;
 
 const HASHER: KeyHasher = KeyHasher::new([1; 16]);
@@ -138,6 +140,38 @@ fn the_last_shard_commits() {
     let step = last(prepare(id(105), &[], &[], commands), at(150));
     assert_eq!(why(shard.step(370, &step)), Why::Aborted);
     assert_eq!(shard.value(b"n"), Some(b"5".into()));
+}
+
+/// Of several steps of one entry, what one commits is no write of another that reads it.
+#[test]
+fn what_is_only_read_behind_a_commit_is_kept() {
+    let mut shard = Shard::new();
+    let incr = || Command::Write(Write::Increment { key: b"n", by: 5 });
+    shard.step(200, &last(prepare(id(100), &[], &[], vec![incr()]), at(150)));
+    let read = Command::Read(Read::Get(b"n"));
+    let Said::Voted(_, answers) = shard.step(200, &prepare(id(101), &[], &[], vec![read])) else {
+        panic!("it votes");
+    };
+    assert_eq!(answers, [(0, Reply::Bulk(b"5".as_slice().into()))]);
+    assert_eq!(shard.locks.get(b"n").map(|lock| &lock.intent), Some(&Intent::Keep));
+}
+
+/// A part of very many keys is judged, done and repeated in a moment.
+#[test]
+fn many_keys_are_no_burden() {
+    let names: Vec<Vec<u8>> = (0..60_000).map(|n| format!("key:{n:06}").into_bytes()).collect();
+    let names: &'static [Vec<u8>] = names.leak();
+    let commands = || -> Vec<_> { names.iter().map(|name| set(name, b"x")).collect() };
+    let mut shard = Shard::new();
+    let step = last(prepare(id(100), &[], &[], commands()), at(150));
+    assert!(matches!(shard.step(200, &step), Said::Voted(..)));
+    assert!(matches!(shard.step(210, &step), Said::Voted(..)));
+    assert!(matches!(shard.step(300, &prepare(id(101), &[], &[], commands())), Said::Voted(..)));
+    let keys: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+    let (id, outcome) = (id(101), Outcome::Committed(at(300)));
+    assert_eq!(shard.step(310, &Step::Resolve { id, outcome, keys: keys.clone() }), Said::Done);
+    assert!(matches!(shard.step(320, &Step::Prevent { id, keys }), Said::Found(_)));
+    assert_eq!(shard.locks.counts(), (0, 1, 120_000));
 }
 
 #[test]

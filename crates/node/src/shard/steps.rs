@@ -422,7 +422,8 @@ impl Shard {
                     && (flushes || keys.iter().any(|key| wanted.contains(*key)));
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
                 let may_wait = waits_since(WAIT_NANOS) && self.steps.waiting.len() < WAITING_MAX;
-                let is_wanted = is_wanted && waits_since(FAIR_NANOS);
+                // What locks nothing passes nobody for long.
+                let is_wanted = is_wanted && prepare.role == Role::Votes && waits_since(FAIR_NANOS);
                 // It would be in vain, and is refused for that once they are applied.
                 let is_early = prepare.part.watched.iter().any(|(key, _)| changing.contains(*key));
                 match stopped {
