@@ -155,6 +155,37 @@ def in_order(cluster, keyspace="begun"):
         same([b"OK", b"OK"], [me("SET", "k00", "v"), me("COMMIT")])
 
 
+def made_anew(cluster, keyspace="anew"):
+    """What was watched is of the keyspace that there was, not of one that has its name now."""
+    first, node = cluster.nodes[:2]
+
+    def make():
+        status, text = first.request("POST", "/v1/keyspaces", {"name": keyspace})
+        assert status == 201, text
+        until(True)
+
+    def until(is_there):
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and is_known() != is_there:
+            time.sleep(0.05)
+        same(is_there, is_known())
+
+    def is_known():
+        session = Session(node)
+        return not any(isinstance(said, Error) for said in (session("SELECT", keyspace), session("GET", "x")))
+
+    make()
+    me = Session(node, keyspace)
+    same([b"OK", b"OK", b"QUEUED", [b"OK"]], [me("WATCH", "x"), me("MULTI"), me("SET", "x", "1"), me("EXEC")])
+    same([1, b"OK"], [me("DEL", "x"), me("WATCH", "x")])
+    status, text = first.request("DELETE", f"/v1/keyspaces/{keyspace}")
+    assert status < 300, text
+    until(False)
+    make()
+    same([b"OK", b"QUEUED", None], [me("MULTI"), me("SET", "x", "2"), me("EXEC")])
+    same(None, me("GET", "x"))
+
+
 def pairs(shown):
     """A reply of keys and values as pairs."""
     return [list(pair) for pair in zip(shown[::2], shown[1::2])]

@@ -240,6 +240,7 @@ def any_mode(report):
         report.run("BEGIN and COMMIT", begun.one_by_one, cluster)
         report.run("values that move in MULTI", begun.moves_within, cluster)
         report.run("ranges within", begun.in_order, cluster)
+        report.run("a keyspace made anew", begun.made_anew, cluster)
         report.run("many that begin", begun.at_once, cluster)
         report.run("WAIT", waits, cluster)
         codes = [node.stop() for node in cluster.nodes]

@@ -195,6 +195,11 @@ impl Locks {
         (!self.knows(prepare.id, keys)).then_some(outdated)
     }
 
+    /// Whether somebody has had a transaction aborted that is to be committed here, and was not.
+    pub(crate) fn is_refused(&self, id: TxnId, keys: &[&[u8]]) -> bool {
+        self.records.contains_key(&id) && !self.knows(id, keys)
+    }
+
     /// What this id was told of these keys before, if it was told anything; none of it stands if
     /// one of them is not locked any more, or never was. What commits has locked none of them.
     fn said_before(

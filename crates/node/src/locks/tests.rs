@@ -134,6 +134,8 @@ fn the_last_shard_commits() {
         Said::Record(Standing::Aborted, Vec::new())
     );
     let step = last(prepare(id(104), &[], &[], commands.clone()), at(150));
+    assert!(shard.locks.is_refused(id(104), &[b"a", b"n"]), "nor need it wait for a lock");
+    assert!(!shard.locks.is_refused(id(100), &[b"a", b"n"]), "that one is done");
     assert_eq!(why(shard.step(350, &step)), Why::Aborted);
     // Nor where it has locked something itself.
     shard.step(360, &prepare(id(105), &[], &[], commands.clone()));

@@ -43,12 +43,15 @@ use replication::BootNanos;
 use txn::Clock;
 
 use super::{Asker, InFlight, Queued, Shard};
-use crate::command::{Write, codec};
-use crate::entry::{COMMANDS_OF_ONCE_AT, ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
+use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
 use crate::locks::{Locks, Name, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use crate::state::ShardState;
+
+mod held;
+
+use held::{each_key_of, is_flush};
 
 /// For no longer than that anyone waits for a lock.
 pub const WAIT_NANOS: u64 = 3_000_000_000;
@@ -177,18 +180,6 @@ impl Steps {
         steps.chain(held).fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
     }
 
-    /// Whether a command must wait: another transaction has locked a key of it, or is about to.
-    fn stops(&self, locks: &Locks, write: &Write<'_>) -> bool {
-        if let Write::Flush { .. } = write {
-            return !locks.is_free() || !self.coming.is_empty();
-        }
-        let mut any = false;
-        write.each_key(&mut |key| {
-            any |= locks.stopping(key).is_some() || self.coming_to(key).is_some();
-        });
-        any
-    }
-
     /// Who is about to lock a key, or a range that it lies in.
     fn coming_to(&self, key: &[u8]) -> Option<TxnId> {
         let holds = |(low, high): &OwnedRange| {
@@ -197,21 +188,6 @@ impl Steps {
         let of_key = self.coming.get(key).map(|(_, id)| *id);
         let range = || self.coming_ranges.iter().find(|(range, ..)| holds(range));
         of_key.or_else(|| range().map(|(_, _, id)| *id))
-    }
-
-    fn stops_any(&self, locks: &Locks, queued: &Queued) -> bool {
-        let mut rest = match queued {
-            Queued::Batch { batch, .. } => batch.commands(),
-            Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
-            Queued::Operation { .. } => return false,
-        };
-        while !rest.is_empty() {
-            let Ok(write) = codec::decode(&mut rest) else { return false };
-            if self.stops(locks, &write) {
-                return true;
-            }
-        }
-        false
     }
 
     /// The transaction that stops a PREPARE, and at which key.
@@ -246,23 +222,6 @@ impl Steps {
                 locked.or_else(coming).map(|by| (by, *low))
             })
         })
-    }
-}
-
-/// Whose commands wait for each other.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Line {
-    Origin(u32),
-    Session(u64),
-}
-
-impl Line {
-    fn of(queued: &Queued) -> Option<Self> {
-        match queued {
-            Queued::Batch { origin, .. } => Some(Line::Origin(origin.0)),
-            Queued::Once { id, .. } => Some(Line::Session(id.session)),
-            Queued::Operation { .. } => None,
-        }
     }
 }
 
@@ -416,6 +375,10 @@ impl Shard {
                     self.tell_step(queued.asker, Said::Refused(Why::Changed(key.into())), effects);
                     continue;
                 }
+                if prepare.role != Role::Votes && state.locks.is_refused(id, &keys) {
+                    self.tell_step(queued.asker, Said::Refused(Why::Aborted), effects);
+                    continue;
+                }
                 let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
                 let stopped = self.steps.stopped_by(&state.locks, &going, prepare, &keys);
                 let is_wanted = !keys.iter().any(is_mine)
@@ -502,15 +465,6 @@ impl Shard {
         self.in_flight.push_back(InFlight { index, term, since: now, asker: Asker::Steps(askers) });
     }
 
-    /// In a turn, before anything is proposed: takes aside what meets locks.
-    #[inline(never)]
-    pub(super) fn look_at_locks(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let Steps { is_busy, coming, held, .. } = &self.steps;
-        if self.leads() && (*is_busy || !coming.is_empty() || !held.is_empty()) {
-            self.hold_locked(turn, effects);
-        }
-    }
-
     /// At the end of a turn: sees to who waits, and whether anything is left to be seen to.
     #[inline(never)]
     pub(super) fn end_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
@@ -519,38 +473,6 @@ impl Shard {
         let Steps { is_busy, coming, readers, .. } = &self.steps;
         let is_calm = self.steps.is_calm() && coming.is_empty() && readers.is_empty();
         self.steps.is_awake = *is_busy || !is_calm || !self.errands.is_idle();
-    }
-
-    /// Takes aside what has to wait for locks, and what was sent behind it; and takes back what
-    /// has not to wait any more, in its order.
-    fn hold_locked(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let state = self.state.clone();
-        let state = state.read();
-        let mut lines = BTreeSet::new();
-        let (mut held, mut free) = (VecDeque::new(), VecDeque::new());
-        let before = std::mem::take(&mut self.steps.held);
-        let queued = std::mem::take(&mut self.queue).into_iter().map(|queued| (turn.now, queued));
-        let mut late = Vec::new();
-        for (since, queued) in before.into_iter().chain(queued) {
-            let line = Line::of(&queued);
-            let waits = line.is_some_and(|line| lines.contains(&line))
-                || self.steps.stops_any(&state.locks, &queued);
-            if !waits {
-                free.push_back(queued);
-            } else if since.saturating_add(WAIT_NANOS) <= turn.now
-                && matches!(queued, Queued::Batch { .. })
-            {
-                late.push(queued);
-            } else {
-                lines.extend(line);
-                held.push_back((since, queued));
-            }
-        }
-        (self.steps.held, self.queue) = (held, free);
-        drop(state);
-        for queued in late {
-            self.refuse(queued.into_asker(), NotDone::Locked, effects);
-        }
     }
 
     /// Steps of an entry are applied, and this is what came of them.
@@ -669,28 +591,4 @@ fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
 fn is_step(bytes: &[u8]) -> bool {
     let mut reader = Reader::new(bytes);
     Step::decode(&mut reader).is_ok() && reader.rest().is_empty()
-}
-
-fn each_key_of(queued: &Queued, show: &mut impl FnMut(&[u8])) {
-    let mut rest = match queued {
-        Queued::Batch { batch, .. } => batch.commands(),
-        Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
-        Queued::Operation { .. } => return,
-    };
-    while let Ok(write) = codec::decode(&mut rest) {
-        write.each_key(show);
-    }
-}
-
-fn is_flush(queued: &Queued) -> bool {
-    let mut rest = match queued {
-        Queued::Batch { batch, .. } => batch.commands(),
-        Queued::Once { bytes, .. } => &bytes[COMMANDS_OF_ONCE_AT..],
-        Queued::Operation { .. } => return false,
-    };
-    let mut any = false;
-    while let Ok(write) = codec::decode(&mut rest) {
-        any |= matches!(write, Write::Flush { .. });
-    }
-    any
 }

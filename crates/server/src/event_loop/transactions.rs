@@ -132,7 +132,7 @@ impl EventLoop {
                 }
             }
         }
-        if let Err(error) = session.watch(&seen) {
+        if let Err(error) = session.watch(route.keyspace.id, &seen) {
             return self.refuse(connection, session, &String::from_utf8_lossy(error.text()), muted);
         }
         if !muted {
@@ -186,9 +186,15 @@ impl EventLoop {
             );
             return self.refuse(connection, session, &text, muted);
         }
-        if commands.is_empty() && watched.is_empty() {
+        // What was watched is gone with its keyspace, whatever has its name now.
+        let is_gone = !watched.is_empty() && !watched.is_of(route.keyspace.id);
+        if is_gone || (commands.is_empty() && watched.is_empty()) {
             let mut bytes = Vec::new();
-            write_executed(&parts, &Reply::Array(Vec::new()), session.version(), &mut bytes);
+            let reply = match watched.keys().next() {
+                Some((key, _)) => Reply::Changed(key.into()),
+                None => Reply::Array(Vec::new()),
+            };
+            write_executed(&parts, &reply, session.version(), &mut bytes);
             match (muted, connection.pending.is_empty()) {
                 (true, _) => {}
                 (false, true) => connection.output.extend_from_slice(&bytes),

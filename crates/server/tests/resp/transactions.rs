@@ -1,6 +1,6 @@
 //! MULTI and what is queued behind it, up to EXEC.
 
-use keyspace::Timestamp;
+use keyspace::{KeyspaceId, Timestamp};
 use node::command::Seen;
 use server::gateway::resp::Session;
 
@@ -74,14 +74,14 @@ fn what_cannot_be_queued_ends_in_execabort() {
 fn discard_and_reset_forget_all() {
     let mut session = session();
     let seen = |key: &'static [u8]| [(key, Seen::Version(Timestamp(5)))];
-    session.watch(&seen(b"a")).unwrap();
+    session.watch(KeyspaceId(0), &seen(b"a")).unwrap();
     assert_eq!(told(&mut session, &["MULTI", "GET a", "DISCARD"]), ["+OK", "+QUEUED", "+OK"]);
     assert!(session.watched().is_empty() && !session.is_queueing());
     assert_eq!(told(&mut session, &["DISCARD"]), ["-ERR DISCARD without MULTI"]);
-    session.watch(&seen(b"a")).unwrap();
+    session.watch(KeyspaceId(0), &seen(b"a")).unwrap();
     assert_eq!(told(&mut session, &["MULTI", "RESET"]), ["+OK", "Reset"]);
     assert!(session.watched().is_empty() && !session.is_queueing());
-    session.watch(&seen(b"a")).unwrap();
+    session.watch(KeyspaceId(0), &seen(b"a")).unwrap();
     assert_eq!(told(&mut session, &["UNWATCH"]), ["+OK"]);
     assert!(session.watched().is_empty());
 }
@@ -91,14 +91,17 @@ fn keys_are_watched_as_they_were_first_seen_and_of_one_keyspace() {
     let mut session = session();
     let (early, late) = (Seen::Nothing(Timestamp(5)), Seen::Version(Timestamp(9)));
     assert_eq!(told(&mut session, &["WATCH a b"]), ["Watch([[97], [98]])"]);
-    session.watch(&[(b"a", early)]).unwrap();
-    session.watch(&[(b"b", late), (b"a", late)]).unwrap();
+    session.watch(KeyspaceId(0), &[(b"a", early)]).unwrap();
+    session.watch(KeyspaceId(0), &[(b"b", late), (b"a", late)]).unwrap();
     let watched: Vec<_> = session.watched().keys().collect();
     assert_eq!(watched, [(&b"a"[..], early), (&b"b"[..], late)]);
+    // A keyspace of the same name that is made meanwhile is another.
+    session.watch(KeyspaceId(7), &[(b"c", late)]).unwrap();
+    assert!(session.watched().is_of(KeyspaceId(0)) && !session.watched().is_of(KeyspaceId(7)));
     session.selected("5");
-    let refused = session.watch(&[(b"c", late)]).unwrap_err();
+    let refused = session.watch(KeyspaceId(0), &[(b"c", late)]).unwrap_err();
     assert!(refused.text().starts_with(b"ERR keys of keyspace '0' are watched"), "{refused:?}");
-    assert_eq!(session.watched().keys().len(), 2);
+    assert_eq!(session.watched().keys().len(), 3);
 }
 
 #[test]
@@ -123,7 +126,13 @@ fn a_queue_is_bounded_by_commands_arguments_and_bytes() {
     let mut session = session();
     let keys: Vec<Vec<u8>> = (0..70u8).map(|n| vec![n; 60_000]).collect();
     let seen: Vec<_> = keys.iter().map(|key| (&key[..], Seen::Nothing(Timestamp(1)))).collect();
-    assert!(session.watch(&seen).unwrap_err().text().starts_with(b"ERR keys of at most 4194304"));
+    assert!(
+        session
+            .watch(KeyspaceId(0), &seen)
+            .unwrap_err()
+            .text()
+            .starts_with(b"ERR keys of at most 4194304")
+    );
     assert!(session.watched().is_empty());
-    session.watch(&seen[..69]).unwrap();
+    session.watch(KeyspaceId(0), &seen[..69]).unwrap();
 }

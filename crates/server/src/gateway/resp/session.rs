@@ -11,6 +11,7 @@
 
 use std::cell::Cell;
 
+use keyspace::KeyspaceId;
 use node::command::{Expiry, Read, Seen, SetIf, SetReply, Write};
 use node::interactive::Interactive;
 
@@ -326,8 +327,12 @@ impl Session {
     ///
     /// # Errors
     /// The reply: too many are watched, or keys of another keyspace. Those stay.
-    pub fn watch(&mut self, seen: &[(&[u8], Seen)]) -> Result<(), CommandError> {
-        self.watched.add(&self.keyspace, seen)
+    pub fn watch(
+        &mut self,
+        keyspace: KeyspaceId,
+        seen: &[(&[u8], Seen)],
+    ) -> Result<(), CommandError> {
+        self.watched.add((&self.keyspace, keyspace), seen)
     }
 
     /// What a key of the session's keyspace had when it was first watched, if it is.

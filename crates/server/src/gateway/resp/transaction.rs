@@ -22,6 +22,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use keyspace::KeyspaceId;
 use node::command::Seen;
 
 use super::args::Args;
@@ -100,6 +101,8 @@ impl Queue {
 pub struct Watched {
     /// The keyspace of all of them.
     pub(super) keyspace: String,
+    /// Which of that name it was when the first of them was watched.
+    id: Option<KeyspaceId>,
     keys: BTreeMap<Box<[u8]>, Seen>,
     bytes: usize,
 }
@@ -108,6 +111,11 @@ impl Watched {
     /// The keyspace that the keys are of.
     pub fn keyspace(&self) -> &str {
         &self.keyspace
+    }
+
+    /// Whether they are of this keyspace, and not of one that was dropped and had the same name.
+    pub fn is_of(&self, keyspace: KeyspaceId) -> bool {
+        self.id == Some(keyspace)
     }
 
     /// Keys, and what they had when they were first watched.
@@ -129,7 +137,7 @@ impl Watched {
     /// Watches more of a keyspace; what is watched already stays as it was seen first.
     pub(super) fn add(
         &mut self,
-        keyspace: &str,
+        (keyspace, id): (&str, KeyspaceId),
         seen: &[(&[u8], Seen)],
     ) -> Result<(), CommandError> {
         if !self.is_empty() && self.keyspace != keyspace {
@@ -147,7 +155,10 @@ impl Watched {
                 "ERR keys of at most {WATCHED_BYTES_MAX} bytes are watched"
             )));
         }
-        keyspace.clone_into(&mut self.keyspace);
+        if self.is_empty() {
+            keyspace.clone_into(&mut self.keyspace);
+            self.id = Some(id);
+        }
         for (key, seen) in seen {
             if let Entry::Vacant(place) = self.keys.entry((*key).into()) {
                 place.insert(*seen);
