@@ -79,6 +79,11 @@ pub enum WhyLeader {
 }
 
 impl WhyLeader {
+    /// Whether the leader could as well stay where it is: another is only better.
+    pub fn is_choice(&self) -> bool {
+        matches!(self, Self::Uneven { .. } | Self::Busy { .. })
+    }
+
     /// In words, with nodes called as `name` says.
     pub fn words(&self, name: &dyn Fn(NodeId) -> String) -> String {
         match self {

@@ -1,12 +1,35 @@
-//! Some things only the node that leads a shard can do: the nodes are asked one after the other.
+//! Some things only the node that leads a shard can do: the nodes are asked one after the other,
+//! and again for a while if none leads it, as when the lead is being handed over.
+
+use std::thread;
+use std::time::Duration;
 
 use client::http::{Client, ClientError};
 use serde_json::Value;
+
+/// All nodes are asked so often,
+const ROUNDS: usize = 10;
+/// with so much time between.
+const BETWEEN: Duration = Duration::from_millis(300);
 
 /// Asks this node, and if another leads the shard, the others.
 pub fn ask(
     client: &Client,
     what: impl Fn(&Client) -> Result<Value, ClientError>,
+) -> Result<Value, ClientError> {
+    for _ in 1..ROUNDS {
+        match round(client, &what) {
+            Err(ClientError::Refused(problem)) if problem.kind == "not-leader" => {}
+            answer => return answer,
+        }
+        thread::sleep(BETWEEN);
+    }
+    round(client, &what)
+}
+
+fn round(
+    client: &Client,
+    what: &impl Fn(&Client) -> Result<Value, ClientError>,
 ) -> Result<Value, ClientError> {
     let refused = match what(client) {
         Err(error) if is_for_another(&error) => error,

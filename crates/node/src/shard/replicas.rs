@@ -89,6 +89,11 @@ impl Shard {
         self.leads()
     }
 
+    /// Whether it is handing leadership over: it proposes nothing until that is done or fails.
+    pub fn is_handing_over(&self) -> bool {
+        self.group.is_transferring()
+    }
+
     /// Whether its group has elected it. It may not know yet what was committed before.
     pub fn is_elected(&self) -> bool {
         self.group.is_leader()

@@ -254,7 +254,16 @@ impl Hub {
         if wanted.tried.is_some_and(|tried| tried.elapsed() < AGAIN) {
             return true;
         }
-        let Ok((ours, theirs)) = self.pair(left) else { return false };
+        let (ours, theirs) = match self.pair(left) {
+            Ok(pair) => pair,
+            Err(error) => {
+                let right = wanted.right;
+                if matches!(error, NoMerge::LedBy(_)) {
+                    tracing::info!("shard {left} is led elsewhere: no try to take in {right} here");
+                }
+                return false;
+            }
+        };
         if theirs.shard != wanted.right {
             return false;
         }
@@ -278,10 +287,20 @@ impl Hub {
         let right = theirs.shard;
         let moves = nodes_of(&ours) != nodes_of(&theirs);
         let (why, since) = ("it was asked for".to_owned(), Instant::now());
-        let tried = Some(since);
+        let wanted = Wanted { right, why: why.clone(), since, tried: Some(since) };
+        // From now on its lead is not handed over to be even.
+        self.merges.wanted.lock().insert(left, wanted);
+        if self.hands_over(left) {
+            self.merges.wanted.lock().remove(&left);
+            return Err(NoMerge::LedBy(None));
+        }
         self.begin_merge(&ours, &theirs, &why);
-        self.merges.wanted.lock().insert(left, Wanted { right, why, since, tried });
         Ok(Merged { left, right, moves })
+    }
+
+    /// Whether it is to take in its neighbour.
+    pub(super) fn is_to_take_in(&self, left: ShardId) -> bool {
+        self.merges.wanted.lock().contains_key(&left)
     }
 
     /// A shard that is led here, and its right neighbour as it is known.

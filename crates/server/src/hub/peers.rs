@@ -359,6 +359,10 @@ impl Hub {
             let descriptor = &state.descriptor;
             // SAFETY G12: with a clock far off it leads as little as it can.
             let is_far = self.clocks.is_far();
+            // Who leads next would not know what was asked for.
+            if self.is_to_take_in(shard) && !is_far {
+                continue;
+            }
             let fits = |heir: &ReplicaId| is_far || birth::stands_first(descriptor, *heir);
             let heir = heirs.into_iter().find(fits);
             let heir = heir.filter(|heir| descriptor.node_of(*heir).is_some_and(settled));

@@ -226,6 +226,10 @@ impl Hub {
             let settings = peers.placement.settings();
             if let Some((to, why)) = heir(nodes, &shard, &candidates, &settings) {
                 let shard = shard.shard;
+                // Who leads next would not know what was asked for.
+                if why.is_choice() && self.is_to_take_in(shard) {
+                    continue;
+                }
                 if let Some(decided) = self.led_by(peers, led, to, &why) {
                     tracing::info!("shard {shard}: {}", self.told(peers, &decided));
                     peers.placement.decisions.add(decided);

@@ -200,6 +200,9 @@ impl Hub {
             let leader = known.as_ref().map(|known| known.leader());
             return done(Err(leader.map_or(NoSplit::NoShard, NoSplit::LedBy)));
         };
+        if self.hands_over(shard) {
+            return done(Err(NoSplit::LedBy(None)));
+        }
         let at = place_to_cut(&view.read(), at);
         match at {
             Ok(at) => self.split(shard, &view, at, "it was asked for".into(), done),
@@ -228,6 +231,9 @@ impl Hub {
             let Subject::Shard(_, right) = *subject else {
                 unreachable!("it was asked for a shard's id")
             };
+            if !hub.leads(shard) || hub.hands_over(shard) {
+                return done(Err(NoSplit::LedBy(None)));
+            }
             tracing::info!("shard {shard} is cut at {at}: shard {right} begins; {why}");
             if let Some(peers) = &hub.peers {
                 peers.placement.decisions.add(Decided {
@@ -251,6 +257,12 @@ impl Hub {
     pub(super) fn leads(&self, shard: ShardId) -> bool {
         let lane = &self.lanes[self.lane_of(shard)];
         lane.with(self, |lane| lane.shard(shard).is_some_and(|shard| shard.is_leader()))
+    }
+
+    /// Whether the replica here is handing its lead over: what it is told to do would be lost.
+    pub(super) fn hands_over(&self, shard: ShardId) -> bool {
+        let lane = &self.lanes[self.lane_of(shard)];
+        lane.with(self, |lane| lane.shard(shard).is_some_and(|shard| shard.is_handing_over()))
     }
 }
 
