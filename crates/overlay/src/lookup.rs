@@ -22,6 +22,8 @@ use crate::point::Point;
 pub enum Step<'a> {
     /// This shard owns the point, as far as is known: ask its leader, then its other replicas.
     Owner(&'a Shared<Known>),
+    /// This shard is closer, and keeps a table of its own for what is beyond it: ask its leader.
+    Closer(&'a Shared<Known>),
     /// The owner is not known here: any of these nodes may know more, the first as well as the
     /// last. None: there is nobody to ask.
     Ask(&'a [NodeId]),

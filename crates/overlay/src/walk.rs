@@ -75,7 +75,7 @@ impl Walk {
             return None;
         }
         self.hops += 1;
-        if let Step::Owner(known) = lookup.next(point) {
+        if let Step::Owner(known) | Step::Closer(known) = lookup.next(point) {
             let shard = (known.shard(), known.generation());
             if let Some(node) = self.replica(known) {
                 return Some(Hop { node, shard: Some(shard) });
@@ -89,7 +89,7 @@ impl Walk {
                 peers.get(index).map(|node| Hop { node: *node, shard: None })
             }
             // Trusted all the same, for want of anybody else: from the beginning.
-            Step::Owner(known) => {
+            Step::Owner(known) | Step::Closer(known) => {
                 let shard = (known.shard(), known.generation());
                 self.asked = None;
                 self.replica(known).map(|node| Hop { node, shard: Some(shard) })
