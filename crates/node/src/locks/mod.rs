@@ -25,8 +25,17 @@
 //!
 //! # Why nothing is forgotten too soon
 //! A mark or an outcome goes by one test, by which PREPARE refuses the id as well: its start +
-//! [`AGE_MAX_MS`] ≤ the entry's time. A COMMITTED record keeps its keys until FORGET, and a STAGED
-//! one stays until it is decided, however old.
+//! [`AGE_MAX_MS`] ≤ the entry's time, or it began before the *floor* of its coordinator. A
+//! COMMITTED record keeps its keys until FORGET, and a STAGED one stays until it is decided,
+//! however old.
+//!
+//! A floor comes with FORGET: all that this coordinator began before is over, in all shards, and it
+//! will ask for nothing of it again. So what is left of it serves nobody but who finishes
+//! transactions for others, and has begun to before: that one finds no record, takes the
+//! transaction for aborted, and no lock of it to give up; nor can there be one again where the
+//! floor is known. Where it is not, the marks are there still. Most of what became of transactions
+//! is forgotten so after some tenths of a second; without a floor, as when a coordinator ends,
+//! after ten.
 //!
 //! # Bytes
 //! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
@@ -35,8 +44,9 @@
 //! `bytes`, 2 to the end; answers. Count of records, each: id,
 //! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
 //! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
-//! time of the lock u64, time u64, answers. An id: start u64, by u64, attempt `varint`. Answers:
-//! count `varint`, each: place `varint`, and a reply as `bytes`.
+//! time of the lock u64, time u64, answers. Count of floors, each: whose u64, time u64; in
+//! checkpoints from before there were any, nothing. An id: start u64, by u64, attempt `varint`.
+//! Answers: count `varint`, each: place `varint`, and a reply as `bytes`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -188,6 +198,13 @@ struct Record {
     keys: Vec<Name>,
 }
 
+impl Record {
+    /// Whether nobody has to see to anything because of it.
+    fn is_over(&self) -> bool {
+        self.outcome != Outcome::Staged && self.keys.is_empty()
+    }
+}
+
 /// What became of a transaction at one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
@@ -203,6 +220,8 @@ pub struct Locks {
     locks: BTreeMap<Name, Lock>,
     records: BTreeMap<TxnId, Record>,
     marks: BTreeMap<TxnId, Marks>,
+    /// All that a coordinator has begun before is over; until that is too old anyway.
+    floors: BTreeMap<u64, Timestamp>,
     /// Those that reach further than their key.
     reaching: BTreeSet<Name>,
     /// Of locked keys, and of what is to be written.
@@ -215,7 +234,8 @@ pub struct Locks {
 
 impl PartialEq for Locks {
     fn eq(&self, other: &Self) -> bool {
-        (&self.locks, &self.records, &self.marks) == (&other.locks, &other.records, &other.marks)
+        (&self.locks, &self.records, &self.marks, &self.floors)
+            == (&other.locks, &other.records, &other.marks, &other.floors)
     }
 }
 
@@ -228,7 +248,10 @@ impl Locks {
 
     /// Whether nothing is known of any transaction.
     pub fn is_empty(&self) -> bool {
-        self.locks.is_empty() && self.records.is_empty() && self.marks.is_empty()
+        self.locks.is_empty()
+            && self.records.is_empty()
+            && self.marks.is_empty()
+            && self.floors.is_empty()
     }
 
     /// How many keys are locked, records are known, and marks.
@@ -354,6 +377,7 @@ impl Locks {
         let mut right = Self {
             locks: self.locks.extract_if(.., |key, _| is_right(key)).collect(),
             records: self.records.extract_if(.., |_, record| is_right(&record.key)).collect(),
+            floors: self.floors.clone(),
             ..Self::default()
         };
         for (id, marks) in &mut self.marks {
@@ -391,6 +415,9 @@ impl Locks {
     pub(crate) fn unite(&mut self, others: Self) {
         self.locks.extend(others.locks);
         self.records.extend(others.records);
+        for (by, before) in others.floors {
+            self.raise_floor(by, before);
+        }
         for (id, marks) in others.marks {
             let all = self.marks.entry(id).or_default();
             all.put_all(marks.iter().map(|(key, mark)| (key, marks::read(mark))).collect());
@@ -446,6 +473,11 @@ impl Locks {
                 out.extend_from_slice(mark);
             }
         }
+        put_varint(self.floors.len() as u64, out);
+        for (by, before) in &self.floors {
+            out.extend_from_slice(&by.to_le_bytes());
+            out.extend_from_slice(&before.0.to_le_bytes());
+        }
     }
 
     /// Reads what [`Self::encode`] wrote.
@@ -487,6 +519,11 @@ impl Locks {
         }
         for (id, marks) in marks {
             all.marks.entry(id).or_default().put_all(marks);
+        }
+        if !reader.rest().is_empty() {
+            for _ in 0..reader.varint()? {
+                all.floors.insert(reader.u64()?, Timestamp(reader.u64()?));
+            }
         }
         all.count();
         Ok(all)
