@@ -309,6 +309,8 @@ impl Lookup for Full {
                 }
             }
             Message::Dropped(dropped) => self.unite(from, &dropped, out),
+            // For tables of shards, which are not kept here.
+            Message::Ring { .. } => {}
         }
     }
 }

@@ -11,14 +11,22 @@
 //!   ┌──────────┴───────────── Lookup ──────────────────────────┐ ◄───────────────────────┘
 //!   │ full   every descriptor, kept equal by gossip            │
 //!   │ image  what this client or node happened to learn        │
+//!   │ linear, chord, chord-sharp  some others of a ring        │
 //!   └──────────┬───────────────────────────────────────────────┘
 //!            table: rows by arc start, one row for a shard, no two rows overlap
+//!            ring:  each shard's successors and predecessor, kept by the node that leads it
 //! ```
 //!
 //! | lookup | state | hops | messages of its own |
 //! |---|---|---|---|
 //! | [`full`] | every descriptor | 0 | a rumour to three peers, a digest to one peer a tick |
 //! | [`image`] | at most a limit | 1 for each change since it learnt | none |
+//! | [`linear`] | r successors, of N shards | N / 2r | a question to the successor a tick, a notify |
+//! | [`chord`] | and about log2 N fingers | ½ log2 N | and a find of ½ log2 N hops a tick |
+//! | [`chord_sharp`] | and log2 N fingers, (b − 1) log_b N with base b | ½ log2 N | and a question to a finger a tick |
+//!
+//! `full` and `image` are one for a node; the last three are tables of a shard, one for each, and a
+//! request goes from shard to shard ([`ring`] tells of joins, leaves and failures).
 //!
 //! # Which of two descriptors is newer
 //! Every split gives both halves a generation one above that of the whole; every merge gives the
@@ -51,8 +59,8 @@
 //!    or is of the same shard; or is removed with its keyspace, or by an image that distrusts it.
 //! 3. Two full tables are equal after two undisturbed exchanges within their limits ([`full`] says
 //!    why).
-//! 4. Every handler runs to its end at once and keeps no state for an answer: messages may be lost,
-//!    repeated and reordered.
+//! 4. Every handler runs to its end at once and waits for no answer: messages may be lost, repeated
+//!    and reordered.
 //!
 //! # What it does not know
 //! Who is alive (membership says so by [`Lookup::peers`]), addresses, sockets, time: a tick is an
@@ -64,24 +72,33 @@
 //! to be the same.
 //!
 //! # Where to start
-//! [`lookup`], then [`known`], [`table`], [`walk`], [`full`]; bytes in [`message`].
+//! [`lookup`], then [`known`], [`table`], [`walk`], [`full`]; then [`ring`], [`chord`]; bytes in
+//! [`message`].
 
+pub mod chord;
+pub mod chord_sharp;
 pub mod dropped;
 pub mod full;
 pub mod image;
 pub mod known;
+pub mod linear;
 pub mod lookup;
 pub mod message;
 pub mod point;
+pub mod ring;
 pub mod table;
 pub mod walk;
 
+pub use chord::Chord;
+pub use chord_sharp::ChordSharp;
 pub use dropped::Dropped;
 pub use full::Full;
 pub use image::Image;
 pub use known::{Hint, Known};
+pub use linear::Linear;
 pub use lookup::{Learnt, Lookup, News, Outbox, Step};
 pub use message::Message;
 pub use point::Point;
+pub use ring::{Ring, Via};
 pub use table::Table;
 pub use walk::{HOPS_MAX, Hop, Walk};

@@ -1,7 +1,8 @@
-//! What full tables say to each other, as values and as bytes.
+//! What tables say to each other, as values and as bytes.
 //!
 //! Messages may be lost, repeated and reordered; each is handled by itself. [`full`](crate::full)
-//! tells the story they make.
+//! and [`ring`](crate::ring) tell the stories they make. A message of a ring is for the table of
+//! one strategy of one shard; a node that keeps no such table ignores it.
 //!
 //! # Bytes
 //!
@@ -16,6 +17,7 @@
 //! | 3 want | `varint` count, shard `varint` each |
 //! | 4 shards, 5 rumour | `varint` count, each as in [`known`](crate::known) |
 //! | 6 dropped | `varint` count, then first and last keyspace id, `varint` each, as rising stretches with gaps between them |
+//! | 7 ring | as in [`ring::word`](crate::ring::word) |
 //!
 //! Reading never panics, and allocates no more than a small multiple of the bytes read.
 
@@ -26,6 +28,7 @@ use keyspace::{Generation, KeyspaceId, ShardId};
 
 use crate::dropped::{Dropped, STRETCHES_MAX};
 use crate::known::{KNOWN_BYTES_MAX, Known};
+use crate::ring::word::{self, Strategy, Word};
 use crate::table::{BUCKETS, Sums, Version, bucket_of};
 
 /// The most bytes of a message.
@@ -57,8 +60,12 @@ const WANT: u8 = 3;
 const SHARDS: u8 = 4;
 const RUMOUR: u8 = 5;
 const DROPPED: u8 = 6;
+const RING: u8 = 7;
 
-/// What one full table says to another. Repeating any of them is harmless.
+/// The kinds of messages of full tables.
+const FULL_KINDS: usize = 6;
+
+/// What one table says to another. Repeating any of them is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// "Is your table like this?" Once a tick, to one peer. Equal tables: no answer.
@@ -79,12 +86,34 @@ pub enum Message {
     Rumour(Vec<Shared<Known>>),
     /// "These keyspaces are gone." When the digest's sum differs, and in answer if there are more.
     Dropped(Dropped),
+    /// From one member of a ring to another.
+    Ring {
+        /// Which of the receiver's tables is meant.
+        strategy: Strategy,
+        /// Which member.
+        to: ShardId,
+        /// Who says it, as it knows itself.
+        from: Shared<Known>,
+        /// What it says.
+        word: Word,
+    },
 }
 
 impl Message {
     /// Names of the kinds of messages, for metrics: never changed.
-    pub const KINDS: [&'static str; 6] =
-        ["digest", "summary", "want", "shards", "rumour", "dropped"];
+    pub const KINDS: [&'static str; FULL_KINDS + Word::KINDS.len()] = {
+        let mut names = ["digest", "summary", "want", "shards", "rumour", "dropped"].as_slice();
+        let mut kinds = [""; FULL_KINDS + Word::KINDS.len()];
+        let mut place = 0;
+        while place < kinds.len() {
+            if place == FULL_KINDS {
+                names = &Word::KINDS;
+            }
+            kinds[place] = names[if place < FULL_KINDS { place } else { place - FULL_KINDS }];
+            place += 1;
+        }
+        kinds
+    };
 
     /// The place of its kind in [`Self::KINDS`].
     pub fn kind(&self) -> usize {
@@ -95,6 +124,7 @@ impl Message {
             Message::Shards(_) => 3,
             Message::Rumour(_) => 4,
             Message::Dropped(_) => 5,
+            Message::Ring { word, .. } => FULL_KINDS + word.kind(),
         }
     }
 
@@ -139,6 +169,10 @@ impl Message {
                     put_varint(last.0.into(), out);
                 }
             }
+            Message::Ring { strategy, to, from, word } => {
+                out.push(RING);
+                word::put(*strategy, *to, from, word, out);
+            }
         }
         let bytes = out.len() - before;
         assert!(bytes <= MESSAGE_BYTES_MAX, "a message of {bytes} bytes");
@@ -168,6 +202,10 @@ impl Message {
             SHARDS => Message::Shards(read_known(&mut reader)?),
             RUMOUR => Message::Rumour(read_known(&mut reader)?),
             DROPPED => read_dropped(&mut reader)?,
+            RING => {
+                let (strategy, to, from, word) = word::read(&mut reader)?;
+                Message::Ring { strategy, to, from, word }
+            }
             found => return Err(DecodeError::Tag { what: "lookup message", found }),
         };
         reader.end()?;

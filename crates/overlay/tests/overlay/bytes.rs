@@ -6,6 +6,8 @@ use keyspace::{
     Arc, DecodeError, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId,
 };
 use overlay::message::{MESSAGE_BYTES_MAX, SUMMARY_VERSIONS_MAX, WANT_SHARDS_MAX};
+use overlay::ring::SUCCESSORS_MAX;
+use overlay::ring::word::{Strategy as Ring, Word};
 use overlay::table::{BUCKETS, Version, bucket_of};
 use overlay::{Dropped, Known, Message};
 use proptest::prelude::*;
@@ -63,6 +65,36 @@ fn dropped() -> impl Strategy<Value = Message> {
     })
 }
 
+fn words() -> impl Strategy<Value = Word> {
+    let number = any::<u64>;
+    prop_oneof![
+        number().prop_map(|number| Word::Ask { number }),
+        (number(), prop::option::of(known()), prop::collection::vec(known(), 0..5)).prop_map(
+            |(number, predecessor, successors)| Word::Neighbours {
+                number,
+                predecessor,
+                successors
+            }
+        ),
+        Just(Word::Notify),
+        number().prop_map(|number| Word::Ping { number }),
+        number().prop_map(|number| Word::Pong { number }),
+        any::<(u64, u64, u64, u8, u64)>().prop_map(|(number, asker, node, hops, target)| {
+            Word::Find { number, asker: ShardId(asker), node: NodeId(node), hops, target }
+        }),
+        (number(), known()).prop_map(|(number, member)| Word::Found { number, member }),
+        any::<(u64, u8)>().prop_map(|(number, level)| Word::AskFinger { number, level }),
+        (number(), prop::option::of(known()))
+            .prop_map(|(number, member)| Word::Finger { number, member }),
+    ]
+}
+
+fn rings() -> impl Strategy<Value = Message> {
+    let strategy = prop::sample::select(&Ring::ALL[..]);
+    (strategy, any::<u64>().prop_map(ShardId), known(), words())
+        .prop_map(|(strategy, to, from, word)| Message::Ring { strategy, to, from, word })
+}
+
 fn messages() -> impl Strategy<Value = Message> {
     let sums = prop::collection::vec(any::<u64>(), BUCKETS)
         .prop_map(|sums| Box::new(<[u64; BUCKETS]>::try_from(sums).expect("as many")));
@@ -74,6 +106,7 @@ fn messages() -> impl Strategy<Value = Message> {
         known().prop_map(Message::Shards),
         known().prop_map(Message::Rumour),
         dropped(),
+        rings(),
     ]
 }
 
@@ -109,7 +142,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_read_one_way(tag in 0..8u8, rest: Vec<u8>) {
+    fn any_bytes_are_refused_or_read_one_way(tag in 0..9u8, rest: Vec<u8>) {
         let any = [&[1, tag][..], &rest].concat();
         if let Ok(read) = Message::decode(&any) {
             prop_assert_eq!(bytes(&read), any);
@@ -127,6 +160,22 @@ fn the_bytes_of_small_messages() {
     let digest = bytes(&digest);
     assert_eq!(digest[..18], *b"\x01\x01\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0");
     assert_eq!(digest.len(), 2 + 8 + 8 * BUCKETS);
+    let whole = Descriptor {
+        shard: ShardId(5),
+        arc: Arc::whole(KeyspaceId(1)),
+        replicas: Vec::new(),
+        generation: Generation(2),
+        leader: None,
+    };
+    let from = Shared::new(Known::new(whole, 0));
+    let (strategy, to) = (Ring::Chord, ShardId(300));
+    let ring = |word| bytes(&Message::Ring { strategy, to, from: from.clone(), word });
+    let head = b"\x01\x07\x02\xac\x02\x01\x05\x02\x01\0\0\0\0\0";
+    assert_eq!(ring(Word::Notify), [&head[..], b"\x03"].concat());
+    let word =
+        Word::Find { number: 300, asker: ShardId(5), node: NodeId(7), hops: 2, target: 1 << 63 };
+    let body = b"\x06\xac\x02\x05\x07\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x80";
+    assert_eq!(ring(word), [&head[..], body].concat());
 }
 
 #[test]
@@ -158,8 +207,58 @@ fn what_breaks_a_limit_or_an_order_is_refused() {
     let mut many = vec![1, 2, 1, 0];
     keyspace::codec::put_varint(SUMMARY_VERSIONS_MAX as u64 + 1, &mut many);
     assert_eq!(Message::decode(&many), field("version count"));
+    let known = b"\x01\x05\x02\x01\0\0\0\0\0";
+    let ring = |strategy: u8, rest: &[u8]| {
+        let head = [1, 7, strategy, 3];
+        Message::decode(&[&head[..], known, rest].concat())
+    };
+    assert!(ring(1, &[1, 9]).is_ok());
+    assert_eq!(ring(4, &[1, 9]), Err(DecodeError::Tag { what: "strategy", found: 4 }));
+    assert_eq!(ring(1, &[10]), Err(DecodeError::Tag { what: "word of a ring", found: 10 }));
+    assert_eq!(ring(1, &[9, 1, 2]), field("member count"));
+    assert_eq!(ring(1, &[2, 1, 0, SUCCESSORS_MAX as u8 + 1]), field("member count"));
     let long = vec![1; MESSAGE_BYTES_MAX + 1];
     assert_eq!(Message::decode(&long), field("message: too long"));
+}
+
+/// With the longest keys for places, an answer holds as many members as one message has room for.
+#[test]
+fn an_answer_with_the_longest_places_is_cut_to_a_message() {
+    use overlay::known::TAIL_BYTES_MAX;
+    use overlay::{Linear, Lookup};
+    let keyspace = KeyspaceId(1);
+    let at = |byte: u8| Position::at(keyspace, &vec![byte; TAIL_BYTES_MAX]);
+    let member = |byte: u8| {
+        let arc = Arc::new(at(byte), at(byte + 1)).expect("one circle");
+        let replicas = vec![(ReplicaId(1), NodeId(byte.into()))];
+        let (shard, generation) = (ShardId(byte.into()), Generation(1));
+        Shared::new(Known::new(Descriptor { shard, arc, replicas, generation, leader: None }, 0))
+    };
+    let list: Vec<_> = (3..6).map(member).collect();
+    let mut table = Linear::join(member(2), member(1), &list, 4);
+    assert_eq!(table.ring().successors().len(), 3);
+    let ask = Message::Ring {
+        strategy: Ring::Linear,
+        to: ShardId(2),
+        from: member(1),
+        word: Word::Ask { number: 1 },
+    };
+    let mut out = Vec::new();
+    table.step(NodeId(1), ask, &mut out);
+    let [(NodeId(1), answer)] = &out[..] else { panic!("one answer") };
+    assert_eq!(Message::decode(&bytes(answer)).as_ref(), Ok(answer));
+    let Message::Ring { word: Word::Neighbours { predecessor, successors, .. }, .. } = answer
+    else {
+        panic!("an answer")
+    };
+    assert!(predecessor.is_none() && successors.is_empty(), "two do not fit beside the sender");
+}
+
+#[test]
+fn kinds_have_names_of_their_own() {
+    let names: std::collections::BTreeSet<_> = Message::KINDS.into_iter().collect();
+    assert_eq!(names.len(), Message::KINDS.len());
+    assert_eq!((Message::KINDS[5], Message::KINDS[6]), ("dropped", "ring_ask"));
 }
 
 /// The fuzzer's seeds: the good ones are messages, the bad ones are refused.
@@ -178,5 +277,5 @@ fn the_corpus_is_read_and_written_the_same() {
         }
         count += 1;
     }
-    assert!(count >= 12, "{count} seeds");
+    assert!(count >= 28, "{count} seeds");
 }

@@ -3,5 +3,7 @@
 mod bytes;
 mod gossip;
 mod history;
+mod ring_world;
+mod rings;
 mod tables;
 mod walks;

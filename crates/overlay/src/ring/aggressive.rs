@@ -1,0 +1,186 @@
+//! How a ring must not be joined: kept for the simulator, to show what it breaks.
+//!
+//! The thesis that Carillon began with joins *aggressively*: who joins asks for its place once, and
+//! then tells its successor and its predecessor to point at it, there and then. No list, no
+//! stabilise, no check. One at a time that is quick and right:
+//!
+//! ```text
+//!   a ─────────► d        b asks: between a and d       a ──► b ──► d
+//! ```
+//!
+//! Two at once into one gap both hear "between a and d", and both write the same two pointers; the
+//! later word wins:
+//!
+//! ```text
+//!   b: a.next := b, d.previous := b           a ──► c ──► d     b ──► d
+//!   c: a.next := c, d.previous := c           nobody points at b, and nothing will ever find it
+//! ```
+//!
+//! With c's words late at d and b's late at a, the two directions even disagree. Nothing repairs
+//! it: there is no further round. And who leaves without a word is pointed at for ever.
+//!
+//! Nothing outside a simulation may use it: no node speaks these words, and they have no bytes.
+
+use std::collections::BTreeMap;
+
+/// A place on the circle, which is also who is there.
+pub type Place = u64;
+
+/// A member that joins aggressively.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Its place.
+    pub me: Place,
+    /// Who comes after it.
+    pub next: Place,
+    /// Who comes before it.
+    pub previous: Place,
+}
+
+/// What members say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// "Where is my place?" Passed on until it is found.
+    Where {
+        /// Who wants to join.
+        joiner: Place,
+    },
+    /// "Between these two."
+    Here {
+        /// Who will come before.
+        previous: Place,
+        /// Who will come after.
+        next: Place,
+    },
+    /// "I come after you now."
+    SetNext(Place),
+    /// "I come before you now."
+    SetPrevious(Place),
+}
+
+/// Members, and words on their way, each with whom it is for. Who drives it chooses the order.
+#[derive(Clone, Debug, Default)]
+pub struct Ring {
+    /// By place.
+    pub members: BTreeMap<Place, Member>,
+    /// What was said and not heard yet.
+    pub words: Vec<(Place, Word)>,
+}
+
+impl Ring {
+    /// A ring of one.
+    pub fn new(first: Place) -> Self {
+        let member = Member { me: first, next: first, previous: first };
+        Self { members: BTreeMap::from([(first, member)]), words: Vec::new() }
+    }
+
+    /// Somebody wants to join, and asks a member for its place.
+    pub fn join(&mut self, joiner: Place, by: Place) {
+        self.words.push((by, Word::Where { joiner }));
+    }
+
+    /// The word at this index is heard.
+    pub fn hear(&mut self, index: usize) {
+        let (to, word) = self.words.remove(index);
+        match (word, self.members.get_mut(&to)) {
+            (Word::Where { joiner }, Some(member)) => {
+                let (me, next) = (member.me, member.next);
+                let is_here = joiner.wrapping_sub(me) < next.wrapping_sub(me) || me == next;
+                let word = if is_here { Word::Here { previous: me, next } } else { word };
+                self.words.push((if is_here { joiner } else { next }, word));
+            }
+            (Word::Here { previous, next }, None) => {
+                self.members.insert(to, Member { me: to, next, previous });
+                self.words.push((previous, Word::SetNext(to)));
+                self.words.push((next, Word::SetPrevious(to)));
+            }
+            (Word::SetNext(next), Some(member)) => member.next = next,
+            (Word::SetPrevious(previous), Some(member)) => member.previous = previous,
+            // It is not there, or is there already.
+            (_, _) => {}
+        }
+    }
+
+    /// Those that are not found by going from next to next from the lowest on.
+    pub fn lost(&self) -> Vec<Place> {
+        let mut lost: Vec<Place> = self.members.keys().copied().collect();
+        let mut at = lost.first().copied();
+        while let Some(here) = at.filter(|at| lost.contains(at)) {
+            lost.retain(|place| *place != here);
+            at = self.members.get(&here).map(|member| member.next);
+        }
+        lost
+    }
+
+    /// Those whose next member does not have them as the previous one.
+    pub fn torn(&self) -> Vec<Place> {
+        let agrees = |member: &&Member| {
+            let next = self.members.get(&member.next);
+            next.is_some_and(|next| next.previous == member.me)
+        };
+        self.members.values().filter(|member| !agrees(member)).map(|member| member.me).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Hears words in the order of saying.
+    fn settle(ring: &mut Ring) {
+        while !ring.words.is_empty() {
+            ring.hear(0);
+        }
+    }
+
+    #[test]
+    fn one_after_the_other_all_are_found() {
+        let mut ring = Ring::new(10);
+        for (joiner, by) in [(40, 10), (20, 40), (30, 10), (5, 30), (u64::MAX, 5)] {
+            ring.join(joiner, by);
+            settle(&mut ring);
+        }
+        assert_eq!((ring.members.len(), ring.lost(), ring.torn()), (6, vec![], vec![]));
+    }
+
+    #[test]
+    fn two_at_once_into_one_gap_lose_one_for_ever() {
+        let mut ring = Ring::new(10);
+        ring.join(40, 10);
+        settle(&mut ring);
+        ring.join(20, 10);
+        ring.join(30, 10);
+        settle(&mut ring);
+        assert_eq!((ring.lost(), ring.torn()), (vec![20], vec![20]));
+        // Whoever joins later does not mend it.
+        ring.join(25, 10);
+        settle(&mut ring);
+        assert!(ring.lost().contains(&20));
+    }
+
+    #[test]
+    fn words_that_cross_leave_two_directions_that_disagree() {
+        let mut ring = Ring::new(10);
+        ring.join(40, 10);
+        settle(&mut ring);
+        ring.join(20, 10);
+        ring.join(30, 10);
+        while let Some(at) = ring
+            .words
+            .iter()
+            .position(|(_, word)| matches!(word, Word::Where { .. } | Word::Here { .. }))
+        {
+            ring.hear(at);
+        }
+        // Of the later joiner the first word is heard first, and its second last.
+        let first = |ring: &Ring, word| ring.words.iter().position(|(_, said)| *said == word);
+        for word in [Word::SetNext(30), Word::SetPrevious(20), Word::SetNext(20)] {
+            let at = first(&ring, word).expect("it was said");
+            ring.hear(at);
+        }
+        settle(&mut ring);
+        assert_eq!((ring.members[&10].next, ring.members[&40].previous), (20, 30));
+        // Forwards 30 is lost; backwards 20 is.
+        assert_eq!((ring.lost(), ring.torn()), (vec![30], vec![20]));
+    }
+}
