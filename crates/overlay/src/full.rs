@@ -309,8 +309,8 @@ impl Lookup for Full {
                 }
             }
             Message::Dropped(dropped) => self.unite(from, &dropped, out),
-            // For tables of shards, which are not kept here.
-            Message::Ring { .. } => {}
+            // For tables of shards, and for requests, which are not kept here.
+            Message::Ring { .. } | Message::Request(_) => {}
         }
     }
 }

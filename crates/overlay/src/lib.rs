@@ -72,8 +72,8 @@
 //! to be the same.
 //!
 //! # Where to start
-//! [`lookup`], then [`known`], [`table`], [`walk`], [`full`]; then [`ring`], [`chord`]; bytes in
-//! [`message`].
+//! [`lookup`], then [`known`], [`table`], [`walk`], [`full`]; then [`ring`], [`chord`],
+//! [`request`]; bytes in [`message`].
 
 pub mod chord;
 pub mod chord_sharp;
@@ -85,6 +85,7 @@ pub mod linear;
 pub mod lookup;
 pub mod message;
 pub mod point;
+pub mod request;
 pub mod ring;
 pub mod table;
 pub mod walk;

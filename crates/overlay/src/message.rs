@@ -18,6 +18,7 @@
 //! | 4 shards, 5 rumour | `varint` count, each as in [`known`](crate::known) |
 //! | 6 dropped | `varint` count, then first and last keyspace id, `varint` each, as rising stretches with gaps between them |
 //! | 7 ring | as in [`ring::word`](crate::ring::word) |
+//! | 8 request | as in [`request::word`](crate::request::word) |
 //!
 //! Reading never panics, and allocates no more than a small multiple of the bytes read.
 
@@ -28,6 +29,7 @@ use keyspace::{Generation, KeyspaceId, ShardId};
 
 use crate::dropped::{Dropped, STRETCHES_MAX};
 use crate::known::{KNOWN_BYTES_MAX, Known};
+use crate::request;
 use crate::ring::word::{self, Strategy, Word};
 use crate::table::{BUCKETS, Sums, Version, bucket_of};
 
@@ -61,9 +63,10 @@ const SHARDS: u8 = 4;
 const RUMOUR: u8 = 5;
 const DROPPED: u8 = 6;
 const RING: u8 = 7;
+const REQUEST: u8 = 8;
 
 /// The kinds of messages of full tables.
-const FULL_KINDS: usize = 6;
+const FULL_KINDS: [&str; 6] = ["digest", "summary", "want", "shards", "rumour", "dropped"];
 
 /// What one table says to another. Repeating any of them is harmless.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,19 +100,22 @@ pub enum Message {
         /// What it says.
         word: Word,
     },
+    /// For a request on its way.
+    Request(request::Word),
 }
 
 impl Message {
     /// Names of the kinds of messages, for metrics: never changed.
-    pub const KINDS: [&'static str; FULL_KINDS + Word::KINDS.len()] = {
-        let mut names = ["digest", "summary", "want", "shards", "rumour", "dropped"].as_slice();
-        let mut kinds = [""; FULL_KINDS + Word::KINDS.len()];
-        let mut place = 0;
+    pub const KINDS: [&'static str;
+        FULL_KINDS.len() + Word::KINDS.len() + request::Word::KINDS.len()] = {
+        let parts: [&[&str]; 3] = [&FULL_KINDS, &Word::KINDS, &request::Word::KINDS];
+        let mut kinds = [""; FULL_KINDS.len() + Word::KINDS.len() + request::Word::KINDS.len()];
+        let (mut part, mut first, mut place) = (0, 0, 0);
         while place < kinds.len() {
-            if place == FULL_KINDS {
-                names = &Word::KINDS;
+            if place - first == parts[part].len() {
+                (part, first) = (part + 1, place);
             }
-            kinds[place] = names[if place < FULL_KINDS { place } else { place - FULL_KINDS }];
+            kinds[place] = parts[part][place - first];
             place += 1;
         }
         kinds
@@ -124,7 +130,8 @@ impl Message {
             Message::Shards(_) => 3,
             Message::Rumour(_) => 4,
             Message::Dropped(_) => 5,
-            Message::Ring { word, .. } => FULL_KINDS + word.kind(),
+            Message::Ring { word, .. } => FULL_KINDS.len() + word.kind(),
+            Message::Request(word) => FULL_KINDS.len() + Word::KINDS.len() + word.kind(),
         }
     }
 
@@ -173,6 +180,10 @@ impl Message {
                 out.push(RING);
                 word::put(*strategy, *to, from, word, out);
             }
+            Message::Request(word) => {
+                out.push(REQUEST);
+                word.put(out);
+            }
         }
         let bytes = out.len() - before;
         assert!(bytes <= MESSAGE_BYTES_MAX, "a message of {bytes} bytes");
@@ -206,6 +217,7 @@ impl Message {
                 let (strategy, to, from, word) = word::read(&mut reader)?;
                 Message::Ring { strategy, to, from, word }
             }
+            REQUEST => Message::Request(request::Word::read(&mut reader)?),
             found => return Err(DecodeError::Tag { what: "lookup message", found }),
         };
         reader.end()?;

@@ -49,9 +49,9 @@
 //! A ring of at least r + 1 stays one ring, of which everybody is reached, as long as nobody loses
 //! the last live member of its list and r + 1 members stay that nobody's list skips
 //! ([`ideal`] checks both). That needs silence to mean death. It does not always: so who was taken
-//! for dead is pinged for a while. If it answers, it is a member again, and leads to the place that this member has in
-//! *its* ring, which may be another by then: whoever stands there hears of this one, and the two
-//! rings become one.
+//! for dead is pinged for a while. If it answers, it is a member again, and leads to the place that
+//! this member has in *its* ring, which may be another by then: whoever stands there hears of this
+//! one, and the two rings become one.
 //!
 //! # Limits
 //! | what | at most | beyond it |

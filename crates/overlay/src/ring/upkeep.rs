@@ -212,7 +212,8 @@ impl Ring {
                 self.take_list(from, list);
                 let closer = predecessor.filter(|p| {
                     let is_closer = between(me, p.arc().start().tail(), there);
-                    is_here(p) && is_closer && !self.is_me(p) && !self.suspects_that(p)
+                    let is_dead = self.suspects_that(p) || is_gone(p, self.me());
+                    is_here(p) && is_closer && !self.is_me(p) && !is_dead
                 });
                 match closer {
                     Some(closer) => self.ask(About::Closer, closer, out),
@@ -302,6 +303,10 @@ impl Ring {
             return;
         };
         if before.shard() == from.shard() {
+            return;
+        }
+        if is_gone(&before, &from) {
+            self.predecessor = Some(from);
             return;
         }
         let place = from.arc().start().tail();

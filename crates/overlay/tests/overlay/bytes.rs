@@ -95,6 +95,29 @@ fn rings() -> impl Strategy<Value = Message> {
         .prop_map(|(strategy, to, from, word)| Message::Ring { strategy, to, from, word })
 }
 
+fn requests() -> impl Strategy<Value = Message> {
+    use overlay::request::{Form, HOPS_LINEAR_MAX, Word};
+    let forms = prop::sample::select(&[Form::Iterative, Form::Recursive, Form::SemiRecursive][..]);
+    let hops = || 0..=HOPS_LINEAR_MAX;
+    let find = (any::<(u64, Option<u64>, u64, u32)>(), forms, hops(), hops(), any::<Vec<u8>>());
+    let find = find.prop_map(|((number, to, origin, keyspace), form, hops, hops_max, tail)| {
+        let (to, origin, keyspace) = (to.map(ShardId), NodeId(origin), KeyspaceId(keyspace));
+        Word::Find { number, to, form, origin, hops, hops_max, keyspace, tail }
+    });
+    let words = prop_oneof![
+        find,
+        (any::<u64>(), known()).prop_map(|(number, member)| Word::Next { number, member }),
+        (any::<u64>(), hops(), known()).prop_map(|(number, hops, owner)| Word::Found {
+            number,
+            hops,
+            owner
+        }),
+        any::<u64>().prop_map(|number| Word::Busy { number }),
+        any::<u64>().prop_map(|number| Word::Lost { number }),
+    ];
+    words.prop_map(Message::Request)
+}
+
 fn messages() -> impl Strategy<Value = Message> {
     let sums = prop::collection::vec(any::<u64>(), BUCKETS)
         .prop_map(|sums| Box::new(<[u64; BUCKETS]>::try_from(sums).expect("as many")));
@@ -107,6 +130,7 @@ fn messages() -> impl Strategy<Value = Message> {
         known().prop_map(Message::Rumour),
         dropped(),
         rings(),
+        requests(),
     ]
 }
 
@@ -142,7 +166,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_are_refused_or_read_one_way(tag in 0..9u8, rest: Vec<u8>) {
+    fn any_bytes_are_refused_or_read_one_way(tag in 0..10u8, rest: Vec<u8>) {
         let any = [&[1, tag][..], &rest].concat();
         if let Ok(read) = Message::decode(&any) {
             prop_assert_eq!(bytes(&read), any);
@@ -217,6 +241,9 @@ fn what_breaks_a_limit_or_an_order_is_refused() {
     assert_eq!(ring(1, &[10]), Err(DecodeError::Tag { what: "word of a ring", found: 10 }));
     assert_eq!(ring(1, &[9, 1, 2]), field("member count"));
     assert_eq!(ring(1, &[2, 1, 0, SUCCESSORS_MAX as u8 + 1]), field("member count"));
+    for bad in [&[1, 8, 6, 1][..], &[1, 8, 4, 1, 0], &[1, 8, 1, 1, 4], &[1, 8, 1, 1, 1, 2]] {
+        assert!(Message::decode(bad).is_err(), "{bad:?}");
+    }
     let long = vec![1; MESSAGE_BYTES_MAX + 1];
     assert_eq!(Message::decode(&long), field("message: too long"));
 }
@@ -277,5 +304,5 @@ fn the_corpus_is_read_and_written_the_same() {
         }
         count += 1;
     }
-    assert!(count >= 28, "{count} seeds");
+    assert!(count >= 32, "{count} seeds");
 }

@@ -3,7 +3,9 @@
 mod bytes;
 mod gossip;
 mod history;
+mod requests;
 mod ring_world;
 mod rings;
+mod stories;
 mod tables;
 mod walks;

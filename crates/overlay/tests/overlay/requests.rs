@@ -1,0 +1,332 @@
+//! One set of requests against all lookups, in all forms: each ends at the owner, or says why not.
+
+use std::collections::BTreeMap;
+
+use keyspace::random::Random;
+use keyspace::{NodeId, ShardId};
+use overlay::image::IMAGE_ENTRIES_MAX;
+use overlay::request::{
+    ATTEMPTS_MAX, Event, Failure, Form, HOPS_LINEAR_MAX, PASSED_MAX, PATIENCE_TICKS, Request,
+    Requests, Tables, Word,
+};
+use overlay::{Full, HOPS_MAX, Image, Lookup, Message, News, Outbox, Table as Descriptors};
+use proptest::prelude::*;
+
+use crate::ring_world::{KEYSPACE, KINDS, Table, World};
+
+const FORMS: [Form; 3] = [Form::Iterative, Form::Recursive, Form::SemiRecursive];
+
+/// The table of one shard on one node; of `full` and images the node's.
+enum Here<'a> {
+    Shard(ShardId, &'a Table),
+    Node(&'a dyn Lookup),
+}
+
+impl Tables for Here<'_> {
+    fn table(&self, shard: Option<ShardId>) -> Option<&dyn Lookup> {
+        match self {
+            Here::Shard(here, table) => (shard == Some(*here)).then(|| table.lookup()),
+            Here::Node(lookup) => Some(*lookup),
+        }
+    }
+}
+
+/// What leads from node to node.
+enum Led {
+    /// By the tables of a ring.
+    Ring(World),
+    /// By a full table on every node.
+    Full(Full),
+}
+
+/// Nodes with requests, and what is on its way between them.
+struct Net {
+    led: Led,
+    /// What a request begins with, if not with what leads.
+    image: Option<Image>,
+    nodes: BTreeMap<NodeId, Requests>,
+    flying: Vec<(NodeId, Word)>,
+    events: Vec<Event>,
+    messages: usize,
+}
+
+impl Net {
+    fn new(led: Led, shards: &[ShardId]) -> Self {
+        let node = |shard: &ShardId| (NodeId(shard.0), Requests::new(NodeId(shard.0)));
+        let nodes = shards.iter().map(node).collect();
+        let (image, flying, events) = (None, Vec::new(), Vec::new());
+        Self { led, image, nodes, flying, events, messages: 0 }
+    }
+
+    /// Something happens at a node.
+    fn at(
+        &mut self,
+        node: NodeId,
+        f: impl FnOnce(&mut Requests, &Here<'_>, &mut Outbox, &mut Vec<Event>),
+    ) {
+        let shard = ShardId(node.0);
+        let here = match (&self.led, &self.image) {
+            (Led::Full(_), Some(image)) if node == NodeId(1) => Here::Node(image),
+            (Led::Full(full), _) => Here::Node(full),
+            (Led::Ring(world), _) => match world.tables.get(&shard) {
+                Some(table) => Here::Shard(shard, table),
+                None => return,
+            },
+        };
+        let mut out = Outbox::new();
+        let requests = self.nodes.get_mut(&node).expect("a node");
+        f(requests, &here, &mut out, &mut self.events);
+        for (to, message) in out {
+            let mut bytes = Vec::new();
+            message.encode(&mut bytes);
+            assert_eq!(Message::decode(&bytes).as_ref(), Ok(&message));
+            let Message::Request(word) = message else { panic!("{message:?}") };
+            self.messages += 1;
+            self.flying.push((to, word));
+        }
+    }
+
+    fn deliver(&mut self, index: usize, again: bool) {
+        let (to, word) = self.flying[index].clone();
+        if !again {
+            self.flying.remove(index);
+        }
+        self.at(to, |requests, here, out, events| requests.step(word, here, out, events));
+    }
+
+    fn tick(&mut self) {
+        for node in self.nodes.keys().copied().collect::<Vec<_>>() {
+            self.at(node, |requests, here, out, events| requests.tick(here, out, events));
+        }
+        // Whoever was silent is distrusted where the request began.
+        for event in &self.events {
+            if let (Event::Silent { at: Some(at), shard, generation }, Led::Ring(world)) =
+                (event, &mut self.led)
+            {
+                let table = world.tables.get_mut(at);
+                table.into_iter().for_each(|t| t.lookup_mut().distrust(*shard, *generation));
+            }
+        }
+    }
+
+    fn begin(&mut self, from: ShardId, tail: &[u8], form: Form, hops_max: u32) {
+        let at = matches!(self.led, Led::Ring(_)).then_some(from);
+        let request = Request { at, keyspace: KEYSPACE, tail: tail.to_vec(), form, hops_max };
+        self.at(NodeId(from.0), |requests, here, out, events| {
+            requests.begin(request, here, out, events);
+        });
+    }
+
+    /// Everything arrives in order; what came of it.
+    fn settle(&mut self) -> Vec<Event> {
+        while !self.flying.is_empty() {
+            self.deliver(0, false);
+        }
+        std::mem::take(&mut self.events)
+    }
+
+    fn open(&self) -> usize {
+        self.nodes.values().map(|requests| requests.counts().0 + requests.counts().1).sum()
+    }
+}
+
+fn places(count: u8) -> Vec<Vec<u8>> {
+    (1..count).map(|n| vec![n.wrapping_mul(37), n]).collect()
+}
+
+/// All five lookups over the same shards, and for each the shards.
+fn nets(count: u8) -> Vec<(String, Net, World)> {
+    let mut nets = Vec::new();
+    for kind in KINDS {
+        let mut world = World::grown(kind, 3, &places(count));
+        (0..100).for_each(|_| world.round());
+        let again = World::grown(kind, 3, &places(count));
+        let net = Net::new(Led::Ring(world), &again.shards());
+        nets.push((format!("{kind:?}"), net, again));
+    }
+    for with_image in [false, true] {
+        let world = World::grown(KINDS[0], 3, &places(count));
+        let mut full = Full::new(1);
+        for ring in world.rings() {
+            full.learn(News::Shard(ring.me().clone()));
+        }
+        let mut net = Net::new(Led::Full(full), &world.shards());
+        if with_image {
+            let mut image = Image::new(IMAGE_ENTRIES_MAX);
+            image.peers(&[NodeId(2), NodeId(3)]);
+            net.image = Some(image);
+        }
+        nets.push((if with_image { "image" } else { "full" }.to_owned(), net, world));
+    }
+    nets
+}
+
+#[test]
+fn every_lookup_in_every_form_ends_at_the_owner() {
+    for (name, mut net, world) in nets(24) {
+        for form in FORMS {
+            let (mut asked, mut hops_in_all) = (0, 0);
+            net.messages = 0;
+            for (from, place) in world
+                .shards()
+                .into_iter()
+                .flat_map(|from| places(24).into_iter().map(move |place| (from, place)))
+            {
+                let tail = [&place[..], b"x"].concat();
+                net.begin(from, &tail, form, HOPS_MAX.into());
+                let events = net.settle();
+                let [Event::Found { owner, hops, .. }] = &events[..] else {
+                    panic!("{name} {form:?}: {events:?}")
+                };
+                assert_eq!(Some(owner.shard()), world.owner(&tail), "{name} {form:?}");
+                let most = if name == "image" {
+                    2
+                } else if name == "full" {
+                    1
+                } else {
+                    9
+                };
+                assert!(*hops <= most, "{name} {form:?}: {hops} hops");
+                hops_in_all += *hops as usize;
+                asked += usize::from(*hops > 0);
+                if let Some(image) = &mut net.image {
+                    image.learn(News::Shard(owner.clone()));
+                }
+            }
+            // As many messages as the form promises.
+            let messages = match form {
+                Form::Iterative | Form::SemiRecursive => 2 * hops_in_all,
+                Form::Recursive => hops_in_all + asked,
+            };
+            assert_eq!(net.messages, messages, "{name} {form:?}");
+            assert_eq!(net.open(), 0);
+        }
+        if let Some(image) = &net.image {
+            let known: &Descriptors = image.table();
+            assert_eq!(known.len(), 23, "it has learnt whom it asked for");
+        }
+    }
+}
+
+#[test]
+fn a_request_that_goes_too_far_is_lost() {
+    for form in FORMS {
+        let (_, mut net, world) = nets(40).swap_remove(0);
+        net.begin(ShardId(1), &[255], form, 3);
+        let lost = |id| vec![Event::Failed { id, why: Failure::Lost }];
+        assert_eq!(net.settle(), lost(1), "{form:?}");
+        net.begin(ShardId(1), &[255], form, HOPS_LINEAR_MAX);
+        let events = net.settle();
+        let [Event::Found { owner, hops: 4.., .. }] = &events[..] else { panic!("{events:?}") };
+        assert_eq!(Some(owner.shard()), world.owner(&[255]));
+    }
+}
+
+#[test]
+fn who_is_silent_is_named_and_gone_around_and_in_the_end_it_fails() {
+    for form in FORMS {
+        let (_, mut net, _) = nets(12).swap_remove(1);
+        net.begin(ShardId(1), &[255], form, HOPS_MAX.into());
+        net.flying.clear();
+        let mut silent = 0;
+        for _ in 0..200 {
+            net.tick();
+            net.flying.clear();
+            for event in std::mem::take(&mut net.events) {
+                match event {
+                    Event::Silent { at, .. } => {
+                        assert_eq!(at, Some(ShardId(1)));
+                        silent += 1;
+                    }
+                    event => {
+                        // Nobody is left to go to: that is why it fails in the end.
+                        let failed = matches!(event, Event::Failed { id: 1, .. });
+                        assert!(failed, "{event:?}");
+                        silent += 100;
+                    }
+                }
+            }
+        }
+        assert!((101..=100 + usize::from(ATTEMPTS_MAX)).contains(&silent), "{silent}");
+        assert_eq!(net.open(), 0);
+    }
+}
+
+#[test]
+fn who_passes_too_much_on_is_busy_and_forgets_in_time() {
+    let (_, mut net, _) = nets(24).swap_remove(0);
+    let mut through = 0;
+    for _ in 0..=PASSED_MAX {
+        net.begin(ShardId(1), &[255], Form::SemiRecursive, HOPS_MAX.into());
+        // The first hop passes it on, and no answer comes.
+        net.deliver(0, false);
+        through += usize::from(matches!(net.flying[0].1, Word::Find { .. }));
+        net.flying.clear();
+    }
+    assert_eq!(through, PASSED_MAX);
+    for _ in 0..PATIENCE_TICKS {
+        net.tick();
+        net.flying.clear();
+    }
+    let passed: usize = net.nodes.values().map(|requests| requests.counts().1).sum();
+    assert_eq!(passed, 0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn lost_late_and_repeated_each_request_ends_once(
+        lookup in 0..6usize,
+        form in prop::sample::select(&FORMS[..]),
+        seed: u64,
+        disturbed in 0..200usize,
+    ) {
+        let (name, mut net, world) = nets(12).swap_remove(lookup);
+        let (mut random, shards) = (Random::new(seed), world.shards());
+        let mut begun = 0;
+        let mut ended = BTreeMap::new();
+        for step in 0..2000 {
+            if step < disturbed {
+                let from = shards[random.below(shards.len() as u64) as usize];
+                let tail = random.bits().to_be_bytes();
+                if random.one_in(3) {
+                    net.begin(from, &tail, form, HOPS_MAX.into());
+                    begun += 1;
+                }
+                if !net.flying.is_empty() {
+                    let index = random.below(net.flying.len() as u64) as usize;
+                    match random.below(8) {
+                        0 => drop(net.flying.remove(index)),
+                        1 => net.deliver(index, true),
+                        _ => net.deliver(index, false),
+                    }
+                }
+                if random.one_in(6) {
+                    net.tick();
+                }
+            } else {
+                while !net.flying.is_empty() {
+                    net.deliver(0, false);
+                }
+                net.tick();
+            }
+            for event in std::mem::take(&mut net.events) {
+                match event {
+                    Event::Found { owner, .. } => {
+                        let owner = owner.shard();
+                        prop_assert!(shards.contains(&owner));
+                        *ended.entry("found").or_insert(0) += 1;
+                    }
+                    Event::Failed { why, .. } => {
+                        prop_assert!(why != Failure::Refused && why != Failure::Lost, "{}", name);
+                        *ended.entry("failed").or_insert(0) += 1;
+                    }
+                    Event::Silent { .. } => {}
+                }
+            }
+        }
+        prop_assert_eq!(ended.values().sum::<i32>(), begun, "{:?}", ended);
+        prop_assert_eq!(net.open(), 0);
+    }
+}
