@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Levels whose number is not past the successor are skipped: about log2 N remain, and a request
-//! makes ½ log2 N hops on average.
+//! makes ½ log2 N hops on average, a little less the longer the list of successors is.
 //!
 //! # Upkeep
 //! One level a tick, from 63 down, by a *find* that goes through the ring as a request does; each

@@ -18,7 +18,7 @@
 //! | 4 shards, 5 rumour | `varint` count, each as in [`known`](crate::known) |
 //! | 6 dropped | `varint` count, then first and last keyspace id, `varint` each, as rising stretches with gaps between them |
 //! | 7 ring | as in [`ring::word`](crate::ring::word) |
-//! | 8 request | as in [`request::word`](crate::request::word) |
+//! | 8 request | as in [`request::word`] |
 //!
 //! Reading never panics, and allocates no more than a small multiple of the bytes read.
 

@@ -336,6 +336,22 @@ impl World {
         most
     }
 
+    /// In whatever state the ring is, a way ends: at the owner, or where nobody closer is known.
+    pub fn check_ways(&mut self) {
+        let tables = self.tables.clone();
+        let places: Vec<Vec<u8>> =
+            self.rings().map(|ring| ring.me().arc().start().tail().to_vec()).collect();
+        for place in &places {
+            for from in self.shards() {
+                match self.walk(from, place) {
+                    Ok((found, _)) => assert_eq!(Some(found), self.owner(place)),
+                    Err(why) => assert!(why.ends_with("knows nobody closer"), "{why}"),
+                }
+            }
+        }
+        self.tables = tables;
+    }
+
     /// One line for each member.
     pub fn drawn(&self) -> String {
         let line = |at: usize, all: &Members| {

@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use keyspace::random::Random;
-use keyspace::{NodeId, ShardId};
+use keyspace::{Arc, NodeId, Position, ShardId};
+use overlay::ring::place::Members;
 use overlay::ring::word::{Strategy as Of, Word};
 use overlay::ring::{Ring, SUCCESSORS, ideal};
 use overlay::{Learnt, Message, News, Step};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-use crate::ring_world::{KINDS, Kind, Table, World, descriptor, point};
+use crate::ring_world::{KEYSPACE, KINDS, Kind, Table, World, descriptor, point};
 
 /// Rounds in which any ring of these sizes comes to rest, fingers and all.
 const ROUNDS: usize = 400;
@@ -94,6 +95,7 @@ proptest! {
     ) {
         let mut world = World::new(kind, length);
         disturb(&mut world, &places, &events);
+        world.check_ways();
         world.rounds_until_ideal(ROUNDS);
         (0..ROUNDS).for_each(|_| world.round());
         world.check_tables();
@@ -136,6 +138,7 @@ proptest! {
             }
             prop_assert_eq!(ideal::invariant(world.rings()), Ok(()), "{}", world.drawn());
         }
+        world.check_ways();
         world.rounds_until_ideal(ROUNDS);
         (0..ROUNDS).for_each(|_| world.round());
         world.check_tables();
@@ -259,6 +262,50 @@ fn hops_are_as_promised() {
     }
 }
 
+/// Mean hops to random points from random members of a stable ring of `count`, as a share of
+/// ½ log2 of it.
+fn mean_hops(kind: Kind, count: usize, length: usize) -> f64 {
+    let places: Vec<Vec<u8>> = [vec![]].into_iter().chain(scattered(count, 5)).collect();
+    let at = |index: usize| Position::at(KEYSPACE, &places[index % count]);
+    let arc = |index: usize| Arc::new(at(index), at(index + 1)).expect("one circle");
+    let all = (0..count).map(|index| descriptor(index as u64, arc(index), 1));
+    let all = Members::new(all);
+    let tables: Vec<Table> =
+        (0..count).map(|index| Table::ideal(kind, &all, index, length)).collect();
+    let (mut random, mut hops, walks) = (Random::new(9), 0, 20_000);
+    for _ in 0..walks {
+        let tail = random.bits().to_be_bytes();
+        let mut at = random.below(count as u64) as usize;
+        loop {
+            match tables[at].lookup().next(point(&tail)) {
+                Step::Closer(closer) => at = closer.shard().0 as usize,
+                Step::Owner(owner) => {
+                    break assert_eq!(owner.shard().0 as usize, all.owner(point(&tail)));
+                }
+                Step::Ask(_) => panic!("nobody closer"),
+            }
+            hops += 1;
+        }
+    }
+    f64::from(hops) / f64::from(walks) / ((count as f64).log2() / 2.0)
+}
+
+#[test]
+fn mean_hops_are_half_the_logarithm() {
+    // Longer lists spare hops at the end of the way.
+    let (two, four) = (0.95..1.0, 0.9..0.96);
+    for (kind, count, length, wanted) in [
+        (KINDS[1], 1000, 2, &two),
+        (KINDS[1], 10_000, 2, &two),
+        (KINDS[1], 10_000, 4, &four),
+        (KINDS[2], 10_000, 2, &two),
+        (KINDS[2], 10_000, 4, &four),
+    ] {
+        let share = mean_hops(kind, count, length);
+        assert!(wanted.contains(&share), "{kind:?}, {count} members, lists of {length}: {share}");
+    }
+}
+
 #[test]
 fn who_knows_nobody_asks_and_who_is_told_of_anybody_finds_its_place() {
     for kind in KINDS {
@@ -301,7 +348,7 @@ fn what_a_later_descriptor_contradicts_is_not_learnt() {
         let table = world.tables.get_mut(&left).expect("alive");
         assert!(table.ring().successors().iter().all(|entry| entry.shard() != second));
         assert_eq!(table.lookup_mut().learn(News::Shard(old)), Learnt::Stale);
-        let elsewhere = descriptor(77, keyspace::Arc::whole(keyspace::KeyspaceId(9)), 5);
+        let elsewhere = descriptor(77, Arc::whole(keyspace::KeyspaceId(9)), 5);
         assert_eq!(table.lookup_mut().learn(News::Shard(elsewhere)), Learnt::Unknown);
         let hint = overlay::Hint { leader: keyspace::ReplicaId(1), term: 4 };
         let third = world.owner(b"m").expect("alive");
@@ -309,10 +356,7 @@ fn what_a_later_descriptor_contradicts_is_not_learnt() {
         let learn =
             |table: &mut Table| table.lookup_mut().learn(News::Leader { shard: third, hint });
         assert_eq!((learn(table), learn(table)), (Learnt::Leader, Learnt::Known));
-        assert_eq!(
-            table.lookup_mut().learn(News::Dropped(crate::ring_world::KEYSPACE)),
-            Learnt::New
-        );
+        assert_eq!(table.lookup_mut().learn(News::Dropped(KEYSPACE)), Learnt::New);
         assert!(table.entries().is_empty());
     }
 }
