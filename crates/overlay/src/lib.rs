@@ -21,7 +21,7 @@
 //! |---|---|---|---|
 //! | [`full`] | every descriptor | 0 | a rumour to three peers, a digest to one peer a tick |
 //! | [`image`] | at most a limit | 1 for each change since it learnt | none |
-//! | [`linear`] | r successors, of N shards | N / 2r | a question to the successor a tick, a notify |
+//! | [`linear`] | r successors, of N shards | N / 2 | a question to the successor a tick, a notify |
 //! | [`chord`] | and about log2 N fingers | ½ log2 N | and a find of ½ log2 N hops a tick |
 //! | [`chord_sharp`] | and log2 N fingers, (b − 1) log_b N with base b | ½ log2 N | and a question to a finger a tick |
 //!

@@ -1,15 +1,14 @@
 //! The ring and nothing else: requests go from successor to successor.
 //!
 //! ```text
-//!   point p:   a ──► c ──► e ──► g        lists of two: every second member is gone to
-//!              └ b ┘ └ d ┘ └ f ┘ holds p
+//!   point p:   a ──► b ──► c ──► d ──► e  holds p
 //! ```
 //!
-//! A table is a list of successors ([`ring`](crate::ring)), whatever the number of members. A
-//! request goes on to the farthest of the list that is not past the point: of N members it asks
-//! about N / 2r, with lists of r. Too many for most, and for [`HOPS_MAX`](crate::HOPS_MAX) as soon
-//! as there are some hundred; it is what fingers are measured against, and what is still true when
-//! all fingers are wrong.
+//! A table is a list of successors ([`ring`](crate::ring)), whatever the number of members; all but
+//! the first are there for when that one is gone. A request goes on to the next member that is
+//! trusted: of N it asks about N / 2. Too many for most, and for [`HOPS_MAX`](crate::HOPS_MAX) as
+//! soon as there are some hundred; it is what fingers are measured against, and what is still true
+//! when all fingers are wrong.
 
 use std::sync::Arc as Shared;
 

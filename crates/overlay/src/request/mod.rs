@@ -47,7 +47,7 @@ pub mod word;
 pub use word::{Form, Word};
 
 /// The most hops of any request: a walk along a ring of so many.
-pub const HOPS_LINEAR_MAX: u32 = 64 * 1024;
+pub const HOPS_LINEAR_MAX: u32 = 128 * 1024;
 
 /// How many ticks an origin waits for an answer.
 pub const PATIENCE_TICKS: u16 = 16;

@@ -293,7 +293,8 @@ impl Ring {
         }
     }
 
-    /// The farthest trusted entry at or before a place: whether it is a finger, its index, and it.
+    /// The farthest trusted entry at or before a place, or the nearest if the walk is linear:
+    /// whether it is a finger, its index, and it.
     pub(crate) fn reach<'a>(
         &'a self,
         fingers: &'a [Entry],
@@ -301,8 +302,12 @@ impl Ring {
     ) -> Option<((bool, usize), &'a Entry)> {
         let sight = Sight::new(&self.me, tail);
         let farthest = |entries: &'a [Entry]| {
-            let reached = sight.reached(entries);
-            let at = (0..reached).rev().find(|at| self.is_trusted(&entries[*at]))?;
+            let mut reached = 0..sight.reached(entries);
+            let is_trusted = |at: &usize| self.is_trusted(&entries[*at]);
+            let at = match self.strategy {
+                Strategy::Linear => reached.find(is_trusted),
+                _ => reached.rev().find(is_trusted),
+            }?;
             Some((at, &entries[at]))
         };
         let listed = farthest(&self.successors).map(|(at, entry)| ((false, at), entry));

