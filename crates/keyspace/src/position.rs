@@ -8,6 +8,9 @@
 //! | hashed | id (u32 BE) ‖ slot (u16 BE) ‖ key | `00000003 2f96 666f6f` (slot 12182) |
 //! | ordered | id (u32 BE) ‖ key | `00000003 666f6f` |
 //!
+//! A third, for files of linear hashing, stands by itself in
+//! [`linear_hash`](crate::linear_hash).
+//!
 //! Numbers are big-endian so that bytewise order is the order of the numbers. The lowest point of a
 //! circle, its **origin**, is the id alone; it also stands for the point above all others.
 

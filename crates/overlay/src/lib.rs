@@ -11,6 +11,7 @@
 //!   ┌──────────┴───────────── Lookup ──────────────────────────┐ ◄───────────────────────┘
 //!   │ full   every descriptor, kept equal by gossip            │
 //!   │ image  what this client or node happened to learn        │
+//!   │ lh     two numbers, and addresses it happened to learn   │
 //!   │ linear, chord, chord-sharp  some others of a ring        │
 //!   └──────────┬───────────────────────────────────────────────┘
 //!            table: rows by arc start, one row for a shard, no two rows overlap
@@ -24,9 +25,10 @@
 //! | [`linear`] | r successors, of N shards | N / 2 | a question to the successor a tick, a notify |
 //! | [`chord`] | and about log2 N fingers | ½ log2 N | and a find of ½ log2 N hops a tick |
 //! | [`chord_sharp`] | and log2 N fingers, (b − 1) log_b N with base b | ½ log2 N | and a question to a finger a tick |
+//! | [`lh`] | the shape of a file, and addresses up to a limit | 2 forwards at most while it grows | none |
 //!
-//! `full` and `image` are one for a node; the last three are tables of a shard, one for each, and a
-//! request goes from shard to shard ([`ring`] tells of joins, leaves and failures).
+//! `full`, `image` and `lh` are one for a node; the others are tables of a shard, one for each, and
+//! a request goes from shard to shard ([`ring`] tells of joins, leaves and failures).
 //!
 //! # Which of two descriptors is newer
 //! Every split gives both halves a generation one above that of the whole; every merge gives the
@@ -73,7 +75,7 @@
 //!
 //! # Where to start
 //! [`lookup`], then [`known`], [`table`], [`walk`], [`full`]; then [`ring`], [`chord`],
-//! [`request`]; bytes in [`message`].
+//! [`request`]; [`lh`]; bytes in [`message`].
 
 pub mod chord;
 pub mod chord_sharp;
@@ -81,6 +83,7 @@ pub mod dropped;
 pub mod full;
 pub mod image;
 pub mod known;
+pub mod lh;
 pub mod linear;
 pub mod lookup;
 pub mod message;
@@ -96,6 +99,7 @@ pub use dropped::Dropped;
 pub use full::Full;
 pub use image::Image;
 pub use known::{Hint, Known};
+pub use lh::Lh;
 pub use linear::Linear;
 pub use lookup::{Learnt, Lookup, News, Outbox, Step};
 pub use message::Message;

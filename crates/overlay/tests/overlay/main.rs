@@ -1,8 +1,10 @@
-//! Tables, gossip, images and walks against histories of shards that split, merge and move.
+//! Tables, gossip, images and walks against histories of shards that split, merge and move;
+//! files of linear hashing.
 
 mod bytes;
 mod gossip;
 mod history;
+mod lh;
 mod requests;
 mod ring_world;
 mod rings;

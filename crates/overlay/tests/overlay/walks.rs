@@ -5,7 +5,8 @@ use std::sync::Arc as Shared;
 
 use keyspace::{Generation, NodeId, ShardId};
 use overlay::image::IMAGE_ENTRIES_MAX;
-use overlay::{Full, HOPS_MAX, Image, Known, Learnt, Lookup, News, Point, Step, Walk};
+use overlay::lh::memory::ADDRESSES_MAX;
+use overlay::{Full, HOPS_MAX, Image, Known, Learnt, Lh, Lookup, News, Point, Step, Walk};
 use proptest::prelude::*;
 use proptest::sample::Index;
 
@@ -79,8 +80,8 @@ proptest! {
     ) {
         let cluster = Cluster::new(history, &told);
         let mut image = Image::new(IMAGE_ENTRIES_MAX);
-        let mut full = Full::new(7);
-        for lookup in [&mut image as &mut dyn Lookup, &mut full] {
+        let (mut full, mut lh) = (Full::new(7), Lh::new(ADDRESSES_MAX));
+        for lookup in [&mut image as &mut dyn Lookup, &mut full, &mut lh] {
             lookup.peers(&everybody());
             for index in &mine {
                 lookup.learn(News::Shard(index.get(&cluster.history.all).clone()));
