@@ -8,6 +8,7 @@ use clap_complete::Shell;
 use sim::scenario::Scenario;
 
 use crate::dev::DevArgs;
+use crate::overlay::OverlayArgs;
 use crate::start::StartArgs;
 use crate::upgrade::UpgradeArgs;
 
@@ -646,8 +647,13 @@ Examples:
   carillon sim --seed 1 --seeds 100 --bug unsynced-ack   what the checkers find
   carillon sim --nodes 5 --seed 1 --seeds 100            clusters on a bad network
   carillon sim --scenario list                           disasters by name
-  carillon sim --scenario nine-of-twenty --seed 7        one of them")]
+  carillon sim --scenario nine-of-twenty --seed 7        one of them
+  carillon sim overlay --nodes 1000,100000               lookups alone, on rings of any size")]
+#[command(args_conflicts_with_subcommands = true, disable_help_subcommand = true)]
 pub struct SimArgs {
+    /// Something else than faults.
+    #[command(subcommand)]
+    pub what: Option<SimCommand>,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
@@ -706,6 +712,13 @@ pub struct SimArgs {
     /// Print every event.
     #[arg(long)]
     pub verbose: bool,
+}
+
+/// What is simulated beside nodes and clusters.
+#[derive(Debug, Subcommand)]
+pub enum SimCommand {
+    /// Measure hops and messages of each lookup, on rings of any size.
+    Overlay(OverlayArgs),
 }
 
 /// What is asked of scenarios.

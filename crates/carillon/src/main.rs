@@ -19,6 +19,7 @@ mod keyspaces;
 mod leader;
 mod merge;
 mod output;
+mod overlay;
 mod prove;
 mod recover;
 mod sim;

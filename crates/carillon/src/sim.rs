@@ -6,11 +6,15 @@ use sim::cli::main_with;
 use sim::scenario::{self, Scenario};
 use sim::{Options, cluster};
 
-use crate::cli::{Asked, SimArgs};
+use crate::cli::{Asked, SimArgs, SimCommand};
 use crate::exit::Exit;
+use crate::overlay::overlay;
 
 /// Runs seeds.
 pub fn sim(args: &SimArgs) -> Exit {
+    if let Some(SimCommand::Overlay(args)) = &args.what {
+        return overlay(args);
+    }
     let SimArgs { seed, seeds, steps, clients, faults, bug, doublecheck, verbose, .. } = *args;
     let mut out = std::io::stdout().lock();
     let ran = match (args.scenario, args.nodes) {

@@ -77,6 +77,7 @@ pub mod cluster;
 pub mod command;
 pub mod machine;
 pub mod options;
+pub mod overlay;
 pub mod rng;
 pub mod scenario;
 pub mod shrink;

@@ -1,0 +1,68 @@
+//! `carillon sim overlay`, as it is typed: what it prints, writes and refuses.
+
+use std::fs;
+use std::process::{Command, Output};
+
+fn overlay(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+    command.args(["sim", "overlay"]).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn a_table_is_printed_and_files_are_written() {
+    let folder = std::env::temp_dir().join(format!("carillon-overlay-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (json, plots) = (folder.join("hops.json"), folder.to_str().unwrap());
+    let ran = overlay(&[
+        "--nodes",
+        "10,100",
+        "--lookups",
+        "2000",
+        "--json",
+        json.to_str().unwrap(),
+        "--plots",
+        plots,
+    ]);
+    assert_eq!(ran.status.code(), Some(0), "{}", text(&ran.stderr));
+    assert!(text(&ran.stdout).starts_with("lookup"), "{}", text(&ran.stdout));
+    assert_eq!(text(&ran.stderr), "", "no bar where there is no terminal");
+
+    let read: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let runs = read["runs"].as_array().unwrap();
+    for nodes in [10, 100] {
+        let of = |run: &&serde_json::Value| run["lookup"] == "full" && run["nodes"] == nodes;
+        let run = runs.iter().find(of).expect("a run for each size");
+        assert!(run["hops"]["mean"].as_f64().is_some_and(|mean| mean > 0.8 && mean < 1.0));
+        assert_eq!((&run["hops"]["p50"], &run["hops"]["p99"]), (&1.into(), &1.into()));
+        assert_eq!((&run["hops"]["max"], &run["wrong"]), (&1.into(), &0.into()));
+        assert_eq!(run["table_entries"].as_f64(), Some(f64::from(nodes)));
+        assert!(run["messages_per_lookup"].is_number());
+    }
+    for name in ["hops.svg", "spread.svg"] {
+        let chart = fs::read_to_string(folder.join(name)).unwrap();
+        assert!(chart.starts_with("<svg") && !chart.contains("NaN"), "{name}");
+    }
+    fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_in_words() {
+    for (arguments, why) in [
+        (["--lookup", "pastry"], "no lookup 'pastry'"),
+        (["--nodes", "0"], "1..=500000"),
+        (["--nodes", "10,many"], "many"),
+        (["--lookups", "0"], "1..="),
+        (["--keys", "even"], "uniform or zipf"),
+    ] {
+        let ran = overlay(&arguments);
+        assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&ran.stderr).contains(why), "{arguments:?}: {}", text(&ran.stderr));
+    }
+    let ran = overlay(&["--lookups", "10", "--json", "/nowhere/at/all.json"]);
+    assert_eq!(ran.status.code(), Some(1));
+    assert!(text(&ran.stderr).contains("cannot write /nowhere/at/all.json"));
+}

@@ -1,0 +1,233 @@
+//! How far is it from any member of a ring to any other, by each lookup?
+//!
+//! Here lookups are driven alone, without nodes, logs and disks: `overlay`'s own code, on as many
+//! members as wanted, in no time but that of the seed.
+//!
+//! ```text
+//!   $ carillon sim overlay --nodes 1000,100000 --lookup full,lh
+//!   lookup   nodes   hops mean   p50   p99   max   …   wrong
+//!   full      1000       0.999     1     1     1   …       0
+//! ```
+//!
+//! # What is counted
+//! * A **member** is a shard: its place on the ring is where its arc starts. Each stands on a node
+//!   of its own.
+//! * A **hop** is a move from member to member, the one to the owner included: 0 if the asker owns
+//!   the point itself. A client of [`lh`](file) is no member; its way to the first bucket is a hop.
+//! * **Messages** of a lookup with *h* hops: *iterative* 2·h (the asker asks each), *recursive*
+//!   h + 1 (it is passed on, and the last answers the asker), *semi-recursive* 2·h (the answer goes
+//!   back by the same way); none if h = 0.
+//! * **Entries** of a table are the places in it, **connections** the different members there.
+//! * An answer is **wrong** if the member that calls itself the owner is not, by a search over all
+//!   starts; or if a lookup goes on for more moves than there are members. It must be 0.
+//!
+//! # Where to start
+//! [`run`]; [`ring`] makes members, [`tables`] fills their tables, [`walks`] sends requests through
+//! them, [`file`] lets a file of linear hashing grow, [`report`] and [`plot`] show what came
+//! of it.
+//!
+//! # Studies
+//! `--study` asks for something else: how even [`load`] is; [`studies`] prints it.
+//!
+//! # Invariants
+//! 1. Equal options, equal reports, byte for byte, however many processors there are.
+//! 2. Who judges answers does not look into tables.
+
+pub mod file;
+pub mod load;
+pub mod plot;
+pub mod report;
+pub mod ring;
+pub mod studies;
+pub mod tables;
+pub mod walks;
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::rng::Rng;
+use ring::Ring;
+use walks::{Spread, Walks};
+
+/// The most members of a ring.
+pub const NODES_MAX: usize = 500_000;
+/// The most requests of a run.
+pub const REQUESTS_MAX: u64 = 100_000_000;
+/// A lookup that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Every descriptor.
+    Full,
+    /// An image of a file of linear hashing.
+    Lh,
+}
+
+impl Kind {
+    /// All, in the order of reports.
+    pub const ALL: [Self; 2] = [Self::Full, Self::Lh];
+
+    /// As it is typed and printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Lh => "lh",
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Which lookups are measured: rising, none twice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kinds(pub Vec<Kind>);
+
+/// There is no lookup of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no lookup '{0}': all, or a list of {names}", names = Kind::ALL.map(Kind::name).join(", "))]
+pub struct NoSuchLookup(pub String);
+
+impl FromStr for Kinds {
+    type Err = NoSuchLookup;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchLookup> {
+        if text == "all" {
+            return Ok(Self(Kind::ALL.to_vec()));
+        }
+        let kind = |name: &str| {
+            let found = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+            found.ok_or_else(|| NoSuchLookup(name.to_owned()))
+        };
+        let mut kinds = text.split(',').map(kind).collect::<Result<Vec<Kind>, NoSuchLookup>>()?;
+        kinds.sort_unstable();
+        kinds.dedup();
+        Ok(Self(kinds))
+    }
+}
+
+/// How members and what is asked for lie on the ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    /// Evenly, as hashes do.
+    #[default]
+    Uniform,
+    /// As ordered text does: each byte is drawn by Zipf's law, so many begin alike.
+    Zipf,
+}
+
+impl Keys {
+    /// As it is typed and printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Uniform => "uniform",
+            Self::Zipf => "zipf",
+        }
+    }
+}
+
+/// There are no keys of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no keys '{0}': uniform or zipf")]
+pub struct NoSuchKeys(pub String);
+
+impl FromStr for Keys {
+    type Err = NoSuchKeys;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchKeys> {
+        let found = [Self::Uniform, Self::Zipf].into_iter().find(|keys| keys.name() == text);
+        found.ok_or_else(|| NoSuchKeys(text.to_owned()))
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Sizes of rings, each 1 to [`NODES_MAX`].
+    pub nodes: Vec<usize>,
+    /// Lookups.
+    pub kinds: Kinds,
+    /// Requests of each run, 1 to [`REQUESTS_MAX`].
+    pub requests: u64,
+    /// Where chance comes from.
+    pub seed: u64,
+    /// How members and requests lie on the ring.
+    pub keys: Keys,
+}
+
+/// One lookup on one ring.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Which lookup.
+    pub kind: Kind,
+    /// How many members.
+    pub nodes: usize,
+    /// How many requests.
+    pub requests: u64,
+    /// How far they went.
+    pub hops: Spread,
+    /// Places in a member's table, on average.
+    pub entries: f64,
+    /// Different members in it, on average.
+    pub connections: f64,
+    /// Answers that were wrong, and requests that did not end.
+    pub wrong: u64,
+    /// Of a file of linear hashing, what else is said of one.
+    pub file: Option<file::Growth>,
+}
+
+impl Run {
+    /// ½·log2 of the members: what the papers say of Chord.
+    pub fn half_log(&self) -> f64 {
+        (self.nodes as f64).log2() / 2.0
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What was measured.
+    pub options: Options,
+    /// By size, then by lookup.
+    pub runs: Vec<Run>,
+}
+
+/// Told how far it is, by any thread: what is done, how much of it, of how much.
+pub type Progress<'a> = &'a (dyn Fn(&str, u64, u64) + Sync);
+
+/// Measures: a pure function of its options.
+pub fn run(options: &Options, progress: Progress<'_>) -> Report {
+    let mut runs = Vec::new();
+    for nodes in &options.nodes {
+        let ring = Ring::new(*nodes, options.keys, &mut Rng::new(options.seed ^ *nodes as u64));
+        runs.extend(options.kinds.0.iter().map(|kind| one(options, *kind, &ring, progress)));
+    }
+    Report { options: options.clone(), runs }
+}
+
+fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Run {
+    let (nodes, requests) = (ring.len(), options.requests);
+    let what = format!("{kind}, {nodes} nodes");
+    let told = |done: u64| progress(&what, done, requests);
+    let walked = |tables: &dyn tables::Tables, requests: u64| -> Run {
+        let Walks { hops, wrong } = walks::walks(ring, tables, requests, options.seed, &told);
+        let mean =
+            |of: &dyn Fn(usize) -> usize| (0..nodes).map(of).sum::<usize>() as f64 / nodes as f64;
+        Run {
+            kind,
+            nodes,
+            requests,
+            hops,
+            entries: mean(&|at| tables.entries(at)),
+            connections: mean(&|at| tables.connections(at)),
+            wrong,
+            file: None,
+        }
+    };
+    match kind {
+        Kind::Full => walked(&tables::Shared::new(ring), requests),
+        Kind::Lh => file::grow(nodes, requests, options.seed, &told),
+    }
+}

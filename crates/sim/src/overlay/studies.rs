@@ -1,0 +1,114 @@
+//! What else is measured of rings, each as a table and as JSON.
+
+use std::str::FromStr;
+
+use super::report::{self, aligned};
+use super::{Options, Progress, Report, load};
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Study {
+    /// Hops and messages of lookups ([`super::run`]).
+    #[default]
+    Hops,
+    /// How even load is ([`load`]).
+    Load,
+}
+
+impl Study {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Hops, Self::Load];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Hops => "hops",
+            Self::Load => "load",
+        }
+    }
+}
+
+/// There is no study of this name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no study '{0}': hops or load")]
+pub struct NoSuchStudy(pub String);
+
+impl FromStr for Study {
+    type Err = NoSuchStudy;
+
+    fn from_str(text: &str) -> Result<Self, NoSuchStudy> {
+        let found = Self::ALL.into_iter().find(|study| study.name() == text);
+        found.ok_or_else(|| NoSuchStudy(text.to_owned()))
+    }
+}
+
+/// What a study found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// For people.
+    pub table: String,
+    /// For programs.
+    pub json: String,
+    /// Whether every answer was right.
+    pub well: bool,
+}
+
+impl Report {
+    /// As a study finds it.
+    pub fn found(&self) -> Found {
+        let table = report::table(self) + &report::notes(self);
+        let well = self.runs.iter().all(|run| run.wrong == 0);
+        Found { table, json: report::json(self), well }
+    }
+}
+
+/// Measures: a pure function of its options.
+pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> Found {
+    let each = |what: &str, done: usize, of: usize| progress(what, done as u64, of as u64);
+    let sizes = options.nodes.len();
+    match study {
+        Study::Hops => super::run(options, progress).found(),
+        Study::Load => {
+            let loads = options.nodes.iter().enumerate().flat_map(|(done, nodes)| {
+                each("load", done, sizes);
+                load::loads(*nodes, options.seed)
+            });
+            of_loads(&loads.collect::<Vec<_>>())
+        }
+    }
+}
+
+/// Rows under headings; and a row of JSON for each, under the study's name.
+fn found<const N: usize>(
+    name: &str,
+    headings: [&str; N],
+    rows: Vec<([String; N], String)>,
+    note: &str,
+) -> Found {
+    let (cells, rows): (Vec<[String; N]>, Vec<String>) = rows.into_iter().unzip();
+    let cells: Vec<[String; N]> = [headings.map(str::to_owned)].into_iter().chain(cells).collect();
+    let json = format!("{{\"{name}\": [\n  {}\n]}}\n", rows.join(",\n  "));
+    Found { table: aligned(&cells) + note, json, well: true }
+}
+
+fn of_loads(loads: &[load::Load]) -> Found {
+    let rows = loads.iter().map(|load| {
+        let load::Load { nodes, shards, deviation, largest } = load;
+        let (shown, number, expected) = match shards {
+            Some(shards) => {
+                let expected = format!("{:.3}", 1.0 / (*shards as f64).sqrt());
+                (shards.to_string(), shards.to_string(), expected)
+            }
+            None => ("file".to_owned(), "null".to_owned(), "-".to_owned()),
+        };
+        let json = format!(
+            "{{\"nodes\": {nodes}, \"shards_per_node\": {number}, \"deviation\": {deviation:.6}, \
+             \"largest\": {largest:.6}}}"
+        );
+        let (deviation, largest) = (format!("{deviation:.3}"), format!("{largest:.3}"));
+        ([nodes.to_string(), shown, deviation, expected, largest], json)
+    });
+    let headings = ["nodes", "shards a node", "σ/mean", "1/√v", "largest/mean"];
+    let note = "loads are parts of the circle; file: one arc of a file of linear hashing a node\n";
+    found("load", headings, rows.collect(), note)
+}
