@@ -8,10 +8,15 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use sim::overlay::studies::{Study, study};
-use sim::overlay::{Keys, Kinds, NODES_MAX, Options, REQUESTS_MAX, plot, run};
+use sim::overlay::{
+    Keys, Kinds, NODES_MAX, Options, REQUESTS_MAX, SUCCESSORS_MAX, SUCCESSORS_MIN, plot, run,
+};
 
 use crate::exit::Exit;
 use crate::output::{complain, raw};
+
+/// How long lists may be.
+const SUCCESSORS: std::ops::RangeInclusive<u64> = SUCCESSORS_MIN as u64..=SUCCESSORS_MAX as u64;
 
 /// `carillon sim overlay`
 #[derive(Debug, Args)]
@@ -20,15 +25,15 @@ The same seed gives the same figures, byte for byte. Exit code 1 if an answer wa
 
 Examples:
   carillon sim overlay
-  carillon sim overlay --nodes 1000,10000,100000 --lookup full,lh
+  carillon sim overlay --nodes 1000,10000,100000 --lookup full,chord-sharp
   carillon sim overlay --keys zipf --json hops.json --plots .
-  carillon sim overlay --study load                how even load is")]
+  carillon sim overlay --study join --nodes 10,100,1000")]
 pub struct OverlayArgs {
     /// Sizes of rings, one after the other.
     #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = "1000")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=NODES_MAX as u64))]
     pub nodes: Vec<u64>,
-    /// Which lookups: all, or a list of full, lh.
+    /// Which lookups: all, or a list of full, chord, chord-sharp, linear, lh.
     #[arg(long, value_name = "NAMES", default_value = "all")]
     pub lookup: Kinds,
     /// Requests for each lookup on each ring.
@@ -41,7 +46,11 @@ pub struct OverlayArgs {
     /// How members and points lie on the ring: uniform or zipf.
     #[arg(long, value_name = "NAME", default_value = "uniform")]
     pub keys: Keys,
-    /// What is measured: hops of lookups, or load, how even it is.
+    /// How many successors each member of a ring lists; two are nearly fingers alone.
+    #[arg(long, value_name = "N", default_value_t = SUCCESSORS_MIN as u64)]
+    #[arg(value_parser = clap::value_parser!(u64).range(SUCCESSORS))]
+    pub successors: u64,
+    /// What is measured: hops of lookups; load, how even it is; join, what one costs.
     #[arg(long, value_name = "NAME", default_value = "hops")]
     pub study: Study,
     /// Write the figures to this file as JSON.
@@ -60,6 +69,7 @@ pub fn overlay(args: &OverlayArgs) -> Exit {
         requests: args.lookups,
         seed: args.seed,
         keys: args.keys,
+        successors: args.successors as usize,
     };
     let bar = Bar::new();
     let told = |what: &str, done, of| bar.show(what, done, of);

@@ -48,6 +48,10 @@
 //! does it to its end ([`scenario`]); afterwards the ring must become ideal within a bound of
 //! virtual time ([`check::ring`]). `--scenario list` lists them.
 //!
+//! # Lookups alone
+//! `carillon sim overlay` drives the lookups of `overlay` on rings of any size, without nodes
+//! ([`mod@overlay`]).
+//!
 //! # Planted bugs
 //! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY):
 //! replies made before the log decides, writes answered before they are durable, reads below the

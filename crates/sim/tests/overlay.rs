@@ -5,12 +5,13 @@ use overlay::Point;
 use overlay::lh::FORWARDS_MAX;
 use sim::overlay::ring::Ring;
 use sim::overlay::tables::{Shared, Tables};
-use sim::overlay::{Keys, Kind, Kinds, Options, Report, plot, report, run, walks};
+use sim::overlay::{Keys, Kind, Kinds, Options, Report, SUCCESSORS_MIN, plot, report, run, walks};
 use sim::rng::Rng;
 
 fn measured(kinds: &str, nodes: &[usize], keys: Keys) -> Report {
     let kinds: Kinds = kinds.parse().unwrap();
-    run(&Options { nodes: nodes.to_vec(), kinds, requests: 10_000, seed: 7, keys }, &|_, _, _| {})
+    let (nodes, successors) = (nodes.to_vec(), SUCCESSORS_MIN);
+    run(&Options { nodes, kinds, requests: 10_000, seed: 7, keys, successors }, &|_, _, _| {})
 }
 
 #[test]
@@ -48,6 +49,34 @@ fn a_growing_file_takes_few_forwards() {
     assert!((growth.utilisation - 256.0 / 300.0).abs() < 1e-9, "{}", growth.utilisation);
 }
 
+/// The papers' ½·log2 N, on rings of several seeds: a ring of chance is a little shorter or longer.
+#[test]
+fn fingers_take_half_of_log2_n_hops() {
+    for kinds in ["chord", "chord-sharp"] {
+        let kinds: Kinds = kinds.parse().unwrap();
+        let ratios = (1..=5).map(|seed| {
+            let (nodes, keys) = (vec![1000], Keys::Uniform);
+            let (kinds, requests, successors) = (kinds.clone(), 20_000, SUCCESSORS_MIN);
+            let options = Options { nodes, kinds, requests, seed, keys, successors };
+            let report = run(&options, &|_, _, _| {});
+            let one = &report.runs[0];
+            assert_eq!(one.wrong, 0);
+            one.hops.mean() / one.half_log()
+        });
+        let mean = ratios.sum::<f64>() / 5.0;
+        assert!((mean - 1.0).abs() <= 0.05, "{kinds:?}: {mean} of it");
+    }
+}
+
+#[test]
+fn where_keys_begin_alike_only_chord_takes_more_hops() {
+    let hops = |kinds: &str, keys| measured(kinds, &[20_000], keys).runs.remove(0).hops;
+    let ratio = |kinds: &str| hops(kinds, Keys::Zipf).mean() / hops(kinds, Keys::Uniform).mean();
+    let (sharp, chord) = (ratio("chord-sharp"), ratio("chord"));
+    assert!((sharp - 1.0).abs() < 0.05, "{sharp}");
+    assert!(chord > 1.2, "{chord}");
+}
+
 /// Who says of itself that it is the owner, or sends everybody around.
 struct Liar {
     arrives: bool,
@@ -82,7 +111,8 @@ fn equal_seeds_give_equal_reports() {
     let texts = |seed| {
         let kinds = Kinds(Kind::ALL.to_vec());
         let nodes = vec![10, 200];
-        let options = Options { nodes, kinds, requests: 20_000, seed, keys: Keys::Zipf };
+        let (requests, keys, successors) = (20_000, Keys::Zipf, SUCCESSORS_MIN);
+        let options = Options { nodes, kinds, requests, seed, keys, successors };
         let report = run(&options, &|_, _, _| {});
         let charts = plot::charts(&report).into_iter().map(|(_, chart)| chart);
         let texts = [report::table(&report), report::notes(&report), report::json(&report)];

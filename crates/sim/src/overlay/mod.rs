@@ -27,13 +27,15 @@
 //! of it.
 //!
 //! # Studies
-//! `--study` asks for something else: how even [`load`] is; [`studies`] prints it.
+//! `--study` asks for something else: how even [`load`] is, and what a [`join`] costs; [`studies`]
+//! prints them.
 //!
 //! # Invariants
 //! 1. Equal options, equal reports, byte for byte, however many processors there are.
 //! 2. Who judges answers does not look into tables.
 
 pub mod file;
+pub mod join;
 pub mod load;
 pub mod plot;
 pub mod report;
@@ -45,31 +47,52 @@ pub mod walks;
 use std::fmt;
 use std::str::FromStr;
 
+use overlay::chord_sharp::BASE;
+use overlay::ring::place::Members;
+use overlay::{Chord, ChordSharp, Linear};
+
+pub use overlay::ring::{SUCCESSORS_MAX, SUCCESSORS_MIN};
+
 use crate::rng::Rng;
 use ring::Ring;
+use tables::PerMember;
 use walks::{Spread, Walks};
 
 /// The most members of a ring.
 pub const NODES_MAX: usize = 500_000;
 /// The most requests of a run.
 pub const REQUESTS_MAX: u64 = 100_000_000;
+/// Members from which on a linear walk is only asked [`LINEAR_REQUESTS_MAX`] times.
+pub const LINEAR_NODES: usize = 2_000;
+/// See [`LINEAR_NODES`].
+pub const LINEAR_REQUESTS_MAX: u64 = 1_000;
+
 /// A lookup that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// Every descriptor.
     Full,
+    /// Fingers that double the distance.
+    Chord,
+    /// Fingers that double the number of members.
+    ChordSharp,
+    /// Successors only.
+    Linear,
     /// An image of a file of linear hashing.
     Lh,
 }
 
 impl Kind {
     /// All, in the order of reports.
-    pub const ALL: [Self; 2] = [Self::Full, Self::Lh];
+    pub const ALL: [Self; 5] = [Self::Full, Self::Chord, Self::ChordSharp, Self::Linear, Self::Lh];
 
     /// As it is typed and printed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
+            Self::Chord => "chord",
+            Self::ChordSharp => "chord-sharp",
+            Self::Linear => "linear",
             Self::Lh => "lh",
         }
     }
@@ -155,6 +178,9 @@ pub struct Options {
     pub seed: u64,
     /// How members and requests lie on the ring.
     pub keys: Keys,
+    /// Successors in each list, [`SUCCESSORS_MIN`] to [`SUCCESSORS_MAX`]. Two are nearly fingers
+    /// alone, as the papers count; a longer list saves hops at the end of a way.
+    pub successors: usize,
 }
 
 /// One lookup on one ring.
@@ -226,8 +252,25 @@ fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Ru
             file: None,
         }
     };
+    let members = || Members::new(ring.members().iter().cloned());
+    let length = options.successors;
     match kind {
         Kind::Full => walked(&tables::Shared::new(ring), requests),
+        Kind::Chord => {
+            let all = members();
+            walked(&PerMember::new(nodes, |at| Chord::ideal(&all, at, length)), requests)
+        }
+        Kind::ChordSharp => {
+            let (all, base) = (members(), BASE);
+            let table = |at| ChordSharp::ideal(&all, at, length, base);
+            walked(&PerMember::new(nodes, table), requests)
+        }
+        Kind::Linear => {
+            let most = if nodes > LINEAR_NODES { LINEAR_REQUESTS_MAX } else { REQUESTS_MAX };
+            let all = members();
+            let tables = PerMember::new(nodes, |at| Linear::ideal(&all, at, length));
+            walked(&tables, requests.min(most))
+        }
         Kind::Lh => file::grow(nodes, requests, options.seed, &told),
     }
 }

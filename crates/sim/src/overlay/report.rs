@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Kind, Report, Run};
+use super::{Kind, LINEAR_NODES, LINEAR_REQUESTS_MAX, Report, Run};
 
 /// Messages of a lookup, on average, in each way of going.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -79,11 +79,18 @@ pub fn table(report: &Report) -> String {
 /// What a reader of the table should know.
 pub fn notes(report: &Report) -> String {
     let has = |kind| report.runs.iter().any(|run| run.kind == kind);
-    let mut out = format!("keys {}, seed {}\n", report.options.keys.name(), report.options.seed);
+    let super::Options { keys, seed, successors, .. } = &report.options;
+    let mut out = format!("keys {}, seed {seed}, lists of {successors} successors\n", keys.name());
     out += "a hop is a move from member to member, the one to the owner included\n";
     out += "semi-recursive lookups take as many messages as iterative ones\n";
     if has(Kind::Full) {
         out += "full: tables of one version are equal, and held once for all members\n";
+    }
+    if report.runs.iter().any(|run| run.requests < report.options.requests) {
+        let _never = writeln!(
+            out,
+            "linear: beyond {LINEAR_NODES} nodes asked {LINEAR_REQUESTS_MAX} times only"
+        );
     }
     for run in &report.runs {
         if let Some(growth) = &run.file {
@@ -136,7 +143,7 @@ fn one(report: &Report, run: &Run) -> String {
          \"messages_recursive\": {recursive:.6}, \"messages_semi_recursive\": \
          {semi_recursive:.6}, \"table_entries\": {entries:.6}, \"connections\": \
          {connections:.6}, \"half_log2_nodes\": {:.6}, \"lookups\": {requests}, \"wrong\": \
-         {wrong}, \"keys\": \"{}\", \"seed\": {}",
+         {wrong}, \"keys\": \"{}\", \"seed\": {}, \"successors\": {}",
         hops.mean(),
         hops.percentile(50),
         hops.percentile(99),
@@ -144,6 +151,7 @@ fn one(report: &Report, run: &Run) -> String {
         run.half_log(),
         report.options.keys.name(),
         report.options.seed,
+        report.options.successors,
     );
     if let Some(growth) = file {
         let super::file::Growth { growing, still, utilisation, utilisation_mean, ahead } = growth;

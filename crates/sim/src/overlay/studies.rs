@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use super::report::{self, aligned};
-use super::{Options, Progress, Report, load};
+use super::{Options, Progress, Report, join, load};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,24 +13,27 @@ pub enum Study {
     Hops,
     /// How even load is ([`load`]).
     Load,
+    /// What a join costs ([`join`]).
+    Join,
 }
 
 impl Study {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Hops, Self::Load];
+    pub const ALL: [Self; 3] = [Self::Hops, Self::Load, Self::Join];
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hops => "hops",
             Self::Load => "load",
+            Self::Join => "join",
         }
     }
 }
 
 /// There is no study of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no study '{0}': hops or load")]
+#[error("no study '{0}': hops, load or join")]
 pub struct NoSuchStudy(pub String);
 
 impl FromStr for Study {
@@ -75,6 +78,13 @@ pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> Found {
             });
             of_loads(&loads.collect::<Vec<_>>())
         }
+        Study::Join => {
+            let costs = options.nodes.iter().enumerate().map(|(done, nodes)| {
+                each("join", done, sizes);
+                join::cost(*nodes, options.seed)
+            });
+            of_costs(&costs.collect::<Vec<_>>())
+        }
     }
 }
 
@@ -111,4 +121,24 @@ fn of_loads(loads: &[load::Load]) -> Found {
     let headings = ["nodes", "shards a node", "σ/mean", "1/√v", "largest/mean"];
     let note = "loads are parts of the circle; file: one arc of a file of linear hashing a node\n";
     found("load", headings, rows.collect(), note)
+}
+
+fn of_costs(costs: &[join::Cost]) -> Found {
+    let rows = costs.iter().map(|cost| {
+        let join::Cost { nodes, full, chord, papers } = cost;
+        let json = format!(
+            "{{\"nodes\": {nodes}, \"full\": {full:.1}, \"chord\": {chord:.3}, \
+             \"chord_by_papers\": {papers:.3}}}"
+        );
+        let cells = [
+            nodes.to_string(),
+            format!("{full:.0}"),
+            format!("{chord:.1}"),
+            format!("{papers:.1}"),
+            if full <= chord { "full" } else { "chord" }.to_owned(),
+        ];
+        (cells, json)
+    });
+    let headings = ["nodes", "full", "chord", "64·log2 N", "cheaper"];
+    found("join", headings, rows.collect(), "messages until all tables are right, for one join\n")
 }

@@ -1,6 +1,9 @@
 //! Tables of members, as they are when all is well.
 
-use overlay::{Full, Lookup, News, Point, Step};
+use std::collections::BTreeSet;
+
+use keyspace::ShardId;
+use overlay::{Chord, ChordSharp, Full, Linear, Lookup, News, Point, Step};
 
 use super::ring::Ring;
 
@@ -53,5 +56,55 @@ impl Tables for Shared {
 
     fn connections(&self, _at: usize) -> usize {
         self.members - 1
+    }
+}
+
+/// A table of a member of a ring.
+pub trait Listed: Lookup {
+    /// Every place in it: successors, then fingers.
+    fn shards(&self) -> Vec<ShardId>;
+}
+
+impl Listed for Linear {
+    fn shards(&self) -> Vec<ShardId> {
+        self.entries().map(|(_, known)| known.shard()).collect()
+    }
+}
+
+impl Listed for Chord {
+    fn shards(&self) -> Vec<ShardId> {
+        self.entries().map(|(_, known)| known.shard()).collect()
+    }
+}
+
+impl Listed for ChordSharp {
+    fn shards(&self) -> Vec<ShardId> {
+        self.entries().map(|(_, known)| known.shard()).collect()
+    }
+}
+
+/// A table for each member.
+pub struct PerMember<L>(Vec<L>);
+
+impl<L: Listed + Sync> PerMember<L> {
+    /// What `table` makes for each of so many members.
+    pub fn new(members: usize, table: impl Fn(usize) -> L) -> Self {
+        Self((0..members).map(table).collect())
+    }
+}
+
+impl<L: Listed + Sync> Tables for PerMember<L> {
+    fn next(&self, at: usize, point: Point<'_>) -> Option<usize> {
+        place(self.0[at].next(point))
+    }
+
+    fn entries(&self, at: usize) -> usize {
+        self.0[at].shards().len()
+    }
+
+    fn connections(&self, at: usize) -> usize {
+        let me = ShardId(at as u64 + 1);
+        let others = self.0[at].shards().into_iter().filter(|shard| *shard != me);
+        others.collect::<BTreeSet<ShardId>>().len()
     }
 }
