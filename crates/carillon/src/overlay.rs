@@ -50,7 +50,8 @@ pub struct OverlayArgs {
     #[arg(long, value_name = "N", default_value_t = SUCCESSORS_MIN as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(SUCCESSORS))]
     pub successors: u64,
-    /// What is measured: hops of lookups; load, how even it is; join, what one costs.
+    /// What is measured: hops of lookups; load, how even it is; join, what one costs; churn, what
+    /// happens when many members come, fail or leave at once.
     #[arg(long, value_name = "NAME", default_value = "hops")]
     pub study: Study,
     /// Write the figures to this file as JSON.

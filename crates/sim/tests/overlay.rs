@@ -3,6 +3,7 @@
 
 use overlay::Point;
 use overlay::lh::FORWARDS_MAX;
+use sim::overlay::churn::{self, Event};
 use sim::overlay::ring::Ring;
 use sim::overlay::tables::{Shared, Tables};
 use sim::overlay::{Keys, Kind, Kinds, Options, Report, SUCCESSORS_MIN, plot, report, run, walks};
@@ -75,6 +76,19 @@ fn where_keys_begin_alike_only_chord_takes_more_hops() {
     let (sharp, chord) = (ratio("chord-sharp"), ratio("chord"));
     assert!((sharp - 1.0).abs() < 0.05, "{sharp}");
     assert!(chord > 1.2, "{chord}");
+}
+
+#[test]
+fn a_ring_becomes_right_again() {
+    for kind in [Kind::Linear, Kind::Chord, Kind::ChordSharp] {
+        for event in Event::ALL {
+            let outcome = churn::outcome(kind, event, 60, 1).expect("a ring");
+            assert_eq!(outcome.wrong, 0, "{outcome:?}");
+            assert!(outcome.to_ring.is_some() && outcome.to_tables.is_some(), "{outcome:?}");
+            assert!(outcome.moved > 0 && outcome.messages > 0);
+        }
+    }
+    assert!(churn::outcome(Kind::Full, Event::Joins, 60, 1).is_none());
 }
 
 /// Who says of itself that it is the owner, or sends everybody around.

@@ -27,13 +27,14 @@
 //! of it.
 //!
 //! # Studies
-//! `--study` asks for something else: how even [`load`] is, and what a [`join`] costs; [`studies`]
-//! prints them.
+//! `--study` asks for something else: how even [`load`] is, what a [`join`] costs, and what happens
+//! when many members come, fail or leave at once ([`churn`]); [`studies`] prints them.
 //!
 //! # Invariants
 //! 1. Equal options, equal reports, byte for byte, however many processors there are.
 //! 2. Who judges answers does not look into tables.
 
+pub mod churn;
 pub mod file;
 pub mod join;
 pub mod load;

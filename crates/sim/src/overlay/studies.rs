@@ -1,7 +1,9 @@
 //! What else is measured of rings, each as a table and as JSON.
 
+use std::fmt::Write;
 use std::str::FromStr;
 
+use super::churn::{self, Event, Outcome};
 use super::report::{self, aligned};
 use super::{Options, Progress, Report, join, load};
 
@@ -15,11 +17,13 @@ pub enum Study {
     Load,
     /// What a join costs ([`join`]).
     Join,
+    /// What happens when many come, fail or leave ([`churn`]).
+    Churn,
 }
 
 impl Study {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Hops, Self::Load, Self::Join];
+    pub const ALL: [Self; 4] = [Self::Hops, Self::Load, Self::Join, Self::Churn];
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
@@ -27,13 +31,14 @@ impl Study {
             Self::Hops => "hops",
             Self::Load => "load",
             Self::Join => "join",
+            Self::Churn => "churn",
         }
     }
 }
 
 /// There is no study of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no study '{0}': hops, load or join")]
+#[error("no study '{0}': hops, load, join or churn")]
 pub struct NoSuchStudy(pub String);
 
 impl FromStr for Study {
@@ -84,6 +89,19 @@ pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> Found {
                 join::cost(*nodes, options.seed)
             });
             of_costs(&costs.collect::<Vec<_>>())
+        }
+        Study::Churn => {
+            let mut outcomes = Vec::new();
+            for nodes in &options.nodes {
+                for kind in &options.kinds.0 {
+                    for (done, event) in Event::ALL.into_iter().enumerate() {
+                        let what = format!("{} at once, {kind}, {nodes} nodes", event.name());
+                        each(&what, done, Event::ALL.len());
+                        outcomes.extend(churn::outcome(*kind, event, *nodes, options.seed));
+                    }
+                }
+            }
+            of_outcomes(&outcomes)
         }
     }
 }
@@ -141,4 +159,54 @@ fn of_costs(costs: &[join::Cost]) -> Found {
     });
     let headings = ["nodes", "full", "chord", "64·log2 N", "cheaper"];
     found("join", headings, rows.collect(), "messages until all tables are right, for one join\n")
+}
+
+fn of_outcomes(outcomes: &[Outcome]) -> Found {
+    let rounds = |rounds: Option<usize>, none: &str| {
+        rounds.map_or(none.to_owned(), |rounds| rounds.to_string())
+    };
+    let rows = outcomes.iter().map(|outcome| {
+        let Outcome { kind, event, nodes, moved, to_ring, to_tables, .. } = outcome;
+        let Outcome { messages, requests, failed, wrong, hops, .. } = outcome;
+        let event = event.name();
+        let mut json = format!(
+            "{{\"lookup\": \"{kind}\", \"event\": \"{event}\", \"nodes\": {nodes}, \"moved\": \
+             {moved}, \"rounds_to_ring\": {}, \"rounds_to_tables\": {}, ",
+            rounds(*to_ring, "null"),
+            rounds(*to_tables, "null"),
+        );
+        let _never = write!(
+            json,
+            "\"messages\": {messages}, \"lookups\": {requests}, \"failed\": {failed}, \"wrong\": \
+             {wrong}, \"hops_mean\": {hops:.6}}}"
+        );
+        let cells = [
+            kind.to_string(),
+            nodes.to_string(),
+            format!("{moved} {event}"),
+            rounds(*to_ring, "-"),
+            rounds(*to_tables, "-"),
+            messages.to_string(),
+            requests.to_string(),
+            failed.to_string(),
+            wrong.to_string(),
+            format!("{hops:.3}"),
+        ];
+        (cells, json)
+    });
+    let headings = [
+        "lookup",
+        "nodes",
+        "at once",
+        "rounds to ring",
+        "to tables",
+        "messages",
+        "lookups",
+        "failed",
+        "wrong",
+        "hops mean",
+    ];
+    let note = "a round: each member ticks, and all that is said then arrives\n";
+    let well = outcomes.iter().all(|outcome| outcome.wrong == 0);
+    Found { well, ..found("churn", headings, rows.collect(), note) }
 }

@@ -1,0 +1,326 @@
+//! What happens to a ring when many members come, fail or leave at once?
+//!
+//! Time is a row of **rounds**: in each, every member ticks once, and what is said arrives, and is
+//! answered, within the round. Requests go on meanwhile; a member that is dead costs who sends to
+//! it a hop, and is not trusted there any more.
+//!
+//! ```text
+//!   joins     100 shards are split; the left halves' tables do not hear who the right halves are,
+//!             the right halves know their left and its list (the papers' join)
+//!   fails     1 of 100 members is gone without a word; what they owned is nobody's
+//!   leaves    100 members are taken in by their left neighbours, who know who is next to them now
+//! ```
+//!
+//! | counted | |
+//! |---|---|
+//! | rounds to a ring | until every list and predecessor is right |
+//! | rounds to tables | until every finger is right as well |
+//! | messages | all that were said until then, upkeep included |
+//! | failed | requests that led nowhere, or around |
+//! | wrong | requests answered by somebody whose arc does not hold the point: never |
+//!
+//! # Caveats
+//! No message is lost or late: a tick is long beside the way of a message. Where one hop takes a
+//! whole tick, finds of Chord take longer than members are patient, and where a third of all leave
+//! at once a ring may lose its order for good; neither is measured here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc as Shared;
+
+use keyspace::{NodeId, Position, ShardId};
+use overlay::chord_sharp::BASE;
+use overlay::ring::place::Members;
+use overlay::ring::{Ring as Place, SUCCESSORS, ideal};
+use overlay::{Chord, ChordSharp, Known, Linear, Message, News, Outbox, Step};
+
+use super::ring::{KEYSPACE, Ring, Tail, shard};
+use super::tables::Listed;
+use super::{Keys, Kind};
+use crate::rng::Rng;
+
+/// Requests of each round.
+const REQUESTS: usize = 100;
+/// Rounds after which it is given up.
+pub const ROUNDS_MAX: usize = 1_000;
+/// Members that come, or leave, at once; at most a tenth of all.
+pub const MOVING: usize = 100;
+/// Of so many members one fails.
+pub const FAILING: usize = 100;
+
+/// What happens to a ring that is right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// [`MOVING`] members come at once.
+    Joins,
+    /// One in [`FAILING`] fails, all at once.
+    Fails,
+    /// [`MOVING`] members leave at once.
+    Leaves,
+}
+
+impl Event {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Joins, Self::Fails, Self::Leaves];
+
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Joins => "joins",
+            Self::Fails => "fails",
+            Self::Leaves => "leaves",
+        }
+    }
+}
+
+/// How it went.
+#[derive(Clone, Copy, Debug)]
+pub struct Outcome {
+    /// Which lookup keeps the tables.
+    pub kind: Kind,
+    /// What happened.
+    pub event: Event,
+    /// Members before.
+    pub nodes: usize,
+    /// Members that came, failed or left.
+    pub moved: usize,
+    /// Rounds until lists and predecessors were right; `None`: not within [`ROUNDS_MAX`].
+    pub to_ring: Option<usize>,
+    /// Rounds until whole tables were right.
+    pub to_tables: Option<usize>,
+    /// What was said in those rounds.
+    pub messages: u64,
+    /// Requests that were sent meanwhile.
+    pub requests: u64,
+    /// Those that led nowhere.
+    pub failed: u64,
+    /// Those that were answered by the wrong member.
+    pub wrong: u64,
+    /// Mean hops of those that were answered.
+    pub hops: f64,
+}
+
+/// A table that can be kept, and compared with what it should be.
+trait Kept: Listed + Sized {
+    fn ideal(all: &Members, at: usize) -> Self;
+    fn join(me: Shared<Known>, left: Shared<Known>, list: &[Shared<Known>]) -> Self;
+    fn place(&self) -> &Place;
+}
+
+macro_rules! kept {
+    ($table:ty $(, $base:expr)?) => {
+        impl Kept for $table {
+            fn ideal(all: &Members, at: usize) -> Self {
+                Self::ideal(all, at, SUCCESSORS $(, $base)?)
+            }
+
+            fn join(me: Shared<Known>, left: Shared<Known>, list: &[Shared<Known>]) -> Self {
+                Self::join(me, left, list, SUCCESSORS $(, $base)?)
+            }
+
+            fn place(&self) -> &Place {
+                self.ring()
+            }
+        }
+    };
+}
+
+kept!(Linear);
+kept!(Chord);
+kept!(ChordSharp, BASE);
+
+/// Lets something happen to a ring of so many members, at least 4; `None` for lookups that are no
+/// rings.
+pub fn outcome(kind: Kind, event: Event, nodes: usize, seed: u64) -> Option<Outcome> {
+    match kind {
+        Kind::Linear => Some(World::<Linear>::new(nodes, seed).happen(kind, event)),
+        Kind::Chord => Some(World::<Chord>::new(nodes, seed).happen(kind, event)),
+        Kind::ChordSharp => Some(World::<ChordSharp>::new(nodes, seed).happen(kind, event)),
+        Kind::Full | Kind::Lh => None,
+    }
+}
+
+/// Tables of all members that are alive, and what is on its way. Shard *n* is led by node *n*.
+struct World<L> {
+    tables: BTreeMap<ShardId, L>,
+    flying: Vec<(NodeId, NodeId, Message)>,
+    said: u64,
+    rng: Rng,
+    last_shard: u64,
+}
+
+impl<L: Kept> World<L> {
+    fn new(nodes: usize, seed: u64) -> Self {
+        let mut rng = Rng::new(seed ^ nodes as u64);
+        let ring = Ring::new(nodes, Keys::Uniform, &mut rng);
+        let all = Members::new(ring.members().iter().cloned());
+        let table = |at: usize| (all.after(at, 0).shard(), L::ideal(&all, at));
+        let tables = (0..nodes).map(table).collect();
+        Self { tables, flying: Vec::new(), said: 0, rng, last_shard: nodes as u64 }
+    }
+
+    fn happen(mut self, kind: Kind, event: Event) -> Outcome {
+        let nodes = self.tables.len();
+        let moved = match event {
+            Event::Joins | Event::Leaves => MOVING.min(nodes / 10).max(1),
+            Event::Fails => (nodes / FAILING).max(1),
+        };
+        for _ in 0..moved {
+            match event {
+                Event::Joins => self.join(),
+                Event::Fails => drop(self.fail()),
+                Event::Leaves => self.leave(),
+            }
+        }
+        let mut outcome = Outcome {
+            kind,
+            event,
+            nodes,
+            moved,
+            to_ring: None,
+            to_tables: None,
+            messages: 0,
+            requests: 0,
+            failed: 0,
+            wrong: 0,
+            hops: 0.0,
+        };
+        let mut hops = 0;
+        for round in 0..=ROUNDS_MAX {
+            if ideal::ideal(self.tables.values().map(Kept::place)).is_ok() {
+                outcome.to_ring = outcome.to_ring.or(Some(round));
+                if self.is_right() {
+                    outcome.to_tables = Some(round);
+                    break;
+                }
+            }
+            for _ in 0..REQUESTS {
+                outcome.requests += 1;
+                match self.request() {
+                    None => outcome.failed += 1,
+                    Some((is_owner, taken)) => {
+                        outcome.wrong += u64::from(!is_owner);
+                        hops += taken;
+                    }
+                }
+            }
+            self.round();
+        }
+        outcome.messages = self.said;
+        outcome.hops = hops as f64 / (outcome.requests - outcome.failed).max(1) as f64;
+        outcome
+    }
+
+    /// Whether every table is what it is in a ring that is right.
+    fn is_right(&self) -> bool {
+        let members = self.tables.values().map(|table| table.place().me().clone());
+        let all = Members::new(members);
+        (0..all.len()).all(|at| {
+            let shard = all.after(at, 0).shard();
+            self.tables[&shard].shards() == L::ideal(&all, at).shards()
+        })
+    }
+
+    /// Somebody who is alive.
+    fn anybody(&mut self) -> ShardId {
+        let place = self.rng.below(self.tables.len() as u64) as usize;
+        *self.tables.keys().nth(place).expect("below the count")
+    }
+
+    /// A place that somebody who is alive owns.
+    fn owned(&mut self) -> (ShardId, Tail) {
+        loop {
+            let tail = super::ring::draw(Keys::Uniform, &mut self.rng);
+            let point = Ring::point(&tail);
+            let owner = self.tables.values().find(|table| point.is_in(table.place().me().arc()));
+            if let Some(owner) = owner {
+                return (owner.place().me().shard(), tail);
+            }
+        }
+    }
+
+    fn join(&mut self) {
+        let (owner, tail) = self.owned();
+        let table = self.tables.get_mut(&owner).expect("it owns the place");
+        let (old, list) = (table.place().me().clone(), table.place().list());
+        let halves = old.arc().split(&Position::at(KEYSPACE, &tail));
+        let Some((left, right)) = halves else { return };
+        let generation = old.generation().0 + 1;
+        self.last_shard += 1;
+        let left = shard(owner.0, left, generation);
+        let right = shard(self.last_shard, right, generation);
+        table.learn(News::Shard(left.clone()));
+        let joins = right.shard();
+        self.tables.insert(joins, L::join(right, left, &list));
+    }
+
+    fn fail(&mut self) -> Shared<Known> {
+        let shard = self.anybody();
+        let table = self.tables.remove(&shard).expect("alive");
+        self.flying.retain(|(_, to, _)| to.0 != shard.0);
+        table.place().me().clone()
+    }
+
+    fn leave(&mut self) {
+        let gone = self.fail();
+        let rings = || self.tables.values().map(|table| table.place().me());
+        let left = rings().find(|known| known.arc().is_before(gone.arc())).cloned();
+        let next = rings().find(|known| gone.arc().is_before(known.arc())).cloned();
+        let (left, next) = (left.expect("arcs tile the circle"), next.expect("so they do"));
+        let generation = 1 + left.generation().max(gone.generation()).0;
+        let arc = left.arc().join(gone.arc()).expect("they are neighbours");
+        let table = self.tables.get_mut(&left.shard()).expect("alive");
+        table.learn(News::Shard(shard(left.shard().0, arc, generation)));
+        table.learn(News::Shard(next));
+    }
+
+    fn send(&mut self, from: NodeId, out: Outbox) {
+        self.said += out.len() as u64;
+        self.flying.extend(out.into_iter().map(|(to, message)| (from, to, message)));
+    }
+
+    /// Everybody ticks, and what is said arrives within the round, the answers as well.
+    fn round(&mut self) {
+        let shards: Vec<ShardId> = self.tables.keys().copied().collect();
+        for shard in shards {
+            let mut out = Outbox::new();
+            self.tables.get_mut(&shard).expect("alive").tick(&mut out);
+            self.send(NodeId(shard.0), out);
+        }
+        while !self.flying.is_empty() {
+            for (from, to, message) in std::mem::take(&mut self.flying) {
+                let mut out = Outbox::new();
+                if let Some(table) = self.tables.get_mut(&ShardId(to.0)) {
+                    table.step(from, message, &mut out);
+                }
+                self.send(to, out);
+            }
+        }
+    }
+
+    /// A request from anybody for a place that somebody owns: whether the owner answered, and after
+    /// how many hops; `None` if it led nowhere.
+    fn request(&mut self) -> Option<(bool, usize)> {
+        let (owner, tail) = self.owned();
+        let mut at = self.anybody();
+        let mut dead = BTreeSet::new();
+        for hops in 0..2 * self.tables.len() + 64 {
+            let table = &self.tables[&at];
+            let (next, generation) = match table.next(Ring::point(&tail)) {
+                Step::Owner(known) | Step::Closer(known) => (known.shard(), known.generation()),
+                Step::Ask(_) => return None,
+            };
+            if next == at {
+                return Some((at == owner, hops));
+            }
+            if self.tables.contains_key(&next) {
+                at = next;
+            } else if dead.insert((at, next)) {
+                self.tables.get_mut(&at).expect("alive").distrust(next, generation);
+            } else {
+                // It has nobody else to name.
+                return None;
+            }
+        }
+        None
+    }
+}
