@@ -12,13 +12,13 @@
 //! ```
 //!
 //! Levels whose number is not past the successor are skipped: about log2 N remain, and a request
-//! makes ½ log2 N hops on average, a little less the longer the list of successors is.
+//! makes ½ log2 N hops on average.
 //!
 //! # Upkeep
 //! One level a tick, from 63 down, by a *find* that goes through the ring as a request does; each
 //! member passes it on and forgets it. Down at a level that is the successor the round is over, and
-//! the next begins. A find that is lost costs one level one round, and the first whom it was passed
-//! on to is not trusted for a while; late and repeated answers carry a number that is not asked for
+//! the next begins. A find without an answer for [`FIND_TICKS`] costs one level one round, and the
+//! first whom it was passed on to is not trusted for a while; late and repeated answers carry a number that is not asked for
 //! any more.
 //!
 //! # Rows
@@ -40,11 +40,14 @@ use crate::message::Message;
 use crate::point::Point;
 use crate::ring::place::{Entry, Members, between};
 use crate::ring::word::{Strategy, Word, fits_beside};
-use crate::ring::{PATIENCE_TICKS, Ring, Via};
+use crate::ring::{Ring, Via};
 use crate::walk::HOPS_MAX;
 
 /// The highest level.
 pub const LEVEL_MAX: u8 = 63;
+
+/// How many ticks the answer to a find may take: it goes many hops.
+pub const FIND_TICKS: u8 = 12;
 
 /// One member's table.
 #[derive(Clone, Debug)]
@@ -166,7 +169,7 @@ impl Chord {
         let number = self.ring.number();
         let (asker, target) = (self.ring.me().shard(), self.target(self.level));
         let before = out.len();
-        self.search = Some(Search { number, by: None, ticks_left: PATIENCE_TICKS });
+        self.search = Some(Search { number, by: None, ticks_left: FIND_TICKS });
         self.pass_on(Word::Find { number, asker, node, hops: 0, target }, out);
         if let (Some(search), Some((_, Message::Ring { to, .. }))) =
             (&mut self.search, out.get(before))

@@ -181,13 +181,16 @@ impl Ring {
         self.distrusted.retain(|other| *other != shard);
     }
 
-    /// Whether this generation of a shard is what is remembered, in the list or by a finger.
+    /// Whether this generation of a shard is remembered, in the list or by a finger: what it had at
+    /// different times may stand in both.
     pub(crate) fn remembers(
         &self,
         shard: ShardId,
         generation: keyspace::Generation,
         fingers: &[Entry],
     ) -> bool {
-        self.find(shard, fingers).is_some_and(|known| known.generation() == generation)
+        let known = self.successors.iter().chain(fingers).map(Entry::known);
+        let mut known = known.chain(&self.predecessor);
+        known.any(|known| (known.shard(), known.generation()) == (shard, generation))
     }
 }

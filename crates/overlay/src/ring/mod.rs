@@ -293,29 +293,23 @@ impl Ring {
         }
     }
 
-    /// The farthest trusted entry at or before a place, or the nearest if the walk is linear:
-    /// whether it is a finger, its index, and it.
+    /// The farthest trusted finger at or before a place, or else the nearest trusted successor;
+    /// the others of the list are there for when that one is gone. Whether it is a finger, its
+    /// index, and it.
     pub(crate) fn reach<'a>(
         &'a self,
         fingers: &'a [Entry],
         tail: &[u8],
     ) -> Option<((bool, usize), &'a Entry)> {
         let sight = Sight::new(&self.me, tail);
-        let farthest = |entries: &'a [Entry]| {
-            let mut reached = 0..sight.reached(entries);
-            let is_trusted = |at: &usize| self.is_trusted(&entries[*at]);
-            let at = match self.strategy {
-                Strategy::Linear => reached.find(is_trusted),
-                _ => reached.rev().find(is_trusted),
-            }?;
-            Some((at, &entries[at]))
-        };
-        let listed = farthest(&self.successors).map(|(at, entry)| ((false, at), entry));
-        let Some((at, finger)) = farthest(fingers) else { return listed };
-        let is_farther = |(_, listed): &(_, &Entry)| {
-            up_to_or_same(self.me.place(), finger.place(), listed.place())
-        };
-        listed.filter(is_farther).or(Some(((true, at), finger)))
+        let is_trusted = |entry: &&Entry| self.is_trusted(entry);
+        let reached = &fingers[..sight.reached(fingers)];
+        if let Some(at) = reached.iter().rposition(|finger| is_trusted(&finger)) {
+            return Some(((true, at), &reached[at]));
+        }
+        let reached = &self.successors[..sight.reached(&self.successors)];
+        let at = reached.iter().position(|entry| is_trusted(&entry))?;
+        Some(((false, at), &reached[at]))
     }
 
     /// The via of what [`Self::reach`] found, with the levels of the fingers.
@@ -365,9 +359,4 @@ impl Ring {
         self.hear(&from);
         Some((from, word))
     }
-}
-
-/// Whether `x` is `b`, or comes before it, seen from `a`.
-fn up_to_or_same(a: &[u8], x: &[u8], b: &[u8]) -> bool {
-    x == b || between(a, x, b)
 }

@@ -295,17 +295,13 @@ fn mean_hops(kind: Kind, count: usize, length: usize) -> f64 {
 
 #[test]
 fn mean_hops_are_half_the_logarithm() {
-    // Longer lists spare hops at the end of the way.
-    let (two, four) = (0.95..1.0, 0.9..0.96);
-    for (kind, count, length, wanted) in [
-        (KINDS[1], 1000, 2, &two),
-        (KINDS[1], 10_000, 2, &two),
-        (KINDS[1], 10_000, 4, &four),
-        (KINDS[2], 10_000, 2, &two),
-        (KINDS[2], 10_000, 4, &four),
-    ] {
-        let share = mean_hops(kind, count, length);
-        assert!(wanted.contains(&share), "{kind:?}, {count} members, lists of {length}: {share}");
+    for (kind, count) in
+        [(KINDS[1], 1000), (KINDS[1], 10_000), (KINDS[2], 1000), (KINDS[2], 10_000)]
+    {
+        // Whatever the length of lists.
+        let [share, other] = [2, 4].map(|length| mean_hops(kind, count, length));
+        println!("{kind:?}, {count} members: {share}");
+        assert!(share == other && (0.955..1.02).contains(&share), "{share} and {other}");
     }
 }
 
