@@ -18,8 +18,8 @@
 //! One level a tick, from 63 down, by a *find* that goes through the ring as a request does; each
 //! member passes it on and forgets it. Down at a level that is the successor the round is over, and
 //! the next begins. A find without an answer for [`FIND_TICKS`] costs one level one round, and the
-//! first whom it was passed on to is not trusted for a while; late and repeated answers carry a number that is not asked for
-//! any more.
+//! first whom it was passed on to is not trusted for a while; late and repeated answers carry a
+//! number that is not asked for any more.
 //!
 //! # Rows
 //! Levels with the same finger make one row, kept under the lowest of them. Rows rise strictly in

@@ -24,7 +24,7 @@
 //!
 //! | part | what |
 //! |---|---|
-//! | [`file`] | the shape: address (A1), split, merge, what a bucket that was seen tells of it |
+//! | [`mod@file`] | the shape: address (A1), split, merge, what a bucket that was seen tells of it |
 //! | [`bucket`] | one bucket: its arc; where it sends a request that is not its own (A2) |
 //! | [`memory`] | an asker's image and the addresses it has learnt: a [`Lookup`](crate::Lookup) (A3) |
 //!

@@ -2,8 +2,8 @@
 //!
 //! | measured | how |
 //! |---|---|
-//! | hops | of a client with its addresses: to the first bucket, and from there each forward; 0 never |
-//! | forwards | what LH\* counts: by the image alone, as if the address of every bucket were known |
+//! | hops | what LH\* counts: each forward behind the first bucket, by the image alone, as if the address of every bucket were known |
+//! | learnt | the same, of clients that know an address only from an answer |
 //! | utilisation | mean over largest arc: what mean over largest load comes to with many keys |
 //!
 //! Splits come at an even pace: the file has all its buckets when the last request is made. Then
@@ -25,8 +25,8 @@ pub const CLIENTS: usize = 4;
 /// What is said of a file beside hops.
 #[derive(Clone, Debug)]
 pub struct Growth {
-    /// Forwards of a request while the file grew.
-    pub growing: Spread,
+    /// Forwards of a request while the file grew, of clients that learn addresses from answers.
+    pub learnt: Spread,
     /// Forwards of a request afterwards.
     pub still: Spread,
     /// Mean over largest arc, at the end.
@@ -84,7 +84,7 @@ pub fn grow(buckets: usize, requests: u64, seed: u64, told: &(dyn Fn(u64) + Sync
     let addresses = buckets.try_into().expect("at least one bucket");
     let mut clients: Vec<Client> =
         (0..CLIENTS).map(|_| Client { lh: Lh::new(addresses), image: File::FIRST }).collect();
-    let (mut hops, mut growing, mut still) =
+    let (mut growing, mut learnt, mut still) =
         (Spread::default(), Spread::default(), Spread::default());
     let (mut wrong, mut ahead, mut utilisation) = (0, 0, 0.0);
     for request in 0..2 * requests {
@@ -108,7 +108,7 @@ pub fn grow(buckets: usize, requests: u64, seed: u64, told: &(dyn Fn(u64) + Sync
             let (at, taken) = ask(&world, &mut client.lh, hash);
             wrong += u64::from(at != world.file.address(hash) || at != owner);
             ahead += u64::from(client.lh.image(KEYSPACE) > world.file);
-            hops.add(1 + taken);
+            learnt.add(taken);
             if request.is_multiple_of(1024) {
                 told(request);
             }
@@ -120,12 +120,12 @@ pub fn grow(buckets: usize, requests: u64, seed: u64, told: &(dyn Fn(u64) + Sync
         kind: Kind::Lh,
         nodes: buckets,
         requests,
-        hops,
+        hops: growing,
         entries: known / CLIENTS as f64,
         connections: known / CLIENTS as f64,
         wrong,
         file: Some(Growth {
-            growing,
+            learnt,
             still,
             utilisation: world.utilisation(),
             utilisation_mean: utilisation / requests as f64,

@@ -6,24 +6,25 @@
 //! ```text
 //!   $ carillon sim overlay --nodes 1000,100000 --lookup full,lh
 //!   lookup   nodes   hops mean   p50   p99   max   …   wrong
-//!   full      1000       0.999     1     1     1   …       0
+//!   full      1000       0.000     0     0     0   …       0
 //! ```
 //!
 //! # What is counted
 //! * A **member** is a shard: its place on the ring is where its arc starts. Each stands on a node
 //!   of its own.
-//! * A **hop** is a move from member to member, the one to the owner included: 0 if the asker owns
-//!   the point itself. A client of [`lh`](file) is no member; its way to the first bucket is a hop.
+//! * A **hop** is a move from member to member, the one to the owner included. On a ring the asker
+//!   is a member: 0 hops if it owns the point itself. Who has a full table, or is a client of
+//!   [`lh`](mod@file), is none, and asks a member at once: that is no hop, and so `full` takes none.
 //! * **Messages** of a lookup with *h* hops: *iterative* 2·h (the asker asks each), *recursive*
 //!   h + 1 (it is passed on, and the last answers the asker), *semi-recursive* 2·h (the answer goes
-//!   back by the same way); none if h = 0.
+//!   back by the same way); none if h = 0. Who is no member asks one more.
 //! * **Entries** of a table are the places in it, **connections** the different members there.
 //! * An answer is **wrong** if the member that calls itself the owner is not, by a search over all
 //!   starts; or if a lookup goes on for more moves than there are members. It must be 0.
 //!
 //! # Where to start
 //! [`run`]; [`ring`] makes members, [`tables`] fills their tables, [`walks`] sends requests through
-//! them, [`file`] lets a file of linear hashing grow, [`report`] and [`plot`] show what came
+//! them, [`mod@file`] lets a file of linear hashing grow, [`report`] and [`plot`] show what came
 //! of it.
 //!
 //! # Studies
@@ -206,6 +207,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Whether who asks is no member, and asks one that it knows.
+    pub fn is_from_outside(&self) -> bool {
+        matches!(self.kind, Kind::Full | Kind::Lh)
+    }
+
     /// ½·log2 of the members: what the papers say of Chord.
     pub fn half_log(&self) -> f64 {
         (self.nodes as f64).log2() / 2.0

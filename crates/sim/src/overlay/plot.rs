@@ -14,6 +14,9 @@ const BOTTOM: f64 = 48.0;
 /// Marks on an axis, about.
 const MARKS: f64 = 8.0;
 
+/// The most hops that a spread shows.
+const SPREAD_HOPS_MAX: usize = 100;
+
 const STYLE: &str = "\
 text{font:11px system-ui,sans-serif;fill:#24292f}.title{font-size:15px;font-weight:600}\
 .ground{fill:#fff}.grid{stroke:#d0d7de}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}\
@@ -48,9 +51,9 @@ fn hops(report: &Report) -> String {
     let mut lines: BTreeMap<Kind, Vec<(f64, f64)>> = BTreeMap::new();
     let mut half = Vec::new();
     for run in &report.runs {
-        // Neither axis has a place for 0.
+        // Neither axis has a place for 0, nor for what is nearly that: full, and lh.
         let mean = run.hops.mean();
-        if mean > 0.0 {
+        if mean >= 0.1 {
             lines.entry(run.kind).or_default().push((run.nodes as f64, mean));
         }
         if run.nodes > 1 {
@@ -70,10 +73,12 @@ fn hops(report: &Report) -> String {
     draw("Hops to the owner, by members", &axes, &lines)
 }
 
-/// Which part of all lookups took how many hops, on the largest ring.
+/// Which part of all lookups took how many hops, on the largest ring; of lookups with more than
+/// [`SPREAD_HOPS_MAX`] nothing could be seen beside the others.
 fn spread(report: &Report) -> String {
     let nodes = report.runs.iter().map(|run| run.nodes).max().unwrap_or_default();
-    let here = report.runs.iter().filter(|run| run.nodes == nodes);
+    let fits = |run: &&super::Run| run.nodes == nodes && run.hops.max() <= SPREAD_HOPS_MAX;
+    let here = report.runs.iter().filter(fits);
     let lines: Vec<Line> = here
         .map(|run| Line {
             name: run.kind.to_string(),

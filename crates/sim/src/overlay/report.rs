@@ -19,11 +19,21 @@ impl Run {
     /// Messages of its lookups.
     pub fn messages(&self) -> Messages {
         let mean = self.hops.mean();
-        Messages {
-            iterative: 2.0 * mean,
-            // An answer, unless the asker is the owner.
-            recursive: mean + self.hops.above_zero(),
-            semi_recursive: 2.0 * mean,
+        match self.is_from_outside() {
+            true => {
+                let moves = 1.0 + mean;
+                Messages {
+                    iterative: 2.0 * moves,
+                    recursive: moves + 1.0,
+                    semi_recursive: 2.0 * moves,
+                }
+            }
+            false => Messages {
+                iterative: 2.0 * mean,
+                // An answer, unless the asker is the owner.
+                recursive: mean + self.hops.above_zero(),
+                semi_recursive: 2.0 * mean,
+            },
         }
     }
 }
@@ -81,7 +91,8 @@ pub fn notes(report: &Report) -> String {
     let has = |kind| report.runs.iter().any(|run| run.kind == kind);
     let super::Options { keys, seed, successors, .. } = &report.options;
     let mut out = format!("keys {}, seed {seed}, lists of {successors} successors\n", keys.name());
-    out += "a hop is a move from member to member, the one to the owner included\n";
+    out += "a hop is a move from member to member, the one to the owner included; who has a full \
+            table, or a client of lh, asks a member at once, and that is none\n";
     out += "semi-recursive lookups take as many messages as iterative ones\n";
     if has(Kind::Full) {
         out += "full: tables of one version are equal, and held once for all members\n";
@@ -94,17 +105,17 @@ pub fn notes(report: &Report) -> String {
     }
     for run in &report.runs {
         if let Some(growth) = &run.file {
-            let super::file::Growth { growing, still, utilisation, utilisation_mean, .. } = growth;
+            let super::file::Growth { learnt, still, utilisation, utilisation_mean, .. } = growth;
             let _never = writeln!(
                 out,
-                "lh, {} buckets: growing {:.4} forwards by the image (at most {}), then still \
-                 {:.4} (at most {}); utilisation {utilisation:.3} at the end, \
-                 {utilisation_mean:.3} on the way",
+                "lh, {} buckets: while the file grows, hops are forwards by the image; then still \
+                 {:.4} (at most {}); of clients that learn addresses from answers {:.4} (at most \
+                 {}); utilisation {utilisation:.3} at the end, {utilisation_mean:.3} on the way",
                 run.nodes,
-                growing.mean(),
-                growing.max(),
                 still.mean(),
                 still.max(),
+                learnt.mean(),
+                learnt.max(),
             );
         }
     }
@@ -154,16 +165,19 @@ fn one(report: &Report, run: &Run) -> String {
         report.options.successors,
     );
     if let Some(growth) = file {
-        let super::file::Growth { growing, still, utilisation, utilisation_mean, ahead } = growth;
+        let super::file::Growth { learnt, still, utilisation, utilisation_mean, ahead } = growth;
         let _never = write!(
             out,
             ", \"forwards\": {{\"mean\": {:.6}, \"max\": {}, \"mean_still\": {:.6}, \
-             \"max_still\": {}}}, \"utilisation\": {utilisation:.6}, \"utilisation_mean\": \
-             {utilisation_mean:.6}, \"images_ahead\": {ahead}",
-            growing.mean(),
-            growing.max(),
+             \"max_still\": {}, \"mean_learnt\": {:.6}, \"max_learnt\": {}}}, \
+             \"utilisation\": {utilisation:.6}, \"utilisation_mean\": {utilisation_mean:.6}, \
+             \"images_ahead\": {ahead}",
+            hops.mean(),
+            hops.max(),
             still.mean(),
             still.max(),
+            learnt.mean(),
+            learnt.max(),
         );
     }
     out.push('}');

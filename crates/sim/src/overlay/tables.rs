@@ -13,6 +13,11 @@ pub trait Tables: Sync {
     /// nowhere, if it knows nobody.
     fn next(&self, at: usize, point: Point<'_>) -> Option<usize>;
 
+    /// Whether who asks is no member, so that its way to the first one is no hop.
+    fn is_outside(&self) -> bool {
+        false
+    }
+
     /// Places in the table of member `at`.
     fn entries(&self, at: usize) -> usize;
 
@@ -48,6 +53,10 @@ impl Shared {
 impl Tables for Shared {
     fn next(&self, _at: usize, point: Point<'_>) -> Option<usize> {
         place(self.full.next(point))
+    }
+
+    fn is_outside(&self) -> bool {
+        true
     }
 
     fn entries(&self, _at: usize) -> usize {

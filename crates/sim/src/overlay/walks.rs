@@ -130,7 +130,8 @@ pub fn walk_from(ring: &Ring, tables: &dyn Tables, from: usize, tail: &Tail, wal
     for hops in 0..=ring.len() {
         match tables.next(at, point) {
             Some(next) if next == at => {
-                walks.hops.add(hops);
+                let free = usize::from(tables.is_outside());
+                walks.hops.add(hops.saturating_sub(free));
                 walks.wrong += u64::from(at != owner);
                 return;
             }
