@@ -39,7 +39,8 @@
 //! 3. No RESOLVE is asked for before the record's outcome is explicit.
 //! 4. What a client is told has an answer for each of its commands.
 //! 5. The floor that goes with FORGET is at or below the start of all that is under way here, and
-//!    of all that will begin here: nothing below it is asked for again.
+//!    of all that will begin here: nothing below it is prepared again. (What was given up may be
+//!    found, and finished as another's.)
 //!
 //! # Why the coordinator may abort what is STAGED
 //! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there. Until

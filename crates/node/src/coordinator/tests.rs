@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{Catalogue, KeyHasher, Keyspace, KeyspaceOptions, random};
+use keyspace::{Catalogue, Cut, KeyHasher, Keyspace, KeyspaceOptions, random};
 use parking_lot::RwLock;
 
 use super::*;
@@ -201,8 +201,34 @@ impl World {
             _ => {
                 let who = self.dice.draw(CLIENTS as u64) as usize;
                 self.with(who, |c, at, routes| c.tick(at, routes));
+                self.carry_floors();
+                if self.dice.draw(4) == 0 {
+                    self.lie();
+                }
             }
         }
+    }
+
+    /// What one shard knows of floors comes to another, as by a merge.
+    fn carry_floors(&mut self) {
+        let shards: Vec<ShardId> = self.states.keys().copied().collect();
+        let [from, to] = [0; 2].map(|_| shards[self.dice.draw(shards.len() as u64) as usize]);
+        let nothing = Cut::Slot(keyspace::SLOTS);
+        let floors = self.states[&from].read().locks.clone().split_off(&nothing);
+        self.states[&to].write().locks.unite(floors);
+    }
+
+    /// A shard hears of a floor that is not true: that may be in the way of what is under way, and
+    /// yet nothing is done by halves.
+    fn lie(&mut self) {
+        let key = account(self.dice.draw(ACCOUNTS));
+        let by = self.coordinators[self.dice.draw(CLIENTS as u64) as usize].by;
+        let before = self.at().time.millis() - self.dice.draw(100);
+        let id = TxnId { start: Timestamp(1), by, attempt: 0 };
+        let floor = Some((by, Timestamp::from_millis(before)));
+        let mut step = Vec::new();
+        Step::Forget { all: vec![(id, &key)], floor }.encode(&mut step);
+        self.apply(shard_of(&self.route, &key), &step);
     }
 
     /// A coordinator dies: what it had asked is still on its way.

@@ -98,11 +98,15 @@ impl Locks {
         self.floors.retain(|_, before| *before > start);
     }
 
-    /// All that a coordinator began before this time is over: forgets what became of it.
+    /// A coordinator prepares nothing any more that it began before this time: forgets what became
+    /// of that.
     pub(super) fn raise_floor(&mut self, by: u64, before: Timestamp) {
         let floor = self.floors.entry(by).or_default();
-        *floor = before.max(*floor);
-        let end = TxnId { start: *floor, by: 0, attempt: 0 };
+        if before <= *floor {
+            return;
+        }
+        *floor = before;
+        let end = TxnId { start: before, by: 0, attempt: 0 };
         self.marks.extract_if(..end, |id, _| id.by == by).for_each(drop);
         let is_over = |id: &TxnId, record: &mut Record| id.by == by && record.is_over();
         self.records.extract_if(..end, is_over).for_each(drop);

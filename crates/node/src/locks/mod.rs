@@ -29,13 +29,14 @@
 //! COMMITTED record keeps its keys until FORGET, and a STAGED one stays until it is decided,
 //! however old.
 //!
-//! A floor comes with FORGET: all that this coordinator began before is over, in all shards, and it
-//! will ask for nothing of it again. So what is left of it serves nobody but who finishes
-//! transactions for others, and has begun to before: that one finds no record, takes the
-//! transaction for aborted, and no lock of it to give up; nor can there be one again where the
-//! floor is known. Where it is not, the marks are there still. Most of what became of transactions
-//! is forgotten so after some tenths of a second; without a floor, as when a coordinator ends,
-//! after ten.
+//! A floor comes with FORGET: this coordinator asks for no PREPARE any more of what it began
+//! before, and waits for no answer to one. Nearly all of that is over, in all shards; what it has
+//! given up is finished by whoever finds it, from records that are STAGED or have keys still, which
+//! no floor removes. Who finds no record takes the transaction for aborted: then what there was to
+//! be resolved is resolved, or was never promised. A floor is to a shard as if its clock had jumped
+//! for one coordinator; shards may learn of it in any order, or not at all. Most of what became of
+//! transactions is forgotten so after some tenths of a second; without a floor, as when a
+//! coordinator ends, after ten.
 //!
 //! # Bytes
 //! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
@@ -220,7 +221,8 @@ pub struct Locks {
     locks: BTreeMap<Name, Lock>,
     records: BTreeMap<TxnId, Record>,
     marks: BTreeMap<TxnId, Marks>,
-    /// All that a coordinator has begun before is over; until that is too old anyway.
+    /// Of what a coordinator has begun before nothing is prepared any more; until that is too old
+    /// anyway.
     floors: BTreeMap<u64, Timestamp>,
     /// Those that reach further than their key.
     reaching: BTreeSet<Name>,

@@ -86,8 +86,8 @@ pub enum Step<'a> {
     Forget {
         /// Whose, and the key of each record; at least one.
         all: Vec<(TxnId, &'a [u8])>,
-        /// Whose word this is: all that this coordinator has begun before this time is over, in all
-        /// shards, and nothing of it will be asked for again.
+        /// Whose word this is: this coordinator asks for no PREPARE any more of what it has begun
+        /// before this time, and waits for no answer to one.
         floor: Option<(u64, Timestamp)>,
     },
 }

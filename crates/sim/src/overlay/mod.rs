@@ -14,7 +14,7 @@
 //!   of its own.
 //! * A **hop** is a move from member to member, the one to the owner included. On a ring the asker
 //!   is a member: 0 hops if it owns the point itself. Who has a full table, or is a client of
-//!   [`lh`](mod@file), is none, and asks a member at once: that is no hop, and so `full` takes none.
+//!   [`lh`](mod@file), is none, and asks a member at once: that is no hop, and `full` takes none.
 //! * **Messages** of a lookup with *h* hops: *iterative* 2·h (the asker asks each), *recursive*
 //!   h + 1 (it is passed on, and the last answers the asker), *semi-recursive* 2·h (the answer goes
 //!   back by the same way); none if h = 0. Who is no member asks one more.
