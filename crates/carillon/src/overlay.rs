@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use sim::overlay::studies::{Study, study};
 use sim::overlay::{
-    Keys, Kinds, NODES_MAX, Options, REQUESTS_MAX, SUCCESSORS_MAX, SUCCESSORS_MIN, plot, run,
+    Keys, Kind, Kinds, NODES_MAX, Options, REQUESTS_MAX, SUCCESSORS_MAX, SUCCESSORS_MIN, churn,
+    plot, run,
 };
 
 use crate::exit::Exit;
@@ -21,7 +22,8 @@ const SUCCESSORS: std::ops::RangeInclusive<u64> = SUCCESSORS_MIN as u64..=SUCCES
 /// `carillon sim overlay`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The same seed gives the same figures, byte for byte. Exit code 1 if an answer was wrong.
+The same seed gives the same figures, byte for byte. Exit code 1 if an answer was wrong, or a file
+cannot be written.
 
 Examples:
   carillon sim overlay
@@ -46,7 +48,8 @@ pub struct OverlayArgs {
     /// How members and points lie on the ring: uniform or zipf.
     #[arg(long, value_name = "NAME", default_value = "uniform")]
     pub keys: Keys,
-    /// How many successors each member of a ring lists; two are nearly fingers alone.
+    /// How many successors each member of a ring lists: that changes tables, and not hops. Churn
+    /// has lists of 4.
     #[arg(long, value_name = "N", default_value_t = SUCCESSORS_MIN as u64)]
     #[arg(value_parser = clap::value_parser!(u64).range(SUCCESSORS))]
     pub successors: u64,
@@ -72,6 +75,10 @@ pub fn overlay(args: &OverlayArgs) -> Exit {
         keys: args.keys,
         successors: args.successors as usize,
     };
+    if let Some(why) = makes_no_sense(args) {
+        complain(&why);
+        return Exit::Usage;
+    }
     let bar = Bar::new();
     let told = |what: &str, done, of| bar.show(what, done, of);
     let mut files = Vec::new();
@@ -100,6 +107,22 @@ pub fn overlay(args: &OverlayArgs) -> Exit {
         return Exit::Refused;
     }
     printed
+}
+
+/// Why nothing is measured.
+fn makes_no_sense(args: &OverlayArgs) -> Option<String> {
+    if args.study != Study::Churn {
+        return None;
+    }
+    let least = churn::NODES_MIN;
+    if args.nodes.iter().any(|nodes| (*nodes as usize) < least) {
+        return Some(format!("--study churn takes rings of at least {least} nodes"));
+    }
+    let is_ring = |kind: &Kind| !matches!(kind, Kind::Full | Kind::Lh);
+    let has_ring = args.lookup.0.iter().any(is_ring);
+    (!has_ring).then(|| {
+        "--study churn is of chord, chord-sharp and linear: full and lh are no rings".into()
+    })
 }
 
 /// How often the bar is drawn at most.

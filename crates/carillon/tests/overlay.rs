@@ -72,6 +72,14 @@ fn what_makes_no_sense_is_refused_in_words() {
         assert_eq!(ran.status.code(), Some(2), "{arguments:?}");
         assert!(text(&ran.stderr).contains(why), "{arguments:?}: {}", text(&ran.stderr));
     }
+    for (arguments, why) in [
+        (&["--study", "churn", "--nodes", "1000,3"][..], "at least 4 nodes"),
+        (&["--study", "churn", "--lookup", "full,lh"], "no rings"),
+    ] {
+        let ran = overlay(arguments);
+        assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(2), ""), "{arguments:?}");
+        assert!(text(&ran.stderr).contains(why), "{}", text(&ran.stderr));
+    }
     let ran = overlay(&["--lookups", "10", "--json", "/nowhere/at/all.json"]);
     assert_eq!(ran.status.code(), Some(1));
     assert!(text(&ran.stderr).contains("cannot write /nowhere/at/all.json"));

@@ -283,7 +283,8 @@ impl Chord {
         if before.len() == self.fingers.len() {
             return;
         }
-        let is_left = |entry: &Entry| self.fingers.iter().any(|left| left.shard() == entry.shard());
+        let of = |entry: &Entry| (entry.shard(), entry.place().to_vec());
+        let is_left = |entry: &Entry| self.fingers.iter().any(|left| of(left) == of(entry));
         let kept = before.iter().zip(&self.levels).filter(|(entry, _)| is_left(entry));
         self.levels = kept.map(|(_, level)| *level).collect();
     }

@@ -20,9 +20,8 @@
 //! | wrong | requests answered by somebody whose arc does not hold the point: never |
 //!
 //! # Caveats
-//! No message is lost or late: a tick is long beside the way of a message. Where one hop takes a
-//! whole tick, finds of Chord take longer than members are patient, and where a third of all leave
-//! at once a ring may lose its order for good; neither is measured here.
+//! No message is lost or late: a tick is long beside the way of a message. Where a third of all
+//! leave at once a ring may lose its order for good; that is not measured here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc as Shared;
@@ -38,6 +37,8 @@ use super::tables::Listed;
 use super::{Keys, Kind};
 use crate::rng::Rng;
 
+/// The fewest members of a ring to which something happens.
+pub const NODES_MIN: usize = 4;
 /// Requests of each round.
 const REQUESTS: usize = 100;
 /// Rounds after which it is given up.
@@ -128,8 +129,8 @@ kept!(Linear);
 kept!(Chord);
 kept!(ChordSharp, BASE);
 
-/// Lets something happen to a ring of so many members, at least 4; `None` for lookups that are no
-/// rings.
+/// Lets something happen to a ring of so many members, at least [`NODES_MIN`]; `None` for lookups
+/// that are no rings.
 pub fn outcome(kind: Kind, event: Event, nodes: usize, seed: u64) -> Option<Outcome> {
     match kind {
         Kind::Linear => Some(World::<Linear>::new(nodes, seed).happen(kind, event)),

@@ -180,8 +180,8 @@ pub struct Options {
     pub seed: u64,
     /// How members and requests lie on the ring.
     pub keys: Keys,
-    /// Successors in each list, [`SUCCESSORS_MIN`] to [`SUCCESSORS_MAX`]. Two are nearly fingers
-    /// alone, as the papers count; a longer list saves hops at the end of a way.
+    /// Successors in each list, [`SUCCESSORS_MIN`] to [`SUCCESSORS_MAX`]: what a ring survives, and
+    /// how large tables are.
     pub successors: usize,
 }
 
