@@ -147,6 +147,14 @@ fn each_workload_alone_is_as_it_should_be() {
     }
 }
 
+/// A restart took an entry that another leader had replaced for agreed upon: the mark that said so
+/// stood before the entry that it was about.
+#[test]
+fn what_was_replaced_is_not_applied_by_a_restart() {
+    let options = Options { nodes: 5, ..Options::of(247) };
+    run(&options).unwrap_or_else(|text| panic!("{text}"));
+}
+
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
 const HAVE_FOUND: [u64; 10] = [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289];

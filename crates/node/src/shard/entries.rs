@@ -4,7 +4,7 @@
 //! index and term answers it; one of another term says that it never will be done.
 
 use keyspace::Durability;
-use replication::{Entry, Work};
+use replication::{Entry, HardState, Work};
 use txn::Clock;
 
 use super::{Append, Asker, InFlight, Queued, Shard};
@@ -70,8 +70,8 @@ impl Shard {
         // SAFETY G9: what others count on is fsynced at every durability.
         let mut needs_sync = self.durability == Durability::Sync || !self.is_sole();
         if let Some(hard_state) = work.hard_state {
-            let payload = record::encode_hard_state(hard_state);
-            push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
+            let first = work.entries.first().map_or(u64::MAX, Entry::index);
+            self.mark(hard_state, first, effects);
             needs_sync = true;
             self.vote_uncovered = true;
         }
@@ -81,8 +81,8 @@ impl Shard {
         if let Some(last_index) = restored.or(before) {
             self.forget_replaced(last_index);
         }
-        self.mark_committed(&work.entries, effects);
         for entry in &work.entries {
+            self.mark_committed(entry, effects);
             if !self.group.is_leader() {
                 observe(entry, clock);
             }
@@ -125,14 +125,24 @@ impl Shard {
     /// With every change of members, always: whoever has the next one on disk must remember after a
     /// restart that the one before is in force, or it would lead among members of the past
     /// (decision 0012). And with the entry that settles a change: that is what settles it.
-    fn mark_committed(&mut self, entries: &[Entry], effects: &mut Effects) {
-        self.unmarked_bytes += entries.iter().map(|entry| entry.data().len()).sum::<usize>();
+    ///
+    /// Called for each entry, before it is written.
+    fn mark_committed(&mut self, entry: &Entry, effects: &mut Effects) {
+        self.unmarked_bytes += entry.data().len();
         let is_due = self.unmarked_bytes >= MARK_BYTES && !self.is_sole();
-        if is_due || entries.iter().any(is_of_change) {
+        if is_due || is_of_change(entry) {
             self.unmarked_bytes = 0;
-            let payload = record::encode_hard_state(self.group.hard_state());
-            push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
+            self.mark(self.group.hard_state(), entry.index(), effects);
         }
+    }
+
+    /// Writes down term, vote and how far the group has agreed, ahead of the entry at `before`. It
+    /// never says that this one is agreed upon, or one behind it: what stands there in the log so
+    /// far may be another leader's, and a restart applies what is agreed as it reads.
+    fn mark(&self, hard_state: HardState, before: u64, effects: &mut Effects) {
+        let commit = hard_state.commit.min(before - 1);
+        let payload = record::encode_hard_state(HardState { commit, ..hard_state });
+        push(&mut effects.records, self.id, record::HARD_STATE, &[&payload]);
     }
 
     /// What was proposed here has lost its place to these in the log that is here. Another replica
