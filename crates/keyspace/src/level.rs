@@ -9,7 +9,7 @@
 //! | level | adds |
 //! |---|---|
 //! | 1 | all that there was before levels; a catalogue that names no level has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), what members of rings and requests on their way say ([`Feature::Rings`]) |
 //!
 //! A program speaks several levels ([`Levels`]): its newest, and the one before, with which it
 //! lives beside version N−1 and which it can be held to. It takes no part in a cluster whose level
@@ -37,15 +37,19 @@ pub enum Feature {
     Rates,
     /// Several commands of one shard are one.
     Transactions,
+    /// Nodes keep rings of shards, and look for owners by them.
+    Rings,
 }
 
 impl Feature {
     /// The level from which on it may be used.
     pub const fn since(self) -> Level {
         match self {
-            Feature::Merges | Feature::OrderedSplits | Feature::Rates | Feature::Transactions => {
-                Level(2)
-            }
+            Feature::Merges
+            | Feature::OrderedSplits
+            | Feature::Rates
+            | Feature::Transactions
+            | Feature::Rings => Level(2),
         }
     }
 }

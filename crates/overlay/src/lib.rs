@@ -101,7 +101,7 @@ pub use image::Image;
 pub use known::{Hint, Known};
 pub use lh::Lh;
 pub use linear::Linear;
-pub use lookup::{Learnt, Lookup, News, Outbox, Step};
+pub use lookup::{Kind, Learnt, Lookup, News, Outbox, Step};
 pub use message::Message;
 pub use point::Point;
 pub use ring::{Ring, Via};

@@ -16,6 +16,53 @@ use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
 use crate::known::{Hint, Known};
 use crate::message::Message;
 use crate::point::Point;
+use crate::ring::word::Strategy;
+
+/// The lookups that a request can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Every descriptor, on every node.
+    Full,
+    /// Fingers over numbers.
+    Chord,
+    /// Fingers over members.
+    ChordSharp,
+    /// The ring and nothing else.
+    Linear,
+    /// The image of a file of linear hashing.
+    Lh,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Full, Self::Chord, Self::ChordSharp, Self::Linear, Self::Lh];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Chord => Strategy::Chord.name(),
+            Self::ChordSharp => Strategy::ChordSharp.name(),
+            Self::Linear => Strategy::Linear.name(),
+            Self::Lh => "lh",
+        }
+    }
+
+    /// The one of this name, in capitals or not.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| name.eq_ignore_ascii_case(kind.name().as_bytes()))
+    }
+
+    /// Which tables of shards it goes by, if it goes by such.
+    pub fn strategy(self) -> Option<Strategy> {
+        match self {
+            Self::Chord => Some(Strategy::Chord),
+            Self::ChordSharp => Some(Strategy::ChordSharp),
+            Self::Linear => Some(Strategy::Linear),
+            Self::Full | Self::Lh => None,
+        }
+    }
+}
 
 /// Where to go with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,10 @@
 //!
 //! The **origin** keeps a request open until it is answered; who passes one on forgets it, but in
 //! the semi-recursive form remembers for a while whom the answer is for. Nobody waits: what to do
-//! with a message follows from the table ([`Lookup::next`]) and is said at once.
+//! with a message follows from the table ([`Tables::next`]) and is said at once.
+//!
+//! What a request asks of tables is [`Tables::next`]; whose tables these are, and whether they are
+//! a ring's, an image or a file's buckets, is not known here.
 //!
 //! Each time the origin asks it takes another number. So answers that come late, twice, or to what
 //! was given up mean nothing, and questions that come twice lead to two answers of which one
@@ -21,9 +24,14 @@
 //! | what | then |
 //! |---|---|
 //! | nothing comes back | after [`PATIENCE_TICKS`] the origin says who was silent, so that its table distrusts it, and begins anew |
+//! | the answer is no owner of the point, or leads back to who gave it | as if it had said *busy* |
 //! | who is asked knows nobody closer, has no such table, or remembers too much already | it says *busy*, and the origin begins anew later, each time twice as late |
 //! | it goes on and on | at the limit of hops it is *lost*, and the request has failed |
 //! | one of these [`ATTEMPTS_MAX`] times | the request has failed |
+//!
+//! # What is a hop
+//! A move from the table of one shard to another shard. Who begins with an image, or with nothing, is
+//! no shard: its way to the first one is no hop.
 //!
 //! # Limits
 //! | what | at most | beyond it |
@@ -38,13 +46,13 @@ use std::sync::Arc as Shared;
 use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
 
 use crate::known::Known;
-use crate::lookup::{Lookup, Outbox, Step};
+use crate::lookup::{Kind, Outbox};
 use crate::message::Message;
 use crate::point::Point;
 
 pub mod word;
 
-pub use word::{Form, Word};
+pub use word::{By, Find, Form, Leg, TRAIL_MAX, Word};
 
 /// The most hops of any request: a walk along a ring of so many.
 pub const HOPS_LINEAR_MAX: u32 = 128 * 1024;
@@ -67,6 +75,8 @@ pub const PASSED_MAX: usize = 1024;
 /// What to look for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
+    /// By which lookup.
+    pub kind: Kind,
     /// The shard at whose table it begins; none: the node's.
     pub at: Option<ShardId>,
     /// The point's keyspace …
@@ -75,6 +85,10 @@ pub struct Request {
     pub tail: Vec<u8>,
     /// How it goes from hop to hop.
     pub form: Form,
+    /// Whether nodes may go by whatever they happen to know, and not by that table alone.
+    pub images: bool,
+    /// Whether its way is told.
+    pub is_traced: bool,
     /// How many hops it may make.
     pub hops_max: u32,
 }
@@ -103,6 +117,17 @@ pub enum Event {
         owner: Shared<Known>,
         /// Moves from shard to shard.
         hops: u32,
+        /// If it is traced: where it was passed on to since the origin has asked last.
+        trail: Vec<Leg>,
+    },
+    /// The origin of a traced request asks this one next; if it is the first, from the beginning.
+    Asked {
+        /// Which request.
+        id: u64,
+        /// Who is asked.
+        leg: Leg,
+        /// Whether it begins with this one.
+        is_first: bool,
     },
     /// It was not.
     Failed {
@@ -122,10 +147,41 @@ pub enum Event {
     },
 }
 
+/// What is asked of the tables of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// By which lookup.
+    pub kind: Kind,
+    /// Of which shard; none: the node's, or any of its shards'.
+    pub at: Option<ShardId>,
+    /// Whether whatever the node happens to know may be used.
+    pub images: bool,
+    /// What is looked for.
+    pub point: Point<'a>,
+}
+
+/// What tables say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// A shard that this node leads owns the point.
+    Here(Shared<Known>),
+    /// This shard owns it, or is closer.
+    Member {
+        /// Who.
+        member: Shared<Known>,
+        /// What says so.
+        by: By,
+        /// Whether it is the table of a shard that says so: then to go there is a hop.
+        is_hop: bool,
+    },
+    /// There is no table to go by; any of these nodes may have one.
+    Anybody(Vec<NodeId>),
+}
+
 /// The tables of one node.
 pub trait Tables {
-    /// The table of a shard, or the node's own.
-    fn table(&self, shard: Option<ShardId>) -> Option<&dyn Lookup>;
+    /// Where a request goes on; `None` if there is no such table.
+    fn next(&self, ask: &Ask<'_>) -> Option<Next>;
 }
 
 /// A request that is not answered yet.
@@ -135,6 +191,8 @@ struct Open {
     request: Request,
     hops: u32,
     attempts: u8,
+    /// Whether nobody was asked since it began.
+    is_fresh: bool,
     /// Who was asked last; none while it waits to begin anew, or if a peer was asked.
     asked: Option<(ShardId, Generation)>,
     is_waiting: bool,
@@ -159,10 +217,25 @@ pub struct Requests {
     passed: BTreeMap<u64, Passed>,
 }
 
+impl Open {
+    /// Whether this shard owns what was looked for, as far as it says.
+    fn is_answered_by(&self, owner: &Known) -> bool {
+        let Request { keyspace, ref tail, .. } = self.request;
+        Point { keyspace, tail }.is_in(owner.arc())
+    }
+
+    /// Whether this is another member of the same ring.
+    fn goes_on_to(&self, member: &Known) -> bool {
+        let is_other = self.asked.is_none_or(|(shard, _)| shard != member.shard());
+        is_other && member.arc().keyspace() == self.request.keyspace
+    }
+}
+
 impl Requests {
-    /// None so far.
-    pub fn new(node: NodeId) -> Self {
-        Self { node, number: 0, ids: 0, open: BTreeMap::new(), passed: BTreeMap::new() }
+    /// None so far. The node's questions are counted from `number` on: another at each start, so
+    /// that no answer to one of before is taken.
+    pub fn new(node: NodeId, number: u64) -> Self {
+        Self { node, number, ids: 0, open: BTreeMap::new(), passed: BTreeMap::new() }
     }
 
     /// How many requests of its own are open, and how many answers it passes back.
@@ -189,6 +262,7 @@ impl Requests {
             request,
             hops: 0,
             attempts: 0,
+            is_fresh: true,
             asked: None,
             is_waiting: false,
             ticks_left: 0,
@@ -231,8 +305,8 @@ impl Requests {
         events: &mut Vec<Event>,
     ) {
         let number = word.number();
-        if matches!(word, Word::Find { .. }) {
-            return self.asked(word, tables, out);
+        if let Word::Find(find) = word {
+            return self.asked(find, tables, out);
         }
         if let Some(passed) = self.passed.remove(&number) {
             return say(passed.origin, word.renumbered(passed.number), out);
@@ -243,15 +317,16 @@ impl Requests {
             return;
         }
         match word {
-            Word::Found { owner, hops, .. } => {
-                events.push(Event::Found { id: open.id, owner, hops });
+            Word::Found { owner, hops, trail, .. } if open.is_answered_by(&owner) => {
+                events.push(Event::Found { id: open.id, owner, hops, trail });
             }
-            Word::Next { member, .. } => self.go_on(open, &member, out, events),
-            Word::Busy { .. } => {
-                let ticks = BUSY_TICKS << open.attempts;
-                self.wait(open, Failure::Busy, ticks, events);
+            Word::Next { member, by, .. } if open.goes_on_to(&member) => {
+                self.go_on(open, &member, by, true, out, events);
             }
-            Word::Lost { .. } | Word::Find { .. } => {
+            Word::Busy { .. } | Word::Found { .. } | Word::Next { .. } => {
+                self.wait_doubled(open, events);
+            }
+            Word::Lost { .. } | Word::Find(_) => {
                 events.push(Event::Failed { id: open.id, why: Failure::Lost });
             }
         }
@@ -265,57 +340,77 @@ impl Requests {
         out: &mut Outbox,
         events: &mut Vec<Event>,
     ) {
-        open.hops = 0;
-        let Request { at, keyspace, tail, .. } = &open.request;
-        let step = tables.table(*at).map(|table| table.next(Point { keyspace: *keyspace, tail }));
-        match step {
-            Some(Step::Owner(owner)) if Some(owner.shard()) == *at => {
-                let owner = owner.clone();
-                events.push(Event::Found { id: open.id, owner, hops: 0 });
+        (open.hops, open.is_fresh) = (0, true);
+        let Request { kind, at, images, keyspace, ref tail, .. } = open.request;
+        let ask = Ask { kind, at, images, point: Point { keyspace, tail } };
+        match tables.next(&ask) {
+            Some(Next::Here(owner)) => {
+                events.push(Event::Found { id: open.id, owner, hops: 0, trail: Vec::new() });
             }
-            Some(Step::Owner(member) | Step::Closer(member)) => {
-                let member = member.clone();
-                self.go_on(open, &member, out, events);
+            Some(Next::Member { member, by, is_hop }) => {
+                self.go_on(open, &member, by, is_hop, out, events);
             }
-            Some(Step::Ask(peers)) if !peers.is_empty() => {
+            Some(Next::Anybody(peers)) if !peers.is_empty() => {
                 let peer = peers[usize::from(open.attempts) % peers.len()];
                 open.asked = None;
-                self.ask(open, peer, None, out, events);
+                self.ask(open, peer, None, By::Anybody, false, out, events);
             }
-            Some(Step::Ask(_)) | None => {
-                let ticks = BUSY_TICKS << open.attempts;
-                self.wait(open, Failure::Busy, ticks, events);
-            }
+            Some(Next::Anybody(_)) | None => self.wait_doubled(open, events),
         }
     }
 
     /// Asks a member next.
-    fn go_on(&mut self, mut open: Open, to: &Known, out: &mut Outbox, events: &mut Vec<Event>) {
-        let Some(node) = to.leader().or_else(|| to.descriptor().node_to_ask()) else {
-            return self.wait(open, Failure::Busy, BUSY_TICKS, events);
+    fn go_on(
+        &mut self,
+        mut open: Open,
+        to: &Known,
+        by: By,
+        is_hop: bool,
+        out: &mut Outbox,
+        events: &mut Vec<Event>,
+    ) {
+        let Some(node) = node_of(to) else {
+            return self.wait_doubled(open, events);
         };
         open.asked = Some((to.shard(), to.generation()));
-        self.ask(open, node, Some(to.shard()), out, events);
+        self.ask(open, node, Some(to.shard()), by, is_hop, out, events);
     }
 
+    #[expect(clippy::too_many_arguments, reason = "all of them are said in the question")]
     fn ask(
         &mut self,
         mut open: Open,
         node: NodeId,
         to: Option<ShardId>,
+        by: By,
+        is_hop: bool,
         out: &mut Outbox,
         events: &mut Vec<Event>,
     ) {
         if open.hops >= open.request.hops_max {
             return events.push(Event::Failed { id: open.id, why: Failure::Lost });
         }
-        (open.hops, open.is_waiting, open.ticks_left) = (open.hops + 1, false, PATIENCE_TICKS);
-        let Request { keyspace, ref tail, form, hops_max, .. } = open.request;
+        open.hops += u32::from(is_hop);
+        (open.is_waiting, open.ticks_left) = (false, PATIENCE_TICKS);
+        let Request { kind, images, keyspace, ref tail, form, hops_max, is_traced, .. } =
+            open.request;
+        if is_traced {
+            let leg = Leg { shard: to.unwrap_or(ShardId(0)), node, by };
+            events.push(Event::Asked { id: open.id, leg, is_first: open.is_fresh });
+        }
+        open.is_fresh = false;
         let (number, hops, tail) = (self.next_number(), open.hops, tail.clone());
-        let origin = self.node;
-        let find = Word::Find { number, to, form, origin, hops, hops_max, keyspace, tail };
-        say(node, find, out);
+        let (origin, trail) = (self.node, is_traced.then(Vec::new));
+        let find =
+            Find { number, kind, to, form, images, origin, hops, hops_max, keyspace, tail, trail };
+        say(node, Word::Find(find), out);
         self.open.insert(number, open);
+    }
+
+    /// Begins anew after some ticks, twice as many each time.
+    fn wait_doubled(&mut self, open: Open, events: &mut Vec<Event>) {
+        let ticks = BUSY_TICKS << open.attempts;
+        self.wait(open, Failure::Busy, ticks, events);
     }
 
     /// Begins anew after some ticks, unless that was often enough.
@@ -335,40 +430,36 @@ impl Requests {
     }
 
     /// A question of any origin: answered, or passed on.
-    fn asked(&mut self, find: Word, tables: &impl Tables, out: &mut Outbox) {
-        let Word::Find { number, to, form, origin, hops, hops_max, keyspace, tail } = find else {
-            return;
-        };
-        let point = Point { keyspace, tail: &tail };
-        let step = tables.table(to).map(|table| table.next(point));
-        let answer = match step {
-            Some(Step::Owner(owner)) if Some(owner.shard()) == to => {
-                Word::Found { number, hops, owner: owner.clone() }
+    fn asked(&mut self, mut find: Find, tables: &impl Tables, out: &mut Outbox) {
+        let Find { number, kind, to: at, images, origin, hops, keyspace, .. } = find;
+        let point = Point { keyspace, tail: &find.tail };
+        let answer = match tables.next(&Ask { kind, at, images, point }) {
+            Some(Next::Here(owner)) => {
+                Word::Found { number, hops, owner, trail: find.trail.unwrap_or_default() }
             }
-            Some(Step::Owner(member) | Step::Closer(member)) => {
-                let node = member.leader().or_else(|| member.descriptor().node_to_ask());
-                match (form, node) {
-                    (_, None) => Word::Busy { number },
-                    (Form::Iterative, _) => Word::Next { number, member: member.clone() },
-                    _ if hops >= hops_max => Word::Lost { number },
-                    (Form::SemiRecursive, _) if self.passed.len() >= PASSED_MAX => {
-                        Word::Busy { number }
-                    }
-                    (form, Some(node)) => {
-                        let to = Some(member.shard());
-                        let (number, origin) = match form {
-                            Form::SemiRecursive => (self.pass(origin, number), self.node),
-                            _ => (number, origin),
-                        };
-                        let hops = hops + 1;
-                        let find =
-                            Word::Find { number, to, form, origin, hops, hops_max, keyspace, tail };
-                        return say(node, find, out);
-                    }
+            Some(Next::Member { member, by, is_hop }) => match (find.form, node_of(&member)) {
+                (_, None) => Word::Busy { number },
+                (Form::Iterative, _) => Word::Next { number, member, by },
+                _ if hops >= find.hops_max => Word::Lost { number },
+                (Form::SemiRecursive, _) if self.passed.len() >= PASSED_MAX => {
+                    Word::Busy { number }
                 }
-            }
+                (form, Some(node)) => {
+                    if let Form::SemiRecursive = form {
+                        (find.number, find.origin) = (self.pass(origin, number), self.node);
+                    }
+                    find.to = Some(member.shard());
+                    find.hops += u32::from(is_hop);
+                    if let Some(trail) = &mut find.trail
+                        && trail.len() < TRAIL_MAX
+                    {
+                        trail.push(Leg { shard: member.shard(), node, by });
+                    }
+                    return say(node, Word::Find(find), out);
+                }
+            },
             // Peers are for who begins: here they could only lead around.
-            Some(Step::Ask(_)) | None => Word::Busy { number },
+            Some(Next::Anybody(_)) | None => Word::Busy { number },
         };
         say(origin, answer, out);
     }
@@ -379,6 +470,11 @@ impl Requests {
         self.passed.insert(mine, Passed { origin, number, ticks_left: PATIENCE_TICKS });
         mine
     }
+}
+
+/// The node to be asked for a shard.
+fn node_of(known: &Known) -> Option<NodeId> {
+    known.leader().or_else(|| known.descriptor().node_to_ask())
 }
 
 fn say(to: NodeId, word: Word, out: &mut Outbox) {

@@ -6,11 +6,16 @@
 //! | word | bytes |
 //! |---|---|
 //! | any | tag `u8`, number `varint`, then |
-//! | 1 find | form `u8`: 1 iterative, 2 recursive, 3 semi-recursive; `varint` 0 or 1 shards, shard `varint`; origin `u64`; hops `varint`; most hops `varint`, both at most [`HOPS_LINEAR_MAX`]; keyspace `varint`; tail `bytes`, at most `TAIL_BYTES_MAX` |
-//! | 2 next | `known` |
-//! | 3 found | hops `varint`, at most [`HOPS_LINEAR_MAX`]; `known` |
+//! | 1 find | kind `u8`: 1 full, 2 chord, 3 chord-sharp, 4 linear, 5 lh; form `u8`: 1 iterative, 2 recursive, 3 semi-recursive; flags `u8`: 1 by images, too, 2 traced; `varint` 0 or 1 shards, shard `varint`; origin `u64`; hops `varint`; most hops `varint`, both at most [`HOPS_LINEAR_MAX`]; keyspace `varint`; tail `bytes`, at most `TAIL_BYTES_MAX`; trail |
+//! | 2 next | by; `known` |
+//! | 3 found | hops `varint`, at most [`HOPS_LINEAR_MAX`]; `known`; trail |
 //! | 4 busy, 5 lost | |
+//!
+//! A trail is a `varint` count, at most [`TRAIL_MAX`], none if not traced; of each leg the shard
+//! `varint`, the node `u64`, by. By is a `u8`: 1 any node, 2 an image, 3 a bucket; 4 a successor,
+//! 5 a finger, and then its number `u8`.
 
+use std::fmt;
 use std::sync::Arc as Shared;
 
 use keyspace::codec::{DecodeError, Reader, put_bytes, put_varint};
@@ -18,9 +23,14 @@ use keyspace::{KeyspaceId, NodeId, ShardId};
 
 use super::HOPS_LINEAR_MAX;
 use crate::known::{Known, TAIL_BYTES_MAX};
+use crate::lookup::Kind;
+use crate::ring::Via;
+
+/// The most legs of a trail; it has no more of a longer way.
+pub const TRAIL_MAX: usize = 256;
 
 /// Who goes from hop to hop.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Form {
     /// The origin asks each in turn.
     Iterative,
@@ -30,34 +40,123 @@ pub enum Form {
     SemiRecursive,
 }
 
+impl Form {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Iterative, Self::Recursive, Self::SemiRecursive];
+
+    /// What people call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Iterative => "iterative",
+            Self::Recursive => "recursive",
+            Self::SemiRecursive => "semi-recursive",
+        }
+    }
+
+    /// The one of this name, in capitals or not.
+    pub fn named(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|form| name.eq_ignore_ascii_case(form.name().as_bytes()))
+    }
+}
+
+/// What led a request to where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// Nothing: any node was asked.
+    Anybody,
+    /// What was remembered of the owner.
+    Image,
+    /// The number of a bucket.
+    Bucket,
+    /// A table of a ring.
+    Ring(Via),
+}
+
+impl fmt::Display for By {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            By::Anybody => f.write_str("any node"),
+            By::Image => f.write_str("image"),
+            By::Bucket => f.write_str("bucket"),
+            By::Ring(via) => via.fmt(f),
+        }
+    }
+}
+
+impl By {
+    fn put(self, out: &mut Vec<u8>) {
+        match self {
+            By::Anybody => out.push(1),
+            By::Image => out.push(2),
+            By::Bucket => out.push(3),
+            By::Ring(Via::Successor(index)) => out.extend_from_slice(&[4, index]),
+            By::Ring(Via::Finger(level)) => out.extend_from_slice(&[5, level]),
+        }
+    }
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match reader.u8()? {
+            1 => By::Anybody,
+            2 => By::Image,
+            3 => By::Bucket,
+            4 => By::Ring(Via::Successor(reader.u8()?)),
+            5 => By::Ring(Via::Finger(reader.u8()?)),
+            found => return Err(DecodeError::Tag { what: "what led a request on", found }),
+        })
+    }
+}
+
+/// One move of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leg {
+    /// To which shard; 0, which is in no ring, if any of a node's was asked.
+    pub shard: ShardId,
+    /// At which node.
+    pub node: NodeId,
+    /// What led there.
+    pub by: By,
+}
+
+/// "Who owns this point?"
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Find {
+    /// Of the question.
+    pub number: u64,
+    /// By which lookup.
+    pub kind: Kind,
+    /// Which shard's table is asked; none: the node's, or any of its shards'.
+    pub to: Option<ShardId>,
+    /// How it goes on.
+    pub form: Form,
+    /// Whether those asked may go by whatever they happen to know.
+    pub images: bool,
+    /// Whom the answer is for.
+    pub origin: NodeId,
+    /// How many hops it has made, this one included.
+    pub hops: u32,
+    /// How many it may make.
+    pub hops_max: u32,
+    /// The point's keyspace …
+    pub keyspace: KeyspaceId,
+    /// … and where on its circle.
+    pub tail: Vec<u8>,
+    /// If it is traced: where it was passed on to since the origin has sent it.
+    pub trail: Option<Vec<Leg>>,
+}
+
 /// What is said for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Word {
     /// "Who owns this point?"
-    Find {
-        /// Of the question.
-        number: u64,
-        /// Which shard's table is asked; none: the node's.
-        to: Option<ShardId>,
-        /// How it goes on.
-        form: Form,
-        /// Whom the answer is for.
-        origin: NodeId,
-        /// How many hops it has made, this one included.
-        hops: u32,
-        /// How many it may make.
-        hops_max: u32,
-        /// The point's keyspace …
-        keyspace: KeyspaceId,
-        /// … and where on its circle.
-        tail: Vec<u8>,
-    },
+    Find(Find),
     /// "Ask that one." The answer to an iterative find.
     Next {
         /// Of the question.
         number: u64,
         /// Who is closer.
         member: Shared<Known>,
+        /// What says so.
+        by: By,
     },
     /// "I do."
     Found {
@@ -67,6 +166,8 @@ pub enum Word {
         hops: u32,
         /// Who owns the point.
         owner: Shared<Known>,
+        /// If it was traced: where it was passed on to since the origin has sent it.
+        trail: Vec<Leg>,
     },
     /// "Not now: ask again later."
     Busy {
@@ -86,7 +187,8 @@ const FOUND: u8 = 3;
 const BUSY: u8 = 4;
 const LOST: u8 = 5;
 
-const FORMS: [Form; 3] = [Form::Iterative, Form::Recursive, Form::SemiRecursive];
+const IMAGES: u8 = 1;
+const TRACED: u8 = 2;
 
 impl Word {
     /// Names of the kinds of words, for metrics: never changed.
@@ -100,7 +202,7 @@ impl Word {
 
     fn tag(&self) -> u8 {
         match self {
-            Word::Find { .. } => FIND,
+            Word::Find(_) => FIND,
             Word::Next { .. } => NEXT,
             Word::Found { .. } => FOUND,
             Word::Busy { .. } => BUSY,
@@ -111,7 +213,7 @@ impl Word {
     /// The number of the question.
     pub fn number(&self) -> u64 {
         match self {
-            Word::Find { number, .. }
+            Word::Find(Find { number, .. })
             | Word::Next { number, .. }
             | Word::Found { number, .. }
             | Word::Busy { number }
@@ -121,7 +223,7 @@ impl Word {
 
     pub(super) fn renumbered(mut self, new: u64) -> Self {
         match &mut self {
-            Word::Find { number, .. }
+            Word::Find(Find { number, .. })
             | Word::Next { number, .. }
             | Word::Found { number, .. }
             | Word::Busy { number }
@@ -135,20 +237,15 @@ impl Word {
         out.push(self.tag());
         put_varint(self.number(), out);
         match self {
-            Word::Find { to, form, origin, hops, hops_max, keyspace, tail, .. } => {
-                out.push(*form as u8 + 1);
-                put_varint(to.iter().len() as u64, out);
-                to.iter().for_each(|shard| put_varint(shard.0, out));
-                out.extend_from_slice(&origin.0.to_le_bytes());
-                put_varint((*hops).into(), out);
-                put_varint((*hops_max).into(), out);
-                put_varint(keyspace.0.into(), out);
-                put_bytes(tail, out);
+            Word::Find(find) => find.put(out),
+            Word::Next { member, by, .. } => {
+                by.put(out);
+                member.encode(out);
             }
-            Word::Next { member, .. } => member.encode(out),
-            Word::Found { hops, owner, .. } => {
+            Word::Found { hops, owner, trail, .. } => {
                 put_varint((*hops).into(), out);
                 owner.encode(out);
+                put_trail(trail, out);
             }
             Word::Busy { .. } | Word::Lost { .. } => {}
         }
@@ -157,34 +254,92 @@ impl Word {
     /// Reads one from the front of what is left.
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (tag, number) = (reader.u8()?, reader.varint()?);
-        let hops = |reader: &mut Reader<'_>| {
-            reader.varint_max(HOPS_LINEAR_MAX.into(), "hops").map(|hops| hops as u32)
-        };
         let known = |reader: &mut Reader<'_>| Known::decode(reader).map(Shared::new);
         Ok(match tag {
-            FIND => {
-                let form = match reader.u8()? {
-                    found @ 1..=3 => FORMS[usize::from(found - 1)],
-                    found => return Err(DecodeError::Tag { what: "form", found }),
-                };
-                let to = match reader.varint_max(1, "shard count")? {
-                    0 => None,
-                    _ => Some(ShardId(reader.varint()?)),
-                };
-                let origin = NodeId(reader.u64()?);
-                let (hops, hops_max) = (hops(reader)?, hops(reader)?);
-                let id = reader.varint_max(u32::MAX.into(), "keyspace id")?;
-                let (keyspace, tail) = (KeyspaceId(id as u32), reader.bytes()?.to_vec());
-                if tail.len() > TAIL_BYTES_MAX {
-                    return Err(DecodeError::Field { what: "point: too long" });
-                }
-                Word::Find { number, to, form, origin, hops, hops_max, keyspace, tail }
+            FIND => Word::Find(Find::read(number, reader)?),
+            NEXT => {
+                let by = By::read(reader)?;
+                Word::Next { number, member: known(reader)?, by }
             }
-            NEXT => Word::Next { number, member: known(reader)? },
-            FOUND => Word::Found { number, hops: hops(reader)?, owner: known(reader)? },
+            FOUND => {
+                let (hops, owner) = (read_hops(reader)?, known(reader)?);
+                Word::Found { number, hops, owner, trail: read_trail(reader)? }
+            }
             BUSY => Word::Busy { number },
             LOST => Word::Lost { number },
             found => return Err(DecodeError::Tag { what: "word of a request", found }),
         })
     }
+}
+
+impl Find {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(self.kind as u8 + 1);
+        out.push(self.form as u8 + 1);
+        let traced = if self.trail.is_some() { TRACED } else { 0 };
+        out.push(if self.images { IMAGES | traced } else { traced });
+        put_varint(self.to.iter().len() as u64, out);
+        self.to.iter().for_each(|shard| put_varint(shard.0, out));
+        out.extend_from_slice(&self.origin.0.to_le_bytes());
+        put_varint(self.hops.into(), out);
+        put_varint(self.hops_max.into(), out);
+        put_varint(self.keyspace.0.into(), out);
+        put_bytes(&self.tail, out);
+        put_trail(self.trail.as_deref().unwrap_or_default(), out);
+    }
+
+    fn read(number: u64, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let kind = match reader.u8()? {
+            found @ 1..=5 => Kind::ALL[usize::from(found - 1)],
+            found => return Err(DecodeError::Tag { what: "lookup of a request", found }),
+        };
+        let form = match reader.u8()? {
+            found @ 1..=3 => Form::ALL[usize::from(found - 1)],
+            found => return Err(DecodeError::Tag { what: "form", found }),
+        };
+        let flags = reader.u8()?;
+        if flags > IMAGES | TRACED {
+            return Err(DecodeError::Field { what: "flags of a request" });
+        }
+        let to = match reader.varint_max(1, "shard count")? {
+            0 => None,
+            _ => Some(ShardId(reader.varint()?)),
+        };
+        let origin = NodeId(reader.u64()?);
+        let (hops, hops_max) = (read_hops(reader)?, read_hops(reader)?);
+        let id = reader.varint_max(u32::MAX.into(), "keyspace id")?;
+        let (keyspace, tail) = (KeyspaceId(id as u32), reader.bytes()?.to_vec());
+        if tail.len() > TAIL_BYTES_MAX {
+            return Err(DecodeError::Field { what: "point: too long" });
+        }
+        let (images, is_traced) = (flags & IMAGES > 0, flags & TRACED > 0);
+        let trail = read_trail(reader)?;
+        if !is_traced && !trail.is_empty() {
+            return Err(DecodeError::Field { what: "trail: of what is not traced" });
+        }
+        let trail = is_traced.then_some(trail);
+        Ok(Self { number, kind, to, form, images, origin, hops, hops_max, keyspace, tail, trail })
+    }
+}
+
+fn read_hops(reader: &mut Reader<'_>) -> Result<u32, DecodeError> {
+    reader.varint_max(HOPS_LINEAR_MAX.into(), "hops").map(|hops| hops as u32)
+}
+
+fn put_trail(trail: &[Leg], out: &mut Vec<u8>) {
+    put_varint(trail.len() as u64, out);
+    for leg in trail {
+        put_varint(leg.shard.0, out);
+        out.extend_from_slice(&leg.node.0.to_le_bytes());
+        leg.by.put(out);
+    }
+}
+
+fn read_trail(reader: &mut Reader<'_>) -> Result<Vec<Leg>, DecodeError> {
+    let count = reader.varint_max(TRAIL_MAX as u64, "legs")?;
+    let leg = |_| {
+        let (shard, node) = (ShardId(reader.varint()?), NodeId(reader.u64()?));
+        Ok(Leg { shard, node, by: By::read(reader)? })
+    };
+    (0..count).map(leg).collect()
 }

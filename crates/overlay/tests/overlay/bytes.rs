@@ -6,10 +6,10 @@ use keyspace::{
     Arc, DecodeError, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId,
 };
 use overlay::message::{MESSAGE_BYTES_MAX, SUMMARY_VERSIONS_MAX, WANT_SHARDS_MAX};
-use overlay::ring::SUCCESSORS_MAX;
 use overlay::ring::word::{Strategy as Ring, Word};
+use overlay::ring::{SUCCESSORS_MAX, Via};
 use overlay::table::{BUCKETS, Version, bucket_of};
-use overlay::{Dropped, Known, Message};
+use overlay::{Dropped, Kind, Known, Message};
 use proptest::prelude::*;
 
 fn known() -> impl Strategy<Value = Shared<Known>> {
@@ -96,21 +96,55 @@ fn rings() -> impl Strategy<Value = Message> {
 }
 
 fn requests() -> impl Strategy<Value = Message> {
-    use overlay::request::{Form, HOPS_LINEAR_MAX, Word};
-    let forms = prop::sample::select(&[Form::Iterative, Form::Recursive, Form::SemiRecursive][..]);
+    use overlay::request::{By, Find, Form, HOPS_LINEAR_MAX, Leg, Word};
+    let by = || {
+        prop_oneof![
+            Just(By::Anybody),
+            Just(By::Image),
+            Just(By::Bucket),
+            any::<u8>().prop_map(|index| By::Ring(Via::Successor(index))),
+            any::<u8>().prop_map(|level| By::Ring(Via::Finger(level))),
+        ]
+    };
+    let leg = move || {
+        (any::<(u64, u64)>(), by()).prop_map(|((shard, node), by)| Leg {
+            shard: ShardId(shard),
+            node: NodeId(node),
+            by,
+        })
+    };
+    let trail = move || prop::collection::vec(leg(), 0..5);
+    let kinds = prop::sample::select(&Kind::ALL[..]);
+    let forms = prop::sample::select(&Form::ALL[..]);
     let hops = || 0..=HOPS_LINEAR_MAX;
-    let find = (any::<(u64, Option<u64>, u64, u32)>(), forms, hops(), hops(), any::<Vec<u8>>());
-    let find = find.prop_map(|((number, to, origin, keyspace), form, hops, hops_max, tail)| {
+    let find = (any::<(u64, Option<u64>, u64, u32)>(), kinds, forms, any::<bool>());
+    let find = (find, hops(), hops(), any::<Vec<u8>>(), prop::option::of(trail()));
+    let find = find.prop_map(|((ids, kind, form, images), hops, hops_max, tail, trail)| {
+        let (number, to, origin, keyspace) = ids;
         let (to, origin, keyspace) = (to.map(ShardId), NodeId(origin), KeyspaceId(keyspace));
-        Word::Find { number, to, form, origin, hops, hops_max, keyspace, tail }
+        Word::Find(Find {
+            number,
+            kind,
+            to,
+            form,
+            images,
+            origin,
+            hops,
+            hops_max,
+            keyspace,
+            tail,
+            trail,
+        })
     });
     let words = prop_oneof![
         find,
-        (any::<u64>(), known()).prop_map(|(number, member)| Word::Next { number, member }),
-        (any::<u64>(), hops(), known()).prop_map(|(number, hops, owner)| Word::Found {
+        (any::<u64>(), known(), by()).prop_map(|(number, member, by)| Word::Next {
             number,
-            hops,
-            owner
+            member,
+            by
+        }),
+        (any::<u64>(), hops(), known(), trail()).prop_map(|(number, hops, owner, trail)| {
+            Word::Found { number, hops, owner, trail }
         }),
         any::<u64>().prop_map(|number| Word::Busy { number }),
         any::<u64>().prop_map(|number| Word::Lost { number }),

@@ -6,28 +6,36 @@ use keyspace::random::Random;
 use keyspace::{NodeId, ShardId};
 use overlay::image::IMAGE_ENTRIES_MAX;
 use overlay::request::{
-    ATTEMPTS_MAX, Event, Failure, Form, HOPS_LINEAR_MAX, PASSED_MAX, PATIENCE_TICKS, Request,
-    Requests, Tables, Word,
+    ATTEMPTS_MAX, Ask, By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Next, PASSED_MAX,
+    PATIENCE_TICKS, Request, Requests, Tables, Word,
 };
-use overlay::{Full, HOPS_MAX, Image, Lookup, Message, News, Outbox, Table as Descriptors};
+use overlay::{
+    Full, HOPS_MAX, Image, Kind, Lookup, Message, News, Outbox, Step, Table as Descriptors,
+};
 use proptest::prelude::*;
 
 use crate::ring_world::{KEYSPACE, KINDS, Table, World};
 
-const FORMS: [Form; 3] = [Form::Iterative, Form::Recursive, Form::SemiRecursive];
-
-/// The table of one shard on one node; of `full` and images the node's.
+/// The table of one shard on one node; of `full` and images the node's, which leads one shard.
 enum Here<'a> {
     Shard(ShardId, &'a Table),
-    Node(&'a dyn Lookup),
+    Node(ShardId, &'a dyn Lookup),
 }
 
 impl Tables for Here<'_> {
-    fn table(&self, shard: Option<ShardId>) -> Option<&dyn Lookup> {
-        match self {
-            Here::Shard(here, table) => (shard == Some(*here)).then(|| table.lookup()),
-            Here::Node(lookup) => Some(*lookup),
-        }
+    fn next(&self, ask: &Ask<'_>) -> Option<Next> {
+        let (lookup, shard) = match self {
+            Here::Shard(here, table) => (ask.at == Some(*here)).then(|| (table.lookup(), *here))?,
+            Here::Node(here, lookup) => (*lookup, *here),
+        };
+        let is_hop = matches!(self, Here::Shard(..));
+        Some(match lookup.next(ask.point) {
+            Step::Owner(owner) if owner.shard() == shard => Next::Here(owner.clone()),
+            Step::Owner(member) | Step::Closer(member) => {
+                Next::Member { member: member.clone(), by: By::Image, is_hop }
+            }
+            Step::Ask(peers) => Next::Anybody(peers.to_vec()),
+        })
     }
 }
 
@@ -48,14 +56,15 @@ struct Net {
     flying: Vec<(NodeId, Word)>,
     events: Vec<Event>,
     messages: usize,
+    is_traced: bool,
 }
 
 impl Net {
     fn new(led: Led, shards: &[ShardId]) -> Self {
-        let node = |shard: &ShardId| (NodeId(shard.0), Requests::new(NodeId(shard.0)));
+        let node = |shard: &ShardId| (NodeId(shard.0), Requests::new(NodeId(shard.0), 0));
         let nodes = shards.iter().map(node).collect();
         let (image, flying, events) = (None, Vec::new(), Vec::new());
-        Self { led, image, nodes, flying, events, messages: 0 }
+        Self { led, image, nodes, flying, events, messages: 0, is_traced: false }
     }
 
     /// Something happens at a node.
@@ -66,8 +75,8 @@ impl Net {
     ) {
         let shard = ShardId(node.0);
         let here = match (&self.led, &self.image) {
-            (Led::Full(_), Some(image)) if node == NodeId(1) => Here::Node(image),
-            (Led::Full(full), _) => Here::Node(full),
+            (Led::Full(_), Some(image)) if node == NodeId(1) => Here::Node(shard, image),
+            (Led::Full(full), _) => Here::Node(shard, full),
             (Led::Ring(world), _) => match world.tables.get(&shard) {
                 Some(table) => Here::Shard(shard, table),
                 None => return,
@@ -111,7 +120,9 @@ impl Net {
 
     fn begin(&mut self, from: ShardId, tail: &[u8], form: Form, hops_max: u32) {
         let at = matches!(self.led, Led::Ring(_)).then_some(from);
-        let request = Request { at, keyspace: KEYSPACE, tail: tail.to_vec(), form, hops_max };
+        let (kind, images, is_traced) = (Kind::Chord, false, self.is_traced);
+        let (keyspace, tail) = (KEYSPACE, tail.to_vec());
+        let request = Request { kind, at, keyspace, tail, form, images, is_traced, hops_max };
         self.at(NodeId(from.0), |requests, here, out, events| {
             requests.begin(request, here, out, events);
         });
@@ -164,9 +175,9 @@ fn nets(count: u8) -> Vec<(String, Net, World)> {
 #[test]
 fn every_lookup_in_every_form_ends_at_the_owner() {
     for (name, mut net, world) in nets(24) {
-        for form in FORMS {
-            let (mut asked, mut hops_in_all) = (0, 0);
-            net.messages = 0;
+        for form in Form::ALL {
+            let (mut asked, mut legs_in_all) = (0, 0);
+            (net.messages, net.is_traced) = (0, true);
             for (from, place) in world
                 .shards()
                 .into_iter()
@@ -175,27 +186,37 @@ fn every_lookup_in_every_form_ends_at_the_owner() {
                 let tail = [&place[..], b"x"].concat();
                 net.begin(from, &tail, form, HOPS_MAX.into());
                 let events = net.settle();
-                let [Event::Found { owner, hops, .. }] = &events[..] else {
+                let Some(Event::Found { owner, hops, trail, .. }) = events.last() else {
                     panic!("{name} {form:?}: {events:?}")
                 };
                 assert_eq!(Some(owner.shard()), world.owner(&tail), "{name} {form:?}");
                 let most = match name.as_str() {
-                    "full" => 1,
-                    "image" => 2,
+                    "full" => 0,
+                    "image" => 1,
                     ring if ring.contains("Linear") => 23,
                     _ => 9,
                 };
                 assert!(*hops <= most, "{name} {form:?}: {hops} hops");
-                hops_in_all += *hops as usize;
-                asked += usize::from(*hops > 0);
+                let asked_legs = events.iter().filter_map(|event| match event {
+                    Event::Asked { leg, .. } => Some(leg),
+                    _ => None,
+                });
+                let legs: Vec<_> = asked_legs.chain(trail).collect();
+                if matches!(net.led, Led::Ring(_)) {
+                    assert_eq!(legs.len(), *hops as usize, "{name} {form:?}");
+                }
+                let is_there = |leg: &&Leg| leg.shard == owner.shard() || leg.by == By::Anybody;
+                assert!(legs.last().is_none_or(is_there), "{legs:?}");
+                legs_in_all += legs.len();
+                asked += usize::from(!legs.is_empty());
                 if let Some(image) = &mut net.image {
                     image.learn(News::Shard(owner.clone()));
                 }
             }
             // As many messages as the form promises.
             let messages = match form {
-                Form::Iterative | Form::SemiRecursive => 2 * hops_in_all,
-                Form::Recursive => hops_in_all + asked,
+                Form::Iterative | Form::SemiRecursive => 2 * legs_in_all,
+                Form::Recursive => legs_in_all + asked,
             };
             assert_eq!(net.messages, messages, "{name} {form:?}");
             assert_eq!(net.open(), 0);
@@ -209,7 +230,7 @@ fn every_lookup_in_every_form_ends_at_the_owner() {
 
 #[test]
 fn a_request_that_goes_too_far_is_lost() {
-    for form in FORMS {
+    for form in Form::ALL {
         let (_, mut net, world) = nets(40).swap_remove(0);
         net.begin(ShardId(1), &[255], form, 3);
         let lost = |id| vec![Event::Failed { id, why: Failure::Lost }];
@@ -223,7 +244,7 @@ fn a_request_that_goes_too_far_is_lost() {
 
 #[test]
 fn who_is_silent_is_named_and_gone_around_and_in_the_end_it_fails() {
-    for form in FORMS {
+    for form in Form::ALL {
         let (_, mut net, _) = nets(12).swap_remove(1);
         net.begin(ShardId(1), &[255], form, HOPS_MAX.into());
         net.flying.clear();
@@ -237,6 +258,7 @@ fn who_is_silent_is_named_and_gone_around_and_in_the_end_it_fails() {
                         assert_eq!(at, Some(ShardId(1)));
                         silent += 1;
                     }
+                    Event::Asked { .. } => panic!("it is not traced"),
                     event => {
                         // Nobody is left to go to: that is why it fails in the end.
                         let failed = matches!(event, Event::Failed { id: 1, .. });
@@ -277,7 +299,7 @@ proptest! {
     #[test]
     fn lost_late_and_repeated_each_request_ends_once(
         lookup in 0..6usize,
-        form in prop::sample::select(&FORMS[..]),
+        form in prop::sample::select(&Form::ALL[..]),
         seed: u64,
         disturbed in 0..200usize,
     ) {
@@ -321,7 +343,7 @@ proptest! {
                         prop_assert!(why != Failure::Refused && why != Failure::Lost, "{}", name);
                         *ended.entry("failed").or_insert(0) += 1;
                     }
-                    Event::Silent { .. } => {}
+                    Event::Silent { .. } | Event::Asked { .. } => {}
                 }
             }
         }
