@@ -90,6 +90,7 @@ pub mod message;
 pub mod point;
 pub mod request;
 pub mod ring;
+pub mod switchboard;
 pub mod table;
 pub mod walk;
 
@@ -105,5 +106,6 @@ pub use lookup::{Kind, Learnt, Lookup, News, Outbox, Step};
 pub use message::Message;
 pub use point::Point;
 pub use ring::{Ring, Via};
+pub use switchboard::Switchboard;
 pub use table::Table;
 pub use walk::{HOPS_MAX, Hop, Walk};

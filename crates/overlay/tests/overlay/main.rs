@@ -9,5 +9,6 @@ mod requests;
 mod ring_world;
 mod rings;
 mod stories;
+mod switchboards;
 mod tables;
 mod walks;

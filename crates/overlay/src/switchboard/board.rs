@@ -1,0 +1,346 @@
+//! The tables of one node, and what they say together.
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::sync::Arc as Shared;
+
+use keyspace::{Generation, KeyspaceId, NodeId, ShardId};
+
+use crate::chord::Chord;
+use crate::chord_sharp::{BASE, ChordSharp};
+use crate::image::{IMAGE_ENTRIES_MAX, Image};
+use crate::known::Known;
+use crate::lh::memory::ADDRESSES_MAX;
+use crate::lh::{Bucket, Lh, hash_of};
+use crate::linear::Linear;
+use crate::lookup::{Kind, Lookup, News, Outbox, Step};
+use crate::message::Message;
+use crate::point::Point;
+use crate::request::{Ask, By, Next, Tables};
+use crate::ring::word::Strategy;
+use crate::ring::{Ring, SUCCESSORS, Via};
+use crate::table::Table;
+
+/// The tables of a shard that is led here.
+#[derive(Clone, Debug)]
+struct OfShard {
+    linear: Linear,
+    chord: Chord,
+    chord_sharp: ChordSharp,
+}
+
+impl OfShard {
+    /// With the neighbours that the full table names.
+    fn new(me: &Shared<Known>, full: &Table) -> Self {
+        let all: Vec<_> = full.keyspace(me.arc().keyspace()).cloned().collect();
+        let at = all.iter().position(|known| known.shard() == me.shard());
+        let (Some(at), 2..) = (at, all.len()) else {
+            return Self {
+                linear: Linear::new(me.clone(), SUCCESSORS),
+                chord: Chord::new(me.clone(), SUCCESSORS),
+                chord_sharp: ChordSharp::new(me.clone(), SUCCESSORS, BASE),
+            };
+        };
+        let after = |steps: usize| all[(at + steps) % all.len()].clone();
+        let list: Vec<_> = (1..all.len().min(SUCCESSORS + 1)).map(after).collect();
+        let left = after(all.len() - 1);
+        Self {
+            linear: Linear::join(me.clone(), left.clone(), &list, SUCCESSORS),
+            chord: Chord::join(me.clone(), left.clone(), &list, SUCCESSORS),
+            chord_sharp: ChordSharp::join(me.clone(), left, &list, SUCCESSORS, BASE),
+        }
+    }
+
+    fn me(&self) -> &Shared<Known> {
+        self.linear.ring().me()
+    }
+
+    fn of_mut(&mut self, strategy: Strategy) -> &mut dyn Lookup {
+        match strategy {
+            Strategy::Linear => &mut self.linear,
+            Strategy::Chord => &mut self.chord,
+            Strategy::ChordSharp => &mut self.chord_sharp,
+        }
+    }
+
+    fn ring(&self, strategy: Strategy) -> &Ring {
+        match strategy {
+            Strategy::Linear => self.linear.ring(),
+            Strategy::Chord => self.chord.ring(),
+            Strategy::ChordSharp => self.chord_sharp.ring(),
+        }
+    }
+
+    fn via(&self, strategy: Strategy, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
+        match strategy {
+            Strategy::Linear => self.linear.via(point),
+            Strategy::Chord => self.chord.via(point),
+            Strategy::ChordSharp => self.chord_sharp.via(point),
+        }
+    }
+
+    fn entries(&self, strategy: Strategy) -> Vec<&Shared<Known>> {
+        match strategy {
+            Strategy::Linear => self.linear.entries().map(|(_, known)| known).collect(),
+            Strategy::Chord => self.chord.entries().map(|(_, known)| known).collect(),
+            Strategy::ChordSharp => self.chord_sharp.entries().map(|(_, known)| known).collect(),
+        }
+    }
+
+    /// Takes news of a member that a table names: its leader, its replicas, what it owns.
+    fn refresh(&mut self, known: &Shared<Known>) {
+        for strategy in Strategy::ALL {
+            let is_same = |entry: &&Shared<Known>| entry.shard() == known.shard();
+            let before = self.ring(strategy).predecessor();
+            if self.entries(strategy).iter().any(is_same) || before.iter().any(is_same) {
+                self.of_mut(strategy).learn(News::Shard(known.clone()));
+            }
+        }
+    }
+}
+
+/// All tables of a node.
+#[derive(Clone, Debug)]
+pub(super) struct Board {
+    node: NodeId,
+    led: BTreeMap<(KeyspaceId, ShardId), OfShard>,
+    keyspaces: BTreeMap<ShardId, KeyspaceId>,
+    image: Image,
+    lh: Lh,
+    peers: Vec<NodeId>,
+    /// Which of the shards is the next at which a request begins.
+    turn: Cell<usize>,
+}
+
+impl Board {
+    pub fn new(node: NodeId) -> Self {
+        Self {
+            node,
+            led: BTreeMap::new(),
+            keyspaces: BTreeMap::new(),
+            image: Image::new(IMAGE_ENTRIES_MAX),
+            lh: Lh::new(ADDRESSES_MAX),
+            peers: Vec::new(),
+            turn: Cell::new(0),
+        }
+    }
+
+    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) {
+        let mut before = std::mem::take(&mut self.led);
+        self.keyspaces.clear();
+        for me in led {
+            let place = (me.arc().keyspace(), me.shard());
+            // A start never changes: with another it would be another member.
+            let old =
+                before.remove(&place).filter(|old| old.me().arc().start() == me.arc().start());
+            let mut tables = old.unwrap_or_else(|| OfShard::new(me, full));
+            for strategy in Strategy::ALL {
+                let table = tables.of_mut(strategy);
+                table.learn(News::Shard(me.clone()));
+                table.peers(&self.peers);
+            }
+            if !tables.linear.ring().has_joined() {
+                tables = OfShard::new(me, full);
+            }
+            self.keyspaces.insert(me.shard(), place.0);
+            self.led.insert(place, tables);
+        }
+    }
+
+    pub fn learn(&mut self, known: &Shared<Known>) {
+        let keyspace = known.arc().keyspace();
+        for (_, tables) in self.led.range_mut(of(keyspace)) {
+            tables.refresh(known);
+        }
+        if self.image.table().shard(known.shard()).is_some() {
+            self.image.learn(News::Shard(known.clone()));
+        }
+        if let Some(hint) = known.hint() {
+            self.lh.learn(News::Leader { shard: known.shard(), hint });
+        }
+    }
+
+    pub fn drop_keyspace(&mut self, keyspace: KeyspaceId) {
+        self.image.learn(News::Dropped(keyspace));
+        self.lh.learn(News::Dropped(keyspace));
+        let gone: Vec<_> = self.led.range(of(keyspace)).map(|(place, _)| *place).collect();
+        for place in gone {
+            self.led.remove(&place);
+            self.keyspaces.remove(&place.1);
+        }
+    }
+
+    pub fn peers(&mut self, nodes: &[NodeId]) {
+        self.peers = nodes.to_vec();
+        self.image.peers(nodes);
+        self.lh.peers(nodes);
+    }
+
+    pub fn tick(&mut self, out: &mut Outbox) {
+        for tables in self.led.values_mut() {
+            for strategy in Strategy::ALL {
+                tables.of_mut(strategy).tick(out);
+            }
+        }
+    }
+
+    pub fn step(&mut self, from: NodeId, message: Message, out: &mut Outbox) {
+        let Message::Ring { strategy, to, .. } = &message else { return };
+        let (strategy, to) = (*strategy, *to);
+        let Some(keyspace) = self.keyspaces.get(&to) else { return };
+        let tables = self.led.get_mut(&(*keyspace, to)).expect("it is led here");
+        tables.of_mut(strategy).step(from, message, out);
+    }
+
+    /// What a request has found.
+    pub fn found(&mut self, owner: &Shared<Known>) {
+        self.image.adjust(owner.clone());
+        if Bucket::of(owner.arc()).is_some() {
+            self.lh.learn(News::Shard(owner.clone()));
+        }
+    }
+
+    /// Who was asked has said nothing.
+    pub fn distrust(&mut self, shard: ShardId, generation: Generation) {
+        self.image.distrust(shard, generation);
+        self.lh.distrust(shard, generation);
+        for tables in self.led.values_mut() {
+            for strategy in Strategy::ALL {
+                tables.of_mut(strategy).distrust(shard, generation);
+            }
+        }
+    }
+
+    pub fn entries(&self, kind: Kind) -> usize {
+        match (kind.strategy(), kind) {
+            (Some(strategy), _) => {
+                self.led.values().map(|tables| tables.entries(strategy).len()).sum()
+            }
+            (None, Kind::Lh) => self.lh.len(),
+            (None, _) => 0,
+        }
+    }
+
+    pub fn images(&self) -> usize {
+        self.image.table().len()
+    }
+
+    pub fn shards(&self) -> usize {
+        self.led.len()
+    }
+
+    pub fn successors(&self, kind: Kind, shard: ShardId) -> Option<Vec<ShardId>> {
+        let tables = self.led.get(&(*self.keyspaces.get(&shard)?, shard))?;
+        let list = tables.ring(kind.strategy()?).successors();
+        Some(list.iter().map(|entry| entry.shard()).collect())
+    }
+
+    fn tables(&self, shard: ShardId) -> Option<&OfShard> {
+        self.led.get(&(*self.keyspaces.get(&shard)?, shard))
+    }
+
+    /// The shards of a keyspace that are led here.
+    fn own(&self, keyspace: KeyspaceId) -> impl Iterator<Item = &OfShard> {
+        self.led.range(of(keyspace)).map(|(_, tables)| tables)
+    }
+
+    /// The next of them at which a request begins.
+    fn in_turn(&self, keyspace: KeyspaceId) -> Option<&OfShard> {
+        let count = self.own(keyspace).count();
+        let turn = self.turn.replace(self.turn.get().wrapping_add(1));
+        self.own(keyspace).nth(turn.checked_rem(count)?)
+    }
+
+    /// The one of them that is nearest before a point, or has it.
+    fn nearest(&self, point: Point<'_>) -> Option<&OfShard> {
+        fn start(tables: &OfShard) -> &[u8] {
+            tables.me().arc().start().tail()
+        }
+        let before = self.own(point.keyspace).filter(|tables| start(tables) <= point.tail);
+        let around = || self.own(point.keyspace).max_by_key(|tables| start(tables));
+        before.max_by_key(|tables| start(tables)).or_else(around)
+    }
+}
+
+/// The places of a keyspace.
+fn of(keyspace: KeyspaceId) -> std::ops::RangeInclusive<(KeyspaceId, ShardId)> {
+    (keyspace, ShardId(0))..=(keyspace, ShardId(u64::MAX))
+}
+
+/// The tables, and the full one.
+pub(super) struct View<'a> {
+    pub board: &'a Board,
+    pub full: &'a Table,
+}
+
+impl Tables for View<'_> {
+    fn next(&self, ask: &Ask<'_>) -> Option<Next> {
+        match (ask.kind, ask.kind.strategy()) {
+            (_, Some(strategy)) => self.by_ring(ask, strategy),
+            (Kind::Lh, None) => self.by_file(ask),
+            (_, None) => self.by_full(ask),
+        }
+    }
+}
+
+impl View<'_> {
+    fn by_ring(&self, ask: &Ask<'_>, strategy: Strategy) -> Option<Next> {
+        let board = self.board;
+        let at = match ask.at {
+            Some(shard) => Some(board.tables(shard)?),
+            None => None,
+        };
+        let table = match at {
+            Some(table) if !ask.images => Some(table),
+            None if !ask.images => board.in_turn(ask.point.keyspace),
+            // The one that was asked is among them.
+            _ => board.nearest(ask.point),
+        };
+        let own = table.filter(|table| ask.point.is_in(table.me().arc()));
+        if let Some(own) = own {
+            return Some(Next::Here(own.me().clone()));
+        }
+        if ask.at.is_none()
+            && ask.images
+            && let Step::Owner(owner) = board.image.next(ask.point)
+        {
+            let (member, by) = (owner.clone(), By::Image);
+            return Some(Next::Member { member, by, is_hop: false });
+        }
+        let Some(table) = table else { return Some(Next::Anybody(board.peers.clone())) };
+        let (via, member) = table.via(strategy, ask.point)?;
+        Some(Next::Member { member, by: By::Ring(via), is_hop: true })
+    }
+
+    fn by_file(&self, ask: &Ask<'_>) -> Option<Next> {
+        let board = self.board;
+        let Some(shard) = ask.at else {
+            let member = match board.lh.next(ask.point) {
+                Step::Owner(member) | Step::Closer(member) => member.clone(),
+                Step::Ask(peers) => match board.in_turn(ask.point.keyspace) {
+                    Some(tables) => tables.me().clone(),
+                    None => return Some(Next::Anybody(peers.to_vec())),
+                },
+            };
+            return Some(Next::Member { member, by: By::Bucket, is_hop: false });
+        };
+        let me = board.tables(shard)?.me();
+        if ask.point.is_in(me.arc()) {
+            return Some(Next::Here(me.clone()));
+        }
+        let number = Bucket::of(me.arc())?.forward(hash_of(ask.point))?;
+        let start = number.reverse_bits().to_be_bytes();
+        let tail: &[u8] = if number == 0 { &[] } else { &start };
+        let bucket = self.full.owner(Point { keyspace: ask.point.keyspace, tail })?;
+        let member = bucket.clone();
+        Some(Next::Member { member, by: By::Bucket, is_hop: true })
+    }
+
+    fn by_full(&self, ask: &Ask<'_>) -> Option<Next> {
+        let owner = self.full.owner(ask.point)?;
+        if owner.leader() == Some(self.board.node) {
+            return Some(Next::Here(owner.clone()));
+        }
+        Some(Next::Member { member: owner.clone(), by: By::Image, is_hop: ask.at.is_some() })
+    }
+}
