@@ -81,7 +81,8 @@ fn main() {
         let parsed = measure(&buffer, |ranges, rest| {
             black_box(ranges.args(rest).len());
         });
-        let mut session = Session::new(1, Peer::default(), Limits::default(), 0);
+        let mut session =
+            Session::new(1, Peer::default(), Limits::default(), Default::default(), 0);
         let mut out = Vec::new();
         let translated = measure(&buffer, |ranges, rest| {
             black_box(session.translate(ranges.args(rest), &Nothing, &mut out));

@@ -21,6 +21,7 @@ mod decisions;
 mod error;
 mod levels;
 mod metrics;
+mod routes;
 mod txn;
 
 use bytes::Bytes;
@@ -39,7 +40,10 @@ pub use decisions::{
 pub use error::{ApiError, Outcome};
 pub use levels::{LevelStatus, NodeLevels};
 pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
+pub use routes::{RouteStatus, RouteStep};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
+
+use crate::hub::lookups::Way;
 
 /// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
 /// outcome of a write is unknown.
@@ -75,6 +79,16 @@ pub trait Api: Send + Sync + 'static {
     fn keyspace_alter(&self, name: &str, change: KeyspaceChange, done: Done<KeyspaceInfo>);
     /// Removes a keyspace and everything in it.
     fn keyspace_drop(&self, name: &str, done: Done<()>);
+    /// How the owner of a key is found, each of these ways; move by move, if it is traced. None for
+    /// a keyspace that is only made when it is used.
+    fn route(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        ways: &[Way],
+        is_traced: bool,
+        done: Done<Vec<RouteStatus>>,
+    );
     /// The node's time: milliseconds since 1970, never stepped back (SAFETY G12).
     fn now_millis(&self) -> u64;
     /// Why the node does not serve yet, or any more; `None` if it does.

@@ -9,6 +9,7 @@
 //! | this file | commands and keyspaces |
 //! | `status`, `shards` | how the node, its cluster and its shards are |
 //! | `decisions` | what was decided about shards, and why |
+//! | `routes` | how owners of keys are found |
 //! | `splits` | shards that are cut in two |
 //! | `levels` | the cluster's feature level |
 //! | `standings` | nodes that are cordoned, drained and removed |
@@ -18,6 +19,7 @@
 mod decisions;
 mod levels;
 mod metrics;
+mod routes;
 mod shards;
 mod splits;
 mod standings;
@@ -43,10 +45,11 @@ use storage::engine::At;
 use crate::api::{
     Answer, Api, ApiError, Command, CutAt, Decisions, Done, Durability, KeyspaceChange,
     KeyspaceInfo, KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeStanding,
-    Nodes, Placement, PutIf, RequestId, Shards, ShardsAsked, SplitStatus, Standing, Status, Txn,
-    TxnDone, TxnOp, TxnResult,
+    Nodes, Placement, PutIf, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing,
+    Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use crate::config::Config;
+use crate::hub::lookups::Way;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
 use crate::peer::COMMAND_BYTES_MAX;
@@ -245,6 +248,17 @@ impl Api for NodeApi {
 
     fn keyspace_drop(&self, name: &str, done: Done<()>) {
         self.change(&CatalogueOp::Drop { name }, Box::new(|result| done(result.map(|_gone| ()))));
+    }
+
+    fn route(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        ways: &[Way],
+        is_traced: bool,
+        done: Done<Vec<RouteStatus>>,
+    ) {
+        self.ask_route(keyspace, key, ways, is_traced, done);
     }
 
     fn now_millis(&self) -> u64 {

@@ -12,8 +12,8 @@
 //! | 4 busy, 5 lost | |
 //!
 //! A trail is a `varint` count, at most [`TRAIL_MAX`], none if not traced; of each leg the shard
-//! `varint`, the node `u64`, by. By is a `u8`: 1 any node, 2 an image, 3 a bucket; 4 a successor,
-//! 5 a finger, and then its number `u8`.
+//! `varint`, the node `u64`, by. By is a `u8`: 1 any node, 2 an image, 3 a bucket, 6 a full
+//! table; 4 a successor, 5 a finger, and then its number `u8`.
 
 use std::fmt;
 use std::sync::Arc as Shared;
@@ -68,6 +68,8 @@ pub enum By {
     Image,
     /// The number of a bucket.
     Bucket,
+    /// The full table.
+    Full,
     /// A table of a ring.
     Ring(Via),
 }
@@ -78,6 +80,7 @@ impl fmt::Display for By {
             By::Anybody => f.write_str("any node"),
             By::Image => f.write_str("image"),
             By::Bucket => f.write_str("bucket"),
+            By::Full => f.write_str("full table"),
             By::Ring(via) => via.fmt(f),
         }
     }
@@ -89,6 +92,7 @@ impl By {
             By::Anybody => out.push(1),
             By::Image => out.push(2),
             By::Bucket => out.push(3),
+            By::Full => out.push(6),
             By::Ring(Via::Successor(index)) => out.extend_from_slice(&[4, index]),
             By::Ring(Via::Finger(level)) => out.extend_from_slice(&[5, level]),
         }
@@ -99,6 +103,7 @@ impl By {
             1 => By::Anybody,
             2 => By::Image,
             3 => By::Bucket,
+            6 => By::Full,
             4 => By::Ring(Via::Successor(reader.u8()?)),
             5 => By::Ring(Via::Finger(reader.u8()?)),
             found => return Err(DecodeError::Tag { what: "what led a request on", found }),

@@ -125,7 +125,8 @@ impl Board {
         }
     }
 
-    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) {
+    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) -> bool {
+        let mut is_new = false;
         let mut before = std::mem::take(&mut self.led);
         self.keyspaces.clear();
         for me in led {
@@ -133,6 +134,7 @@ impl Board {
             // A start never changes: with another it would be another member.
             let old =
                 before.remove(&place).filter(|old| old.me().arc().start() == me.arc().start());
+            is_new |= old.is_none();
             let mut tables = old.unwrap_or_else(|| OfShard::new(me, full));
             for strategy in Strategy::ALL {
                 let table = tables.of_mut(strategy);
@@ -145,6 +147,7 @@ impl Board {
             self.keyspaces.insert(me.shard(), place.0);
             self.led.insert(place, tables);
         }
+        is_new
     }
 
     pub fn learn(&mut self, known: &Shared<Known>) {
@@ -341,6 +344,6 @@ impl View<'_> {
         if owner.leader() == Some(self.board.node) {
             return Some(Next::Here(owner.clone()));
         }
-        Some(Next::Member { member: owner.clone(), by: By::Image, is_hop: ask.at.is_some() })
+        Some(Next::Member { member: owner.clone(), by: By::Full, is_hop: ask.at.is_some() })
     }
 }

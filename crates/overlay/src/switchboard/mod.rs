@@ -78,9 +78,10 @@ impl Switchboard {
         Self { node, board: Board::new(node), requests: Requests::new(node, seed) }
     }
 
-    /// These shards are led here now, each as it knows itself; no others.
-    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) {
-        self.board.lead(led, full);
+    /// These shards are led here now, each as it knows itself; no others. Whether there are tables
+    /// that were not there before.
+    pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) -> bool {
+        self.board.lead(led, full)
     }
 
     /// The full table has learnt this: addresses of members that are known here are as new.

@@ -102,6 +102,7 @@ fn requests() -> impl Strategy<Value = Message> {
             Just(By::Anybody),
             Just(By::Image),
             Just(By::Bucket),
+            Just(By::Full),
             any::<u8>().prop_map(|index| By::Ring(Via::Successor(index))),
             any::<u8>().prop_map(|level| By::Ring(Via::Finger(level))),
         ]

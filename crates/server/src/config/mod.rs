@@ -32,6 +32,7 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
+use crate::hub::lookups::Way;
 use keyspace::Levels;
 
 pub use error::{ConfigError, Origin};
@@ -197,6 +198,16 @@ impl Config {
     pub fn listeners(&self) -> [(&'static str, Listen); 4] {
         let clients = [("resp", self.resp), ("native", self.native), ("http", self.http)];
         [clients[0], clients[1], clients[2], ("peer", self.peer)]
+    }
+
+    /// How Redis clients' keys are looked up, unless they say otherwise.
+    pub fn resp_way(&self) -> Way {
+        self.resp_lookup.unwrap_or(self.lookup)
+    }
+
+    /// … and those of HTTP clients.
+    pub fn http_way(&self) -> Way {
+        self.http_lookup.unwrap_or(self.lookup)
     }
 
     /// Whether other nodes are spoken with.

@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::kind::{Kind, Toml};
+use crate::hub::lookups::Way;
 
 /// The longest host name (RFC 1035), in bytes.
 const HOST_BYTES_MAX: usize = 255;
@@ -70,6 +71,45 @@ impl Kind for Advertise {
         "a host that others can reach, such as db1.example or 10.0.0.1, and perhaps a port: \
          db1.example:7600"
             .into()
+    }
+}
+
+/// How owners are looked for: `chord recursive noimages`; empty, if it may be: as for all listeners.
+pub struct Lookup;
+
+/// See [`Lookup`].
+pub struct ListenerLookup;
+
+const LOOKUPS: &str = "a lookup (full, chord, chord-sharp, linear or lh), and perhaps a form \
+                       (iterative, recursive or semi-recursive) and noimages, as in chord recursive";
+
+impl Kind for Lookup {
+    type Value = Way;
+    const TOML: Toml = Toml::Text;
+
+    fn parse(&self, text: &str) -> Result<Way, String> {
+        let mut words = text.split_ascii_whitespace().peekable();
+        let starts =
+            words.peek().is_some_and(|word| overlay::Kind::named(word.as_bytes()).is_some());
+        let way = Way::of_words(words.map(str::as_bytes)).ok();
+        way.filter(|_| starts).ok_or_else(|| self.accepts())
+    }
+
+    fn accepts(&self) -> String {
+        LOOKUPS.to_owned()
+    }
+}
+
+impl Kind for ListenerLookup {
+    type Value = Option<Way>;
+    const TOML: Toml = Toml::Text;
+
+    fn parse(&self, text: &str) -> Result<Option<Way>, String> {
+        if text.is_empty() { Ok(None) } else { Lookup.parse(text).map(Some) }
+    }
+
+    fn accepts(&self) -> String {
+        Lookup.accepts()
     }
 }
 

@@ -12,9 +12,10 @@ use super::kind::{
     Address, Bytes, Kind, Listen, Memory, MemoryMax, Millis, Most, Number, OneOf, Path, Size,
     Switch, Text, Toml,
 };
-use super::names::{Advertise, Advertised, MaybePath, Replicas, Seeds};
+use super::names::{Advertise, Advertised, ListenerLookup, Lookup, MaybePath, Replicas, Seeds};
 use crate::api::Durability;
 use crate::gateway::resp::Mode;
+use crate::hub::lookups::Way;
 use crate::logging::{Format, Level};
 
 /// One row of the table.
@@ -165,6 +166,15 @@ settings! {
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
     /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
     placement: Policy = "balanced", OneOf(PLACEMENTS), OneOf<Policy>;
+    /// How owners of keys are looked for, unless a listener or a request says otherwise: full (every
+    /// node knows all shards), chord, chord-sharp, linear (around the ring) or lh (keyspaces of
+    /// linear hashing); then perhaps iterative, recursive or semi-recursive, and noimages: what was
+    /// found before is not used.
+    lookup: Way = "full", Lookup, Lookup;
+    /// … on the listener of Redis clients.
+    resp_lookup: Option<Way> = "", ListenerLookup, ListenerLookup;
+    /// … on the listener of HTTP.
+    http_lookup: Option<Way> = "", ListenerLookup, ListenerLookup;
     /// Highest feature level that this node speaks: below the newest it behaves as the version
     /// before. To hold a node back, or to try a downgrade.
     level_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;

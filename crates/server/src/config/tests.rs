@@ -80,6 +80,7 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "memory_max" => "33%",
         "resp_mode" => "cluster",
         "placement" => "symmetric",
+        "lookup" | "resp_lookup" | "http_lookup" => "chord recursive noimages",
         "durability" => "memory",
         "log_level" => "warn",
         "log_format" => "json",

@@ -17,6 +17,7 @@ use super::transactions::{Part, write_executed};
 use super::waits::Written;
 use crate::gateway::native::{self, FrameSink, Op};
 use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
+use crate::hub::lookups::Trace;
 
 /// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
 pub const PENDING_MAX: usize = 4096;
@@ -79,6 +80,10 @@ pub struct Connection {
     /// What the next command, which reads keys of several shards, has seen of them when it last
     /// looked, and how often it has.
     pub looked: Option<(u32, Vec<Seen>)>,
+    /// Whether the ways to the keys of the next command were looked for, and those found so far.
+    pub ways: Option<Vec<Trace>>,
+    /// The ways to the keys of the last command for which they were looked for.
+    pub last_ways: Vec<Trace>,
     /// The shards it was lately told that another node leads, for reads.
     pub(super) sent_on: SentOn,
     /// The shards it has written to, for WAIT; nothing on a node alone.
@@ -105,6 +110,8 @@ pub struct Connection {
 pub struct Slot {
     state: State,
     frame: Frame,
+    /// An attribute, to stand before it.
+    pub(super) before: Option<Box<[u8]>>,
 }
 
 /// How the reply will be written.
@@ -163,24 +170,28 @@ impl State {
 }
 
 impl Slot {
+    fn new(state: State, frame: Frame) -> Self {
+        Self { state, frame, before: None }
+    }
+
     /// One reply to come.
     pub fn waiting(frame: Frame) -> Self {
-        Self { state: State::Waiting, frame }
+        Self::new(State::Waiting, frame)
     }
 
     /// One reply made of `parts` that are to come.
     pub fn gathering(gather: Gather, parts: u32, frame: Frame) -> Self {
-        Self { state: State::Gathering { gather, left: parts, sum: 0, any_done: false }, frame }
+        Self::new(State::Gathering { gather, left: parts, sum: 0, any_done: false }, frame)
     }
 
     /// One reply of a transaction's many.
     pub fn executing(parts: Vec<Part>, frame: Frame) -> Self {
-        Self { state: State::Executing(parts.into()), frame }
+        Self::new(State::Executing(parts.into()), frame)
     }
 
     /// A reply that is known, behind others that are not.
     pub fn bytes(bytes: Vec<u8>) -> Self {
-        Self { state: State::Bytes(bytes), frame: Frame::Bytes }
+        Self::new(State::Bytes(bytes), Frame::Bytes)
     }
 
     fn is_done(&self) -> bool {
@@ -217,6 +228,8 @@ impl Connection {
             put_off_muted: None,
             put_off_at: None,
             copy: None,
+            ways: None,
+            last_ways: Vec::new(),
             looked: None,
             written: Written::default(),
             takes: TakesOwed::default(),
@@ -303,6 +316,7 @@ impl Connection {
     }
 
     fn write(&mut self, slot: Slot, reason: native::Reason) {
+        self.output.extend_from_slice(slot.before.as_deref().unwrap_or_default());
         match (slot.frame, slot.state) {
             (_, State::Bytes(bytes)) => self.output.extend_from_slice(&bytes),
             (Frame::Resp { muted: true, .. } | Frame::Bytes, _) => {}
@@ -329,6 +343,17 @@ impl Connection {
                     _ => unreachable!("only what is done is written"),
                 }
             }
+        }
+    }
+
+    /// Puts an attribute before the reply of the command that has just been run: the first beyond
+    /// so many bytes, or replies that are owed.
+    pub fn precede(&mut self, attribute: Option<Box<[u8]>>, (bytes, owed): (usize, usize)) {
+        let Some(attribute) = attribute else { return };
+        if self.output.len() > bytes {
+            self.output.splice(bytes..bytes, attribute);
+        } else if let Some(slot) = self.pending.get_mut(owed) {
+            slot.before = Some(attribute);
         }
     }
 

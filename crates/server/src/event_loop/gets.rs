@@ -30,6 +30,7 @@ pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
         && !session.is_queueing()
         && !session.is_begun()
         && session.stale_nanos() == 0
+        && !session.names_lookup()
         && connection.pending.is_empty()
         && connection.refuse_next.is_none()
         && connection.put_off_muted.is_none()

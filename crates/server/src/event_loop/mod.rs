@@ -32,6 +32,7 @@ mod executes;
 mod far;
 mod gets;
 mod interacts;
+mod looks_up;
 mod native;
 mod resp;
 mod serve;
@@ -369,6 +370,7 @@ impl EventLoop {
             Mail::Connection(new) => self.adopt(new),
             Mail::Kill(id) => self.kill(id),
             Mail::Stuck(stuck) => self.finish(stuck),
+            Mail::Traced(at, trace) => self.traced(at, *trace),
             Mail::Transact(asked) => self.transact(*asked),
         }
     }

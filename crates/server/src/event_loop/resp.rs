@@ -142,6 +142,7 @@ impl EventLoop {
             now: self.now,
             id: connection.id,
         };
+        let replies = (connection.output.len(), connection.pending.len());
         // Behind replies that are owed, what is known now must wait for its turn.
         let behind = !connection.pending.is_empty();
         let mut later = Vec::new();
@@ -192,6 +193,15 @@ impl EventLoop {
                 }
                 self.refuse(connection, session, &text, muted)
             }
+            Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
+            Request::LastWays => self.last_ways(connection, session, muted),
+            request
+                if session.names_lookup()
+                    && connection.ways.is_none()
+                    && self.look_up(at, connection, session, &request) =>
+            {
+                Done::PutOff
+            }
             Request::Begin => self.begin(at, connection, session, muted),
             Request::Commit => self.commit(at, connection, session, muted),
             request if session.is_begun() => {
@@ -235,8 +245,13 @@ impl EventLoop {
         if !later.is_empty() {
             connection.pending.push_back(Slot::bytes(later));
         }
-        if let Done::PutOff = done {
-            connection.put_off_muted = Some(muted);
+        match done {
+            Done::PutOff => connection.put_off_muted = Some(muted),
+            Done::Yes if connection.ways.is_some() => {
+                let attribute = self.attribute(connection, session, muted);
+                connection.precede(attribute, replies);
+            }
+            Done::Yes => {}
         }
         done
     }

@@ -312,7 +312,7 @@ impl EventLoop {
     }
 
     /// The connection's next command may be tried, or is to be refused.
-    fn go_on(&mut self, waiter: Waiter, refused: Option<Box<str>>) {
+    pub(super) fn go_on(&mut self, waiter: Waiter, refused: Option<Box<str>>) {
         let at = place(waiter);
         let connection = self.connection_at(at);
         if refused.is_some() {

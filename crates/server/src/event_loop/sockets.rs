@@ -98,7 +98,13 @@ impl EventLoop {
             true => Protocol::Native,
             false => {
                 self.clients.add(new.id, self.number, &peer);
-                let session = Session::new(new.id, peer, self.limits, self.hub.millis());
+                let session = Session::new(
+                    new.id,
+                    peer,
+                    self.limits,
+                    self.config.resp_way(),
+                    self.hub.millis(),
+                );
                 self.clients.describe(new.id, session.describe(self.hub.millis(), 0, 0, 0));
                 Protocol::Resp(Box::new(session), ArgRanges::new())
             }

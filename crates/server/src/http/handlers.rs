@@ -10,7 +10,7 @@ use axum::{Json, Router};
 
 use super::context::Shared;
 use super::problem::Problem;
-use super::{cluster, keyspaces, kv, levels, nodes, txn};
+use super::{cluster, keyspaces, kv, levels, nodes, routes, txn};
 use crate::api::Status;
 
 /// Everything that can be asked.
@@ -30,6 +30,7 @@ pub fn router(context: Shared) -> Router {
         .route("/v1/decisions", get(cluster::decisions))
         .route("/v1/keyspaces", get(keyspaces::list).post(keyspaces::create))
         .route("/v1/keyspaces/{name}", keyspace)
+        .route("/v1/route/{*rest}", get(routes::show))
         .route("/v1/kv/{*rest}", get(kv::get).put(kv::put).delete(kv::delete))
         .route("/v1/txn", post(txn::transact))
         .route("/v1/txn/begin", post(txn::begin))
@@ -115,7 +116,7 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces, \
-         /v1/kv/{keyspace}/{key} and /v1/txn.",
+         /v1/kv/{keyspace}/{key}, /v1/route/{keyspace}/{key} and /v1/txn.",
     )
 }
 

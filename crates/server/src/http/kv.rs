@@ -11,6 +11,7 @@ use keyspace::Timestamp;
 use super::body;
 use super::context::{Context, Shared};
 use super::problem::Problem;
+use super::routes;
 use super::uri::{decode, decode_text, number, parameters, timestamp};
 use crate::api::{Answer, ApiError, Command, PutIf};
 
@@ -21,25 +22,29 @@ const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-m
 /// The value as it is, with when it was written and when it ends in headers.
 pub async fn get(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
-    let [at, stale] = parameters(uri.query(), ["at", "stale"])?;
+    let [at, stale, lookup] = parameters(uri.query(), ["at", "stale", "lookup"])?;
     if at.is_some() && stale.is_some() {
         let detail = "at and stale exclude each other: a time in the past, or the newest value";
         return Err(Problem::bad_request(detail));
     }
     let at = at.as_deref().map(timestamp).transpose()?;
     let stale_ms = stale.map(|text| number("stale", &text)).transpose()?;
+    let route = routes::look_up(&context, (&keyspace, &key), lookup).await?;
     let (id, command) = (context.next_id(), Command::Get { key, at, stale_ms });
-    match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
-        Answer::Aged { age_ms, answer } => {
-            let mut response = match shown(*answer, at) {
-                Ok(response) => response,
-                Err(problem) => problem.into_response(),
-            };
-            response.headers_mut().insert(AGE_MS, age_ms.into());
-            Ok(response)
-        }
-        answer => shown(answer, at),
-    }
+    let mut response =
+        match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
+            Answer::Aged { age_ms, answer } => {
+                let mut response = match shown(*answer, at) {
+                    Ok(response) => response,
+                    Err(problem) => problem.into_response(),
+                };
+                response.headers_mut().insert(AGE_MS, age_ms.into());
+                response
+            }
+            answer => shown(answer, at).unwrap_or_else(Problem::into_response),
+        };
+    routes::add(&mut response, route);
+    Ok(response)
 }
 
 /// What a read has found.
@@ -84,7 +89,7 @@ fn shown(answer: Answer, at: Option<Timestamp>) -> Result<Response, Problem> {
 /// 204 when the value is written as durably as its keyspace asks for.
 pub async fn put(State(context): State<Shared>, uri: Uri, body: Body) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
-    let [ttl_ms, when] = parameters(uri.query(), ["ttl_ms", "if"])?;
+    let [ttl_ms, when, lookup] = parameters(uri.query(), ["ttl_ms", "if", "lookup"])?;
     let expires_at_ms = ttl_ms.map(|text| expiry(&context, &text)).transpose()?;
     let when = match when.as_deref() {
         None => PutIf::Always,
@@ -98,17 +103,29 @@ pub async fn put(State(context): State<Shared>, uri: Uri, body: Body) -> Result<
     let held =
         body::read(&context, body, context.options.value_bytes_max, body::value_too_long).await?;
     let command = Command::Put { key, value: held.bytes.clone(), expires_at_ms, when };
-    write(&context, &keyspace, command).await
+    write(&context, &keyspace, lookup, command).await
 }
 
 /// 204 when the key had a value and has none any more.
 pub async fn delete(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
-    let [] = parameters(uri.query(), [])?;
-    write(&context, &keyspace, Command::Delete { key }).await
+    let [lookup] = parameters(uri.query(), ["lookup"])?;
+    write(&context, &keyspace, lookup, Command::Delete { key }).await
 }
 
-async fn write(context: &Context, keyspace: &str, command: Command) -> Result<Response, Problem> {
+async fn write(
+    context: &Context,
+    keyspace: &str,
+    lookup: Option<String>,
+    command: Command,
+) -> Result<Response, Problem> {
+    let route = routes::look_up(context, (keyspace, command.key()), lookup).await?;
+    let mut response = done(context, keyspace, command).await?;
+    routes::add(&mut response, route);
+    Ok(response)
+}
+
+async fn done(context: &Context, keyspace: &str, command: Command) -> Result<Response, Problem> {
     let id = context.next_id();
     match context.write(id, |done| context.api.call(id, keyspace, command, done)).await? {
         Answer::Written { timestamp } => Ok(written(timestamp)),
@@ -142,9 +159,18 @@ fn written(timestamp: Option<Timestamp>) -> Response {
 
 /// Keyspace and key of a path.
 fn place(context: &Context, uri: &Uri) -> Result<(String, Bytes), Problem> {
-    let rest = uri.path().strip_prefix("/v1/kv/").unwrap_or_default();
+    place_behind(context, uri, "/v1/kv/")
+}
+
+/// Keyspace and key of a path that begins so.
+pub(super) fn place_behind(
+    context: &Context,
+    uri: &Uri,
+    head: &str,
+) -> Result<(String, Bytes), Problem> {
+    let rest = uri.path().strip_prefix(head).unwrap_or_default();
     let Some((keyspace, key)) = rest.split_once('/') else {
-        let detail = "the path names no key: it is /v1/kv/{keyspace}/{key}";
+        let detail = format!("the path names no key: it is {head}{{keyspace}}/{{key}}");
         return Err(Problem::bad_request(detail));
     };
     let (keyspace, key) = (decode_text(keyspace)?, decode(key)?);

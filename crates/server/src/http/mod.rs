@@ -27,6 +27,7 @@
 //!   GET    /v1/keyspaces/{name}                  one
 //!   PATCH  /v1/keyspaces/{name}                  {durability, retention_ms, replicas}
 //!   DELETE /v1/keyspaces/{name}
+//!   GET    /v1/route/{keyspace}/{key}?lookup=all how the key's owner is found, move by move
 //!   GET    /v1/kv/{keyspace}/{key}?at=TIMESTAMP  the value as it is, application/octet-stream
 //!   PUT    /v1/kv/{keyspace}/{key}?ttl_ms=N&if=absent|present
 //!   DELETE /v1/kv/{keyspace}/{key}
@@ -76,12 +77,15 @@ mod kv;
 mod levels;
 mod nodes;
 pub mod problem;
+mod routes;
 mod server;
 mod stall;
 pub mod txn;
 mod uri;
 
 use std::time::Duration;
+
+use crate::hub::lookups::Way;
 
 pub use server::{Server, start};
 
@@ -96,6 +100,8 @@ pub struct Options {
     pub value_bytes_max: u64,
     /// From the last byte of a request to its answer.
     pub request_timeout: Duration,
+    /// How owners of keys are looked for, unless a request says otherwise.
+    pub way: Way,
     /// For the head of a request, and for an idle connection.
     pub header_timeout: Duration,
     /// For the body of a request.
@@ -114,6 +120,7 @@ impl Options {
             key_bytes_max: config.key_bytes_max,
             value_bytes_max: config.value_bytes_max,
             request_timeout: Duration::from_millis(config.request_timeout_ms),
+            way: config.http_way(),
             header_timeout: Duration::from_secs(30),
             body_timeout: Duration::from_secs(60),
             stall_timeout: Duration::from_secs(30),

@@ -22,7 +22,7 @@ use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::lane::Input;
 use node::route::Claim;
 use overlay::{Full, Known, Lookup as _, Message, News as Learn, Outbox, Point};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::peers::{Peers, is_dropped};
 use super::tallies::Tally;
@@ -60,6 +60,11 @@ impl Lookup {
     /// Whether a keyspace is gone for ever, as far as the table has heard.
     pub fn has_dropped(&self, keyspace: KeyspaceId) -> bool {
         self.full.lock().table().dropped().contains(keyspace)
+    }
+
+    /// The whole table, as long as it is held: nobody learns anything meanwhile.
+    pub(super) fn table(&self) -> MutexGuard<'_, Full> {
+        self.full.lock()
     }
 
     /// How many shards are known.
@@ -105,10 +110,10 @@ impl Hub {
 
     /// These keyspaces are gone.
     pub(super) fn forget_keyspaces(&self, ids: impl IntoIterator<Item = KeyspaceId>) {
-        let Some(Peers { lookup, .. }) = &self.peers else { return };
-        let mut full = lookup.full.lock();
+        let Some(Peers { lookup, lookups, .. }) = &self.peers else { return };
         for id in ids {
-            full.learn(Learn::Dropped(id));
+            lookup.full.lock().learn(Learn::Dropped(id));
+            lookups.forget_keyspace(id);
         }
     }
 
@@ -135,6 +140,7 @@ impl Hub {
         let others = members.iter().filter(|m| m.node != self.node_id && m.is_up());
         let nodes: Vec<NodeId> = others.map(|member| member.node).collect();
         peers.lookup.full.lock().peers(&nodes);
+        peers.lookups.peers(&nodes);
     }
 
     /// What another node's table says.
@@ -149,8 +155,11 @@ impl Hub {
             }
         };
         let mut tally = Tally::default();
-        tally.lookup(&message);
+        tally.lookup(&message, body.len());
         peers.tallies.received.add(&tally);
+        if let Message::Ring { .. } | Message::Request(_) = message {
+            return self.lookups_came(peers, from, message);
+        }
         let tells_drops = matches!(message, Message::Dropped(_));
         let mut out = Outbox::new();
         let changed = {
@@ -183,6 +192,9 @@ impl Hub {
     /// Tells lanes what is new of shards that are not here, or not any more. Not under the table's
     /// lock: who holds `views` may wait for a shard's guard, and who holds that for the table.
     fn spread_known(&self, changed: Vec<Arc<Known>>) {
+        if let Some(peers) = &self.peers {
+            peers.lookups.learn(&changed);
+        }
         let views = self.views.lock();
         let system = views.get(&ShardId(0));
         let is_gone = |known: &Arc<Known>| is_dropped(system, known.arc().keyspace());
@@ -218,15 +230,15 @@ impl Hub {
         claims.filter(|(claim, id)| is_other(claim, *id)).map(|(_, id)| id).collect()
     }
 
-    fn send_lookup(&self, peers: &Peers, out: Outbox) {
+    pub(super) fn send_lookup(&self, peers: &Peers, out: Outbox) {
         if out.is_empty() {
             return;
         }
         let (mut tally, mut bytes) = (Tally::default(), Vec::new());
         for (node, message) in out {
-            tally.lookup(&message);
             bytes.clear();
             message.encode(&mut bytes);
+            tally.lookup(&message, bytes.len());
             // What is lost is found missing by the next digest.
             let _lost = peers.cluster.send(node, KIND_LOOKUP, &[&bytes]);
         }

@@ -11,6 +11,7 @@ use node::lane::Answer;
 use node::shard::Stuck;
 use parking_lot::Mutex;
 
+use super::lookups::Trace;
 use crate::event_loop::NewConnection;
 
 /// What a loop finds in its mailbox.
@@ -30,6 +31,8 @@ pub enum Mail {
     Kill(u64),
     /// A transaction over several shards that somebody must finish.
     Stuck(Stuck),
+    /// The way to a key of the next command of the connection at this place.
+    Traced(usize, Box<Trace>),
     /// A transaction of somebody outside the loops.
     Transact(Box<Transact>),
 }

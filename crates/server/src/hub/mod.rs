@@ -31,6 +31,7 @@ pub mod lanes;
 pub mod levels;
 pub mod log;
 pub mod lookup;
+pub mod lookups;
 pub mod mail;
 pub mod mailbag;
 pub mod merges;

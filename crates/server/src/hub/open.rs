@@ -348,7 +348,7 @@ fn build(
         peers: cluster.map(|cluster| {
             let dead_after = Duration::from_millis(config.dead_after_ms);
             let placement = Placement::new(dead_after, config.balance, config.placement, seed);
-            Peers::new(cluster, lanes_count, placement, seed)
+            Peers::new(cluster, manifest.node, lanes_count, placement, seed)
         }),
         overview: ArcSwap::default(),
         views: Mutex::default(),

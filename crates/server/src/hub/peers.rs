@@ -26,6 +26,7 @@ use replication::Message;
 use super::digests::Digests;
 use super::image::Image;
 use super::lookup::{KIND_LOOKUP, Lookup};
+use super::lookups::Lookups;
 use super::mailbag::{self, Item, Mailbags};
 use super::placement::Placement;
 use super::snapshots::Snapshots;
@@ -67,6 +68,8 @@ pub struct Peers {
     pub(super) image: Image,
     /// Where shards are.
     pub lookup: Lookup,
+    /// Lookups that a request can name.
+    pub lookups: Lookups,
     /// Where replicas should be.
     pub placement: Placement,
     /// States that are digested.
@@ -81,9 +84,16 @@ pub struct Peers {
 
 impl Peers {
     /// Of a node with so many lanes. `seed` was drawn at random.
-    pub fn new(cluster: Arc<Cluster>, lanes: usize, placement: Placement, seed: u64) -> Self {
+    pub fn new(
+        cluster: Arc<Cluster>,
+        node: NodeId,
+        lanes: usize,
+        placement: Placement,
+        seed: u64,
+    ) -> Self {
         let come = Mutex::new((0..lanes).map(|_| Vec::new()).collect());
         let (snapshots, lookup) = (Snapshots::new(seed), Lookup::new(seed));
+        let lookups = Lookups::new(node, seed);
         let (image, digests, tallies) = Default::default();
         let (stopping, wake) = Default::default();
         Self {
@@ -91,6 +101,7 @@ impl Peers {
             snapshots,
             image,
             lookup,
+            lookups,
             placement,
             digests,
             tallies,
@@ -254,6 +265,7 @@ impl Hub {
             if ticks.is_multiple_of(LOOKUP_TICKS) {
                 self.tick_lookup(peers);
             }
+            self.tick_lookups(peers, ticks);
             if ticks.is_multiple_of(PLACE_TICKS) {
                 self.add_replicas(peers);
             }

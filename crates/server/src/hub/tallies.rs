@@ -18,13 +18,15 @@ const KINDS: usize = MESSAGES + LETTERS + LOOKUPS;
 /// Numbers of one turn, or of one frame.
 pub struct Tally {
     kinds: [u32; KINDS],
+    /// Bytes of what tables of descriptors say to each other.
+    lookup_bytes: [u32; LOOKUPS],
     /// Commands in letters that ask for writes.
     commands: u64,
 }
 
 impl Default for Tally {
     fn default() -> Self {
-        Self { kinds: [0; KINDS], commands: 0 }
+        Self { kinds: [0; KINDS], lookup_bytes: [0; LOOKUPS], commands: 0 }
     }
 }
 
@@ -44,22 +46,28 @@ impl Tally {
         }
     }
 
-    /// What a table of descriptors says to another.
-    pub fn lookup(&mut self, message: &overlay::Message) {
+    /// What a table of descriptors says to another, in so many bytes.
+    pub fn lookup(&mut self, message: &overlay::Message, bytes: usize) {
         self.kinds[MESSAGES + LETTERS + message.kind()] += 1;
+        self.lookup_bytes[message.kind()] += bytes as u32;
     }
 }
 
 /// Sums in one direction.
 pub struct Mail {
     kinds: [Counter; KINDS],
+    lookup_bytes: [Counter; LOOKUPS],
     /// Commands in letters that ask for writes. What is sent again counts again.
     pub commands: Counter,
 }
 
 impl Default for Mail {
     fn default() -> Self {
-        Self { kinds: std::array::from_fn(|_| Counter::default()), commands: Counter::default() }
+        Self {
+            kinds: std::array::from_fn(|_| Counter::default()),
+            lookup_bytes: Default::default(),
+            commands: Counter::default(),
+        }
     }
 }
 
@@ -68,6 +76,10 @@ impl Mail {
     pub fn add(&self, tally: &Tally) {
         for (counter, count) in self.kinds.iter().zip(tally.kinds).filter(|(_, count)| *count > 0) {
             counter.add(u64::from(count));
+        }
+        let bytes = self.lookup_bytes.iter().zip(tally.lookup_bytes);
+        for (counter, bytes) in bytes.filter(|(_, bytes)| *bytes > 0) {
+            counter.add(u64::from(bytes));
         }
         if tally.commands > 0 {
             self.commands.add(tally.commands);
@@ -78,6 +90,12 @@ impl Mail {
     pub fn reads(&self) -> u64 {
         let read = Letter::KINDS.iter().position(|name| *name == "read");
         self.kinds[MESSAGES + read.expect("letters have such a kind")].get()
+    }
+
+    /// Bytes of what tables of descriptors said, by kind.
+    pub fn each_bytes(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let names = overlay::Message::KINDS.into_iter();
+        names.zip(&self.lookup_bytes).map(|(name, counter)| (name, counter.get()))
     }
 
     /// The sums: `replica`, `letter` or `lookup`, the kind's name, how many.

@@ -9,11 +9,12 @@ use std::sync::atomic::Ordering;
 use keyspace::NodeId;
 
 use super::NodeApi;
-use crate::api::{Kind, Metrics, Overview};
+use crate::api::{Histogram, Kind, Metrics, Overview};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
 use crate::hub::clocks::Clocks;
 use crate::hub::heat::Heat;
+use crate::hub::lookups::{Counted, Lookups};
 use crate::hub::overview::{Seen, Survey, name_of};
 use crate::hub::peers::Peers;
 use crate::hub::splits::{Splits, Whole};
@@ -39,6 +40,7 @@ impl NodeApi {
         shards(&mut out, &survey);
         if let Some(peers) = &self.hub.peers {
             mail(&mut out, peers);
+            lookups(&mut out, &peers.lookups);
             snapshots(&mut out, peers);
             digests(&mut out, peers);
             clocks(&mut out, &self.hub.clocks);
@@ -217,6 +219,15 @@ fn mail(out: &mut Metrics, peers: &Peers) {
     let help = "Messages of replicas, letters by which nodes ask each other, and what tables of \
                 shards tell each other, by type.";
     out.numbers("carillon_messages_total", help, Kind::Counter, kinds.collect::<Vec<_>>());
+    let bytes = both.iter().flat_map(|(direction, mail)| {
+        mail.each_bytes().map(|(kind, bytes)| {
+            let labels = vec![("type", kind.to_owned()), ("direction", (*direction).to_owned())];
+            (labels, bytes as f64)
+        })
+    });
+    let help = "Bytes of what tables of shards and requests that are looked up tell each other, by \
+                type.";
+    out.numbers("carillon_lookup_bytes_total", help, Kind::Counter, bytes.collect::<Vec<_>>());
     let of = |value: fn(&Mail) -> u64| {
         both.map(|(direction, mail)| {
             (vec![("direction", direction.to_owned())], value(mail) as f64)
@@ -228,6 +239,32 @@ fn mail(out: &mut Metrics, peers: &Peers) {
     out.gauge("carillon_lookup_shards", help, peers.lookup.known_count() as f64);
     let help = "Questions for an index to read at: one for all reads that wait at that moment.";
     out.numbers("carillon_forwarded_reads_total", help, Kind::Counter, of(Mail::reads));
+}
+
+/// Of lookups that requests have named, and of their tables.
+fn lookups(out: &mut Metrics, lookups: &Lookups) {
+    let counted = lookups.counted();
+    let labels = |counted: &Counted| {
+        vec![("lookup", counted.kind.name().to_owned()), ("form", counted.form.name().to_owned())]
+    };
+    let each = |of: fn(&Counted) -> &Histogram| {
+        let labelled = |counted| Histogram { labels: labels(counted), ..of(counted).clone() };
+        counted.iter().map(labelled).collect::<Vec<_>>()
+    };
+    let help = "Moves from shard to shard of requests that this node has looked up.";
+    out.histograms("carillon_lookup_hops", help, each(|counted| &counted.hops));
+    let help = "How long these took to be looked up.";
+    out.histograms("carillon_lookup_seconds", help, each(|counted| &counted.took));
+    let help = "Requests whose owner was not found; they went by the full table.";
+    let failed = counted.iter().map(|counted| (labels(counted), counted.failed as f64));
+    out.numbers("carillon_lookup_failures_total", help, Kind::Counter, failed.collect::<Vec<_>>());
+    let entries = lookups
+        .entries()
+        .into_iter()
+        .map(|(kind, entries)| (vec![("lookup", kind.name().to_owned())], entries as f64));
+    let help = "Places in the tables of the shards that this node leads; of lh, addresses of \
+                buckets that are remembered. The full table's are carillon_lookup_shards.";
+    out.numbers("carillon_lookup_entries", help, Kind::Gauge, entries.collect::<Vec<_>>());
 }
 
 fn snapshots(out: &mut Metrics, peers: &Peers) {

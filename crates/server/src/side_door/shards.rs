@@ -103,7 +103,7 @@ impl NodeApi {
     }
 }
 
-fn shown(node: NodeId) -> String {
+pub(super) fn shown(node: NodeId) -> String {
     format!("{:016x}", node.0)
 }
 

@@ -60,7 +60,7 @@ impl Context for Still {
 /// A new connection.
 pub fn session() -> Session {
     let peer = Peer { addr: "10.0.0.7:5".into(), laddr: "10.0.0.1:6379".into(), fd: 9 };
-    Session::new(7, peer, Limits::default(), NOW_MILLIS - 2_000)
+    Session::new(7, peer, Limits::default(), Default::default(), NOW_MILLIS - 2_000)
 }
 
 /// Sends one inline command, and shows the request as `{:?}` and the bytes of the reply.

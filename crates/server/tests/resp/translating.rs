@@ -228,7 +228,13 @@ fn keys_are_limited_wherever_they_stand() {
         "COPY a K",
     ];
     for line in lines {
-        let mut session = server::gateway::resp::Session::new(1, Default::default(), limits, 0);
+        let mut session = server::gateway::resp::Session::new(
+            1,
+            Default::default(),
+            limits,
+            Default::default(),
+            0,
+        );
         let bytes = line.replace('K', &long) + "\n";
         let mut ranges = ArgRanges::new();
         parse(bytes.as_bytes(), &limits, &mut ranges).unwrap();

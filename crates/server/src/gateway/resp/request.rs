@@ -3,6 +3,8 @@
 use keyspace::Slot;
 use node::command::{Read, Write};
 
+use crate::hub::lookups::Way;
+
 /// What the connection does with a translated command.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request<'a> {
@@ -33,6 +35,10 @@ pub enum Request<'a> {
     Commit,
     /// Something that concerns the keyspace as a whole.
     Keyspace(KeyspaceRequest<'a>),
+    /// Reply how a key would be looked up.
+    Explain(Explain<'a>),
+    /// Reply which ways the last command went for which some were looked for.
+    LastWays,
     /// Reply how many other replicas have all writes of this connection, when it is enough.
     Wait(Wait),
     /// Make this keyspace the session's: reply OK after [`Session::selected`]. It is "0" to "15",
@@ -56,6 +62,15 @@ pub struct Wait {
     pub replicas: u64,
     /// Until then, in milliseconds; 0: for ever.
     pub timeout_ms: u64,
+}
+
+/// EXPLAIN ROUTE: how a key would be looked up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explain<'a> {
+    /// Which key, of the session's keyspace.
+    pub key: &'a [u8],
+    /// By which lookups.
+    pub ways: Vec<Way>,
 }
 
 /// How the replies of several writes become one.

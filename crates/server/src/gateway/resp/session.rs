@@ -14,6 +14,7 @@ use std::cell::Cell;
 use keyspace::KeyspaceId;
 use node::command::{Expiry, Read, Seen, SetIf, SetReply, Write};
 use node::interactive::Interactive;
+use overlay::Kind;
 
 use super::args::Args;
 use super::commands::{Call, transaction};
@@ -24,6 +25,7 @@ use super::request::Request;
 use super::table::{self, CommandSpec};
 use super::transaction::{Queue, Watched};
 use super::writer::{RespWriter, Version};
+use crate::hub::lookups::Way;
 
 /// Whether this is a line of an HTTP request: some web page makes a browser send commands here.
 /// Redis closes such a connection without a word.
@@ -75,6 +77,12 @@ pub struct Session {
     /// How old the last one was at most.
     pub(super) age_ms: Cell<u64>,
     pub(super) routes: bool,
+    /// Which way its commands go (LOOKUP).
+    pub(super) way: Way,
+    /// Which way they go unless it says otherwise.
+    pub(super) first_way: Way,
+    /// Whether replies carry their ways.
+    pub(super) shows_ways: bool,
     pub(super) reply: ReplyMode,
     pub(super) muted: bool,
     /// Between MULTI and EXEC.
@@ -89,7 +97,7 @@ pub struct Session {
 
 impl Session {
     /// A connection that was just accepted. Ids rise and are never used again.
-    pub fn new(id: u64, peer: Peer, limits: Limits, now_millis: u64) -> Self {
+    pub fn new(id: u64, peer: Peer, limits: Limits, way: Way, now_millis: u64) -> Self {
         Self {
             id,
             peer,
@@ -105,6 +113,9 @@ impl Session {
             stale_ms: 0,
             age_ms: Cell::new(0),
             routes: false,
+            way,
+            first_way: way,
+            shows_ways: false,
             reply: ReplyMode::On,
             muted: false,
             queue: None,
@@ -147,6 +158,30 @@ impl Session {
     #[inline]
     pub fn is_routing(&self) -> bool {
         self.routes
+    }
+
+    /// Whether its commands are looked up another way than by the full table.
+    #[inline]
+    pub fn names_lookup(&self) -> bool {
+        self.way.kind != Kind::Full || self.shows_ways
+    }
+
+    /// Which way its commands go.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Whether replies carry the ways to their keys.
+    pub fn shows_ways(&self) -> bool {
+        self.shows_ways
+    }
+
+    /// Shows the keys of all commands that are queued.
+    pub fn each_queued_key(&self, show: &mut dyn FnMut(&[u8])) {
+        for args in self.queue.iter().flat_map(|queue| queue.commands()) {
+            let Ok(spec) = table::lookup(args) else { continue };
+            spec.key_indexes(args.len()).for_each(|index| show(args.at(index)));
+        }
     }
 
     /// The name of the keyspace that commands act on.
@@ -427,7 +462,7 @@ impl Session {
         let lib_name = std::mem::take(&mut self.lib_name);
         let lib_version = std::mem::take(&mut self.lib_version);
         let muted = self.muted;
-        let fresh = Self::new(self.id, peer, self.limits, self.since_millis);
+        let fresh = Self::new(self.id, peer, self.limits, self.first_way, self.since_millis);
         *self = Self { lib_name, lib_version, last_command, muted, ..fresh };
     }
 }

@@ -136,6 +136,16 @@ impl<'o> RespWriter<'o> {
         self.header(sigil, len);
     }
 
+    /// The head of an attribute of so many pairs, to stand before a reply. RESP2 has none: then
+    /// nothing is written, and the answer is false.
+    pub fn attribute(&mut self, pairs: usize) -> bool {
+        let has_them = self.version == Version::V3;
+        if has_them {
+            self.header(b'|', pairs);
+        }
+        has_them
+    }
+
     /// `len` answers follow that nobody asked for; an array in RESP2.
     pub fn push(&mut self, len: usize) {
         let sigil = if self.version == Version::V3 { b'>' } else { b'*' };

@@ -10,6 +10,7 @@ pub(super) mod expiry;
 pub(super) mod generic;
 pub(super) mod info;
 pub(super) mod keyspace;
+pub(super) mod lookup;
 pub(super) mod server;
 pub(super) mod string;
 pub(super) mod transaction;

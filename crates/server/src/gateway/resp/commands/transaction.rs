@@ -99,6 +99,8 @@ pub fn is_left_out(name: &str) -> bool {
         "begin"
             | "commit"
             | "rollback"
+            | "lookup"
+            | "explain|route"
             | "select"
             | "flushdb"
             | "flushall"

@@ -3,7 +3,9 @@
 //! Arity, flags, categories and key places are Redis 7.0.15's, since clients read them.
 
 use super::CommandSpec;
-use crate::gateway::resp::commands::{client, cluster, command, config, connection, info, server};
+use crate::gateway::resp::commands::{
+    client, cluster, command, config, connection, info, lookup, server,
+};
 
 pub(super) static COMMANDS: &[CommandSpec] = &[
     CommandSpec::new("ping", -1, connection::ping)
@@ -158,6 +160,25 @@ pub(super) static COMMANDS: &[CommandSpec] = &[
                 .flags("loading stale", "slow connection")
                 .docs("server", "5.0.0", "O(1)", "Lists the subcommands."),
         ]),
+    CommandSpec::new("lookup", -1, lookup::lookup)
+        .flags("noscript loading stale fast", "fast connection")
+        .docs(
+            "connection",
+            "carillon 0.1.0",
+            "O(1)",
+            "Chooses how the owners of keys are looked for, or says how.",
+        ),
+    CommandSpec::new("explain", -2, server::container)
+        .flags("", "slow")
+        .docs("server", "carillon 0.1.0", "Depends on subcommand", "Says how things are done.")
+        .subcommands(&[CommandSpec::new("explain|route", -3, lookup::explain_route)
+            .flags("readonly", "slow")
+            .docs(
+                "server",
+                "carillon 0.1.0",
+                "O(N) with the moves of the slowest lookup",
+                "Returns how the owner of a key is found, move by move.",
+            )]),
     CommandSpec::new("config", -2, server::container)
         .flags("", "slow")
         .docs("server", "2.0.0", "Depends on subcommand", "Looks at the settings.")

@@ -1,0 +1,45 @@
+//! By which way is the owner of a key found? As values.
+
+use serde::{Deserialize, Serialize};
+
+/// The way that one lookup went.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteStatus {
+    /// `full`, `chord`, `chord-sharp`, `linear` or `lh`.
+    pub lookup: String,
+    /// `iterative`, `recursive` or `semi-recursive`.
+    pub form: String,
+    /// Whether nodes went by whatever they happened to know.
+    pub images: bool,
+    /// Who owns the key; none if nobody was found.
+    pub shard: Option<u64>,
+    /// The id of the node that leads it, in hexadecimal.
+    pub leader: Option<String>,
+    /// Moves from shard to shard.
+    pub hops: u32,
+    /// Messages between nodes; none if the way was not traced.
+    pub messages: Option<u32>,
+    /// How long it took.
+    pub micros: u64,
+    /// Why nobody was found.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+    /// Every move, if it was traced.
+    pub steps: Vec<RouteStep>,
+}
+
+/// One move.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteStep {
+    /// To which shard; 0 if any of the node's was asked.
+    pub shard: u64,
+    /// The id of the node, in hexadecimal.
+    pub node: String,
+    /// What its name is, if it is known.
+    pub name: String,
+    /// Which entry of a table led there.
+    pub by: String,
+    /// How long it took; none where another node has asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micros: Option<u64>,
+}

@@ -1,0 +1,73 @@
+//! LOOKUP and EXPLAIN, which Redis has not: by which way are owners looked for?
+
+use node::command::Sink as _;
+use overlay::Kind;
+
+use super::{Call, Outcome};
+use crate::gateway::resp::args::Args;
+use crate::gateway::resp::error::CommandError;
+use crate::gateway::resp::request::{Explain, Request};
+use crate::gateway::resp::writer::Version;
+use crate::hub::lookups::Way;
+
+/// `LOOKUP [full | chord | chord-sharp | linear | lh] [ITERATIVE | RECURSIVE | SEMI-RECURSIVE]
+/// [IMAGES | NOIMAGES] [ROUTE | NOROUTE]`, or `LOOKUP DEFAULT`: how the commands of this connection
+/// look for the owners of their keys from now on; without arguments it says how. `LOOKUP LAST`:
+/// the ways of the last command.
+pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    if args.len() == 1 {
+        let (way, shows) = (call.session.way, call.session.shows_ways);
+        return call.answer(|writer| {
+            writer.map(4);
+            writer.bulk(b"lookup");
+            writer.bulk(way.kind.name().as_bytes());
+            writer.bulk(b"form");
+            writer.bulk(way.form.name().as_bytes());
+            writer.bulk(b"images");
+            writer.bulk(if way.images { b"on" } else { b"off" });
+            writer.bulk(b"route");
+            writer.bulk(if shows { b"on" } else { b"off" });
+        });
+    }
+    if args.len() == 2 && args.is(1, "last") {
+        return Ok(Request::LastWays);
+    }
+    if args.len() == 2 && args.is(1, "default") {
+        call.session.way = call.session.first_way;
+        call.session.shows_ways = false;
+        return call.ok();
+    }
+    let mut shows = false;
+    let words = args.from(1).iter().filter(|word| {
+        let is_on = word.eq_ignore_ascii_case(b"route");
+        shows |= is_on;
+        !is_on && !word.eq_ignore_ascii_case(b"noroute")
+    });
+    let way = Way::of_words(words).map_err(CommandError::made)?;
+    if shows && call.session.version == Version::V2 {
+        return Err(CommandError::Fixed(
+            "ERR replies carry routes in RESP3 only: HELLO 3 first, or ask with LOOKUP LAST",
+        ));
+    }
+    (call.session.way, call.session.shows_ways) = (way, shows);
+    call.ok()
+}
+
+/// `EXPLAIN ROUTE key [all | lookup] [form] [IMAGES | NOIMAGES]`: how the owner of a key is found,
+/// by all lookups or by one, move by move.
+pub fn explain_route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let key = args.at(2);
+    let has_all = args.len() > 3 && args.is(3, "all");
+    let words = args.from(if has_all { 4 } else { 3 });
+    let has_kind = words.iter().any(|word| Kind::named(word).is_some());
+    let first = if words.len() == 0 && !has_all && args.len() == 3 {
+        call.session.way
+    } else {
+        Way::of_words(words.iter()).map_err(CommandError::made)?
+    };
+    let ways = match has_all || (!has_kind && args.len() > 3) {
+        true => Kind::ALL.into_iter().map(|kind| Way { kind, ..first }).collect(),
+        false => vec![first],
+    };
+    Ok(Request::Explain(Explain { key, ways }))
+}

@@ -1,0 +1,521 @@
+//! Lookups that a request can name, beside the full table: who owns a point, by which way?
+//!
+//! The tables themselves are [`overlay::switchboard`]'s. Here they are driven: time passes, frames
+//! come and go, and whoever asked is told the way that was found ([`Trace`]).
+//!
+//! ```text
+//!   connections, HTTP ──► look_up ──► switchboard ──► frames ──► other nodes' switchboards
+//!          ▲                              │  ▲                            │
+//!          └────── done(Trace) ◄──────────┘  └──────── frames ◄───────────┘
+//! ```
+//!
+//! What is found is told to the node's full table, as any answer would be. A request goes where
+//! that table leads, whether its lookup has ended well or not: so if every other table is wrong, or
+//! empty, requests succeed, and [`Trace::failure`] says so.
+//!
+//! | limit | bound | beyond |
+//! |---|---|---|
+//! | requests of this node that are looked up | `overlay::request::OPEN_MAX` | refused: they go by the full table |
+//! | time of one | [`overlay::request`]: some 3 s, if nobody answers | given up |
+//! | hops | [`hops_max`] | lost |
+//!
+//! Lock order: the switchboard, then the full table. Nobody is told anything under either.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use keyspace::{Feature, KeyspaceId, NodeId, ShardId};
+use overlay::lh::Bucket;
+use overlay::request::{By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Request};
+use overlay::switchboard::Effects;
+use overlay::{Kind, Known, Message, Switchboard, Table};
+use parking_lot::Mutex;
+
+use super::Hub;
+use super::durations::Durations;
+use super::peers::Peers;
+use crate::api::Histogram;
+use crate::counters::Counter;
+
+/// Every so many of the node's ticks tables say something to each other …
+const RING_TICKS: u64 = 20;
+/// … and every so many, for a while after some have begun.
+const RING_TICKS_EARLY: u64 = 4;
+/// For how many ticks they are early.
+const EARLY_TICKS: u64 = 400;
+
+/// Which way a request goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// By which lookup.
+    pub kind: Kind,
+    /// How it goes from hop to hop.
+    pub form: Form,
+    /// Whether nodes go by whatever they happen to know, and not by the tables alone.
+    pub images: bool,
+}
+
+impl Way {
+    /// As people write it: a lookup, and then a form, and `images` or `noimages`, if they are not to
+    /// be `iterative` and `images`.
+    ///
+    /// # Errors
+    /// What is wrong, as an error reply.
+    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Self, String> {
+        let mut way = Self::default();
+        for word in words {
+            if let Some(kind) = Kind::named(word) {
+                way.kind = kind;
+            } else if let Some(form) = Form::named(word) {
+                way.form = form;
+            } else if word.eq_ignore_ascii_case(b"images") {
+                way.images = true;
+            } else if word.eq_ignore_ascii_case(b"noimages") {
+                way.images = false;
+            } else {
+                let word = String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned();
+                return Err(format!(
+                    "ERR {word:?} is no lookup (full, chord, chord-sharp, linear, lh), form \
+                     (iterative, recursive, semi-recursive), images or noimages"
+                ));
+            }
+        }
+        Ok(way)
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let images = if self.images { "" } else { " noimages" };
+        write!(f, "{} {}{images}", self.kind.name(), self.form.name())
+    }
+}
+
+impl Default for Way {
+    fn default() -> Self {
+        Self { kind: Kind::Full, form: Form::Iterative, images: true }
+    }
+}
+
+/// One move of a request, as whoever asked is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where it went, and by which entry of a table.
+    pub leg: Leg,
+    /// How long that took: known of what this node has asked itself.
+    pub took: Option<Duration>,
+}
+
+/// The way that was found.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// Which way was asked for.
+    pub way: Way,
+    /// Who owns the point; none if nobody was found.
+    pub owner: Option<Arc<Known>>,
+    /// Why nobody was found.
+    pub failure: Option<Failure>,
+    /// Moves from shard to shard.
+    pub hops: u32,
+    /// Messages between nodes: known of what was traced.
+    pub messages: Option<u32>,
+    /// Every move, if it was traced.
+    pub steps: Vec<Step>,
+    /// From the beginning to the end.
+    pub took: Duration,
+}
+
+/// What is called when a way is found, or is not.
+pub type Told = Box<dyn FnOnce(Trace) + Send>;
+
+struct Asked {
+    way: Way,
+    is_traced: bool,
+    began: Instant,
+    asked_at: Instant,
+    steps: Vec<Step>,
+    told: Told,
+}
+
+struct Inner {
+    board: Switchboard,
+    asked: BTreeMap<u64, Asked>,
+    /// Until which tick tables are early.
+    early_until: u64,
+}
+
+/// The lookups of a node.
+pub struct Lookups {
+    inner: Mutex<Inner>,
+    counts: [[Counts; Form::ALL.len()]; Kind::ALL.len()],
+}
+
+/// What is counted of one lookup in one form.
+#[derive(Default)]
+struct Counts {
+    took: Durations,
+    hops: Hops,
+    failed: Counter,
+}
+
+/// Upper bounds of hops.
+const HOP_BOUNDS: [u32; 12] = [0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 128, 1024];
+
+#[derive(Default)]
+struct Hops {
+    buckets: [Counter; HOP_BOUNDS.len()],
+    beyond: Counter,
+    sum: Counter,
+}
+
+impl Hops {
+    fn add(&self, hops: u32) {
+        let place = HOP_BOUNDS.iter().position(|bound| hops <= *bound);
+        place.map_or(&self.beyond, |place| &self.buckets[place]).add(1);
+        self.sum.add(hops.into());
+    }
+
+    fn histogram(&self) -> Histogram {
+        let mut count = 0;
+        let buckets = HOP_BOUNDS.iter().zip(&self.buckets).map(|(bound, bucket)| {
+            count += bucket.get();
+            (f64::from(*bound), count)
+        });
+        let buckets = buckets.collect();
+        let count = count + self.beyond.get();
+        Histogram { labels: Vec::new(), buckets, sum: self.sum.get() as f64, count }
+    }
+}
+
+/// What a lookup has counted: for metrics.
+pub struct Counted {
+    /// Which.
+    pub kind: Kind,
+    /// In which form.
+    pub form: Form,
+    /// How long its requests took.
+    pub took: Histogram,
+    /// How many hops.
+    pub hops: Histogram,
+    /// How many found nobody.
+    pub failed: u64,
+}
+
+impl Lookups {
+    /// Those of a node. `seed` was drawn at random at this start.
+    pub fn new(node: NodeId, seed: u64) -> Self {
+        let board = Switchboard::new(node, seed >> 1);
+        let inner = Inner { board, asked: BTreeMap::new(), early_until: EARLY_TICKS };
+        Self { inner: Mutex::new(inner), counts: Default::default() }
+    }
+
+    /// What was counted, of lookups that were asked for.
+    pub fn counted(&self) -> Vec<Counted> {
+        let mut all = Vec::new();
+        for (kind, forms) in Kind::ALL.into_iter().zip(&self.counts) {
+            for (form, counts) in Form::ALL.into_iter().zip(forms) {
+                let (took, hops) = (counts.took.histogram(), counts.hops.histogram());
+                let failed = counts.failed.get();
+                if took.count + failed > 0 {
+                    all.push(Counted { kind, form, took, hops, failed });
+                }
+            }
+        }
+        all
+    }
+
+    /// Places in the tables of each lookup here, over all shards that this node leads.
+    pub fn entries(&self) -> Vec<(Kind, usize)> {
+        let inner = self.inner.lock();
+        let others = Kind::ALL.into_iter().filter(|kind| *kind != Kind::Full);
+        others.map(|kind| (kind, inner.board.entries(kind))).collect()
+    }
+
+    /// The other nodes that are believed alive.
+    pub(super) fn peers(&self, nodes: &[NodeId]) {
+        self.inner.lock().board.peers(nodes);
+    }
+
+    /// The full table has learnt this.
+    pub(super) fn learn(&self, known: &[Arc<Known>]) {
+        if known.is_empty() {
+            return;
+        }
+        let mut inner = self.inner.lock();
+        known.iter().for_each(|known| inner.board.learn(known));
+    }
+
+    /// A keyspace is gone.
+    pub(super) fn forget_keyspace(&self, id: KeyspaceId) {
+        self.inner.lock().board.drop_keyspace(id);
+    }
+
+    /// Forgets every table and image.
+    pub fn forget(&self) {
+        self.inner.lock().board.forget();
+    }
+
+    fn count(&self, trace: &Trace) {
+        let counts = &self.counts[trace.way.kind as usize][trace.way.form as usize];
+        match trace.failure {
+            Some(_) => counts.failed.add(1),
+            None => {
+                counts.hops.add(trace.hops);
+                counts.took.add(trace.took);
+            }
+        }
+    }
+}
+
+impl Inner {
+    /// Runs something of the switchboard; what came of it.
+    fn run(
+        &mut self,
+        node: NodeId,
+        full: &Table,
+        f: impl FnOnce(&mut Switchboard, &Table, &mut Effects),
+    ) -> (overlay::Outbox, Vec<(Told, Trace)>) {
+        let mut effects = Effects::default();
+        f(&mut self.board, full, &mut effects);
+        (effects.out, self.ended(node, effects.events))
+    }
+
+    /// Notes what was seen of requests; those that have ended.
+    fn ended(&mut self, node: NodeId, events: Vec<Event>) -> Vec<(Told, Trace)> {
+        let now = Instant::now();
+        let mut ended = Vec::new();
+        for event in events {
+            match event {
+                Event::Silent { .. } => {}
+                Event::Asked { id, leg, is_first } => {
+                    let Some(asked) = self.asked.get_mut(&id) else { continue };
+                    if is_first {
+                        asked.steps.clear();
+                    }
+                    asked.answered(now);
+                    asked.steps.push(Step { leg, took: None });
+                }
+                Event::Found { id, owner, hops, trail } => {
+                    let Some(mut asked) = self.asked.remove(&id) else { continue };
+                    if asked.way.form == Form::Iterative {
+                        asked.answered(now);
+                    }
+                    asked.steps.extend(trail.into_iter().map(|leg| Step { leg, took: None }));
+                    ended.push(asked.end(node, Ok(owner), hops, now));
+                }
+                Event::Failed { id, why } => {
+                    let Some(asked) = self.asked.remove(&id) else { continue };
+                    ended.push(asked.end(node, Err(why), 0, now));
+                }
+            }
+        }
+        ended
+    }
+}
+
+impl Asked {
+    /// The one that was asked last has answered.
+    fn answered(&mut self, now: Instant) {
+        if let Some(last) = self.steps.last_mut() {
+            last.took = Some(now - self.asked_at);
+        }
+        self.asked_at = now;
+    }
+
+    fn end(
+        self,
+        node: NodeId,
+        found: Result<Arc<Known>, Failure>,
+        hops: u32,
+        now: Instant,
+    ) -> (Told, Trace) {
+        let Self { way, is_traced, began, steps, told, .. } = self;
+        let messages = is_traced.then(|| messages(node, way.form, &steps));
+        let (owner, failure) = match found {
+            Ok(owner) => (Some(owner), None),
+            Err(why) => (None, Some(why)),
+        };
+        let took = now - began;
+        (told, Trace { way, owner, failure, hops, messages, steps, took })
+    }
+}
+
+/// The most hops of a request among so many shards: `linear` goes around, and things may change
+/// meanwhile.
+fn hops_max(shards: usize) -> u32 {
+    u32::try_from(2 * shards + 64).unwrap_or(u32::MAX).min(HOPS_LINEAR_MAX)
+}
+
+/// How many messages between nodes a way took that ended at its last step.
+fn messages(node: NodeId, form: Form, steps: &[Step]) -> u32 {
+    let mut from = node;
+    let mut count = 0;
+    for step in steps {
+        let to = step.leg.node;
+        count += match form {
+            Form::Iterative => 2 * u32::from(to != node),
+            Form::Recursive => u32::from(to != from),
+            Form::SemiRecursive => 2 * u32::from(to != from),
+        };
+        from = to;
+    }
+    count + u32::from(form == Form::Recursive && from != node)
+}
+
+impl Hub {
+    /// Looks for the owner of a place on a keyspace's circle, and tells whoever asks; at once, if
+    /// nobody else is asked: then `told` is not called.
+    pub fn look_up(
+        &self,
+        way: Way,
+        (keyspace, tail): (KeyspaceId, &[u8]),
+        is_traced: bool,
+        told: Told,
+    ) -> Option<Trace> {
+        let began = Instant::now();
+        let Some(peers) = &self.peers else {
+            // A node alone owns everything.
+            return Some(self.at_once(way, None, is_traced, began));
+        };
+        let point = overlay::Point { keyspace, tail };
+        if way.kind == Kind::Full {
+            let trace = self.at_once(way, peers.lookup.owner(point), is_traced, began);
+            peers.lookups.count(&trace);
+            return Some(trace);
+        }
+        let is_of_file = |known: Arc<Known>| Bucket::of(known.arc()).is_some();
+        let failure = match way.kind {
+            _ if !self.may_use(Feature::Rings) => Some(Failure::Refused),
+            Kind::Lh if !peers.lookup.owner(point).is_none_or(is_of_file) => Some(Failure::NoFile),
+            _ => None,
+        };
+        if failure.is_some() {
+            let trace = Trace { failure, ..self.at_once(way, None, false, began) };
+            peers.lookups.count(&trace);
+            return Some(trace);
+        }
+        let Way { kind, form, images } = way;
+        let (out, mut ended, id) = {
+            let mut inner = peers.lookups.inner.lock();
+            let full = peers.lookup.table();
+            let (tail, hops_max) = (tail.to_vec(), hops_max(full.table().len()));
+            let request =
+                Request { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
+            let mut effects = Effects::default();
+            let id = inner.board.begin(request, full.table(), &mut effects);
+            let (asked_at, steps) = (began, Vec::new());
+            inner.asked.insert(id, Asked { way, is_traced, began, asked_at, steps, told });
+            let ended = inner.ended(self.node_id, effects.events);
+            (effects.out, ended, inner.asked.contains_key(&id).then_some(id))
+        };
+        self.send_lookup(peers, out);
+        if id.is_some() {
+            debug_assert!(ended.is_empty(), "only this one has begun");
+            return None;
+        }
+        let (_told, trace) = ended.pop().expect("it is open, or has ended");
+        peers.lookups.count(&trace);
+        Some(trace)
+    }
+
+    /// What is known without asking anybody.
+    fn at_once(
+        &self,
+        way: Way,
+        owner: Option<Arc<Known>>,
+        is_traced: bool,
+        began: Instant,
+    ) -> Trace {
+        let node = owner.as_ref().and_then(|known| known.leader());
+        let leg = |node| {
+            let shard = owner.as_ref().map_or(ShardId(0), |known| known.shard());
+            Step { leg: Leg { shard, node, by: By::Full }, took: None }
+        };
+        let elsewhere = node.filter(|node| is_traced && *node != self.node_id);
+        let (steps, messages) = (elsewhere.map(leg).into_iter().collect(), is_traced.then_some(0));
+        let (took, failure, hops) = (began.elapsed(), None, 0);
+        Trace { way, owner, failure, hops, messages, steps, took }
+    }
+
+    /// Lets time pass for lookups.
+    pub(super) fn tick_lookups(&self, peers: &Peers, ticks: u64) {
+        if !self.may_use(Feature::Rings) {
+            return;
+        }
+        self.run_lookups(peers, |inner, full, node| {
+            let (mut out, ended) = inner.run(node, full, Switchboard::tick_requests);
+            let pause = match ticks < inner.early_until {
+                true => RING_TICKS_EARLY,
+                false => RING_TICKS,
+            };
+            if ticks.is_multiple_of(pause) {
+                let is_led = |known: &&Arc<Known>| known.leader() == Some(node);
+                let led: Vec<_> = full.iter().filter(is_led).cloned().collect();
+                if inner.board.lead(&led, full) {
+                    inner.early_until = ticks + EARLY_TICKS;
+                }
+                let (rings, none) = inner.run(node, full, Switchboard::tick_rings);
+                debug_assert!(none.is_empty(), "rings end no request");
+                out.extend(rings);
+            }
+            (out, ended)
+        });
+    }
+
+    /// What another node's lookups say.
+    pub(super) fn lookups_came(&self, peers: &Peers, from: NodeId, message: Message) {
+        self.run_lookups(peers, |inner, full, node| {
+            inner.run(node, full, |board, full, effects| board.step(from, message, full, effects))
+        });
+    }
+
+    fn run_lookups(
+        &self,
+        peers: &Peers,
+        f: impl FnOnce(&mut Inner, &Table, NodeId) -> (overlay::Outbox, Vec<(Told, Trace)>),
+    ) {
+        let (out, ended) = {
+            let mut inner = peers.lookups.inner.lock();
+            let full = peers.lookup.table();
+            f(&mut inner, full.table(), self.node_id)
+        };
+        self.send_lookup(peers, out);
+        for (told, trace) in ended {
+            peers.lookups.count(&trace);
+            if let Some(owner) = &trace.owner {
+                self.learn([Known::clone(owner)].into_iter());
+            }
+            told(trace);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_those_between_nodes() {
+        let step = |node| {
+            let leg = Leg { shard: ShardId(node), node: NodeId(node), by: By::Anybody };
+            Step { leg, took: None }
+        };
+        let steps: Vec<_> = [1, 2, 2, 3].map(step).into();
+        // Node 1 asks itself, which costs none.
+        let found = Form::ALL.map(|form| messages(NodeId(1), form, &steps));
+        assert_eq!(found, [6, 3, 4]);
+        assert_eq!(Form::ALL.map(|form| messages(NodeId(1), form, &[])), [0; 3]);
+    }
+
+    #[test]
+    fn hops_are_counted_in_one_bucket_and_all_above() {
+        let hops = Hops::default();
+        [0, 3, 5, 5_000].into_iter().for_each(|count| hops.add(count));
+        let Histogram { buckets, sum, count, .. } = hops.histogram();
+        assert_eq!((count, sum), (4, 5008.0));
+        let below = |bound: f64| buckets.iter().find(|(b, _)| *b == bound).unwrap().1;
+        assert_eq!([below(0.0), below(3.0), below(6.0), below(1024.0)], [1, 2, 3, 3]);
+    }
+}
