@@ -286,7 +286,7 @@ class Shard:
         self.halves = {}
         self.merging = None
         self.times, self.stamp = {}, 0
-        self.locks, self.records, self.marks = {}, {}, set()
+        self.locks, self.records, self.marks, self.floors = {}, {}, set(), {}
 
     @classmethod
     def from_checkpoint(cls, meta, blocks):
@@ -358,6 +358,9 @@ class Shard:
                 reader.number("Q"), reader.number("Q")
                 skip_answers(reader)
             self.marks.add((name, key))
+        for _ in range(reader.varint() if reader.at < len(reader.data) else 0):
+            by = reader.number("Q")
+            self.floors[by] = reader.number("Q")
 
     def is_due(self, reader, now):
         """Section 5.3, kind 7: whether a batch is to be applied."""
@@ -453,6 +456,7 @@ class Shard:
                 self.locks[low] = (name, intent, start)
         right.records = {n: r for n, r in self.records.items() if is_right(r[0])}
         right.marks = {mark for mark in self.marks if is_right(mark[1])}
+        right.floors = dict(self.floors)
         self.halves[number] = right
 
     def merge(self, reader, shards):
@@ -479,6 +483,7 @@ class Shard:
             self.locks.update(right.locks)
             self.records.update(right.records)
             self.marks |= right.marks
+            self.floors |= {by: max(time, self.floors.get(by, 0)) for by, time in right.floors.items()}
             self.halves.update(right.halves)
             self.merging = None
             return first
@@ -559,14 +564,16 @@ class Shard:
         now = timestamp >> 16
         if tag == 1:
             self.prepare(reader, name, timestamp)
-        elif tag in (2, 5, 6):
+        elif tag in (2, 5, 6, 7):
             record = reader.counted()
             outcome = read_outcome(reader) if tag == 2 else None
-            others = range(reader.varint()) if tag == 5 else ()
+            others = range(reader.varint()) if tag in (5, 7) else ()
             all_of_them = [(name, record)] + [(read_id(reader), reader.counted()) for _ in others]
+            by, floor = (reader.number("Q"), reader.number("Q")) if tag == 7 else (0, 0)
             if not self.owns(*(key for _, key in all_of_them)):
                 return
-            if tag == 5:
+            if tag in (5, 7):
+                self.floors[by] = max(floor, self.floors.get(by, 0))
                 for one, _ in all_of_them:
                     if self.records.get(one, [0, "staged"])[1] != "staged":
                         self.records[one][2] = []
@@ -611,6 +618,8 @@ class Shard:
         begins = bool(promised or commits)
         is_known = name in self.records and begins or any((name, key) in self.marks for key in keys)
         if not self.owns(*keys) or (name[0] >> 16) + 10_000 <= now or is_known:
+            return
+        if name[0] < self.floors.get(name[1], 0):
             return
         end = self.descriptor["end"]
         if any(end and (not high or high > end) for _, high in ranges):

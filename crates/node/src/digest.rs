@@ -81,7 +81,9 @@ impl Digesting {
         state.descriptor.encode(&mut rest);
         members::encode(&state.members, &mut rest);
         state.sessions.encode(&mut rest);
-        state.locks.encode(&mut rest);
+        if !state.locks.is_empty() {
+            state.locks.encode(&mut rest);
+        }
         let mut low = Timestamp::ZERO;
         match &mut state.content {
             Content::Keys(engine) => {

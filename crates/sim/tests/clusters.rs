@@ -155,6 +155,14 @@ fn what_was_replaced_is_not_applied_by_a_restart() {
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
 
+/// A round of checkpoints waited for a replica to take in its neighbour, and that replica, a new
+/// one in the place of who had done so, for its first state, which waited for the round.
+#[test]
+fn a_new_replica_has_its_state_though_its_shard_took_another_in() {
+    let options = Options { nodes: 5, ..Options::of(111) };
+    run(&options).unwrap_or_else(|text| panic!("{text}"));
+}
+
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
 const HAVE_FOUND: [u64; 10] = [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289];

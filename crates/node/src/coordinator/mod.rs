@@ -38,6 +38,9 @@
 //!    once.
 //! 3. No RESOLVE is asked for before the record's outcome is explicit.
 //! 4. What a client is told has an answer for each of its commands.
+//! 5. The floor that goes with FORGET is at or below the start of all that is under way here, and
+//!    of all that will begin here: nothing below it is prepared again. (What was given up may be
+//!    found, and finished as another's.)
 //!
 //! # Why the coordinator may abort what is STAGED
 //! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there. Until
@@ -650,7 +653,14 @@ impl Coordinator {
 
     /// Has the records that are over lose their keys. Nobody waits for that: if it is not done,
     /// whoever leads the record's shard has somebody finish the transaction once more.
+    ///
+    /// With it goes the time before which nothing is under way here.
     fn forget(&mut self, routes: Routes<'_>) {
+        let mine = self.runs.values().map(|run| run.id).filter(|id| id.by == self.by);
+        // The next start is above all that there were.
+        let next = Timestamp(self.newest.0 + 1);
+        let before = mine.map(|id| id.start).min().unwrap_or(next);
+        let floor = Some((self.by, before));
         let mut by_shard: BTreeMap<ShardId, Vec<(TxnId, &[u8])>> = BTreeMap::new();
         let over = std::mem::take(&mut self.over);
         for (keyspace, id, record) in &over {
@@ -662,7 +672,7 @@ impl Coordinator {
         for (shard, all) in by_shard {
             let ask = self.next_ask;
             self.next_ask += 1;
-            let step = encoded(&Step::Forget { all }).into();
+            let step = encoded(&Step::Forget { all, floor }).into();
             self.acts.push(Act::Ask { shard, step, ask });
         }
     }

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{Catalogue, KeyHasher, Keyspace, KeyspaceOptions, random};
+use keyspace::{Catalogue, Cut, KeyHasher, Keyspace, KeyspaceOptions, random};
 use parking_lot::RwLock;
 
 use super::*;
@@ -201,8 +201,34 @@ impl World {
             _ => {
                 let who = self.dice.draw(CLIENTS as u64) as usize;
                 self.with(who, |c, at, routes| c.tick(at, routes));
+                self.carry_floors();
+                if self.dice.draw(4) == 0 {
+                    self.lie();
+                }
             }
         }
+    }
+
+    /// What one shard knows of floors comes to another, as by a merge.
+    fn carry_floors(&mut self) {
+        let shards: Vec<ShardId> = self.states.keys().copied().collect();
+        let [from, to] = [0; 2].map(|_| shards[self.dice.draw(shards.len() as u64) as usize]);
+        let nothing = Cut::Slot(keyspace::SLOTS);
+        let floors = self.states[&from].read().locks.clone().split_off(&nothing);
+        self.states[&to].write().locks.unite(floors);
+    }
+
+    /// A shard hears of a floor that is not true: that may be in the way of what is under way, and
+    /// yet nothing is done by halves.
+    fn lie(&mut self) {
+        let key = account(self.dice.draw(ACCOUNTS));
+        let by = self.coordinators[self.dice.draw(CLIENTS as u64) as usize].by;
+        let before = self.at().time.millis() - self.dice.draw(100);
+        let id = TxnId { start: Timestamp(1), by, attempt: 0 };
+        let floor = Some((by, Timestamp::from_millis(before)));
+        let mut step = Vec::new();
+        Step::Forget { all: vec![(id, &key)], floor }.encode(&mut step);
+        self.apply(shard_of(&self.route, &key), &step);
     }
 
     /// A coordinator dies: what it had asked is still on its way.
@@ -396,4 +422,57 @@ fn answers_that_are_forgotten_are_not_told() {
 fn an_intent_counts_what_it_writes() {
     assert_eq!(Intent::Put(b"four".as_slice().into(), 0).bytes(), 4);
     assert_eq!(Intent::Delete.bytes() + Intent::Keep.bytes(), 0);
+}
+
+/// The floor that goes with FORGET leaves what is under way alone, and follows it.
+#[test]
+fn a_floor_is_below_what_is_under_way() {
+    let mut world = World::new(1);
+    world.coordinators[0].heat = 0;
+    let keyspace = world.keyspace.id;
+    let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
+    let begin = |world: &mut World, token: u64, keys: &[Vec<u8>]| {
+        let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
+        let commands = keys.iter().map(incr).collect();
+        let transaction = Transaction { commands, ..Transaction::default() };
+        world.with(0, |c, at, routes| c.begin(keyspace, &transaction, token, at, routes));
+    };
+    // The floors that it tells when it is time, and that is done.
+    let forget = |world: &mut World| {
+        world.now += FORGET_NANOS;
+        world.with(0, |c, at, routes| c.tick(at, routes));
+        let told = world.asked.iter().filter_map(|(_, _, _, step)| {
+            let step = Step::decode(&mut Reader::new(step)).expect("it was encoded");
+            if let Step::Forget { floor, .. } = step { floor } else { None }
+        });
+        let told: Vec<(u64, Timestamp)> = told.collect();
+        settle(world, 0);
+        told
+    };
+    let started = |world: &World, key: &[u8]| {
+        let state = world.states[&shard_of(&world.route, key)].read();
+        state.locks.get(key).map(|lock| lock.id.start)
+    };
+    // One is under way: its steps are done, and its coordinator does not know yet.
+    begin(&mut world, 1, &keys[..3]);
+    let first = std::mem::take(&mut world.asked);
+    let said: Vec<Said> =
+        first.iter().map(|(_, _, shard, step)| world.apply(*shard, step)).collect();
+    let start = started(&world, &keys[0]).expect("it is locked");
+    world.now += 5_000_000;
+    begin(&mut world, 2, &keys[3..]);
+    settle(&mut world, 0);
+    let told = forget(&mut world);
+    assert!(!told.is_empty() && told.iter().all(|floor| *floor == (0, start)), "{told:?}");
+    // It goes on, and is over.
+    for ((_, ask, ..), said) in first.into_iter().zip(said) {
+        world.with(0, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+    }
+    settle(&mut world, 0);
+    assert!(matches!(world.ended.get(&1), Some(Ended::Done(_))));
+    let told = forget(&mut world);
+    assert!(!told.is_empty() && told.iter().all(|floor| floor.1 > start), "{told:?}");
+    // Who was told has forgotten all of it; the other's record is where nothing was told since.
+    let counts = world.states.values().map(|state| state.read().locks.counts());
+    assert_eq!(counts.map(|(locks, records, _)| locks + records).sum::<usize>(), 1);
 }

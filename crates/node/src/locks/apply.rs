@@ -72,8 +72,11 @@ pub fn apply(
             Said::Done
         }
         Step::Prevent { id, keys } => Said::Found(locks.prevent(*id, keys)),
-        Step::Forget { all } => {
+        Step::Forget { all, floor } => {
             all.iter().for_each(|(id, _)| locks.forget_keys(*id));
+            if let Some((by, before)) = floor {
+                locks.raise_floor(*by, *before);
+            }
             Said::Done
         }
     }
@@ -85,16 +88,37 @@ impl Locks {
         // The first id that is not too old.
         let start = Timestamp::from_millis((at.millis() + 1).saturating_sub(AGE_MAX_MS));
         let end = TxnId { start, by: 0, attempt: 0 };
-        let is_over = |_: &TxnId, record: &mut Record| {
-            record.outcome != Outcome::Staged && record.keys.is_empty()
-        };
-        self.records.extract_if(..end, is_over).for_each(drop);
+        self.records.extract_if(..end, |_, record| record.is_over()).for_each(drop);
         while let Some(oldest) = self.marks.first_entry() {
             if *oldest.key() >= end {
                 break;
             }
             oldest.remove();
         }
+        self.floors.retain(|_, before| *before > start);
+    }
+
+    /// A coordinator prepares nothing any more that it began before this time: forgets what became
+    /// of that.
+    pub(super) fn raise_floor(&mut self, by: u64, before: Timestamp) {
+        let floor = self.floors.entry(by).or_default();
+        if before <= *floor {
+            return;
+        }
+        *floor = before;
+        let end = TxnId { start: before, by: 0, attempt: 0 };
+        self.marks.extract_if(..end, |id, _| id.by == by).for_each(drop);
+        let is_over = |id: &TxnId, record: &mut Record| id.by == by && record.is_over();
+        self.records.extract_if(..end, is_over).for_each(drop);
+    }
+
+    /// Whether it is refused from now on, and nothing that became of it is kept.
+    fn is_over(&self, id: TxnId, at: Timestamp) -> bool {
+        id.is_too_old(at) || self.is_below_floor(id)
+    }
+
+    pub(super) fn is_below_floor(&self, id: TxnId) -> bool {
+        self.floors.get(&id.by).is_some_and(|before| id.start < *before)
     }
 
     fn prepare(
@@ -105,7 +129,7 @@ impl Locks {
         limits: &ApplyLimits,
     ) -> Result<(Timestamp, Answers), Why> {
         let Prepare { id, record, promised, role, part, .. } = prepare;
-        if id.is_too_old(at) {
+        if self.is_over(*id, at) {
             return Err(Why::TooOld(at));
         }
         let keys = prepare.keys();
@@ -265,7 +289,7 @@ impl Locks {
             Some(Outcome::Staged) => Standing::Staged,
             Some(Outcome::Committed(at)) => Standing::Committed(*at),
             Some(Outcome::Aborted) => Standing::Aborted,
-            None if id.is_too_old(at) => Standing::TooOld,
+            None if self.is_over(id, at) => Standing::TooOld,
             None => {
                 let keys = Vec::new();
                 self.put_record(id, Record { key: key.into(), outcome: Outcome::Aborted, keys });
@@ -284,7 +308,7 @@ impl Locks {
     ) {
         let resolve = |key: &&[u8]| self.resolve(engine, id, key, outcome, at);
         let marks: Vec<(Name, Mark)> = keys.iter().filter_map(resolve).collect();
-        if !marks.is_empty() && !id.is_too_old(at) {
+        if !marks.is_empty() && !self.is_over(id, at) {
             self.marks.entry(id).or_default().put_all(marks);
         }
     }
@@ -345,7 +369,7 @@ impl Locks {
                 }
             });
         }
-        if !news.is_empty() {
+        if !news.is_empty() && !self.is_below_floor(id) {
             self.marks.entry(id).or_default().put_all(news);
         }
         found

@@ -25,8 +25,18 @@
 //!
 //! # Why nothing is forgotten too soon
 //! A mark or an outcome goes by one test, by which PREPARE refuses the id as well: its start +
-//! [`AGE_MAX_MS`] ≤ the entry's time. A COMMITTED record keeps its keys until FORGET, and a STAGED
-//! one stays until it is decided, however old.
+//! [`AGE_MAX_MS`] ≤ the entry's time, or it began before the *floor* of its coordinator. A
+//! COMMITTED record keeps its keys until FORGET, and a STAGED one stays until it is decided,
+//! however old.
+//!
+//! A floor comes with FORGET: this coordinator asks for no PREPARE any more of what it began
+//! before, and waits for no answer to one. Nearly all of that is over, in all shards; what it has
+//! given up is finished by whoever finds it, from records that are STAGED or have keys still, which
+//! no floor removes. Who finds no record takes the transaction for aborted: then what there was to
+//! be resolved is resolved, or was never promised. A floor is to a shard as if its clock had jumped
+//! for one coordinator; shards may learn of it in any order, or not at all. Most of what became of
+//! transactions is forgotten so after some tenths of a second; without a floor, as when a
+//! coordinator ends, after ten.
 //!
 //! # Bytes
 //! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
@@ -35,8 +45,9 @@
 //! `bytes`, 2 to the end; answers. Count of records, each: id,
 //! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
 //! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
-//! time of the lock u64, time u64, answers. An id: start u64, by u64, attempt `varint`. Answers:
-//! count `varint`, each: place `varint`, and a reply as `bytes`.
+//! time of the lock u64, time u64, answers. Count of floors, each: whose u64, time u64; in
+//! checkpoints from before there were any, nothing. An id: start u64, by u64, attempt `varint`.
+//! Answers: count `varint`, each: place `varint`, and a reply as `bytes`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -188,6 +199,13 @@ struct Record {
     keys: Vec<Name>,
 }
 
+impl Record {
+    /// Whether nobody has to see to anything because of it.
+    fn is_over(&self) -> bool {
+        self.outcome != Outcome::Staged && self.keys.is_empty()
+    }
+}
+
 /// What became of a transaction at one key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mark {
@@ -203,6 +221,9 @@ pub struct Locks {
     locks: BTreeMap<Name, Lock>,
     records: BTreeMap<TxnId, Record>,
     marks: BTreeMap<TxnId, Marks>,
+    /// Of what a coordinator has begun before nothing is prepared any more; until that is too old
+    /// anyway.
+    floors: BTreeMap<u64, Timestamp>,
     /// Those that reach further than their key.
     reaching: BTreeSet<Name>,
     /// Of locked keys, and of what is to be written.
@@ -215,7 +236,8 @@ pub struct Locks {
 
 impl PartialEq for Locks {
     fn eq(&self, other: &Self) -> bool {
-        (&self.locks, &self.records, &self.marks) == (&other.locks, &other.records, &other.marks)
+        (&self.locks, &self.records, &self.marks, &self.floors)
+            == (&other.locks, &other.records, &other.marks, &other.floors)
     }
 }
 
@@ -228,7 +250,10 @@ impl Locks {
 
     /// Whether nothing is known of any transaction.
     pub fn is_empty(&self) -> bool {
-        self.locks.is_empty() && self.records.is_empty() && self.marks.is_empty()
+        self.locks.is_empty()
+            && self.records.is_empty()
+            && self.marks.is_empty()
+            && self.floors.is_empty()
     }
 
     /// How many keys are locked, records are known, and marks.
@@ -354,6 +379,7 @@ impl Locks {
         let mut right = Self {
             locks: self.locks.extract_if(.., |key, _| is_right(key)).collect(),
             records: self.records.extract_if(.., |_, record| is_right(&record.key)).collect(),
+            floors: self.floors.clone(),
             ..Self::default()
         };
         for (id, marks) in &mut self.marks {
@@ -391,6 +417,9 @@ impl Locks {
     pub(crate) fn unite(&mut self, others: Self) {
         self.locks.extend(others.locks);
         self.records.extend(others.records);
+        for (by, before) in others.floors {
+            self.raise_floor(by, before);
+        }
         for (id, marks) in others.marks {
             let all = self.marks.entry(id).or_default();
             all.put_all(marks.iter().map(|(key, mark)| (key, marks::read(mark))).collect());
@@ -446,6 +475,11 @@ impl Locks {
                 out.extend_from_slice(mark);
             }
         }
+        put_varint(self.floors.len() as u64, out);
+        for (by, before) in &self.floors {
+            out.extend_from_slice(&by.to_le_bytes());
+            out.extend_from_slice(&before.0.to_le_bytes());
+        }
     }
 
     /// Reads what [`Self::encode`] wrote.
@@ -487,6 +521,11 @@ impl Locks {
         }
         for (id, marks) in marks {
             all.marks.entry(id).or_default().put_all(marks);
+        }
+        if !reader.rest().is_empty() {
+            for _ in 0..reader.varint()? {
+                all.floors.insert(reader.u64()?, Timestamp(reader.u64()?));
+            }
         }
         all.count();
         Ok(all)

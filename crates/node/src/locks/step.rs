@@ -86,6 +86,9 @@ pub enum Step<'a> {
     Forget {
         /// Whose, and the key of each record; at least one.
         all: Vec<(TxnId, &'a [u8])>,
+        /// Whose word this is: this coordinator asks for no PREPARE any more of what it has begun
+        /// before this time, and waits for no answer to one.
+        floor: Option<(u64, Timestamp)>,
     },
 }
 
@@ -187,7 +190,7 @@ impl<'a> Step<'a> {
             | Step::Resolve { id, .. }
             | Step::Prevent { id, .. }
             | Step::Look { id, .. } => *id,
-            Step::Forget { all } => all.first().expect("it names a record").0,
+            Step::Forget { all, .. } => all.first().expect("it names a record").0,
         }
     }
 
@@ -196,7 +199,7 @@ impl<'a> Step<'a> {
         match self {
             Step::Prepare(prepare) => prepare.each_key(show),
             Step::Decide { record, .. } | Step::Look { record, .. } => show(record),
-            Step::Forget { all } => all.iter().for_each(|(_, record)| show(record)),
+            Step::Forget { all, .. } => all.iter().for_each(|(_, record)| show(record)),
             Step::Resolve { keys, .. } | Step::Prevent { keys, .. } => {
                 keys.iter().for_each(|key| show(key));
             }
@@ -250,8 +253,8 @@ impl<'a> Step<'a> {
                 begin(4);
                 put_keys(keys, out);
             }
-            Step::Forget { all } => {
-                begin(5);
+            Step::Forget { all, floor } => {
+                begin(if floor.is_some() { 7 } else { 5 });
                 for (place, (id, record)) in all.iter().enumerate() {
                     if place > 0 {
                         id.encode(out);
@@ -260,6 +263,10 @@ impl<'a> Step<'a> {
                     if place == 0 {
                         put_varint(all.len() as u64 - 1, out);
                     }
+                }
+                if let Some((by, before)) = floor {
+                    out.extend_from_slice(&by.to_le_bytes());
+                    out.extend_from_slice(&before.0.to_le_bytes());
                 }
             }
             Step::Look { record, .. } => {
@@ -301,12 +308,16 @@ impl<'a> Step<'a> {
             2 => Step::Decide { id, record: reader.bytes()?, outcome: read_end(reader)? },
             3 => Step::Resolve { id, outcome: read_end(reader)?, keys: read_keys(reader)? },
             4 => Step::Prevent { id, keys: read_keys(reader)? },
-            5 => {
+            5 | 7 => {
                 let mut all = vec![(id, reader.bytes()?)];
                 for _ in 0..reader.varint()? {
                     all.push((TxnId::decode(reader)?, reader.bytes()?));
                 }
-                Step::Forget { all }
+                let floor = match tag {
+                    7 => Some((reader.u64()?, Timestamp(reader.u64()?))),
+                    _ => None,
+                };
+                Step::Forget { all, floor }
             }
             6 => Step::Look { id, record: reader.bytes()? },
             found => return Err(DecodeError::Tag { what: "step of a transaction", found }),

@@ -117,7 +117,7 @@ fn the_last_shard_commits() {
     let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
     assert_eq!(shard.step(230, &aborted), said);
     assert_eq!(shard.value(b"n"), Some(b"5".into()));
-    shard.step(240, &Step::Forget { all: vec![(id(100), b"a")] });
+    shard.step(240, &Step::Forget { all: vec![(id(100), b"a")], floor: None });
     assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
     assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));
     // Not if another has a key, or a watched one has changed, or somebody has it aborted.
@@ -223,12 +223,64 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
     let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
     assert!(matches!(shard.step(320, &aborted), Said::Record(Standing::Committed(_), _)));
     assert!(shard.locks.is_free(), "it was not locked anew");
-    let forget = Step::Forget { all: vec![(id(99), b"o"), (id(100), b"a")] };
+    let forget = Step::Forget { all: vec![(id(99), b"o"), (id(100), b"a")], floor: None };
     assert_eq!(shard.step(330, &forget), Said::Done);
     assert!(shard.locks.is_quiet() && !shard.locks.is_empty());
     // When the id is refused, it is forgotten.
     assert_eq!(why(shard.step(100 + AGE_MAX_MS, &step)), Why::TooOld(at(100 + AGE_MAX_MS)));
     assert!(shard.locks.is_empty());
+}
+
+#[test]
+fn what_a_coordinator_is_done_with_is_forgotten() {
+    let mut shard = Shard::new();
+    let keys: [&'static [u8]; 4] = [b"a", b"b", b"c", b"d"];
+    // Two are done, one of which has its record elsewhere; one is under way; one is another's.
+    let steps = [100, 110, 120].map(|start| {
+        let key = keys[(start as usize - 100) / 10];
+        let promised = if start == 110 { vec![] } else { vec![key] };
+        prepare(id(start), &promised, &[], vec![set(key, b"x")])
+    });
+    let others = TxnId { by: 8, ..id(90) };
+    let other = prepare(others, &[b"d"], &[], vec![set(b"d", b"x")]);
+    for (nr, step) in steps.iter().chain([&other]).enumerate() {
+        assert!(matches!(shard.step(200 + nr as u64, step), Said::Voted(..)));
+    }
+    let outcome = Outcome::Committed(at(210));
+    for (id, key) in [(id(100), b"a"), (others, b"d")] {
+        shard.step(220, &Step::Decide { id, record: key, outcome: outcome.clone() });
+    }
+    shard.step(230, &Step::Resolve { id: id(110), outcome, keys: vec![b"b"] });
+    assert_eq!(shard.locks.counts(), (1, 3, 3));
+    let forget = |floor| Step::Forget { all: vec![(id(100), b"a".as_slice())], floor };
+    shard.step(240, &forget(Some((7, at(120)))));
+    assert_eq!(shard.locks.counts(), (1, 2, 1), "what is under way, and another's");
+    // What comes late finds nothing, and leaves nothing.
+    assert_eq!(why(shard.step(250, &steps[0])), Why::TooOld(at(250)));
+    assert_eq!(why(shard.step(251, &steps[1])), Why::TooOld(at(251)));
+    let look = Step::Look { id: id(100), record: b"a" };
+    assert_eq!(shard.step(252, &look), Said::Record(Standing::TooOld, vec![]));
+    let prevent = Step::Prevent { id: id(110), keys: vec![b"b"] };
+    assert_eq!(shard.step(253, &prevent), Said::Found(vec![Finding::Marked(Mark::Aborted)]));
+    let resolve = Step::Resolve { id: id(110), outcome: Outcome::Aborted, keys: vec![b"b"] };
+    shard.step(254, &resolve);
+    assert_eq!(shard.locks.counts(), (1, 2, 1));
+    assert!(matches!(shard.step(255, &steps[2]), Said::Voted(..)), "it has its lock still");
+    // A floor never falls, goes with both halves of a shard, and is kept by a checkpoint.
+    shard.step(260, &forget(Some((7, at(105)))));
+    let mut right = shard.locks.split_off(&Cut::Key(b"c".as_slice().into()));
+    assert!(shard.locks.is_below_floor(id(119)) && right.is_below_floor(id(119)));
+    right.raise_floor(7, at(115));
+    right.raise_floor(9, at(100));
+    shard.locks.unite(right);
+    let mut bytes = Vec::new();
+    shard.locks.encode(&mut bytes);
+    let read = Locks::decode(&mut Reader::new(&bytes)).expect("it was written");
+    assert_eq!(read, shard.locks);
+    assert!(read.is_below_floor(id(119)) && !read.is_below_floor(id(120)));
+    // It is not needed when all below it is too old anyway.
+    shard.locks.forget(at(100 + AGE_MAX_MS));
+    assert_eq!(shard.locks.floors.len(), 1, "that of what is under way");
 }
 
 #[test]

@@ -258,7 +258,7 @@ impl Machine {
 
     /// The last that is asked for is that the record's keys are forgotten.
     fn count_finished(&mut self, step: &[u8]) {
-        if let Ok(Step::Forget { all }) = Step::decode(&mut Reader::new(step)) {
+        if let Ok(Step::Forget { all, .. }) = Step::decode(&mut Reader::new(step)) {
             let others = all.iter().filter(|(id, _)| id.by != self.coordinates.by);
             self.coordinates.finished += others.count() as u64;
         }

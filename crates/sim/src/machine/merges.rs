@@ -123,10 +123,13 @@ impl Machine {
             let (left, Some(at)) = (absorbed.left, absorbed.at) else { continue };
             let Some(shard) = self.shard(left) else { continue };
             if names.get(&left).is_some_and(|file| file.applied_index < at) {
-                if shard.applied_index() < at {
-                    return None;
+                match shard.applied_index() < at {
+                    true if shard.awaits_right() => return None,
+                    // Another replica has taken the place of the one that was given that: it has
+                    // its state from a leader, or waits for it.
+                    true => {}
+                    false => again.push(left),
                 }
-                again.push(left);
             }
         }
         again.sort_unstable();
