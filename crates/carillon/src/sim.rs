@@ -6,7 +6,7 @@ use sim::cli::main_with;
 use sim::scenario::{self, Scenario};
 use sim::{Options, cluster};
 
-use crate::cli::{Asked, SimArgs, SimCommand};
+use crate::cli::sim::{Asked, SimArgs, SimCommand};
 use crate::exit::Exit;
 use crate::overlay::overlay;
 

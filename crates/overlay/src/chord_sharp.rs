@@ -28,15 +28,12 @@
 
 use std::sync::Arc as Shared;
 
-use keyspace::{Generation, NodeId, ShardId};
-
 use crate::known::Known;
-use crate::lookup::{Learnt, Lookup, News, Outbox, Step};
-use crate::message::Message;
-use crate::point::Point;
+use crate::lookup::Outbox;
+use crate::ring::member::{Finger, Fingers, MemberTable};
 use crate::ring::place::{Entry, Members, between};
 use crate::ring::word::{Strategy, Word, fits_beside};
-use crate::ring::{PATIENCE_TICKS, Ring, Via};
+use crate::ring::{PATIENCE_TICKS, Ring};
 
 /// The base of the original: each finger is twice as many members ahead as the one below.
 pub const BASE: u8 = 2;
@@ -48,13 +45,13 @@ pub const BASE_MAX: u8 = 16;
 pub const FINGERS_MAX: u8 = 240;
 
 /// One member's table.
+pub type ChordSharp = MemberTable<Counted>;
+
+/// How fingers over members are looked for.
 #[derive(Clone, Debug)]
-pub struct ChordSharp {
-    ring: Ring,
+pub struct Counted {
     base: u8,
-    /// Finger 1 and those above. Finger 0 is the head of the list.
-    fingers: Vec<Entry>,
-    /// Which finger is asked for next, at least 1.
+    /// Which finger is asked for next, at least 1. Finger 0 is the head of the list.
     at: u8,
     search: Option<Search>,
 }
@@ -68,17 +65,12 @@ struct Search {
 }
 
 impl ChordSharp {
-    fn with(ring: Ring, base: u8) -> Self {
-        assert!((BASE..=BASE_MAX).contains(&base), "base {base}");
-        Self { ring, base, fingers: Vec::new(), at: 1, search: None }
-    }
-
     /// A member that knows nobody yet, or is the only one; lists of `length` successors.
     ///
     /// # Panics
     /// If the base is not from [`BASE`] to [`BASE_MAX`]; the same of the other constructors.
     pub fn new(me: Shared<Known>, length: usize, base: u8) -> Self {
-        Self::with(Ring::new(Strategy::ChordSharp, me, length), base)
+        Self::of(Counted::new(base), me, length)
     }
 
     /// A member that joins right after `left`, whose list is `list` ([`Ring::list`]).
@@ -89,70 +81,50 @@ impl ChordSharp {
         length: usize,
         base: u8,
     ) -> Self {
-        Self::with(Ring::join(Strategy::ChordSharp, me, left, list, length), base)
+        Self::new(me, length, base).joined(&left, list)
     }
 
     /// The table that the member at `at` has in a stable ring.
     pub fn ideal(all: &Members, at: usize, length: usize, base: u8) -> Self {
-        let mut table = Self::with(Ring::ideal(Strategy::ChordSharp, all, at, length), base);
-        let ahead = (1..).map(|finger| ahead(finger, base)).take_while(|ahead| *ahead < all.len());
-        table.fingers = ahead.map(|ahead| all.after(at, ahead).clone()).collect();
-        table.fingers.shrink_to_fit();
-        table
+        Self::ideal_of(Counted::new(base), all, at, length)
     }
+}
 
-    /// Its place in the ring.
-    pub fn ring(&self) -> &Ring {
-        &self.ring
+/// A finger by its number.
+fn finger(ring: &Ring, finger: u8) -> Option<&Entry> {
+    match finger.checked_sub(1) {
+        None => ring.head(),
+        Some(row) => ring.fingers.get(usize::from(row)).map(|finger| &finger.entry),
     }
+}
 
-    /// What leads a request for a point on from here; `None` if nothing does, or it has arrived.
-    pub fn via(&self, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
-        self.ring.via(&self.fingers, point, |row| row as u8 + 1)
-    }
-
-    /// Everybody in the table: the successors, then the fingers from 1.
-    pub fn entries(&self) -> impl Iterator<Item = (Via, &Shared<Known>)> {
-        let fingers = (1..).zip(&self.fingers);
-        self.ring
-            .entries()
-            .chain(fingers.map(|(finger, entry)| (Via::Finger(finger), entry.known())))
-    }
-
-    /// Fingers beside the successor.
-    pub fn fingers(&self) -> usize {
-        self.fingers.len()
-    }
-
-    /// A finger by its number.
-    fn finger(&self, finger: u8) -> Option<&Entry> {
-        match finger.checked_sub(1) {
-            None => self.ring.head(),
-            Some(row) => self.fingers.get(usize::from(row)),
-        }
+impl Counted {
+    fn new(base: u8) -> Self {
+        assert!((BASE..=BASE_MAX).contains(&base), "base {base}");
+        Self { base, at: 1, search: None }
     }
 
     /// Asks for the next finger, or begins again with the first.
-    fn search(&mut self, out: &mut Outbox) {
-        if self.finger(self.at - 1).is_none() {
+    fn search(&mut self, ring: &mut Ring, out: &mut Outbox) {
+        if finger(ring, self.at - 1).is_none() {
             self.at = 1;
         }
-        let Some(below) = self.finger(self.at - 1) else {
-            return self.fingers.clear();
+        let Some(below) = finger(ring, self.at - 1) else {
+            return ring.fingers.clear();
         };
         let asked = below.known().clone();
         let level = (self.at - 1) / (self.base - 1) * (self.base - 1);
-        let number = self.ring.number();
-        self.ring.say(&asked, Word::AskFinger { number, level }, out);
+        let number = ring.number();
+        ring.say(&asked, Word::AskFinger { number, level }, out);
         self.search = Some(Search { number, asked, ticks_left: PATIENCE_TICKS });
     }
 
     /// What was asked for; nothing if it was something else.
-    fn found(&mut self, number: u64, member: Option<Shared<Known>>) {
+    fn found(&mut self, ring: &mut Ring, number: u64, member: Option<Shared<Known>>) {
         let Some(search) = self.search.take_if(|search| search.number == number) else { return };
-        let (row, me) = (usize::from(self.at - 1), self.ring.me());
+        let (row, me) = (usize::from(self.at - 1), ring.me());
         // The finger below may be another by now: then the round begins again.
-        let is_below = self.finger(self.at - 1).map(Entry::shard) == Some(search.asked.shard());
+        let is_below = finger(ring, self.at - 1).map(Entry::shard) == Some(search.asked.shard());
         let (from, end) = (search.asked.arc().start().tail(), me.arc().start().tail());
         let is_ahead = |member: &Shared<Known>| {
             member.arc().keyspace() == me.arc().keyspace()
@@ -160,18 +132,18 @@ impl ChordSharp {
         };
         match member.filter(is_ahead).filter(|_| is_below && self.at < FINGERS_MAX) {
             None => {
-                self.fingers.truncate(row);
+                ring.fingers.truncate(row);
                 self.at = 1;
             }
             Some(member) => {
                 let entry = Entry::new(member);
-                let far = self.fingers.drain(row..).skip(1).collect::<Vec<_>>();
+                let far = ring.fingers.drain(row..).skip(1).collect::<Vec<_>>();
                 // Those above stay as long as they rise.
-                let rises = far.first().is_some_and(|far| {
-                    between(entry.place(), far.place(), self.ring.row().place())
-                });
-                self.fingers.push(entry);
-                self.fingers.extend(far.into_iter().filter(|_| rises));
+                let me = ring.row().place();
+                let rises =
+                    far.first().is_some_and(|far| between(entry.place(), far.entry.place(), me));
+                ring.fingers.push(Finger { level: self.at, entry });
+                ring.fingers.extend(far.into_iter().filter(|_| rises));
                 self.at += 1;
             }
         }
@@ -179,55 +151,52 @@ impl ChordSharp {
 }
 
 /// How many members ahead a finger is.
-fn ahead(finger: u32, base: u8) -> usize {
-    let in_level = u32::from(base) - 1;
-    let power = usize::from(base).saturating_pow(finger / in_level);
-    power.saturating_mul((finger % in_level + 1) as usize)
+fn ahead(finger: u8, base: u8) -> usize {
+    let in_level = base - 1;
+    let power = usize::from(base).saturating_pow(u32::from(finger / in_level));
+    power.saturating_mul(usize::from(finger % in_level + 1))
 }
 
-impl Lookup for ChordSharp {
-    fn next(&self, point: Point<'_>) -> Step<'_> {
-        self.ring.next(&self.fingers, point)
+impl Fingers for Counted {
+    const STRATEGY: Strategy = Strategy::ChordSharp;
+
+    fn ideal(&self, _: &Ring, all: &Members, at: usize) -> Vec<Finger> {
+        let finger =
+            |level: u8| Finger { level, entry: all.after(at, ahead(level, self.base)).clone() };
+        let levels = (1..FINGERS_MAX).take_while(|level| ahead(*level, self.base) < all.len());
+        levels.map(finger).collect()
     }
 
-    fn learn(&mut self, news: News) -> Learnt {
-        self.ring.learn(news, &mut self.fingers)
-    }
-
-    fn distrust(&mut self, shard: ShardId, generation: Generation) {
-        let known = self.ring.remembers(shard, generation, &self.fingers);
-        self.ring.distrust(shard, known);
-    }
-
-    fn peers(&mut self, nodes: &[NodeId]) {
-        self.ring.peers(nodes);
-    }
-
-    fn tick(&mut self, out: &mut Outbox) {
-        self.ring.tick(out);
+    fn tick(&mut self, ring: &mut Ring, out: &mut Outbox) {
+        // Some may have gone: those that are left are counted anew.
+        (1..).zip(&mut ring.fingers).for_each(|(level, finger)| finger.level = level);
         match &mut self.search {
-            None => self.search(out),
+            None => self.search(ring, out),
             Some(search) if search.ticks_left > 1 => search.ticks_left -= 1,
             Some(_) => {
                 let asked = self.search.take().expect("just seen").asked;
-                self.ring.distrust(asked.shard(), true);
+                ring.distrust(asked.shard());
                 self.at = 1;
             }
         }
     }
 
-    fn step(&mut self, _: NodeId, message: Message, out: &mut Outbox) {
-        let Some((from, word)) = self.ring.open(message) else { return };
-        let own = self.fingers.iter_mut().filter(|finger| finger.shard() == from.shard());
-        own.for_each(|finger| finger.refresh(&from));
+    fn step(
+        &mut self,
+        ring: &mut Ring,
+        from: &Shared<Known>,
+        word: Word,
+        out: &mut Outbox,
+    ) -> Option<Word> {
         match word {
             Word::AskFinger { number, level } => {
-                let finger = self.finger(level).map(|entry| entry.known().clone());
-                let member = finger.filter(|member| fits_beside(self.ring.me(), member));
-                self.ring.say(&from, Word::Finger { number, member }, out);
+                let finger = finger(ring, level).map(|entry| entry.known().clone());
+                let member = finger.filter(|member| fits_beside(ring.me(), member));
+                ring.say(from, Word::Finger { number, member }, out);
             }
-            Word::Finger { number, member } => self.found(number, member),
-            word => self.ring.step(from, word, out),
+            Word::Finger { number, member } => self.found(ring, number, member),
+            word => return Some(word),
         }
+        None
     }
 }

@@ -12,84 +12,36 @@
 
 use std::sync::Arc as Shared;
 
-use keyspace::{Generation, NodeId, ShardId};
-
 use crate::known::Known;
-use crate::lookup::{Learnt, Lookup, News, Outbox, Step};
-use crate::message::Message;
-use crate::point::Point;
+use crate::lookup::Outbox;
+use crate::ring::Ring;
+use crate::ring::member::{Finger, Fingers, MemberTable};
 use crate::ring::place::Members;
-use crate::ring::word::Strategy;
-use crate::ring::{Ring, Via};
+use crate::ring::word::{Strategy, Word};
 
 /// One member's table.
-#[derive(Clone, Debug)]
-pub struct Linear {
-    ring: Ring,
-}
+pub type Linear = MemberTable<NoFingers>;
 
-impl Linear {
-    /// A member that knows nobody yet, or is the only one; lists of `length` successors.
-    pub fn new(me: Shared<Known>, length: usize) -> Self {
-        Self { ring: Ring::new(Strategy::Linear, me, length) }
+/// No fingers, and none are looked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoFingers;
+
+impl Fingers for NoFingers {
+    const STRATEGY: Strategy = Strategy::Linear;
+
+    fn ideal(&self, _: &Ring, _: &Members, _: usize) -> Vec<Finger> {
+        Vec::new()
     }
 
-    /// A member that joins right after `left`, whose list is `list` ([`Ring::list`]).
-    pub fn join(
-        me: Shared<Known>,
-        left: Shared<Known>,
-        list: &[Shared<Known>],
-        length: usize,
-    ) -> Self {
-        Self { ring: Ring::join(Strategy::Linear, me, left, list, length) }
-    }
+    fn tick(&mut self, _: &mut Ring, _: &mut Outbox) {}
 
-    /// The table that the member at `at` has in a stable ring.
-    pub fn ideal(all: &Members, at: usize, length: usize) -> Self {
-        Self { ring: Ring::ideal(Strategy::Linear, all, at, length) }
-    }
-
-    /// Its place in the ring.
-    pub fn ring(&self) -> &Ring {
-        &self.ring
-    }
-
-    /// What leads a request for a point on from here; `None` if nothing does, or it has arrived.
-    pub fn via(&self, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
-        self.ring.via(&[], point, |_| 0)
-    }
-
-    /// Everybody in the table.
-    pub fn entries(&self) -> impl Iterator<Item = (Via, &Shared<Known>)> {
-        self.ring.entries()
-    }
-}
-
-impl Lookup for Linear {
-    fn next(&self, point: Point<'_>) -> Step<'_> {
-        self.ring.next(&[], point)
-    }
-
-    fn learn(&mut self, news: News) -> Learnt {
-        self.ring.learn(news, &mut Vec::new())
-    }
-
-    fn distrust(&mut self, shard: ShardId, generation: Generation) {
-        let known = self.ring.remembers(shard, generation, &[]);
-        self.ring.distrust(shard, known);
-    }
-
-    fn peers(&mut self, nodes: &[NodeId]) {
-        self.ring.peers(nodes);
-    }
-
-    fn tick(&mut self, out: &mut Outbox) {
-        self.ring.tick(out);
-    }
-
-    fn step(&mut self, _: NodeId, message: Message, out: &mut Outbox) {
-        if let Some((from, word)) = self.ring.open(message) {
-            self.ring.step(from, word, out);
-        }
+    fn step(
+        &mut self,
+        _: &mut Ring,
+        _: &Shared<Known>,
+        word: Word,
+        _: &mut Outbox,
+    ) -> Option<Word> {
+        Some(word)
     }
 }

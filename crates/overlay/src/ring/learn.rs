@@ -2,49 +2,56 @@
 
 use std::sync::Arc as Shared;
 
-use keyspace::ShardId;
+use keyspace::{Generation, ShardId};
 
-use super::place::{Entry, between, is_gone, refresh};
+use super::place::{Entry, between, is_gone, may_stand_at, refresh};
 use super::{DISTRUSTED_MAX, Ring};
 use crate::known::{Hint, Known};
 use crate::lookup::{Learnt, News};
 
 impl Ring {
-    /// Takes news; `fingers` are refreshed, and lose who is gone, as the list does.
-    pub(crate) fn learn(&mut self, news: News, fingers: &mut Vec<Entry>) -> Learnt {
+    /// Takes news; the list and the fingers are refreshed, and lose who is gone.
+    pub(crate) fn learn(&mut self, news: News) -> Learnt {
         match news {
-            News::Shard(known) => self.learn_shard(known, fingers),
-            News::Leader { shard, hint } => self.learn_leader(shard, hint, fingers),
+            News::Shard(known) => self.learn_shard(known),
+            News::Leader { shard, hint } => self.learn_leader(shard, hint),
             News::Dropped(keyspace) if keyspace == self.me().arc().keyspace() => {
-                *fingers = Vec::new();
-                (self.successors, self.suspects) = (Vec::new(), Vec::new());
+                (self.successors, self.fingers) = (Vec::new(), Vec::new());
                 (self.predecessor, self.guide) = (None, None);
                 (self.question, self.doubt) = (None, None);
+                self.suspects = Vec::new();
                 Learnt::New
             }
             News::Dropped(_) => Learnt::Unknown,
         }
     }
 
-    fn learn_shard(&mut self, known: Shared<Known>, fingers: &mut Vec<Entry>) -> Learnt {
+    fn learn_shard(&mut self, known: Shared<Known>) -> Learnt {
         if known.arc().keyspace() != self.me().arc().keyspace() {
             return Learnt::Unknown;
         }
         if !known.fits() {
             return Learnt::TooLarge;
         }
-        let by = self.versions_of(known.shard(), fingers);
+        let by = self.find(known.shard());
+        if by.is_some_and(|by| !may_stand_at(by, &known)) {
+            return Learnt::Stale;
+        }
+        let by = by.map(|by| (by.generation(), by.term()));
         let version = (known.generation(), known.term());
         if by.is_some_and(|(generation, _)| known.generation() < generation) {
-            self.refresh_all(&known, fingers);
+            self.refresh_all(&known);
             return Learnt::Stale;
         }
         let gone = |entry: &Entry| is_gone(&known, entry.known());
-        if gone(&self.me) || self.successors.iter().chain(&*fingers).any(gone) {
+        let is_stale = gone(&self.me)
+            || self.successors.iter().any(gone)
+            || self.fingers.iter().any(|finger| gone(&finger.entry));
+        if is_stale {
             return Learnt::Stale;
         }
-        self.drop_gone(&known, fingers);
-        self.refresh_all(&known, fingers);
+        self.drop_gone(&known);
+        self.refresh_all(&known);
         self.be_alone_if_whole();
         let taken = self.offer(&known);
         match by {
@@ -57,54 +64,60 @@ impl Ring {
         }
     }
 
-    fn learn_leader(&mut self, shard: ShardId, hint: Hint, fingers: &mut [Entry]) -> Learnt {
-        let Some(known) = self.find(shard, fingers) else { return Learnt::Unknown };
+    fn learn_leader(&mut self, shard: ShardId, hint: Hint) -> Learnt {
+        let Some(known) = self.find(shard) else { return Learnt::Unknown };
         match hint.term.cmp(&known.term()) {
             std::cmp::Ordering::Less => Learnt::Stale,
             std::cmp::Ordering::Equal => Learnt::Known,
             std::cmp::Ordering::Greater => {
                 let mut news = known.clone();
                 Shared::make_mut(&mut news).take_hint(hint);
-                self.refresh_all(&news, fingers);
+                self.refresh_all(&news);
                 self.trust(shard);
                 Learnt::Leader
             }
         }
     }
 
-    fn find<'a>(&'a self, shard: ShardId, fingers: &'a [Entry]) -> Option<&'a Shared<Known>> {
-        let listed = [&self.me].into_iter().chain(&self.successors).chain(fingers);
-        let mut all = listed.map(Entry::known).chain(&self.predecessor);
+    /// Everybody whom it goes to or names.
+    fn remembered(&self) -> impl Iterator<Item = &Shared<Known>> {
+        let fingers = self.fingers.iter().map(|finger| &finger.entry);
+        let listed = self.successors.iter().chain(fingers).map(Entry::known);
+        listed.chain(&self.predecessor)
+    }
+
+    fn find(&self, shard: ShardId) -> Option<&Shared<Known>> {
+        let open = self.question.as_ref().map(|question| &question.asked);
+        let candidate = self.doubt.as_ref().map(|doubt| &doubt.candidate);
+        let suspects = self.suspects.iter().map(|suspect| &suspect.known);
+        let others = open.into_iter().chain(candidate).chain(&self.guide).chain(suspects);
+        let mut all = [self.me.known()].into_iter().chain(self.remembered()).chain(others);
         all.find(|known| known.shard() == shard)
     }
 
-    fn versions_of(
-        &self,
-        shard: ShardId,
-        fingers: &[Entry],
-    ) -> Option<(keyspace::Generation, u64)> {
-        self.find(shard, fingers).map(|known| (known.generation(), known.term()))
-    }
-
     /// Everything that is remembered of one shard becomes as new as this.
-    fn refresh_all(&mut self, news: &Shared<Known>, fingers: &mut [Entry]) {
+    fn refresh_all(&mut self, news: &Shared<Known>) {
+        let fingers = self.fingers.iter_mut().map(|finger| &mut finger.entry);
         let listed = self.successors.iter_mut().chain(fingers).chain([&mut self.me]);
         listed.filter(|entry| entry.shard() == news.shard()).for_each(|entry| {
             entry.refresh(news);
         });
+        let asked = self.question.as_mut().map(|question| &mut question.asked);
+        let candidate = self.doubt.as_mut().map(|doubt| &mut doubt.candidate);
         let others = self.suspects.iter_mut().map(|suspect| &mut suspect.known);
-        let others = others.chain(&mut self.predecessor);
+        let others = others.chain(&mut self.predecessor).chain(&mut self.guide);
+        let others = others.chain(asked).chain(candidate);
         others.filter(|known| known.shard() == news.shard()).for_each(|known| {
             refresh(known, news);
         });
     }
 
     /// Forgets everybody whose place is another's, by a later descriptor.
-    fn drop_gone(&mut self, by: &Shared<Known>, fingers: &mut Vec<Entry>) {
+    fn drop_gone(&mut self, by: &Shared<Known>) {
         let head = self.successors.first().map(Entry::shard);
         let me = self.me.shard();
         self.successors.retain(|entry| entry.shard() == me || !is_gone(entry.known(), by));
-        fingers.retain(|entry| !is_gone(entry.known(), by));
+        self.fingers.retain(|finger| !is_gone(finger.entry.known(), by));
         self.suspects.retain(|suspect| !is_gone(&suspect.known, by));
         let lost = self.predecessor.take_if(|before| is_gone(before, by)).is_some();
         // Who has not joined yet asks whoever took in the one it asked.
@@ -155,19 +168,19 @@ impl Ring {
     /// A member has spoken: it is alive, and knows itself best.
     pub(crate) fn hear(&mut self, from: &Shared<Known>) {
         self.trust(from.shard());
-        self.refresh_all(from, &mut []);
+        self.refresh_all(from);
         let count = self.suspects.len();
         self.suspects.retain(|suspect| suspect.known.shard() != from.shard());
         if self.suspects.len() < count {
-            self.learn_shard(from.clone(), &mut Vec::new());
+            self.learn_shard(from.clone());
             self.guide = Some(from.clone());
         }
     }
 
     /// A member was asked in vain: it is not gone to until it speaks, or until others had the same
     /// fate.
-    pub(crate) fn distrust(&mut self, shard: ShardId, known: bool) {
-        if !known || shard == self.me.shard() || self.distrusted.contains(&shard) {
+    pub(crate) fn distrust(&mut self, shard: ShardId) {
+        if shard == self.me.shard() || self.distrusted.contains(&shard) {
             return;
         }
         if self.distrusted.len() == DISTRUSTED_MAX {
@@ -183,14 +196,8 @@ impl Ring {
 
     /// Whether this generation of a shard is remembered, in the list or by a finger: what it had at
     /// different times may stand in both.
-    pub(crate) fn remembers(
-        &self,
-        shard: ShardId,
-        generation: keyspace::Generation,
-        fingers: &[Entry],
-    ) -> bool {
-        let known = self.successors.iter().chain(fingers).map(Entry::known);
-        let mut known = known.chain(&self.predecessor);
+    pub(crate) fn remembers(&self, shard: ShardId, generation: Generation) -> bool {
+        let mut known = self.remembered();
         known.any(|known| (known.shard(), known.generation()) == (shard, generation))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The members of a ring are the shards of one keyspace; a member's **place** is where its arc
 //! starts, and it owns from there up to the next place. Each keeps a list of successors and a
-//! predecessor, as the node that leads it can; [`linear`](crate::linear),
-//! [`chord`](crate::chord) and [`chord_sharp`](crate::chord_sharp) stand on it.
+//! predecessor, as the node that leads it can. On it stand [`linear`](crate::linear),
+//! [`chord`](crate::chord) and [`chord_sharp`](crate::chord_sharp): [`member`] says how.
 //!
 //! ```text
 //!      a ●───────● b            a: successors b, c, d   predecessor e
@@ -40,7 +40,9 @@
 //! 1. The list is strictly rising, seen from its keeper; only its last may be the keeper itself,
 //!    and then nobody else is known.
 //! 2. Places decide the order, all their bytes; no member is listed of which a later descriptor
-//!    says that another has its place.
+//!    says that another has its place. A shard's place stays (but that of the only one may become
+//!    the origin): who has it elsewhere is not listened to. A table whose own shard has got another
+//!    place is made anew by its keeper.
 //! 3. At most one question and one ping are open; answers carry its number, so those that come
 //!    late or twice say nothing. Whatever changes the head of the list ends the question.
 //! 4. Handlers run to their end and wait for nobody; a question is answered at once, in any state.
@@ -73,6 +75,7 @@
 pub mod aggressive;
 pub mod ideal;
 mod learn;
+pub mod member;
 pub mod place;
 mod upkeep;
 pub mod word;
@@ -86,6 +89,7 @@ use crate::known::Known;
 use crate::lookup::{Outbox, Step};
 use crate::message::Message;
 use crate::point::Point;
+use member::Finger;
 use place::{Entry, Members, Sight, between};
 use upkeep::{Doubt, Question, Suspect};
 use word::{Strategy, Word};
@@ -142,6 +146,8 @@ pub struct Ring {
     me: Entry,
     /// The nearest first, strictly rising; the last may be `me`.
     successors: Vec<Entry>,
+    /// Rising in level and place, as they were found.
+    pub(crate) fingers: Vec<Finger>,
     predecessor: Option<Shared<Known>>,
     /// Who has come back from the dead, and may belong to another ring: to be asked next.
     guide: Option<Shared<Known>>,
@@ -168,6 +174,7 @@ impl Ring {
             suspect_ticks: SUSPECT_TICKS,
             me: Entry::new(me),
             successors: Vec::new(),
+            fingers: Vec::new(),
             predecessor: None,
             guide: None,
             number: 0,
@@ -178,20 +185,6 @@ impl Ring {
             peers: Vec::new(),
         };
         ring.be_alone_if_whole();
-        ring
-    }
-
-    /// A member that joins right after `left`, whose successors are `list`. Without a list, or with
-    /// a `left` that is not next to it, it asks.
-    pub(crate) fn join(
-        strategy: Strategy,
-        me: Shared<Known>,
-        left: Shared<Known>,
-        list: &[Shared<Known>],
-        length: usize,
-    ) -> Self {
-        let mut ring = Self::new(strategy, me, length);
-        ring.adopt(&left, list);
         ring
     }
 
@@ -225,10 +218,12 @@ impl Ring {
         self.successors.iter().map(|entry| entry.known().clone()).collect()
     }
 
-    /// The successors with their index, but for the member itself.
+    /// The successors with their index, but for the member itself, then the fingers.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (Via, &Shared<Known>)> {
         let others = (0..).zip(&self.successors).filter(|(_, entry)| !self.is_me(entry.known()));
-        others.map(|(index, entry)| (Via::Successor(index), entry.known()))
+        let others = others.map(|(index, entry)| (Via::Successor(index), entry.known()));
+        let fingers = self.fingers.iter();
+        others.chain(fingers.map(|finger| (Via::Finger(finger.level), finger.entry.known())))
     }
 
     /// The next member, unless there is none, or none is known.
@@ -279,58 +274,47 @@ impl Ring {
         self.head().is_some_and(|head| between(head.place(), place, me))
     }
 
-    /// Where to go with a request, with these fingers beside the list.
-    pub(crate) fn next<'a>(&'a self, fingers: &'a [Entry], point: Point<'_>) -> Step<'a> {
+    /// Where to go with a request.
+    pub(crate) fn next(&self, point: Point<'_>) -> Step<'_> {
         if point.is_in(self.me().arc()) {
             return Step::Owner(self.me());
         }
         if point.keyspace != self.me().arc().keyspace() {
             return Step::Ask(&self.peers);
         }
-        match self.reach(fingers, point.tail) {
+        match self.reach(point.tail) {
             Some((_, entry)) => Step::Closer(entry.known()),
             None => Step::Ask(&self.peers),
         }
     }
 
     /// The farthest trusted finger at or before a place, or else the nearest trusted successor;
-    /// the others of the list are there for when that one is gone. Whether it is a finger, its
-    /// index, and it.
-    pub(crate) fn reach<'a>(
-        &'a self,
-        fingers: &'a [Entry],
-        tail: &[u8],
-    ) -> Option<((bool, usize), &'a Entry)> {
+    /// the others of the list are there for when that one is gone.
+    pub(crate) fn reach(&self, tail: &[u8]) -> Option<(Via, &Entry)> {
         let sight = Sight::new(&self.me, tail);
-        let is_trusted = |entry: &&Entry| self.is_trusted(entry);
-        let reached = &fingers[..sight.reached(fingers)];
-        if let Some(at) = reached.iter().rposition(|finger| is_trusted(&finger)) {
-            return Some(((true, at), &reached[at]));
+        let reached = self.fingers.partition_point(|finger| sight.reaches(&finger.entry));
+        let mut reached = self.fingers[..reached].iter().rev();
+        if let Some(finger) = reached.find(|finger| self.is_trusted(&finger.entry)) {
+            return Some((Via::Finger(finger.level), &finger.entry));
         }
-        let reached = &self.successors[..sight.reached(&self.successors)];
-        let at = reached.iter().position(|entry| is_trusted(&entry))?;
-        Some(((false, at), &reached[at]))
+        let reached = self.successors.partition_point(|entry| sight.reaches(entry));
+        let mut reached = (0..).zip(&self.successors[..reached]);
+        let (at, entry) = reached.find(|(_, entry)| self.is_trusted(entry))?;
+        Some((Via::Successor(at), entry))
     }
 
-    /// The via of what [`Self::reach`] found, with the levels of the fingers.
-    pub(crate) fn via(
-        &self,
-        fingers: &[Entry],
-        point: Point<'_>,
-        level: impl Fn(usize) -> u8,
-    ) -> Option<(Via, Shared<Known>)> {
+    /// What [`Self::next`] goes by.
+    pub(crate) fn via(&self, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
         let elsewhere = point.keyspace != self.me().arc().keyspace();
         if elsewhere || point.is_in(self.me().arc()) {
             return None;
         }
-        let ((is_finger, at), entry) = self.reach(fingers, point.tail)?;
-        let via = if is_finger { Via::Finger(level(at)) } else { Via::Successor(at as u8) };
-        Some((via, entry.known().clone()))
+        self.reach(point.tail).map(|(via, entry)| (via, entry.known().clone()))
     }
 
-    /// A new number for a question.
+    /// A new number for a question; never 0, which is nobody's.
     pub(crate) fn number(&mut self) -> u64 {
-        self.number += 1;
+        self.number = self.number.wrapping_add(1).max(1);
         self.number
     }
 

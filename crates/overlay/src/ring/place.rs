@@ -75,8 +75,12 @@ impl Entry {
     }
 }
 
-/// Takes the newer descriptor and the newer hint of one shard, each by itself.
+/// Takes the newer descriptor and the newer hint of one shard, each by itself; nothing from who
+/// [places](may_stand_at) it elsewhere.
 pub(crate) fn refresh(known: &mut Shared<Known>, news: &Shared<Known>) {
+    if !may_stand_at(known, news) {
+        return;
+    }
     let older = known.hint();
     let mut hint = news.hint();
     if known.generation() < news.generation() {
@@ -86,6 +90,12 @@ pub(crate) fn refresh(known: &mut Shared<Known>, news: &Shared<Known>) {
     if let Some(hint) = hint.filter(|hint| hint.term > known.term()) {
         Shared::make_mut(known).take_hint(hint);
     }
+}
+
+/// Whether news of a shard has it where it was: a shard keeps its place for life, until it owns the
+/// whole circle, and that begins at the origin. Who says otherwise is confused.
+pub(crate) fn may_stand_at(known: &Known, news: &Known) -> bool {
+    known.arc().start() == news.arc().start() || news.arc().is_whole()
 }
 
 /// Whether one member is gone, by what a later descriptor of another says: that one has its place.
@@ -116,11 +126,6 @@ impl<'a> Sight<'a> {
             return distance < self.distance;
         }
         up_to(self.from.0, entry.place(), self.tail)
-    }
-
-    /// How many of some entries, the nearest first, it reaches.
-    pub fn reached(&self, entries: &[Entry]) -> usize {
-        entries.partition_point(|entry| self.reaches(entry))
     }
 }
 

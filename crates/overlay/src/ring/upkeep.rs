@@ -2,7 +2,7 @@
 
 use std::sync::Arc as Shared;
 
-use super::place::{Entry, between, is_gone, refresh};
+use super::place::{Entry, between, is_gone, may_stand_at, refresh};
 use super::word::{Word, fitting};
 use super::{PATIENCE_TICKS, Ring, SUSPECT_PINGS_MAX, SUSPECT_TICKS, SUSPECTS_MAX};
 use crate::known::Known;
@@ -13,7 +13,7 @@ use crate::lookup::Outbox;
 pub(crate) struct Question {
     number: u64,
     ticks_left: u8,
-    asked: Shared<Known>,
+    pub(super) asked: Shared<Known>,
     about: About,
 }
 
@@ -36,7 +36,7 @@ enum About {
 pub(crate) struct Doubt {
     number: u64,
     ticks_left: u8,
-    candidate: Shared<Known>,
+    pub(super) candidate: Shared<Known>,
 }
 
 /// A member that was taken for dead.
@@ -185,13 +185,13 @@ impl Ring {
         list: &[Shared<Known>],
         out: &mut Outbox,
     ) {
-        let is_it = |question: &&mut Box<Question>| {
-            question.number == number && question.asked.shard() == from.shard()
+        let is_it = |question: &mut Box<Question>| {
+            let asked = &question.asked;
+            let is_from = asked.shard() == from.shard() && may_stand_at(asked, from);
+            question.number == number && is_from
         };
-        if self.question.as_mut().filter(is_it).is_none() {
-            return;
-        }
-        let about = self.question.take().expect("just seen").about;
+        let Some(question) = self.question.take_if(is_it) else { return };
+        let about = question.about;
         let (here, there) = (self.me().clone(), from.arc().start().tail());
         let me = here.arc().start().tail();
         let is_here = |known: &Known| known.arc().keyspace() == here.arc().keyspace();
@@ -241,7 +241,7 @@ impl Ring {
 
     /// Joins after `left`. Nothing is adopted of a list that is empty, or that has others between
     /// the two; `left` is then asked.
-    pub(super) fn adopt(&mut self, left: &Shared<Known>, list: &[Shared<Known>]) {
+    pub(crate) fn adopt(&mut self, left: &Shared<Known>, list: &[Shared<Known>]) {
         self.predecessor = Some(left.clone());
         let (from, me) = (left.arc().start().tail(), self.me.place());
         let is_closer = |known: &Shared<Known>| between(from, known.arc().start().tail(), me);
@@ -298,15 +298,12 @@ impl Ring {
 
     /// Somebody believes that it stands before this member.
     fn rectify(&mut self, from: Shared<Known>, out: &mut Outbox) {
-        let Some(before) = self.predecessor.clone() else {
-            self.predecessor = Some(from);
+        let Some(before) = self.predecessor.clone().filter(|before| !is_gone(before, &from)) else {
+            // Whoever was doubted is gone.
+            (self.predecessor, self.doubt) = (Some(from), None);
             return;
         };
         if before.shard() == from.shard() {
-            return;
-        }
-        if is_gone(&before, &from) {
-            self.predecessor = Some(from);
             return;
         }
         let place = from.arc().start().tail();

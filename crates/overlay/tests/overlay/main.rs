@@ -5,6 +5,7 @@ mod bytes;
 mod gossip;
 mod history;
 mod lh;
+mod members;
 mod requests;
 mod ring_world;
 mod rings;

@@ -1,0 +1,164 @@
+//! One member's whole table: its place in the ring, and fingers that somebody looks for.
+//!
+//! [`Linear`](crate::Linear), [`Chord`](crate::Chord) and [`ChordSharp`](crate::ChordSharp) are the
+//! same but for their fingers: which there are, and how they are found and kept ([`Fingers`]). The
+//! rows themselves lie in the [`Ring`] beside the list of successors, so that whatever it learns
+//! reaches both.
+//!
+//! ```text
+//!   tick ──► Ring: stabilise, doubts  ──► Fingers: look for the next one
+//!   word ──► Ring: who spoke is alive ──► Fingers: is it theirs? ──► else the Ring answers
+//! ```
+
+use std::fmt;
+use std::sync::Arc as Shared;
+
+use keyspace::{Generation, NodeId, ShardId};
+
+use super::place::{Entry, Members};
+use super::word::{Strategy, Word};
+use super::{Ring, Via};
+use crate::known::Known;
+use crate::lookup::{Learnt, Lookup, News, Outbox, Step};
+use crate::message::Message;
+use crate::point::Point;
+
+/// A member that is far ahead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finger {
+    /// What its strategy calls it. Fingers rise in level and in place.
+    pub level: u8,
+    /// The member.
+    pub entry: Entry,
+}
+
+/// How fingers are looked for: what one strategy has beside a ring.
+pub trait Fingers: Clone + fmt::Debug {
+    /// Which strategy that makes.
+    const STRATEGY: Strategy;
+
+    /// Those of the member at `at` in a stable ring, in which its place is `ring`.
+    fn ideal(&self, ring: &Ring, all: &Members, at: usize) -> Vec<Finger>;
+
+    /// One unit of time passes.
+    fn tick(&mut self, ring: &mut Ring, out: &mut Outbox);
+
+    /// A member says something; given back if it is for the ring.
+    fn step(
+        &mut self,
+        ring: &mut Ring,
+        from: &Shared<Known>,
+        word: Word,
+        out: &mut Outbox,
+    ) -> Option<Word>;
+}
+
+/// One member's table.
+#[derive(Clone, Debug)]
+pub struct MemberTable<F> {
+    ring: Ring,
+    search: F,
+}
+
+impl<F: Fingers> MemberTable<F> {
+    /// A member that knows nobody yet, or is the only one.
+    pub(crate) fn of(search: F, me: Shared<Known>, length: usize) -> Self {
+        Self { ring: Ring::new(F::STRATEGY, me, length), search }
+    }
+
+    /// After `left`, whose list is `list`.
+    pub(crate) fn joined(mut self, left: &Shared<Known>, list: &[Shared<Known>]) -> Self {
+        self.ring.adopt(left, list);
+        self
+    }
+
+    /// Of a stable ring.
+    pub(crate) fn ideal_of(search: F, all: &Members, at: usize, length: usize) -> Self {
+        let mut ring = Ring::ideal(F::STRATEGY, all, at, length);
+        ring.fingers = search.ideal(&ring, all, at);
+        ring.fingers.shrink_to_fit();
+        Self { ring, search }
+    }
+
+    /// Its questions carry numbers above this one. A table that is made anew after a restart must
+    /// not count as the one before did, or late answers to that one's questions would be taken.
+    #[must_use]
+    pub fn counting_from(mut self, number: u64) -> Self {
+        self.ring.number = number;
+        self
+    }
+
+    /// Its place in the ring.
+    pub fn ring(&self) -> &Ring {
+        &self.ring
+    }
+
+    /// What leads a request for a point on from here; `None` if nothing does, or it has arrived.
+    pub fn via(&self, point: Point<'_>) -> Option<(Via, Shared<Known>)> {
+        self.ring.via(point)
+    }
+
+    /// Everybody in the table: the successors, then the fingers.
+    pub fn entries(&self) -> impl Iterator<Item = (Via, &Shared<Known>)> {
+        self.ring.entries()
+    }
+
+    /// Fingers beside the successors.
+    pub fn fingers(&self) -> usize {
+        self.ring.fingers.len()
+    }
+}
+
+impl<F: Fingers + Default> MemberTable<F> {
+    /// A member that knows nobody yet, or is the only one; lists of `length` successors.
+    pub fn new(me: Shared<Known>, length: usize) -> Self {
+        Self::of(F::default(), me, length)
+    }
+
+    /// A member that joins right after `left`, whose list is `list` ([`Ring::list`]).
+    pub fn join(
+        me: Shared<Known>,
+        left: Shared<Known>,
+        list: &[Shared<Known>],
+        length: usize,
+    ) -> Self {
+        Self::new(me, length).joined(&left, list)
+    }
+
+    /// The table that the member at `at` has in a stable ring.
+    pub fn ideal(all: &Members, at: usize, length: usize) -> Self {
+        Self::ideal_of(F::default(), all, at, length)
+    }
+}
+
+impl<F: Fingers> Lookup for MemberTable<F> {
+    fn next(&self, point: Point<'_>) -> Step<'_> {
+        self.ring.next(point)
+    }
+
+    fn learn(&mut self, news: News) -> Learnt {
+        self.ring.learn(news)
+    }
+
+    fn distrust(&mut self, shard: ShardId, generation: Generation) {
+        if self.ring.remembers(shard, generation) {
+            self.ring.distrust(shard);
+        }
+    }
+
+    fn peers(&mut self, nodes: &[NodeId]) {
+        self.ring.peers(nodes);
+    }
+
+    fn tick(&mut self, out: &mut Outbox) {
+        self.ring.tick(out);
+        self.search.tick(&mut self.ring, out);
+    }
+
+    fn step(&mut self, _: NodeId, message: Message, out: &mut Outbox) {
+        let Some((from, word)) = self.ring.open(message) else { return };
+        if let Some(word) = self.search.step(&mut self.ring, &from, word, out) {
+            self.ring.step(from, word, out);
+        }
+    }
+}
