@@ -5,7 +5,7 @@
                  do, then writes while the node that leads most is killed with -9 and started again;
                  nothing acknowledged is lost, and no error comes that a client would not retry
   mode any       redis-py and ioredis as for a lone server, through each of the nodes; transactions
-                 that are gone through step by step
+                 that are gone through step by step; lookups that a request names
 """
 
 import subprocess
@@ -18,6 +18,7 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
 import begun  # noqa: E402
+import lookups  # noqa: E402
 from harness.cluster import Cluster  # noqa: E402
 from harness.report import Report  # noqa: E402
 from harness.resp import Error, encode  # noqa: E402
@@ -242,6 +243,12 @@ def any_mode(report):
         report.run("ranges within", begun.in_order, cluster)
         report.run("a keyspace made anew", begun.made_anew, cluster)
         report.run("many that begin", begun.at_once, cluster)
+        report.run("LOOKUP", lookups.words, cluster)
+        report.run("commands by every lookup", lookups.commands, cluster)
+        report.run("EXPLAIN ROUTE", lookups.routes, cluster)
+        report.run("routes in replies", lookups.attributes, cluster)
+        report.run("lookups by HTTP", lookups.by_http, cluster)
+        report.run("lookups while a node is dead", lookups.with_one_dead, cluster)
         report.run("WAIT", waits, cluster)
         codes = [node.stop() for node in cluster.nodes]
         report.run("clean stop", lambda: same([0, 0, 0], codes))

@@ -36,6 +36,7 @@
 mod cluster;
 mod http;
 mod load;
+mod lookups;
 mod machine;
 mod memory;
 mod rates;
@@ -105,6 +106,8 @@ enum Command {
     Failover(cluster::failover::Options),
     /// What a thousand shards cost each of three nodes while nobody asks.
     Idle(cluster::idle::Options),
+    /// Rates of a live cluster by each lookup, in each form.
+    Lookups(lookups::Options),
     /// What clients notice while nodes join, are drained and are lost, and where it comes to rest.
     Rearrange(rearrange::Options),
     /// Transfers between two accounts, a transaction each, beside etcd.
@@ -163,6 +166,9 @@ fn measure_cluster(
         }
         Command::Idle(idle) => {
             finish("idle", machine, options, cluster::idle::measure(binary, idle)?)
+        }
+        Command::Lookups(lookups) => {
+            finish("lookups", machine, options, lookups::measure(binary, lookups)?)
         }
         Command::Rearrange(rearrange) => {
             let measured = rearrange::measure(binary, machine, &options.out, rearrange)?;

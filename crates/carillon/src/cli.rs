@@ -24,6 +24,7 @@ Examples:
   carillon nodes                             which nodes there are
   carillon drain b                           everything moves away from node b
   carillon shards                            who leads what, and how far the others are
+  carillon route greeting                    how its owner is found, by all lookups
   carillon prove --survive domain            what the cluster can lose
   carillon recover --help                    shards whose majority is lost for good
   carillon dev                               three nodes on this machine
@@ -71,6 +72,8 @@ pub enum Command {
     Drain(DrainArgs),
     /// List the shards: who leads them, and how far their replicas are.
     Shards(ShardsArgs),
+    /// Show how the owner of a key is found, move by move, by each lookup.
+    Route(crate::route::RouteArgs),
     /// Cut a shard in two.
     Split(SplitArgs),
     /// Have a shard take in the one behind it.
@@ -371,6 +374,11 @@ pub struct PlaceArgs {
     /// Keyspace of the keys.
     #[arg(long, value_name = "NAME", default_value = "0")]
     pub keyspace: String,
+    /// How the node looks for who owns a key: full, chord, chord-sharp, linear or lh, and perhaps
+    /// iterative, recursive or semi-recursive, and noimages, in one argument. The way that was
+    /// taken goes to standard error.
+    #[arg(long, value_name = "LOOKUP")]
+    pub lookup: Option<String>,
     #[command(flatten)]
     pub node: NodeArgs,
 }

@@ -4,20 +4,35 @@ use std::ffi::OsStr;
 use std::io::{Read, stdin};
 use std::os::unix::ffi::OsStrExt;
 
-use client::http::{Got, PutIf, PutOptions};
+use client::http::{Client, ClientError, Got, PutIf, PutOptions};
 use serde_json::{Map, json};
 
-use crate::cli::{Condition, DelArgs, GetArgs, PutArgs};
+use crate::cli::{Condition, DelArgs, GetArgs, PlaceArgs, PutArgs};
 use crate::exit::Exit;
 use crate::output::{self, with_node};
 
 /// No value can be configured to be longer.
 const VALUE_BYTES_MAX: u64 = 512 << 20;
 
+/// As [`with_node`], looking keys up as asked; the way of the last goes to standard error.
+fn with_place(place: &PlaceArgs, ask: impl FnOnce(&Client) -> Result<Exit, ClientError>) -> Exit {
+    with_node(&place.node, |client| match &place.lookup {
+        None => ask(client),
+        Some(lookup) => {
+            let client = client.clone().looking_up_by(lookup);
+            let exit = ask(&client);
+            if let Some(route) = client.route() {
+                output::complain(&route);
+            }
+            exit
+        }
+    })
+}
+
 /// Prints a value.
 pub fn get(args: &GetArgs) -> Exit {
     let (place, key) = (&args.place, args.key.as_bytes());
-    with_node(&place.node, |client| {
+    with_place(place, |client| {
         let got = match args.stale {
             None => client.get(&place.keyspace, key, args.at.as_deref())?,
             Some(stale_ms) => {
@@ -83,7 +98,7 @@ pub fn put(args: &PutArgs) -> Exit {
         Some(Condition::Present) => PutIf::Present,
     };
     let (place, options) = (&args.place, PutOptions { ttl_ms: args.ttl, when });
-    with_node(&place.node, |client| {
+    with_place(place, |client| {
         let done = client.put(&place.keyspace, args.key.as_bytes(), value, &options)?;
         if place.node.json {
             output::json(&json!({ "written": done }));
@@ -99,7 +114,7 @@ pub fn put(args: &PutArgs) -> Exit {
 /// Deletes keys, one after the other.
 pub fn del(args: &DelArgs) -> Exit {
     let place = &args.place;
-    with_node(&place.node, |client| {
+    with_place(place, |client| {
         let mut deleted = 0;
         for (place_of_key, key) in args.keys.iter().enumerate() {
             match client.delete(&place.keyspace, key.as_bytes()) {

@@ -22,6 +22,7 @@ mod output;
 mod overlay;
 mod prove;
 mod recover;
+mod route;
 mod sim;
 mod split;
 mod start;
@@ -66,6 +67,7 @@ fn run(command: Command) -> Exit {
         Command::Drain(args) => drain::drain(&args),
         Command::Shards(args) if args.why || args.dry_run => decisions::decisions(&args),
         Command::Shards(args) => cluster::shards(&args),
+        Command::Route(args) => route::route(&args),
         Command::Split(args) => split::split(&args),
         Command::Merge(args) => merge::merge(&args),
         Command::Upgrade(args) => upgrade::upgrade(&args),

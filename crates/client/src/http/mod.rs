@@ -22,6 +22,7 @@ pub mod txn;
 mod types;
 mod wire;
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 pub use error::{ClientError, Outcome, Problem};
@@ -39,6 +40,8 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Client {
     endpoint: Endpoint,
+    lookup: Option<String>,
+    route: Arc<Mutex<Option<String>>>,
 }
 
 impl Client {
@@ -47,7 +50,8 @@ impl Client {
     /// # Errors
     /// [`ClientError::BadAddress`] if it is not of that form.
     pub fn new(address: &str) -> Result<Self, ClientError> {
-        Ok(Self { endpoint: Endpoint::new(address, DEFAULT_TIMEOUT)? })
+        let endpoint = Endpoint::new(address, DEFAULT_TIMEOUT)?;
+        Ok(Self { endpoint, lookup: None, route: Arc::default() })
     }
 
     /// Waits at most so long for a connection, and for each piece of a reply.
@@ -56,17 +60,53 @@ impl Client {
         self
     }
 
+    /// Has the owners of single keys looked for so: `chord`, `chord-sharp`, `linear`, `lh` or `full`,
+    /// and perhaps a form and `noimages`, with blanks between. [`Self::route`] says which way that
+    /// was.
+    pub fn looking_up_by(mut self, lookup: &str) -> Self {
+        self.lookup = Some(lookup.to_owned());
+        self
+    }
+
+    /// The way by which the last key's owner was found, as its node describes it: `name=value`
+    /// pairs with semicolons between; if it was looked up.
+    pub fn route(&self) -> Option<String> {
+        self.route.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How the owner of a key is found, by these words, or by `all` lookups: a list of ways, move
+    /// by move. Later versions may say more.
+    ///
+    /// # Errors
+    /// Nothing was changed in any case.
+    pub fn routes(
+        &self,
+        keyspace: &str,
+        key: &[u8],
+        lookup: &str,
+    ) -> Result<serde_json::Value, ClientError> {
+        let (keyspace, key) = (encode(keyspace.as_bytes()), encode(key));
+        let lookup = encode(lookup.as_bytes());
+        let path = format!("/v1/route/{keyspace}/{key}?lookup={lookup}");
+        self.json(&self.ask(Request::get(&path))?)
+    }
+
+    /// A key's path with its parameters.
+    fn kv(&self, keyspace: &str, key: &[u8], mut query: Vec<String>) -> String {
+        if let Some(lookup) = &self.lookup {
+            query.push(format!("lookup={}", encode(lookup.as_bytes())));
+        }
+        let path = key_path(keyspace, key);
+        if query.is_empty() { path } else { format!("{path}?{}", query.join("&")) }
+    }
+
     /// The value of a key: the newest, or as of `at` (a timestamp, or milliseconds as `…ms`).
     ///
     /// # Errors
     /// Nothing was changed in any case.
     pub fn get(&self, keyspace: &str, key: &[u8], at: Option<&str>) -> Result<Got, ClientError> {
-        let mut path = key_path(keyspace, key);
-        if let Some(at) = at {
-            path += "?at=";
-            path += &encode(at.as_bytes());
-        }
-        self.get_path(&path).map(|(got, _)| got)
+        let at = at.map(|at| format!("at={}", encode(at.as_bytes())));
+        self.get_path(&self.kv(keyspace, key, at.into_iter().collect())).map(|(got, _)| got)
     }
 
     /// The value of a key, which may be old by up to `stale_ms` milliseconds; and how old it is at
@@ -80,7 +120,7 @@ impl Client {
         key: &[u8],
         stale_ms: u64,
     ) -> Result<(Got, Option<u64>), ClientError> {
-        self.get_path(&(key_path(keyspace, key) + &format!("?stale={stale_ms}")))
+        self.get_path(&self.kv(keyspace, key, vec![format!("stale={stale_ms}")]))
     }
 
     fn get_path(&self, path: &str) -> Result<(Got, Option<u64>), ClientError> {
@@ -113,7 +153,7 @@ impl Client {
         value: &[u8],
         options: &PutOptions,
     ) -> Result<bool, ClientError> {
-        let path = key_path(keyspace, key) + &options.query();
+        let path = self.kv(keyspace, key, options.query());
         let request = Request { body: value, ..Request::write("PUT", &path) };
         match self.ask(request) {
             Ok(_) => Ok(true),
@@ -127,7 +167,7 @@ impl Client {
     /// # Errors
     /// See [`ClientError::outcome`].
     pub fn delete(&self, keyspace: &str, key: &[u8]) -> Result<bool, ClientError> {
-        match self.ask(Request::write("DELETE", &key_path(keyspace, key))) {
+        match self.ask(Request::write("DELETE", &self.kv(keyspace, key, Vec::new()))) {
             Ok(_) => Ok(true),
             Err(ClientError::Refused(problem)) if problem.kind == "nil" => Ok(false),
             Err(other) => Err(other),
@@ -286,6 +326,8 @@ impl Client {
 
     fn ask(&self, request: Request<'_>) -> Result<Reply, ClientError> {
         let reply = self.endpoint.ask(&request)?;
+        *self.route.lock().unwrap_or_else(PoisonError::into_inner) =
+            reply.header("carillon-route").map(str::to_owned);
         if (200..300).contains(&reply.status) {
             return Ok(reply);
         }

@@ -42,16 +42,15 @@ pub struct PutOptions {
 }
 
 impl PutOptions {
-    /// As a query, with its question mark, or nothing.
-    pub(crate) fn query(&self) -> String {
+    /// As parameters of a query.
+    pub(crate) fn query(&self) -> Vec<String> {
         let when = match self.when {
             PutIf::Always => None,
             PutIf::Absent => Some("if=absent".to_owned()),
             PutIf::Present => Some("if=present".to_owned()),
         };
         let ttl = self.ttl_ms.map(|millis| format!("ttl_ms={millis}"));
-        let parts: Vec<String> = when.into_iter().chain(ttl).collect();
-        if parts.is_empty() { String::new() } else { format!("?{}", parts.join("&")) }
+        when.into_iter().chain(ttl).collect()
     }
 }
 

@@ -58,7 +58,7 @@ pub use word::{By, Find, Form, Leg, TRAIL_MAX, Word};
 pub const HOPS_LINEAR_MAX: u32 = 128 * 1024;
 
 /// How many ticks an origin waits for an answer.
-pub const PATIENCE_TICKS: u16 = 16;
+pub const PATIENCE_TICKS: u16 = 8;
 
 /// How many ticks it waits after the first *busy*.
 pub const BUSY_TICKS: u16 = 2;

@@ -21,6 +21,9 @@ use crate::ring::word::Strategy;
 use crate::ring::{Ring, SUCCESSORS, Via};
 use crate::table::Table;
 
+/// Numbers that a table may use up before those of the next begin.
+const NUMBERS: u64 = 1 << 32;
+
 /// The tables of a shard that is led here.
 #[derive(Clone, Debug)]
 struct OfShard {
@@ -31,23 +34,26 @@ struct OfShard {
 
 impl OfShard {
     /// With the neighbours that the full table names.
-    fn new(me: &Shared<Known>, full: &Table) -> Self {
+    fn new(me: &Shared<Known>, full: &Table, number: u64) -> Self {
         let all: Vec<_> = full.keyspace(me.arc().keyspace()).cloned().collect();
         let at = all.iter().position(|known| known.shard() == me.shard());
         let (Some(at), 2..) = (at, all.len()) else {
             return Self {
-                linear: Linear::new(me.clone(), SUCCESSORS),
-                chord: Chord::new(me.clone(), SUCCESSORS),
-                chord_sharp: ChordSharp::new(me.clone(), SUCCESSORS, BASE),
+                linear: Linear::new(me.clone(), SUCCESSORS).counting_from(number),
+                chord: Chord::new(me.clone(), SUCCESSORS).counting_from(number),
+                chord_sharp: ChordSharp::new(me.clone(), SUCCESSORS, BASE).counting_from(number),
             };
         };
         let after = |steps: usize| all[(at + steps) % all.len()].clone();
         let list: Vec<_> = (1..all.len().min(SUCCESSORS + 1)).map(after).collect();
         let left = after(all.len() - 1);
+        let linear = Linear::join(me.clone(), left.clone(), &list, SUCCESSORS);
+        let chord = Chord::join(me.clone(), left.clone(), &list, SUCCESSORS);
+        let chord_sharp = ChordSharp::join(me.clone(), left, &list, SUCCESSORS, BASE);
         Self {
-            linear: Linear::join(me.clone(), left.clone(), &list, SUCCESSORS),
-            chord: Chord::join(me.clone(), left.clone(), &list, SUCCESSORS),
-            chord_sharp: ChordSharp::join(me.clone(), left, &list, SUCCESSORS, BASE),
+            linear: linear.counting_from(number),
+            chord: chord.counting_from(number),
+            chord_sharp: chord_sharp.counting_from(number),
         }
     }
 
@@ -108,14 +114,18 @@ pub(super) struct Board {
     image: Image,
     lh: Lh,
     peers: Vec<NodeId>,
+    /// Where questions of the next new table are counted from: so that no answer to those of one
+    /// before is taken.
+    number: u64,
     /// Which of the shards is the next at which a request begins.
     turn: Cell<usize>,
 }
 
 impl Board {
-    pub fn new(node: NodeId) -> Self {
+    pub fn new(node: NodeId, number: u64) -> Self {
         Self {
             node,
+            number,
             led: BTreeMap::new(),
             keyspaces: BTreeMap::new(),
             image: Image::new(IMAGE_ENTRIES_MAX),
@@ -135,19 +145,29 @@ impl Board {
             let old =
                 before.remove(&place).filter(|old| old.me().arc().start() == me.arc().start());
             is_new |= old.is_none();
-            let mut tables = old.unwrap_or_else(|| OfShard::new(me, full));
+            let mut tables = old.unwrap_or_else(|| OfShard::new(me, full, self.next_number()));
             for strategy in Strategy::ALL {
                 let table = tables.of_mut(strategy);
                 table.learn(News::Shard(me.clone()));
                 table.peers(&self.peers);
             }
             if !tables.linear.ring().has_joined() {
-                tables = OfShard::new(me, full);
+                tables = OfShard::new(me, full, self.next_number());
             }
             self.keyspaces.insert(me.shard(), place.0);
             self.led.insert(place, tables);
         }
         is_new
+    }
+
+    /// Where questions of new tables are counted from.
+    pub fn numbers(&self) -> u64 {
+        self.number
+    }
+
+    fn next_number(&mut self) -> u64 {
+        self.number = self.number.wrapping_add(NUMBERS) & (u64::MAX >> 1);
+        self.number
     }
 
     pub fn learn(&mut self, known: &Shared<Known>) {

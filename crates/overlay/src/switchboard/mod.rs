@@ -75,7 +75,7 @@ impl Switchboard {
     /// One that knows nothing. `seed` was drawn at random at this start of the node: numbers of its
     /// questions begin there.
     pub fn new(node: NodeId, seed: u64) -> Self {
-        Self { node, board: Board::new(node), requests: Requests::new(node, seed) }
+        Self { node, board: Board::new(node, seed), requests: Requests::new(node, seed) }
     }
 
     /// These shards are led here now, each as it knows itself; no others. Whether there are tables
@@ -128,7 +128,7 @@ impl Switchboard {
 
     /// Forgets every table, image and address. Requests that are open go on.
     pub fn forget(&mut self) {
-        self.board = Board::new(self.node);
+        self.board = Board::new(self.node, self.board.numbers());
     }
 
     /// How many places the tables of a lookup have, over all shards led here; of `lh`, addresses

@@ -1,0 +1,169 @@
+//! Some nodes that are one cluster, with as many shards as wanted.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::cluster::process::{Directory, Process};
+use crate::resp::Connection;
+use crate::server::free_ports;
+use crate::{Outcome, http};
+
+/// The most nodes.
+pub const NODES_MAX: usize = 16;
+/// How long the cluster may take to come to rest.
+const REST_MAX: Duration = Duration::from_secs(180);
+/// How long anything that is asked here may take.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+
+/// The cluster. Dropping it kills the nodes and removes their files.
+pub struct Nodes {
+    resp: Vec<u16>,
+    http: Vec<u16>,
+    _processes: Vec<Process>,
+    _dir: Directory,
+}
+
+impl Nodes {
+    /// Starts them on empty directories; returns when all serve.
+    pub fn start(binary: &str, count: usize) -> Outcome<Self> {
+        let ports = free_ports::<{ 3 * NODES_MAX }>()?;
+        let dir = Directory::new("carillon")?;
+        let secret = dir.path().join("secret");
+        fs::write(&secret, "a secret of nodes that live for a benchmark")?;
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o600))?;
+        let mut processes = Vec::new();
+        for node in 0..count {
+            let mut command = Command::new(binary);
+            command.args(["start", "--native", "off", "--memory-max", "1GiB", "--threads", "1"]);
+            command.args(["--merge-bytes", "off", "--split-rate", "off"]);
+            command.args(["--name", &format!("node-{}", node + 1)]);
+            command.arg("--dir").arg(dir.path().join(format!("data-{}", node + 1)));
+            command.arg("--peer-secret-file").arg(&secret);
+            for (place, name) in ["resp", "http", "peer"].iter().enumerate() {
+                let port = ports[3 * node + place];
+                command.arg(format!("--{name}")).arg(format!("127.0.0.1:{port}"));
+            }
+            if node > 0 {
+                command.arg("--join").arg(format!("127.0.0.1:{}", ports[2]));
+            }
+            let output = dir.path().join(format!("output-{}.txt", node + 1));
+            processes.push(Process::start(command, &output)?);
+        }
+        for (node, process) in processes.iter_mut().enumerate() {
+            let port = ports[3 * node + 1];
+            let ready = || http::request(port, "GET", "/health/ready", "").is_ok_and(|s| s == 200);
+            process.wait_until(&format!("node {}", node + 1), ready)?;
+        }
+        let of = |place: usize| (0..count).map(|node| ports[3 * node + place]).collect();
+        Ok(Self { resp: of(0), http: of(1), _processes: processes, _dir: dir })
+    }
+
+    /// Where Redis clients of each node connect.
+    pub fn resp(&self) -> &[u16] {
+        &self.resp
+    }
+
+    /// Cuts the shards of keyspace 0 in halves until there are so many, a power of two, and waits
+    /// until all have their replicas and every node leads about its part.
+    pub fn cut(&self, wanted: usize) -> Outcome<()> {
+        // The keyspace is made when it is used.
+        let mut connection = Connection::open_for(self.resp[0], ANSWER_MAX)?;
+        let began = Instant::now();
+        while connection.call(&["SET", "first", "0"]).is_err() {
+            if began.elapsed() > REST_MAX {
+                return Err("keyspace 0 takes no write".into());
+            }
+            sleep(Duration::from_millis(50));
+        }
+        loop {
+            let shards = self.shards()?;
+            if shards.len() >= wanted {
+                break;
+            }
+            let before = shards.len();
+            for shard in &shards {
+                let [first, last] = [0, 1].map(|end| shard["slots"][end].as_u64().unwrap_or(0));
+                if let (Some(id), true) = (shard["id"].as_u64(), last > first) {
+                    let body = format!(r#"{{"at":{}}}"#, first + (last - first).div_ceil(2));
+                    self.ask_leader(&format!("/v1/shards/{id}/split"), &body)?;
+                }
+            }
+            let target = (2 * before).min(wanted);
+            self.wait(|| Ok(self.shards()?.len() >= target), "shards to be cut")?;
+        }
+        self.wait(|| self.is_at_rest(wanted), "replicas and leaders to find their places")
+    }
+
+    /// Asks whichever node leads.
+    fn ask_leader(&self, path: &str, body: &str) -> Outcome<()> {
+        let began = Instant::now();
+        while began.elapsed() < ANSWER_MAX {
+            for port in &self.http {
+                if let 200..=299 = http::request(*port, "POST", path, body)? {
+                    return Ok(());
+                }
+            }
+            sleep(Duration::from_millis(100));
+        }
+        Err(format!("no node did {path} {body}").into())
+    }
+
+    /// The shards of keyspace 0, as the first node knows them.
+    fn shards(&self) -> Outcome<Vec<Value>> {
+        let found: Value =
+            serde_json::from_str(&http::body(self.http[0], "/v1/shards?keyspace=0")?)?;
+        Ok(found["shards"].as_array().cloned().unwrap_or_default())
+    }
+
+    /// Whether all shards have their replicas, and no node leads more than twice its part.
+    fn is_at_rest(&self, wanted: usize) -> Outcome<bool> {
+        let shards = self.shards()?;
+        let is_whole = |shard: &Value| {
+            shard["replicas_live"].as_u64() >= shard["replicas_wanted"].as_u64()
+                && shard["changing"] == Value::Bool(false)
+                && !shard["leader"].is_null()
+        };
+        let mut led: Vec<&str> = shards.iter().filter_map(|s| s["leader"].as_str()).collect();
+        led.sort_unstable();
+        let most = led.chunk_by(|a, b| a == b).map(<[_]>::len).max().unwrap_or(0);
+        let is_even = most <= 2 * wanted.div_ceil(self.http.len());
+        Ok(shards.len() == wanted && shards.iter().all(is_whole) && is_even)
+    }
+
+    fn wait(&self, done: impl Fn() -> Outcome<bool>, what: &str) -> Outcome<()> {
+        let began = Instant::now();
+        while !done()? {
+            if began.elapsed() > REST_MAX {
+                return Err(format!("waited {} s for {what}", REST_MAX.as_secs()).into());
+            }
+            sleep(Duration::from_millis(200));
+        }
+        Ok(())
+    }
+
+    /// Of all nodes: how many requests went by this lookup in this form, their hops, and how many
+    /// found nobody.
+    pub fn counted(&self, lookup: &str, form: &str) -> Outcome<[f64; 3]> {
+        let mut sums = [0.0; 3];
+        let labels = format!(r#"{{lookup="{lookup}",form="{form}"}} "#);
+        let names = [
+            "carillon_lookup_hops_count",
+            "carillon_lookup_hops_sum",
+            "carillon_lookup_failures_total",
+        ];
+        for port in &self.http {
+            let metrics = http::body(*port, "/metrics")?;
+            for (sum, name) in sums.iter_mut().zip(names) {
+                let head = format!("{name}{labels}");
+                let line = metrics.lines().find_map(|line| line.strip_prefix(&head));
+                *sum += line.and_then(|number| number.parse::<f64>().ok()).unwrap_or(0.0);
+            }
+        }
+        Ok(sums)
+    }
+}
