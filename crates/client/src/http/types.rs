@@ -149,8 +149,8 @@ mod tests {
 
     #[test]
     fn options_become_a_query() {
-        assert_eq!(PutOptions::default().query(), "");
+        assert!(PutOptions::default().query().is_empty());
         let all = PutOptions { ttl_ms: Some(5), when: PutIf::Absent };
-        assert_eq!(all.query(), "?if=absent&ttl_ms=5");
+        assert_eq!(all.query(), ["if=absent", "ttl_ms=5"]);
     }
 }
