@@ -9,7 +9,7 @@
 //! | level | adds |
 //! |---|---|
 //! | 1 | all that there was before levels; a catalogue that names no level has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), keyspaces of linear hashing ([`Feature::LinearHash`]) |
 //!
 //! A program speaks several levels ([`Levels`]): its newest, and the one before, with which it
 //! lives beside version N−1 and which it can be held to. It takes no part in a cluster whose level
@@ -37,15 +37,19 @@ pub enum Feature {
     Rates,
     /// Several commands of one shard are one.
     Transactions,
+    /// Keyspaces whose shards are the buckets of a file of linear hashing.
+    LinearHash,
 }
 
 impl Feature {
     /// The level from which on it may be used.
     pub const fn since(self) -> Level {
         match self {
-            Feature::Merges | Feature::OrderedSplits | Feature::Rates | Feature::Transactions => {
-                Level(2)
-            }
+            Feature::Merges
+            | Feature::OrderedSplits
+            | Feature::Rates
+            | Feature::Transactions
+            | Feature::LinearHash => Level(2),
         }
     }
 }
