@@ -35,9 +35,48 @@ def slot(key):
     return binascii.crc_hqx(key, 0) % SLOTS
 
 
+def turned(key):
+    """A key's number as the eight bytes of an end: SipHash-1-3 without a key, its bits reversed."""
+    mask = (1 << 64) - 1
+    v = [0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573]
+
+    def rotate(x, by):
+        return (x << by | x >> (64 - by)) & mask
+
+    def turn():
+        v[0] = (v[0] + v[1]) & mask
+        v[1] = rotate(v[1], 13) ^ v[0]
+        v[0] = rotate(v[0], 32)
+        v[2] = (v[2] + v[3]) & mask
+        v[3] = rotate(v[3], 16) ^ v[2]
+        v[0] = (v[0] + v[3]) & mask
+        v[3] = rotate(v[3], 21) ^ v[0]
+        v[2] = (v[2] + v[1]) & mask
+        v[1] = rotate(v[1], 17) ^ v[2]
+        v[2] = rotate(v[2], 32)
+
+    whole = key + bytes(-(len(key) + 1) % 8) + bytes([len(key) & 255])
+    for (word,) in struct.iter_unpack("<Q", whole):
+        v[3] ^= word
+        turn()
+        v[0] ^= word
+    v[2] ^= 255
+    for _ in range(3):
+        turn()
+    number = v[0] ^ v[1] ^ v[2] ^ v[3]
+    return int(f"{number:064b}"[::-1], 2).to_bytes(8, "big")
+
+
+def is_number(place):
+    """Whether an end, or a place of a cut, is a number: no key of a cut has eight bytes."""
+    return isinstance(place, bytes) and len(place) == 8 and any(place)
+
+
 def is_from(place, key):
-    """Whether a key lies at or behind a slot or key."""
-    return slot(key) >= place if isinstance(place, int) else key >= place
+    """Whether a key lies at or behind a slot, number or key."""
+    if isinstance(place, int):
+        return slot(key) >= place
+    return (turned(key) if is_number(place) else key) >= place
 
 
 def u64s(*numbers):
@@ -77,10 +116,16 @@ class Reader:
         return self.take(self.varint())
 
     def place(self):
-        """A slot, or a key, as a split names it."""
+        """A slot, a key, or a number as its eight bytes, as a split names it."""
         slot = self.varint()
-        check(slot <= SLOTS + 1, "a slot")
-        return self.counted() if slot == SLOTS + 1 else slot
+        check(slot <= SLOTS + 2, "a slot")
+        if slot == SLOTS + 2:
+            number = self.number("Q")
+            check(number, "a number of a cut")
+            return number.to_bytes(8, "big")
+        key = self.counted() if slot == SLOTS + 1 else slot
+        check(not is_number(key), "a key of a cut")
+        return key
 
     def rest(self):
         return self.take(len(self.data) - self.at)
@@ -191,6 +236,7 @@ class Catalogue:
     def __init__(self):
         self.next_keyspace = self.next_shard = 1
         self.keyspaces = {}
+        self.files = {}
         self.standings = {}
         self.level = 1
 
@@ -210,6 +256,26 @@ class Catalogue:
         if standing:
             self.standings[node] = standing
 
+    def read_file(self, reader):
+        """How large the file of a keyspace of linear hashing is."""
+        buckets, turn, step = reader.varint(), reader.varint(), reader.number("B")
+        check(1 <= buckets + (0, 1, -1)[step] <= 65536 and 1 <= buckets <= 65536, "file")
+        return [buckets, turn, step]
+
+    def act(self, reader):
+        """An operation on such a file."""
+        keyspace, turn, act = reader.varint(), reader.varint(), reader.number("B")
+        reader.end()
+        check(act < 4, "operation on a file")
+        file = self.files.get(keyspace)
+        if file is None or file[1] != turn or (act < 2) != (file[2] == 0):
+            return
+        buckets = file[0] + (0, 1, -1)[file[2] if act == 3 else act + 1 if act < 2 else 0]
+        if act == 2:
+            self.next_shard += file[2] == 1
+        elif 1 <= buckets <= 65536:
+            self.files[keyspace] = [buckets, turn + 1, 0] if act == 3 else [file[0], turn + 1, act + 1]
+
     def read(self, reader):
         version = reader.number("B")
         check(version in (2, 3, 4), "version of the catalogue")
@@ -220,6 +286,8 @@ class Catalogue:
             for _ in range(reader.number("B")):
                 reader.number("Q")
             self.keyspaces[name] = (number, options, shards)
+            if options[0] == 2:
+                self.files[number] = self.read_file(reader)
         for _ in range(reader.varint() if version >= 3 else 0):
             node, standing = reader.number("Q"), reader.number("B")
             check(standing in (1, 2, 3), "standing")
@@ -246,10 +314,16 @@ class Catalogue:
             if level == self.level + 1:
                 self.level = level
             return
+        if op == 7:
+            self.act(reader)
+            return
         name = reader.counted()
         if op == 1:
             options = read_options(reader)
+            check(options[0] < 2 or self.level >= 2, "placement above the level")
             if name not in self.keyspaces:
+                if options[0] == 2:
+                    self.files[self.next_keyspace] = [1, 0, 0]
                 count = 1 if options[0] else 8
                 shards = list(range(self.next_shard, self.next_shard + count))
                 self.keyspaces[name] = (self.next_keyspace, options, shards)
@@ -267,7 +341,7 @@ class Catalogue:
                 options[3] = options[3] if replicas is None else replicas
         else:
             check(op == 3, "catalogue operation")
-            self.keyspaces.pop(name, None)
+            self.files.pop(self.keyspaces.pop(name, (0,))[0], None)
         reader.end()
 
 
@@ -434,6 +508,9 @@ class Shard:
         if self.placement == 0:
             fits = key is None and at in self.slots()[1:]
             start, is_right = at.to_bytes(2, "big"), lambda other: slot(other) >= at
+        elif self.placement == 3:
+            fits = key is not None and key == self.middle()
+            start, is_right = key, lambda other: turned(other) >= key
         else:
             fits = key is not None and key != self.descriptor["start"] and self.owns(key)
             start, is_right = key, lambda other: other >= key
@@ -458,6 +535,11 @@ class Shard:
         right.marks = {mark for mark in self.marks if is_right(mark[1])}
         right.floors = dict(self.floors)
         self.halves[number] = right
+
+    def middle(self):
+        """Where a shard of linear hashing is cut: its arc's width is a power of two."""
+        first, end = (int.from_bytes(self.descriptor[at], "big") for at in ("start", "end"))
+        return ((first + (end or 1 << 64)) // 2).to_bytes(8, "big")
 
     def merge(self, reader, shards):
         """Section 5.3, kind 11; with one node all that is needed is at hand."""
@@ -501,6 +583,8 @@ class Shard:
         if self.placement == 0:
             return all(slot(key) in self.slots() for key in keys)
         start, end = self.descriptor["start"], self.descriptor["end"]
+        if self.placement == 3:
+            keys = [turned(key) for key in keys]
         return all(start <= key and (not end or key < end) for key in keys)
 
     def get(self, key, now):
@@ -676,10 +760,18 @@ class Shard:
     def flush(self, first, end):
         if first is None:
             self.values.clear()
-        elif first in self.slots() if self.placement == 0 else self.owns(first or b""):
+        elif self.begins(first):
             meant = [key for key in self.values if is_from(first, key) and not is_from(end, key)]
             for key in meant:
                 del self.values[key]
+
+    def begins(self, first):
+        """Whether the shard's arc has the first place of a flush."""
+        if self.placement == 0:
+            return first in self.slots()
+        start, end = self.descriptor["start"], self.descriptor["end"]
+        first = first or b""
+        return start <= first and (not end or first < end)
 
     def set(self, reader, now):
         flags, key_bytes, value_bytes = reader.number("B"), reader.varint(), reader.varint()

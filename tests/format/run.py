@@ -103,9 +103,9 @@ def one_round(node, rng, merges):
         status, said = node.request("POST", f"/v1/shards/{shard}/merge", {})
         assert status in (202, 404, 409), said
         merges.append(status)
-    for name in ("0", "1", "ranges"):
+    for name in ("0", "1", "ranges", "file"):
         connection.call("SELECT", name)
-        batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 3)]
+        batch = [command(rng) for _ in range(COMMANDS_PER_ROUND // 4)]
         if name == "1":
             batch = [each for each in batch if each[0] != "FLUSHDB"]
         batch = [each for one in batch for each in transaction(one)]
@@ -146,6 +146,8 @@ def main():
     rng = random.Random(SEED)
     with Server(COMMANDS["carillon"] + SMALL) as node:
         body = {"name": "ranges", "placement": "ordered"}
+        assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
+        body = {"name": "file", "placement": "linear-hash"}
         assert node.request("POST", "/v1/keyspaces", body)[0] // 100 == 2
         seen, merges = [], []
         for number in range(ROUNDS):

@@ -482,7 +482,8 @@ Examples:
     Create {
         /// Its name.
         name: String,
-        /// Where keys live: spread by their hash, or in their order. Cannot be changed later.
+        /// Where keys live: spread by their hash, in their order, or spread by their hash over a
+        /// file of linear hashing. Cannot be changed later.
         #[arg(long, default_value = "hashed")]
         placement: Placement,
         #[command(flatten)]
@@ -534,6 +535,8 @@ pub enum Placement {
     Hashed,
     /// In their order.
     Ordered,
+    /// Spread by their hash over the buckets of a file of linear hashing.
+    LinearHash,
 }
 
 /// When a write is answered.

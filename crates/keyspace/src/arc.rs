@@ -21,10 +21,11 @@ use std::fmt;
 
 use thiserror::Error;
 
-use crate::cut::{Cut, slot_at};
+use crate::cut::{Cut, place_at, slot_at};
 use crate::ids::KeyspaceId;
-use crate::position::Position;
-use crate::slot::{SLOTS, Slot};
+use crate::linear_hash::{number_at, turned};
+use crate::position::{Placement, Position};
+use crate::slot::{SLOTS, Slot, slot_of};
 
 /// Two positions of different keyspaces do not make an arc.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
@@ -86,11 +87,27 @@ impl Arc {
     /// Where it begins and ends, if it does not wrap around: the whole circle from slot 0 to
     /// [`SLOTS`], whatever its placement.
     pub fn ends(&self) -> (Cut, Cut) {
-        let cut = |position: &Position, origin: Slot| match position.tail() {
-            [] => Cut::Slot(origin),
-            tail => slot_at(tail).map_or_else(|| Cut::Key(tail.into()), Cut::Slot),
-        };
-        (cut(&self.start, 0), cut(&self.end, SLOTS))
+        (place_at(self.start.tail(), 0), place_at(self.end.tail(), SLOTS))
+    }
+
+    /// Of which keyspaces it is, as its ends tell; none: it is the whole circle, of any.
+    pub fn placement(&self) -> Option<Placement> {
+        let end = [&self.start, &self.end].into_iter().find(|end| !end.is_origin())?;
+        Some(match (slot_at(end.tail()), number_at(end.tail())) {
+            (Some(_), _) => Placement::Hashed,
+            (None, Some(_)) => Placement::LinearHash,
+            (None, None) => Placement::Ordered,
+        })
+    }
+
+    /// Whether a key lies in it.
+    pub fn has(&self, key: &[u8]) -> bool {
+        match self.placement() {
+            None => true,
+            Some(Placement::Hashed) => self.holds(&slot_of(key).to_be_bytes()),
+            Some(Placement::Ordered) => self.holds(key),
+            Some(Placement::LinearHash) => self.holds(&turned(key).to_be_bytes()),
+        }
     }
 
     /// The keyspace on whose circle it lies.
@@ -264,6 +281,33 @@ mod tests {
     }
 
     proptest! {
+        /// What the ends tell is what the position says.
+        #[test]
+        fn an_arc_has_the_keys_whose_positions_it_contains(
+            placement in prop_oneof![
+                Just(Placement::Hashed),
+                Just(Placement::Ordered),
+                Just(Placement::LinearHash)
+            ],
+            ends: [Vec<u8>; 2],
+            numbers: [u64; 2],
+            key: Vec<u8>,
+        ) {
+            let tail = |end: usize| match placement {
+                Placement::Hashed => (numbers[end] as u16 % SLOTS).to_be_bytes().to_vec(),
+                Placement::Ordered => ends[end].clone(),
+                Placement::LinearHash => numbers[end].to_be_bytes().to_vec(),
+            };
+            let at = |end| Cut::at(placement, &tail(end)).map_or(Position::origin(K), |cut| {
+                cut.position(K)
+            });
+            let arc = Arc::new(at(0), at(1)).unwrap();
+            prop_assert_eq!(arc.has(&key), arc.contains(&placement.position(K, &key)));
+            let told = arc.placement();
+            prop_assert!(told.is_none_or(|told| told == placement));
+            prop_assert_eq!(told.is_none(), arc.is_whole());
+        }
+
         #[test]
         fn slots_come_back(first in 0..SLOTS, len in 1..=SLOTS) {
             let end = (first + len).min(SLOTS);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   create "orders" hashed   ──►  id 3, shards 17 … 24; 17 + k owns slots [k·2048, (k+1)·2048)
-//!   create "events" ordered  ──►  id 4, shard 25, the whole circle
+//!   create "events" ordered  ──►  id 4, shard 25, the whole circle; so is one of linear hashing
 //!   drop   "orders"          ──►  3 and 17 … 24 are never given out again
 //! ```
 //!
@@ -16,6 +16,8 @@
 //! It also says how nodes stand in the cluster ([`Standing`]): that one is to get no more replicas,
 //! is to lose those it has, or is gone for good. All who place replicas go by that.
 //!
+//! Of a keyspace of linear hashing it says how large its file is, and how that changes ([`file`]).
+//!
 //! And it says the cluster's [`Level`]: what may be used in it. Whether all nodes speak the next
 //! one knows who asks to raise it; here it only rises, by one.
 //!
@@ -24,7 +26,7 @@
 //!
 //! # Invariants
 //! 1. Keyspace ids and shard ids are unique, above 0 (the system's), and below the next ones.
-//! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; an ordered one has one.
+//! 2. A hashed keyspace has a number of shards that divides [`SLOTS`]; any other one has one.
 //! 3. More than one replica means durability [`Durability::Sync`] (SAFETY G9).
 //! 4. [`Standing::Removed`] is for ever: ids of nodes are never used again.
 //! 5. The level never falls, and rises by one at a time.
@@ -38,15 +40,16 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8` |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8`. Or 7: an op of [`file`] |
 //! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
-//! | options | placement `u8` (0 hashed, 1 ordered), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
+//! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
 //! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its standing, not 0; in version 4 then level `u8`, at least 2. Level 1: version 2 if no node has a standing, else 3 |
-//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each |
-//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`) |
+//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`file`] |
+//! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`); 17 level too low (that there is `u8`, that needed `u8`); 18 no file (name `bytes`); 19 the file is otherwise (name `bytes`, record) |
 
 mod codec;
+pub mod file;
 mod raise;
 mod standings;
 
@@ -56,10 +59,11 @@ use thiserror::Error;
 
 use crate::arc::Arc;
 use crate::ids::{KeyspaceId, NodeId, ShardId};
-use crate::level::Level;
+use crate::level::{Feature, Level};
 use crate::position::Placement;
 use crate::slot::{SLOTS, Slot, slot_of};
 
+pub use file::{FileAct, FileRecord, FileStep};
 pub use standings::{AMONG_MAX, STANDINGS_MAX, Standing, Standings};
 
 /// The most keyspaces there may be at one time.
@@ -136,6 +140,8 @@ pub struct Keyspace {
     /// Where its shards began: the first replica of each on the first of these nodes, and so on.
     /// Where they are now is in their descriptors.
     pub nodes: Vec<NodeId>,
+    /// Of linear hashing: how many shards it has, and what is under way.
+    pub file: Option<FileRecord>,
 }
 
 impl Keyspace {
@@ -151,7 +157,7 @@ impl Keyspace {
         match self.options.placement {
             Placement::Hashed => self.index_of_slot(slot_of(key)),
             // Invariant 2: one shard owns the whole circle.
-            Placement::Ordered => 0,
+            Placement::Ordered | Placement::LinearHash => 0,
         }
     }
 
@@ -168,7 +174,7 @@ impl Keyspace {
     pub fn arc(&self, index: usize) -> Arc {
         assert!(index < self.shards.len(), "keyspace {} has no shard {index}", self.name);
         match self.options.placement {
-            Placement::Ordered => Arc::whole(self.id),
+            Placement::Ordered | Placement::LinearHash => Arc::whole(self.id),
             Placement::Hashed => {
                 let cut = |index: usize| (index * usize::from(SLOTS) / self.shards.len()) as Slot;
                 Arc::of_slots(self.id, cut(index), cut(index + 1))
@@ -295,6 +301,28 @@ pub enum CatalogueError {
         /// What was asked for.
         to: Level,
     },
+    /// The cluster's level does not allow it yet.
+    #[error("the cluster's level is {level}, and this needs level {needs}: see `carillon upgrade`")]
+    LevelTooLow {
+        /// The one there is.
+        level: Level,
+        /// The one that is needed.
+        needs: Level,
+    },
+    /// The keyspace is not one of linear hashing.
+    #[error("keyspace '{name}' has no file of linear hashing")]
+    NoFile {
+        /// Its name.
+        name: Box<str>,
+    },
+    /// The file of a keyspace is not as who asked knows it.
+    #[error("the file of keyspace '{name}' has {record}: not so now")]
+    FileIs {
+        /// The keyspace's name.
+        name: Box<str>,
+        /// How it is.
+        record: FileRecord,
+    },
 }
 
 /// A change of the catalogue, as an entry of the system shard's log.
@@ -338,6 +366,15 @@ pub enum CatalogueOp<'a> {
     Level {
         /// The level from then on.
         to: Level,
+    },
+    /// Something is asked of a file of linear hashing ([`file`]).
+    File {
+        /// Whose.
+        keyspace: KeyspaceId,
+        /// The turn that it is about.
+        turn: u64,
+        /// What.
+        act: FileAct,
     },
 }
 
@@ -418,6 +455,10 @@ impl Catalogue {
             return Err(CatalogueError::NumberedName { name: name.into() });
         }
         check_options(options)?;
+        let needs = options.placement.since();
+        if self.level < needs {
+            return Err(CatalogueError::LevelTooLow { level: self.level, needs });
+        }
         if self.keyspaces.contains_key(name) {
             return Err(CatalogueError::Exists { name: name.into() });
         }
@@ -433,7 +474,8 @@ impl Catalogue {
     /// Makes a keyspace with its shards and gives out their ids.
     ///
     /// # Errors
-    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `Exists`, `TooMany`, `OutOfIds`.
+    /// `BadName`, `RetentionTooLong`, `BadReplicas`, `NeedsSync`, `LevelTooLow`, `Exists`,
+    /// `TooMany`, `OutOfIds`.
     pub fn create(
         &mut self,
         name: &str,
@@ -442,13 +484,15 @@ impl Catalogue {
         self.check_create(name, &options)?;
         let count = match options.placement {
             Placement::Hashed => u64::from(HASHED_SHARDS),
-            Placement::Ordered => 1,
+            Placement::Ordered | Placement::LinearHash => 1,
         };
         let (id, first) = (self.next_keyspace, self.next_shard.0);
         self.next_keyspace = KeyspaceId(id.0 + 1);
         self.next_shard = ShardId(first + count);
         let shards = (first..first + count).map(ShardId).collect();
-        let keyspace = Keyspace { id, name: name.into(), options, shards, nodes: Vec::new() };
+        let file = first_file(options.placement);
+        let nodes = Vec::new();
+        let keyspace = Keyspace { id, name: name.into(), options, shards, nodes, file };
         Ok(self.keyspaces.entry(name.into()).or_insert(keyspace))
     }
 
@@ -530,7 +574,7 @@ impl Catalogue {
     ///
     /// # Errors
     /// As [`Self::create`], [`Self::alter`], [`Self::drop`], [`Self::draw_shard`],
-    /// [`Self::set_standing`] and [`Self::raise_level`].
+    /// [`Self::set_standing`], [`Self::raise_level`] and [`Self::file`].
     pub fn apply(&mut self, op: &CatalogueOp<'_>) -> Result<Subject, CatalogueError> {
         let keyspace = match op {
             CatalogueOp::Create { name, options } => self.create(name, *options).cloned(),
@@ -544,8 +588,24 @@ impl Catalogue {
                 return Ok(Subject::Node(*node, *standing));
             }
             CatalogueOp::Level { to } => return Ok(Subject::Level(self.raise_level(*to)?)),
+            CatalogueOp::File { keyspace, turn, act } => return self.file(*keyspace, *turn, *act),
         };
         keyspace.map(Subject::Keyspace)
+    }
+}
+
+/// The file with which a keyspace begins, if it has one.
+fn first_file(placement: Placement) -> Option<FileRecord> {
+    (placement == Placement::LinearHash).then_some(FileRecord::FIRST)
+}
+
+impl Placement {
+    /// The level from which on keyspaces may be so.
+    pub const fn since(self) -> Level {
+        match self {
+            Placement::Hashed | Placement::Ordered => Level::FIRST,
+            Placement::LinearHash => Feature::LinearHash.since(),
+        }
     }
 }
 

@@ -1,20 +1,24 @@
 //! Where is a shard cut in two? Before one place, which is then the first of the right half.
 //!
-//! Hashed keyspaces are cut between slots, ordered ones before any key:
+//! Hashed keyspaces are cut between slots, ordered ones before any key, those of linear hashing at
+//! the number of a position:
 //!
 //! ```text
 //!   hashed    [slot 4096 …)            4096 as a varint: 80 20
 //!   ordered   [melon …)                16385, which is no slot, and the key: 81 80 01 05 melon
+//!   linear    [2^63 …)                 16386 and the number: 82 80 01 00 00 00 00 00 00 00 80
 //! ```
 //!
-//! A key of two bytes that are a slot's number is no place for a cut: the one right behind it is.
-//! So an arc's ends tell which keyspace it is of, but for the whole circle's. A key longer than
-//! [`KEY_BYTES_MAX`] is none either: every node keeps the ends of all arcs. Its beginning is.
+//! A key of two bytes that are a slot's number, or of eight, is no place for a cut: the one right
+//! behind it is. So an arc's ends tell which keyspace it is of, but for the whole circle's. A key
+//! longer than [`KEY_BYTES_MAX`] is none either: every node keeps the ends of all arcs. Its
+//! beginning is.
 
 use std::fmt;
 
 use crate::codec::{DecodeError, Reader, put_bytes, put_varint};
 use crate::ids::KeyspaceId;
+use crate::linear_hash::{number_at, position_of, turned};
 use crate::position::{Placement, Position};
 use crate::slot::{SLOTS, Slot, slot_of};
 
@@ -22,6 +26,8 @@ use crate::slot::{SLOTS, Slot, slot_of};
 pub const KEY_BYTES_MAX: usize = 1024;
 /// Stands before a key, where else a slot is.
 const KEY: u64 = SLOTS as u64 + 1;
+/// Stands before a number.
+const NUMBER: u64 = SLOTS as u64 + 2;
 
 /// The first place of a right half.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +36,8 @@ pub enum Cut {
     Slot(Slot),
     /// This key, which need not have a value; it is not empty.
     Key(Box<[u8]>),
+    /// This number of a position, which is not 0 ([`crate::linear_hash`]).
+    Number(u64),
 }
 
 impl Cut {
@@ -38,16 +46,17 @@ impl Cut {
         match placement {
             Placement::Ordered => (!tail.is_empty()).then(|| Self::before(tail)),
             Placement::Hashed => slot_at(tail).filter(|slot| *slot > 0).map(Self::Slot),
+            Placement::LinearHash => number_at(tail).filter(|at| *at > 0).map(Self::Number),
         }
     }
 
     /// Before this key, which is not empty, or the beginning of it; or right behind it, if it could
-    /// be taken for a slot.
+    /// be taken for a slot or a number.
     fn before(key: &[u8]) -> Self {
         let key = &key[..key.len().min(KEY_BYTES_MAX)];
-        match slot_at(key) {
-            Some(_) => Self::Key([key, &[0]].concat().into()),
-            None => Self::Key(key.into()),
+        match is_other(key) {
+            true => Self::Key([key, &[0]].concat().into()),
+            false => Self::Key(key.into()),
         }
     }
 
@@ -56,6 +65,7 @@ impl Cut {
         match self {
             Cut::Slot(_) => Placement::Hashed,
             Cut::Key(_) => Placement::Ordered,
+            Cut::Number(_) => Placement::LinearHash,
         }
     }
 
@@ -64,6 +74,7 @@ impl Cut {
         match self {
             Cut::Slot(at) => slot_of(key) >= *at,
             Cut::Key(at) => key >= &**at,
+            Cut::Number(at) => turned(key) >= *at,
         }
     }
 
@@ -75,6 +86,7 @@ impl Cut {
         match self {
             Cut::Slot(slot) => Position::slot_start(keyspace, *slot),
             Cut::Key(key) => Position::at(keyspace, key),
+            Cut::Number(number) => position_of(keyspace, *number),
         }
     }
 
@@ -86,6 +98,10 @@ impl Cut {
                 put_varint(KEY, out);
                 put_bytes(key, out);
             }
+            Cut::Number(number) => {
+                put_varint(NUMBER, out);
+                out.extend_from_slice(&number.to_le_bytes());
+            }
         }
     }
 
@@ -94,15 +110,37 @@ impl Cut {
     /// # Errors
     /// [`DecodeError`]: something else is there.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        match reader.varint_max(KEY, "slot")? {
+        match reader.varint_max(NUMBER, "slot")? {
             KEY => match reader.bytes()? {
-                key if key.is_empty() || key.len() > KEY_BYTES_MAX || slot_at(key).is_some() => {
+                key if key.is_empty() || key.len() > KEY_BYTES_MAX || is_other(key) => {
                     Err(DecodeError::Field { what: "key of a cut" })
                 }
                 key => Ok(Self::Key(key.into())),
             },
+            NUMBER => match reader.u64()? {
+                0 => Err(DecodeError::Field { what: "number of a cut" }),
+                number => Ok(Self::Number(number)),
+            },
             slot => Ok(Self::Slot(slot as Slot)),
         }
+    }
+}
+
+/// Whether a position, without the keyspace's id, is one at which another keyspace than an ordered
+/// one may be cut.
+fn is_other(tail: &[u8]) -> bool {
+    slot_at(tail).is_some() || number_at(tail).is_some()
+}
+
+/// The place that a position is, without the keyspace's id; `origin` if it has none.
+pub(crate) fn place_at(tail: &[u8], origin: Slot) -> Cut {
+    match tail {
+        [] => Cut::Slot(origin),
+        _ => match (slot_at(tail), number_at(tail)) {
+            (Some(slot), _) => Cut::Slot(slot),
+            (None, Some(number)) => Cut::Number(number),
+            (None, None) => Cut::Key(tail.into()),
+        },
     }
 }
 
@@ -116,6 +154,7 @@ impl fmt::Display for Cut {
         match self {
             Cut::Slot(slot) => write!(f, "slot {slot}"),
             Cut::Key(key) => write!(f, "key {}", key.escape_ascii()),
+            Cut::Number(number) => write!(f, "hash {number:016x}"),
         }
     }
 }
@@ -135,23 +174,33 @@ mod tests {
         let melon = Cut::Key((*b"melon").into());
         assert_eq!(encoded(&Cut::Slot(4096)), [0x80, 0x20]);
         assert_eq!(encoded(&melon), b"\x81\x80\x01\x05melon");
-        for cut in [Cut::Slot(4096), Cut::Slot(SLOTS), melon] {
+        let half = Cut::Number(1 << 63);
+        assert_eq!(encoded(&half), b"\x82\x80\x01\0\0\0\0\0\0\0\x80");
+        for cut in [Cut::Slot(4096), Cut::Slot(SLOTS), melon, half] {
             let bytes = encoded(&cut);
             let mut reader = Reader::new(&bytes);
             assert_eq!(Cut::decode(&mut reader), Ok(cut));
             assert!(reader.end().is_ok());
             assert!(Cut::decode(&mut Reader::new(&bytes[..bytes.len() - 1])).is_err());
         }
-        for wrong in [&b"\x81\x80\x01\x00"[..], b"\x81\x80\x01\x0210", b"\x82\x80\x01"] {
+        for wrong in [
+            &b"\x81\x80\x01\x00"[..],
+            b"\x81\x80\x01\x0210",
+            b"\x81\x80\x01\x08nectarin",
+            b"\x82\x80\x01\0\0\0\0\0\0\0\0",
+            b"\x83\x80\x01",
+        ] {
             assert!(Cut::decode(&mut Reader::new(wrong)).is_err());
         }
     }
 
     #[test]
     fn a_cut_is_where_a_position_is() {
-        for (placement, tail) in
-            [(Placement::Hashed, &b"\x10\0"[..]), (Placement::Ordered, b"melon")]
-        {
+        for (placement, tail) in [
+            (Placement::Hashed, &b"\x10\0"[..]),
+            (Placement::Ordered, b"melon"),
+            (Placement::LinearHash, b"\x80\0\0\0\0\0\0\0"),
+        ] {
             let cut = Cut::at(placement, tail).expect("it is a place");
             assert_eq!((cut.placement(), cut.position(KeyspaceId(7)).tail()), (placement, tail));
         }
@@ -160,13 +209,21 @@ mod tests {
             (Placement::Hashed, b"\x40\0"),
             (Placement::Hashed, b"\x10\0x"),
             (Placement::Ordered, b""),
+            (Placement::LinearHash, b""),
+            (Placement::LinearHash, b"\x80"),
+            (Placement::LinearHash, &[0; 8]),
         ] {
             assert_eq!(Cut::at(placement, tail), None);
         }
-        // Two bytes that are no slot are a key, others nearly so.
+        // Two bytes that are no slot are a key, others nearly so; eight never are.
         let long = [b'k'; KEY_BYTES_MAX + 1];
         let begins = &long[..KEY_BYTES_MAX];
-        for (key, at) in [(&b"zz"[..], &b"zz"[..]), (b"10", b"10\0"), (&long, begins)] {
+        for (key, at) in [
+            (&b"zz"[..], &b"zz"[..]),
+            (b"10", b"10\0"),
+            (b"nectarin", b"nectarin\0"),
+            (&long, begins),
+        ] {
             assert_eq!(Cut::at(Placement::Ordered, key), Some(Cut::Key(at.into())));
         }
     }

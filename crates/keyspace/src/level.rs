@@ -9,7 +9,7 @@
 //! | level | adds |
 //! |---|---|
 //! | 1 | all that there was before levels; a catalogue that names no level has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), what members of rings and requests on their way say ([`Feature::Rings`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]) |
 //!
 //! A program speaks several levels ([`Levels`]): its newest, and the one before, with which it
 //! lives beside version N−1 and which it can be held to. It takes no part in a cluster whose level
@@ -39,6 +39,8 @@ pub enum Feature {
     Transactions,
     /// Nodes keep rings of shards, and look for owners by them.
     Rings,
+    /// Keyspaces whose shards are the buckets of a file of linear hashing.
+    LinearHash,
 }
 
 impl Feature {
@@ -49,7 +51,8 @@ impl Feature {
             | Feature::OrderedSplits
             | Feature::Rates
             | Feature::Transactions
-            | Feature::Rings => Level(2),
+            | Feature::Rings
+            | Feature::LinearHash => Level(2),
         }
     }
 }

@@ -49,8 +49,8 @@ pub mod timestamp;
 
 pub use arc::Arc;
 pub use catalogue::{
-    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, Keyspace, KeyspaceOptions,
-    Standing, Standings, Subject, is_made_on_use,
+    Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, FileAct, FileRecord, FileStep,
+    Keyspace, KeyspaceOptions, Standing, Standings, Subject, is_made_on_use,
 };
 pub use codec::DecodeError;
 pub use cut::Cut;
@@ -58,7 +58,7 @@ pub use descriptor::Descriptor;
 pub use hash::{HashedKey, KeyHasher};
 pub use ids::{Generation, KeyspaceId, NodeId, ReplicaId, ShardId};
 pub use level::{Feature, Level, Levels, Unspoken};
-pub use linear_hash::{hash64, linear_hash_key, linear_hash_position};
+pub use linear_hash::hash64;
 pub use position::{Placement, Position};
 pub use slot::{SLOTS, Slot, slot_of};
 pub use timestamp::Timestamp;

@@ -7,9 +7,7 @@
 //! |---|---|---|
 //! | hashed | id (u32 BE) ‖ slot (u16 BE) ‖ key | `00000003 2f96 666f6f` (slot 12182) |
 //! | ordered | id (u32 BE) ‖ key | `00000003 666f6f` |
-//!
-//! A third, for files of linear hashing, stands by itself in
-//! [`linear_hash`](crate::linear_hash).
+//! | linear hash | id (u32 BE) ‖ hash, turned about (u64 BE) ‖ key | [`linear_hash`](crate::linear_hash) |
 //!
 //! Numbers are big-endian so that bytewise order is the order of the numbers. The lowest point of a
 //! circle, its **origin**, is the id alone; it also stands for the point above all others.
@@ -17,6 +15,7 @@
 use std::fmt;
 
 use crate::ids::KeyspaceId;
+use crate::linear_hash::turned;
 use crate::slot::{SLOTS, Slot, slot_of};
 
 /// How many bytes of a position are its keyspace's id.
@@ -30,17 +29,21 @@ pub enum Placement {
     Hashed,
     /// By key: range scans.
     Ordered,
+    /// By hash, so that the buckets of a file of linear hashing are arcs: it grows by one shard at
+    /// a time, in a fixed order.
+    LinearHash,
 }
 
 impl Placement {
     /// The position of a key.
     pub fn position(self, keyspace: KeyspaceId, key: &[u8]) -> Position {
-        let slot = slot_of(key).to_be_bytes();
-        let slot: &[u8] = match self {
+        let (slot, turned) = (slot_of(key).to_be_bytes(), turned(key).to_be_bytes());
+        let before: &[u8] = match self {
             Placement::Hashed => &slot,
             Placement::Ordered => &[],
+            Placement::LinearHash => &turned,
         };
-        Position([&keyspace.0.to_be_bytes(), slot, key].concat().into())
+        Position([&keyspace.0.to_be_bytes(), before, key].concat().into())
     }
 
     /// The key at a position of this placement; `None` if no key can be there.
@@ -51,6 +54,10 @@ impl Placement {
             Placement::Hashed => {
                 let (slot, key) = tail.split_first_chunk::<2>()?;
                 (u16::from_be_bytes(*slot) == slot_of(key)).then_some(key)
+            }
+            Placement::LinearHash => {
+                let (number, key) = tail.split_first_chunk::<8>()?;
+                (u64::from_be_bytes(*number) == turned(key)).then_some(key)
             }
         }
     }
@@ -139,7 +146,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_position_knows_its_key_and_keyspace(id: u32, key: Vec<u8>) {
-            for placement in [Placement::Hashed, Placement::Ordered] {
+            for placement in [Placement::Hashed, Placement::Ordered, Placement::LinearHash] {
                 let position = placement.position(KeyspaceId(id), &key);
                 prop_assert_eq!(position.keyspace(), KeyspaceId(id));
                 prop_assert_eq!(placement.key(&position), Some(&key[..]));

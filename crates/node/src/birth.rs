@@ -26,6 +26,7 @@ pub fn first_state(keyspace: &Keyspace, place: usize, settings: impl Into<Settin
 fn layout_of(placement: Placement, arc: &keyspace::Arc) -> Layout {
     match placement {
         Placement::Ordered => Layout::Ordered,
+        Placement::LinearHash => Layout::LinearHash,
         Placement::Hashed => {
             let (first_slot, end_slot) = arc.slots().expect("hashed arcs are cut at slots");
             Layout::Hashed { first_slot, end_slot }

@@ -83,7 +83,7 @@ impl System {
                 let placed = self.catalogue.place(name, &nodes);
                 Change::Created(placed.cloned().unwrap_or(keyspace))
             }
-            CatalogueOp::Alter { .. } => Change::Altered(keyspace),
+            CatalogueOp::Alter { .. } | CatalogueOp::File { .. } => Change::Altered(keyspace),
             CatalogueOp::Drop { .. } => {
                 self.safe_points.remove(&keyspace.id);
                 Change::Dropped(keyspace)

@@ -25,6 +25,7 @@
 
 use std::ops::Bound;
 
+use keyspace::linear_hash::{number_at, turned};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
@@ -79,6 +80,15 @@ pub enum Want {
         cursor: u64,
         /// The slot where to end.
         end: Slot,
+        /// About how many.
+        keys_max: u64,
+    },
+    /// Keys of linear hashing from a number on, about so many.
+    Numbers {
+        /// Where to begin.
+        from: u64,
+        /// Where to end; 0: at the end of the circle.
+        end: u64,
         /// About how many.
         keys_max: u64,
     },
@@ -185,7 +195,8 @@ impl Want {
             Want::Catalogue { .. }
             | Want::Size { .. }
             | Want::Random { .. }
-            | Want::Scan { .. } => 0,
+            | Want::Scan { .. }
+            | Want::Numbers { .. } => 0,
             Want::Range { low, high, .. } => of(low) + of(high),
         }
     }
@@ -200,7 +211,7 @@ impl Want {
             | (Want::Catalogue { .. }, Found::Catalogue { .. })
             | (Want::Size { .. }, Found::Size(_))
             | (Want::Random { .. }, Found::Random { .. })
-            | (Want::Scan { .. }, Found::Keys { .. })
+            | (Want::Scan { .. } | Want::Numbers { .. }, Found::Keys { .. })
             | (Want::Range { .. }, Found::Pairs { .. }) => true,
             _ => false,
         }
@@ -217,18 +228,19 @@ impl Want {
     /// Whether a shard with this arc could answer it: it is the owner of what is wanted, and of a
     /// question about all its keys they are all.
     pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
-        // Only the whole circle may be of either placement, and it has all keys.
-        let slots = arc.slots();
-        let has = |key: &[u8]| match slots {
-            Some((first, end)) => (first..end).contains(&slot_of(key)),
-            None => arc.holds(key),
-        };
+        let has = |key: &[u8]| arc.has(key);
         match self {
             Want::Keys(keys) => keys.iter().all(|key| has(key)),
             Want::At { key, .. } => has(key),
             Want::Size { ends } | Want::Random { ends, .. } => *ends == arc.ends(),
-            Want::Scan { cursor, end: to, .. } => slots
+            Want::Scan { cursor, end: to, .. } => arc
+                .slots()
                 .is_some_and(|(first, end)| first <= place_of_cursor(*cursor).slot && *to <= end),
+            Want::Numbers { from, end: to, .. } => {
+                let end = number_at(arc.end().tail());
+                let is_to_there = |end: u64| end == 0 || (1..=end).contains(to);
+                arc.holds(&from.to_be_bytes()) && end.is_some_and(is_to_there)
+            }
             Want::Range { low, high, .. } => {
                 // What is asked of a whole circle must be said to be so of a part.
                 let (start, end) = (arc.start(), arc.end());
@@ -261,6 +273,12 @@ impl Want {
                 let left = keys_max.saturating_sub(keys.len() as u64);
                 let more = left > 0 && bytes <= bytes_max;
                 more.then_some(Want::Scan { cursor: *next, end: *end, keys_max: left })
+            }
+            (Want::Numbers { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
+                let bytes: usize = keys.iter().map(|key| key.len()).sum();
+                let left = keys_max.saturating_sub(keys.len() as u64);
+                let more = left > 0 && bytes <= bytes_max;
+                more.then_some(Want::Numbers { from: *next, end: *end, keys_max: left })
             }
             (
                 Want::Range { low, high, reverse, keys_max, with_values },
@@ -341,6 +359,7 @@ pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Fo
             Found::Random { size: engine.len(now), key }
         }
         Want::Scan { cursor, end, keys_max } => scan(engine, *cursor, *end, *keys_max, now),
+        Want::Numbers { from, end, keys_max } => numbers(engine, *from, *end, *keys_max, now),
         Want::Range { low, high, reverse, keys_max, with_values } => {
             let range = Range {
                 start: low.as_ref().map(|key| &**key),
@@ -404,6 +423,27 @@ fn scan(engine: &Engine, cursor: u64, end: Slot, keys_max: u64, now: Timestamp) 
         next = scanned.unwrap_or(None).filter(|next| next.slot < end);
     }
     Found::Keys { keys, next: next.map(|at: ScanCursor| cursor_of(at)) }
+}
+
+/// As [`scan`], of linear hashing.
+fn numbers(engine: &Engine, from: u64, end: u64, keys_max: u64, now: Timestamp) -> Found {
+    let keys_max = usize::try_from(keys_max).unwrap_or(usize::MAX).clamp(1, PIECE_KEYS);
+    let is_before_end = |number: u64| end == 0 || number < end;
+    let (mut keys, mut bytes, mut seen) = (Vec::new(), 0, 0);
+    let mut next = Some(from);
+    while let Some(from) = next.filter(|_| seen < keys_max && bytes < ANSWER_BYTES_MAX) {
+        let step = SCAN_STEP.min(keys_max - seen);
+        seen += step;
+        let scanned = engine.scan_numbers(from, step, now, &mut |key: &[u8], _| {
+            if end == 0 || is_before_end(turned(key)) {
+                bytes += key.len();
+                keys.push(Box::from(key));
+            }
+        });
+        // Whoever asks for it in another keyspace is told that there is nothing.
+        next = scanned.unwrap_or(None).filter(|next| is_before_end(*next));
+    }
+    Found::Keys { keys, next }
 }
 
 fn pairs(engine: &Engine, range: &Range<'_>, with_values: bool, now: Timestamp) -> Found {

@@ -296,7 +296,7 @@ impl Remains {
         let last = (state.applied_term, state.applied_index);
         let slots = match state.keys().map(|engine| engine.layout()) {
             Some(Layout::Hashed { first_slot, end_slot }) => Some((first_slot, end_slot)),
-            Some(Layout::Ordered) | None => None,
+            Some(Layout::Ordered | Layout::LinearHash) | None => None,
         };
         Self {
             replica,

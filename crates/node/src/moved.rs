@@ -170,10 +170,7 @@ impl Moved {
     fn place(&self, route: &Route) -> Result<usize, NotDone> {
         let write = self.write(route.keyspace.id);
         if let Write::Flush { from, .. } = &write {
-            return Ok(match from.as_ref().unwrap_or(&self.from) {
-                Cut::Slot(slot) => route.place_of_slot(*slot),
-                Cut::Key(key) => route.place_of_key(key),
-            });
+            return Ok(route.place_of_cut(from.as_ref().unwrap_or(&self.from)));
         }
         let (mut place, mut crosses) = (None, false);
         write.each_key(&mut |key| {

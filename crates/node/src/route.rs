@@ -19,8 +19,9 @@
 
 use std::sync::Arc;
 
+use keyspace::linear_hash::{number_at, turned};
 use keyspace::{
-    Arc as RingArc, Generation, HashedKey, KeyHasher, Keyspace, Placement, Position, SLOTS,
+    Arc as RingArc, Cut, Generation, HashedKey, KeyHasher, Keyspace, Placement, Position, SLOTS,
     ShardId, Slot, slot_of,
 };
 use parking_lot::RwLock;
@@ -46,7 +47,7 @@ pub struct Route {
     shards: Vec<ShardId>,
     /// The part of each: side by side, from the origin on.
     arcs: Vec<RingArc>,
-    /// The first slot of each: rising, from 0. Of an ordered keyspace 0 alone.
+    /// The first slot of each: rising, from 0. 0 alone, if the keyspace is not hashed.
     firsts: Vec<Slot>,
 }
 
@@ -72,8 +73,15 @@ impl Claim {
     fn may_be_of(&self, keyspace: &Keyspace) -> bool {
         let arc = &self.arc;
         let is_straight = arc.end().is_origin() || arc.start() < arc.end();
-        let is_hashed = keyspace.options.placement == Placement::Hashed;
-        arc.keyspace() == keyspace.id && is_straight && (!is_hashed || arc.slots().is_some())
+        let is_of_placement = match keyspace.options.placement {
+            Placement::Hashed => arc.slots().is_some(),
+            Placement::Ordered => true,
+            Placement::LinearHash => {
+                let ends = [arc.start(), arc.end()];
+                ends.iter().all(|end| number_at(end.tail()).is_some())
+            }
+        };
+        arc.keyspace() == keyspace.id && is_straight && is_of_placement
     }
 }
 
@@ -90,7 +98,7 @@ impl Route {
         };
         let firsts: Vec<Slot> = match keyspace.options.placement {
             Placement::Hashed => tiles.iter().map(first_of).collect(),
-            Placement::Ordered => vec![0],
+            Placement::Ordered | Placement::LinearHash => vec![0],
         };
         let begins = tiles.first().map(|(_, arc, _)| arc.start().is_origin());
         assert_eq!(begins, Some(true), "tiles begin at the origin");
@@ -118,6 +126,7 @@ impl Route {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(key.slot),
             Placement::Ordered => self.place_at(key.bytes),
+            Placement::LinearHash => self.place_of_number(turned(key.bytes)),
         }
     }
 
@@ -127,6 +136,7 @@ impl Route {
         match self.keyspace.options.placement {
             Placement::Hashed => self.place_of_slot(slot_of(key)),
             Placement::Ordered => self.place_at(key),
+            Placement::LinearHash => self.place_of_number(turned(key)),
         }
     }
 
@@ -137,7 +147,22 @@ impl Route {
         self.arcs.partition_point(|arc| arc.start().tail() <= tail) - 1
     }
 
-    /// The place of the shard that has a slot; 0 if the keyspace is ordered, and has none.
+    /// The place of the shard that has a number of linear hashing.
+    #[inline]
+    pub fn place_of_number(&self, number: u64) -> usize {
+        self.place_at(&number.to_be_bytes())
+    }
+
+    /// The place of the shard that has a place for cuts of this keyspace.
+    pub fn place_of_cut(&self, cut: &Cut) -> usize {
+        match cut {
+            Cut::Slot(slot) => self.place_of_slot(*slot),
+            Cut::Key(key) => self.place_at(key),
+            Cut::Number(number) => self.place_of_number(*number),
+        }
+    }
+
+    /// The place of the shard that has a slot; 0 if the keyspace is not hashed, and has none.
     #[inline]
     pub fn place_of_slot(&self, slot: Slot) -> usize {
         self.firsts.partition_point(|first| *first <= slot) - 1
@@ -158,14 +183,22 @@ impl Route {
         &self.shards
     }
 
-    /// The slots of the shard at a place; all of them, if the keyspace is ordered.
+    /// The slots of the shard at a place; all of them, if the keyspace is not hashed.
     pub fn slots(&self, place: usize) -> Slots {
         match self.keyspace.options.placement {
             Placement::Hashed => {
                 (self.firsts[place], self.firsts.get(place + 1).copied().unwrap_or(SLOTS))
             }
-            Placement::Ordered => (0, SLOTS),
+            Placement::Ordered | Placement::LinearHash => (0, SLOTS),
         }
+    }
+
+    /// The numbers of the shard at a place, of linear hashing: the first, and the first behind it,
+    /// which is 0 of the last shard.
+    pub fn numbers(&self, place: usize) -> (u64, u64) {
+        let number = |end: &Position| number_at(end.tail()).unwrap_or(0);
+        let arc = self.arc(place);
+        (number(arc.start()), number(arc.end()))
     }
 
     /// What the shard at a place has.
@@ -250,7 +283,7 @@ pub fn tiles(keyspace: &Keyspace, known: &[Claim]) -> Vec<(ShardId, RingArc)> {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{Catalogue, Cut, KeyspaceOptions};
+    use keyspace::{Catalogue, KeyspaceOptions, Level};
     use proptest::prelude::*;
 
     use super::*;
@@ -261,6 +294,7 @@ mod tests {
 
     fn keyspace_of(placement: Placement) -> Keyspace {
         let mut catalogue = Catalogue::default();
+        catalogue.raise_level(Level::NEWEST).expect("it is the next one");
         let options = KeyspaceOptions { placement, ..Default::default() };
         catalogue.create("k", options).expect("a good name").clone()
     }
@@ -303,7 +337,11 @@ mod tests {
         /// newest of all is known, they are right.
         #[test]
         fn tiles_tile(
-            is_hashed: bool,
+            placement in prop_oneof![
+                Just(Placement::Hashed),
+                Just(Placement::Ordered),
+                Just(Placement::LinearHash),
+            ],
             steps in prop::collection::vec(
                 (any::<prop::sample::Index>(), any::<u16>(), 0u64..3)
                     .prop_map(|(place, at, raise)| Step { place, at, raise }),
@@ -311,7 +349,6 @@ mod tests {
             ),
             heard in prop::collection::vec(any::<bool>(), 40),
         ) {
-            let placement = if is_hashed { Placement::Hashed } else { Placement::Ordered };
             let keyspace = keyspace_of(placement);
             let mut now: Vec<Claim> = tiles(&keyspace, &[])
                 .into_iter()
@@ -324,6 +361,7 @@ mod tests {
                 let tail = match placement {
                     Placement::Hashed => (at % SLOTS).to_be_bytes().to_vec(),
                     Placement::Ordered => at.to_string().into_bytes(),
+                    Placement::LinearHash => (u64::from(*at) << 48).to_be_bytes().to_vec(),
                 };
                 let at = Cut::at(placement, &tail).map(|cut| cut.position(keyspace.id));
                 let Some((left, right)) = at.and_then(|at| arc.split(&at)) else { continue };

@@ -31,7 +31,7 @@
 //! the shard has before, `varint` each, and where it is cut: a [`Cut`].
 
 use keyspace::codec::{DecodeError, Reader, put_varint};
-use keyspace::{Cut, Descriptor, Generation, Placement, ShardId};
+use keyspace::{Cut, Descriptor, Generation, ShardId, linear_hash};
 
 use crate::members::Roster;
 use crate::state::{Content, ShardState};
@@ -83,10 +83,15 @@ impl Split {
     pub fn fits(&self, state: &ShardState) -> bool {
         let Descriptor { generation, arc, .. } = &state.descriptor;
         let is_within = arc.split(&self.at.position(arc.keyspace())).is_some();
-        let is_hashed = self.at.placement() == Placement::Hashed;
         let is_of_layout =
-            state.keys().is_some_and(|engine| engine.layout().is_hashed() == is_hashed);
-        *generation == self.generation && is_within && is_of_layout && state.is_at_rest()
+            state.keys().is_some_and(|engine| engine.layout().placement() == self.at.placement());
+        // Buckets are halved and nothing else.
+        let is_half = match self.at {
+            Cut::Number(at) => linear_hash::middle(arc) == Some(at),
+            Cut::Slot(_) | Cut::Key(_) => true,
+        };
+        let is_place = is_within && is_of_layout && is_half;
+        *generation == self.generation && is_place && state.is_at_rest()
     }
 }
 
@@ -214,6 +219,36 @@ mod tests {
                 assert_eq!((is_here, half.owns(&key)), (its.contains(&place), is_here));
             }
         }
+    }
+
+    #[test]
+    fn a_bucket_is_halved_and_not_cut_elsewhere() {
+        let mut left = state_of(Layout::LinearHash);
+        let names: Vec<Vec<u8>> = (0..100).map(|n: u32| n.to_string().into_bytes()).collect();
+        for name in &names {
+            let engine = left.keys_mut().expect("it has keys");
+            engine.put(&HASHER.key(name), &[b"v"], 0, Timestamp(5));
+        }
+        left.last = Timestamp(60);
+        let half = 1 << 63;
+        for at in [Cut::Slot(8000), Cut::Key(b"5"[..].into()), Cut::Number(half / 2)] {
+            assert!(!Split { at, ..SPLIT }.fits(&left));
+        }
+        let split = Split { at: Cut::Number(half), ..SPLIT };
+        assert_eq!(Split::decode(&split.encode()), Ok(split.clone()));
+        let Half(right) = left.split(&split).expect("it fits");
+        for name in &names {
+            let key = HASHER.key(name);
+            let is_right = linear_hash::turned(name) >= half;
+            for (half, is_its) in [(&left, !is_right), (&*right, is_right)] {
+                let engine = half.keys().expect("it has keys");
+                let is_here = engine.newest(&key, Timestamp(60)).is_some();
+                assert_eq!((is_here, half.owns(&key)), (is_its, is_its));
+            }
+        }
+        let record = right.birth_record();
+        let again = ShardState::born(&record, HASHER).expect("it was written");
+        assert_eq!(again.keys().map(Engine::layout), Some(Layout::LinearHash));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use keyspace::codec::{DecodeError, Reader};
+use keyspace::linear_hash::turned;
 use keyspace::{Arc as RingArc, Cut, Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
 use replication::Members;
 use smallvec::SmallVec;
@@ -138,6 +139,7 @@ impl ShardState {
         let content = match placement {
             HASHED => Content::Keys(Box::new(Engine::new(hashed_layout(&descriptor)?, settings))),
             ORDERED => Content::Keys(Box::new(Engine::new(Layout::Ordered, settings))),
+            LINEAR_HASH => Content::Keys(Box::new(Engine::new(Layout::LinearHash, settings))),
             SYSTEM => Content::System(System::default()),
             _ => return Err(DecodeError::Field { what: "placement of a shard" }),
         };
@@ -160,6 +162,7 @@ impl ShardState {
             Content::Keys(engine) => match engine.layout() {
                 Layout::Hashed { .. } => HASHED,
                 Layout::Ordered => ORDERED,
+                Layout::LinearHash => LINEAR_HASH,
             },
         };
         let mut out = vec![placement];
@@ -319,6 +322,7 @@ impl ShardState {
                 (first_slot..end_slot).contains(&key.slot)
             }
             Some(Layout::Ordered) => !self.taken && self.descriptor.arc.holds(key.bytes),
+            Some(Layout::LinearHash) => !self.taken && has_number(&self.descriptor.arc, key.bytes),
             None => false,
         }
     }
@@ -398,6 +402,7 @@ fn apply_steps(
     let owns = |key: &[u8]| match layout {
         Layout::Hashed { first_slot, end_slot } => (first_slot..end_slot).contains(&slot_of(key)),
         Layout::Ordered => arc.holds(key),
+        Layout::LinearHash => has_number(arc, key),
     };
     let end = arc.end();
     let owns = Owns {
@@ -437,23 +442,30 @@ fn look_ahead(engine: &Engine, steps: &[TxnStep<'_>], owns: impl Fn(&[u8]) -> bo
 /// cut in two.
 #[inline]
 fn is_owned(layout: Layout, arc: &RingArc, write: &Write<'_>, first: &HashedKey<'_>) -> bool {
-    let Layout::Hashed { first_slot, end_slot } = layout else {
+    let each = |is_here: &dyn Fn(&[u8]) -> bool| {
         let mut are_here = true;
-        write.each_key(&mut |key| are_here &= arc.holds(key));
-        return are_here;
+        write.each_key(&mut |key| are_here &= is_here(key));
+        are_here
+    };
+    let (first_slot, end_slot) = match layout {
+        Layout::Hashed { first_slot, end_slot } => (first_slot, end_slot),
+        Layout::Ordered => return each(&|key| arc.holds(key)),
+        Layout::LinearHash => return each(&|key| has_number(arc, key)),
     };
     let is_here = |slot: Slot| (first_slot..end_slot).contains(&slot);
     match write {
         Write::SetAllIfAbsent { .. }
         | Write::Rename { .. }
         | Write::Copy { .. }
-        | Write::Transaction(_) => {
-            let mut are_here = true;
-            write.each_key(&mut |key| are_here &= is_here(slot_of(key)));
-            are_here
-        }
+        | Write::Transaction(_) => each(&|key| is_here(slot_of(key))),
         _ => is_here(first.slot),
     }
+}
+
+/// Whether an arc of linear hashing holds a key: its number decides.
+#[inline]
+fn has_number(arc: &RingArc, key: &[u8]) -> bool {
+    arc.holds(&turned(key).to_be_bytes())
 }
 
 /// Old versions collected for each command applied, if they are below the safe point.
@@ -469,6 +481,7 @@ fn read_timestamp(bytes: &[u8]) -> Timestamp {
 const HASHED: u8 = 0;
 const ORDERED: u8 = 1;
 const SYSTEM: u8 = 2;
+const LINEAR_HASH: u8 = 3;
 
 /// The layout of a hashed shard: the slots of its arc.
 fn hashed_layout(descriptor: &Descriptor) -> Result<Layout, DecodeError> {

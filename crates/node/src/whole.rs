@@ -168,7 +168,7 @@ pub fn each_key(route: &Route, asked: &Asked, piece_keys: usize, show: &mut dyn 
 }
 
 /// Shows about `count` keys from `cursor` on; where to go on, 0 at the end. The cursor is the slot
-/// and, below it, the key hash to go on from.
+/// and, below it, the key hash to go on from; of linear hashing it is the number of a position.
 ///
 /// # Errors
 /// [`WrongLayout`] if the keyspace is ordered.
@@ -179,6 +179,9 @@ pub fn scan(
     count: usize,
     show: &mut dyn FnMut(&[u8]),
 ) -> Result<u64, WrongLayout> {
+    if route.keyspace.options.placement == Placement::LinearHash {
+        return scan_numbers(route, asked, cursor, count, show);
+    }
     if cursor >> HASH_BITS >= u64::from(keyspace::SLOTS) {
         return Ok(0);
     }
@@ -206,6 +209,37 @@ pub fn scan(
     Ok(0)
 }
 
+/// As [`scan`], of linear hashing.
+fn scan_numbers(
+    route: &Route,
+    asked: &Asked,
+    cursor: u64,
+    count: usize,
+    show: &mut dyn FnMut(&[u8]),
+) -> Result<u64, WrongLayout> {
+    let mut from = cursor;
+    let mut left = count.clamp(1, PIECE_KEYS * 16);
+    for place in route.place_of_number(cursor)..route.views.len() {
+        let Some(at) = asked.time(place) else { continue };
+        let state = route.views[place].read();
+        let Some(engine) = state.keys() else { continue };
+        let mut seen = 0;
+        let next = engine.scan_numbers(from, left, piece_time(engine, at), &mut |key, _| {
+            seen += 1;
+            show(key);
+        })?;
+        if let Some(next) = next {
+            return Ok(next);
+        }
+        left = left.saturating_sub(seen).max(1);
+        from = cursor_behind(route, place);
+        if seen > 0 && left <= 1 {
+            return Ok(from);
+        }
+    }
+    Ok(0)
+}
+
 /// Where a cursor stands. Bits above those of slots are not looked at.
 pub fn place_of_cursor(cursor: u64) -> ScanCursor {
     let slot = (cursor >> HASH_BITS) % u64::from(keyspace::SLOTS);
@@ -217,9 +251,20 @@ pub fn cursor_of(place: ScanCursor) -> u64 {
     u64::from(place.slot) << HASH_BITS | place.hash
 }
 
-/// The cursor with which a scan goes on behind the shard at a place of a hashed keyspace; 0 behind
-/// the last one.
+/// The place of the shard in which a cursor of [`scan`] stands; none if no cursor is so.
+pub fn place_of(route: &Route, cursor: u64) -> Option<usize> {
+    let stands = place_of_cursor(cursor);
+    match route.keyspace.options.placement {
+        Placement::LinearHash => Some(route.place_of_number(cursor)),
+        _ => (cursor_of(stands) == cursor).then(|| route.place_of_slot(stands.slot)),
+    }
+}
+
+/// The cursor with which a scan goes on behind the shard at a place; 0 behind the last one.
 pub fn cursor_behind(route: &Route, place: usize) -> u64 {
+    if route.keyspace.options.placement == Placement::LinearHash {
+        return route.numbers(place).1;
+    }
     let (_, end) = route.slots(place);
     cursor_of(ScanCursor { slot: end % keyspace::SLOTS, hash: 0 })
 }
@@ -228,7 +273,7 @@ pub fn cursor_behind(route: &Route, place: usize) -> u64 {
 /// `piece_keys` are looked at under one hold of the guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
-/// [`WrongLayout`] if the keyspace is ordered.
+/// [`WrongLayout`] if the keyspace is not hashed.
 pub fn each_key_of_slot(
     route: &Route,
     asked: &Asked,
@@ -264,7 +309,7 @@ pub fn each_key_of_slot(
 /// are looked at under one hold of a guard, usually [`PIECE_KEYS`].
 ///
 /// # Errors
-/// [`WrongLayout`] if the keyspace is hashed.
+/// [`WrongLayout`] if the keyspace is not ordered.
 pub fn range(
     route: &Route,
     asked: &Asked,
@@ -361,7 +406,7 @@ fn range_of_one(
 
 #[cfg(test)]
 mod tests {
-    use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, NodeId};
+    use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, Level, NodeId};
     use parking_lot::RwLock;
     use std::sync::Arc;
     use txn::Promise;
@@ -377,12 +422,17 @@ mod tests {
 
     use super::*;
 
+    const PLACEMENTS: [Placement; 3] =
+        [Placement::Hashed, Placement::Ordered, Placement::LinearHash];
+
     /// A replica that may be read; one key ends at 100 ms.
     fn route(placement: Placement) -> Route {
         let mut op = Vec::new();
         let options = KeyspaceOptions { placement, ..Default::default() };
         CatalogueOp::Create { name: "k", options }.encode(&mut op);
-        let created = System::default().apply(&op, &[NodeId(1)]);
+        let mut system = System::default();
+        system.catalogue.raise_level(Level::NEWEST).expect("it is the next one");
+        let created = system.apply(&op, &[NodeId(1)]);
         let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
         let hasher = KeyHasher::new([1; 16]);
         let states = (0..keyspace.shards.len()).map(|place| {
@@ -422,7 +472,7 @@ mod tests {
 
     #[test]
     fn what_its_leader_may_have_told_to_be_gone_is_gone_where_the_clock_is_slow() {
-        for placement in [Placement::Hashed, Placement::Ordered] {
+        for placement in PLACEMENTS {
             let route = route(placement);
             let asked = admit(&route, &everywhere, SLOW).expect("it serves");
             assert_eq!(keys(&route, &asked), [b"ends", b"last"]);
@@ -449,7 +499,7 @@ mod tests {
     fn what_is_newer_than_all_clocks_is_seen() {
         let (ms, newest) =
             (Timestamp::from_millis(200), Timestamp(Timestamp::from_millis(200).0 + 7));
-        for placement in [Placement::Hashed, Placement::Ordered] {
+        for placement in PLACEMENTS {
             let route = route(placement);
             told(&route);
             for view in &route.views {
@@ -499,7 +549,7 @@ mod tests {
     /// collected.
     #[test]
     fn what_is_collected_meanwhile_hides_no_key() {
-        for placement in [Placement::Hashed, Placement::Ordered] {
+        for placement in PLACEMENTS {
             let route = route(placement);
             let asked = admit(&route, &everywhere, SLOW).expect("it serves");
             let key = route.key(b"last");
@@ -516,7 +566,7 @@ mod tests {
     /// Its left neighbour's replica here may apply that some time later, in another lane.
     #[test]
     fn what_has_been_taken_over_meanwhile_is_missed() {
-        for placement in [Placement::Hashed, Placement::Ordered] {
+        for placement in PLACEMENTS {
             let route = route(placement);
             let asked = admit(&route, &everywhere, SLOW).expect("it serves");
             assert!(stood(&route, &asked));

@@ -235,6 +235,9 @@ pub enum Placement {
     Hashed,
     /// In the order of the keys, for range scans.
     Ordered,
+    /// Spread by hash over the buckets of a file of linear hashing, which grows by one at a time.
+    #[serde(rename = "linear-hash")]
+    LinearHash,
 }
 
 /// When a write is answered.

@@ -102,6 +102,7 @@ impl NodeApi {
             placement: match keyspace.options.placement {
                 keyspace::Placement::Hashed => Placement::Hashed,
                 keyspace::Placement::Ordered => Placement::Ordered,
+                keyspace::Placement::LinearHash => Placement::LinearHash,
             },
             durability: keyspace.options.durability.into(),
             retention_ms: keyspace.options.retention_ms,
@@ -128,6 +129,11 @@ impl NodeApi {
     fn change(&self, op: &CatalogueOp<'_>, done: Done<KeyspaceInfo>) {
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
+        }
+        // Before it is in a log: a node of an older version could not read it.
+        let (level, needs) = (self.hub.cluster_level(), op.since());
+        if level < needs {
+            return done(Err(refused(CatalogueError::LevelTooLow { level, needs })));
         }
         let this = self.again();
         let callback = move |answer| match answer {
@@ -227,6 +233,7 @@ impl Api for NodeApi {
             placement: match spec.placement {
                 Placement::Hashed => keyspace::Placement::Hashed,
                 Placement::Ordered => keyspace::Placement::Ordered,
+                Placement::LinearHash => keyspace::Placement::LinearHash,
             },
             durability: durability.into(),
             retention_ms: spec.retention_ms.unwrap_or(self.config.retention_ms),

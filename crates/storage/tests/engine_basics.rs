@@ -1,6 +1,7 @@
 //! What single calls of the memory engine do, one behaviour per test.
 
-use keyspace::{HashedKey, KeyHasher, SLOTS, Timestamp};
+use keyspace::codec::Reader;
+use keyspace::{Cut, HashedKey, KeyHasher, SLOTS, Timestamp};
 use storage::engine::{
     At, DumpCursor, Engine, Layout, PieceLimits, Range, RestoreError, ScanCursor, WrongLayout,
 };
@@ -32,6 +33,20 @@ fn at(engine: &Engine, key: &str, at: u64) -> String {
 fn both(test: impl Fn(Engine)) {
     test(Engine::new(HASHED, HASHER));
     test(Engine::new(Layout::Ordered, HASHER));
+    test(Engine::new(Layout::LinearHash, HASHER));
+}
+
+/// Keys that could be taken for slots, or for numbers, are no places for cuts.
+#[test]
+fn an_ordered_engine_has_its_middle_where_it_can_be_cut() {
+    for names in [["1", "10", "11"], ["00000000", "00000001", "00000002"]] {
+        let mut engine = Engine::new(Layout::Ordered, HASHER);
+        names.iter().for_each(|name| put(&mut engine, name, "v", 10));
+        let (cut, _) = engine.middle().expect("it has several keys");
+        let mut bytes = Vec::new();
+        cut.encode(&mut bytes);
+        assert_eq!(Cut::decode(&mut Reader::new(&bytes)), Ok(cut));
+    }
 }
 
 #[test]

@@ -19,7 +19,7 @@ pub fn place_of(arc: &Arc, placement: Placement) -> u64 {
     }
     let point = match placement {
         Placement::Hashed => u64::from(u16::from_be_bytes([first[0], first[1]])) << SLOT_SHIFT,
-        Placement::Ordered => u64::from_be_bytes(first),
+        Placement::Ordered | Placement::LinearHash => u64::from_be_bytes(first),
     };
     point.wrapping_add(mix(u64::from(arc.keyspace().0)))
 }

@@ -59,7 +59,7 @@ impl PutOptions {
 pub struct KeyspaceSpec {
     /// Its name.
     pub name: String,
-    /// `hashed` or `ordered`; hashed if not given.
+    /// `hashed`, `ordered` or `linear-hash`; hashed if not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement: Option<String>,
     /// `sync`, `interval` or `memory`; the node's default if not given.

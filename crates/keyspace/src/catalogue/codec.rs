@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{
-    AMONG_MAX, Alteration, Catalogue, CatalogueError, CatalogueOp, Durability,
+    AMONG_MAX, Alteration, Catalogue, CatalogueError, CatalogueOp, Durability, FileAct, FileRecord,
     KEYSPACE_REPLICAS_MAX, KEYSPACES_MAX, Keyspace, KeyspaceOptions, STANDINGS_MAX, Standing,
     Standings, Subject, check_invariants, check_name,
 };
@@ -24,6 +24,7 @@ const DROP: u8 = 3;
 const NODE: u8 = 4;
 const SHARD: u8 = 5;
 const LEVEL: u8 = 6;
+const FILE: u8 = 7;
 const SUBJECT_KEYSPACE: u8 = 0;
 const REFUSED: u8 = 1;
 const SUBJECT_NODE: u8 = 2;
@@ -71,6 +72,12 @@ impl<'a> CatalogueOp<'a> {
                 among.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
             }
             CatalogueOp::Level { to } => out.extend([LEVEL, to.number()]),
+            CatalogueOp::File { keyspace, turn, act } => {
+                out.push(FILE);
+                put_varint(u64::from(keyspace.0), out);
+                put_varint(*turn, out);
+                out.push(act.number());
+            }
         }
     }
 
@@ -119,6 +126,10 @@ impl<'a> CatalogueOp<'a> {
                 Ok(CatalogueOp::Node { node, standing, among })
             }
             LEVEL => Ok(CatalogueOp::Level { to: read_level(reader)? }),
+            FILE => {
+                let (keyspace, turn) = (read_keyspace_id(reader)?, reader.varint()?);
+                Ok(CatalogueOp::File { keyspace, turn, act: FileAct::decode(reader)? })
+            }
             found => Err(DecodeError::Tag { what: "catalogue op", found }),
         }
     }
@@ -188,6 +199,10 @@ impl Catalogue {
             if catalogue.level == Level::FIRST {
                 return Err(DecodeError::Field { what: "level: the first is not named" });
             }
+        }
+        let placements = catalogue.iter().map(|keyspace| keyspace.options.placement);
+        if placements.into_iter().any(|placement| placement.since() > catalogue.level) {
+            return Err(DecodeError::Field { what: "placement: above the level" });
         }
         Ok(catalogue)
     }
@@ -260,6 +275,7 @@ impl Keyspace {
         self.shards.iter().for_each(|shard| put_varint(shard.0, out));
         out.push(self.nodes.len() as u8);
         self.nodes.iter().for_each(|node| out.extend_from_slice(&node.0.to_le_bytes()));
+        self.file.iter().for_each(|record| record.encode(out));
     }
 
     /// Reads one from the front of what is left.
@@ -278,7 +294,7 @@ impl Keyspace {
             Placement::Hashed => {
                 (1..=u64::from(SLOTS)).contains(&count) && u64::from(SLOTS) % count == 0
             }
-            Placement::Ordered => count == 1,
+            Placement::Ordered | Placement::LinearHash => count == 1,
         };
         if !tiles {
             return Err(DecodeError::Field { what: "shard count" });
@@ -289,7 +305,11 @@ impl Keyspace {
             return Err(DecodeError::Field { what: "count of nodes" });
         }
         let nodes = (0..count).map(|_| reader.u64().map(NodeId)).collect::<Result<_, _>>()?;
-        Ok(Self { id, name: name.into(), options, shards, nodes })
+        let file = match options.placement {
+            Placement::Hashed | Placement::Ordered => None,
+            Placement::LinearHash => Some(FileRecord::decode(reader)?),
+        };
+        Ok(Self { id, name: name.into(), options, shards, nodes, file })
     }
 }
 
@@ -309,6 +329,9 @@ const TOO_FEW_NODES: u8 = 13;
 const LAST_NODE: u8 = 14;
 const TOO_MANY_STANDINGS: u8 = 15;
 const LEVEL_SKIPPED: u8 = 16;
+const LEVEL_TOO_LOW: u8 = 17;
+const NO_FILE: u8 = 18;
+const FILE_IS: u8 = 19;
 
 impl CatalogueError {
     /// Appends its bytes.
@@ -349,6 +372,14 @@ impl CatalogueError {
             Self::LevelSkipped { from, to } => {
                 out.extend([LEVEL_SKIPPED, from.number(), to.number()]);
             }
+            Self::LevelTooLow { level, needs } => {
+                out.extend([LEVEL_TOO_LOW, level.number(), needs.number()]);
+            }
+            Self::NoFile { name } => named(NO_FILE, name),
+            Self::FileIs { name, record } => {
+                named(FILE_IS, name);
+                record.encode(out);
+            }
         }
     }
 
@@ -383,6 +414,14 @@ impl CatalogueError {
             TOO_MANY_STANDINGS => Self::TooManyStandings,
             LEVEL_SKIPPED => {
                 Self::LevelSkipped { from: read_level(reader)?, to: read_level(reader)? }
+            }
+            LEVEL_TOO_LOW => {
+                Self::LevelTooLow { level: read_level(reader)?, needs: read_level(reader)? }
+            }
+            NO_FILE => Self::NoFile { name: read_name(reader)?.into() },
+            FILE_IS => {
+                let name = read_name(reader)?.into();
+                Self::FileIs { name, record: FileRecord::decode(reader)? }
             }
             found => return Err(DecodeError::Tag { what: "catalogue error", found }),
         })
@@ -442,6 +481,7 @@ fn put_options(options: &KeyspaceOptions, out: &mut Vec<u8>) {
     out.push(match options.placement {
         Placement::Hashed => 0,
         Placement::Ordered => 1,
+        Placement::LinearHash => 2,
     });
     out.push(durability_byte(options.durability));
     put_varint(options.retention_ms, out);
@@ -452,6 +492,7 @@ fn read_options(reader: &mut Reader<'_>) -> Result<KeyspaceOptions, DecodeError>
     let placement = match reader.u8()? {
         0 => Placement::Hashed,
         1 => Placement::Ordered,
+        2 => Placement::LinearHash,
         found => return Err(DecodeError::Tag { what: "placement", found }),
     };
     let durability = read_durability(reader)?;

@@ -4,7 +4,7 @@
 //! not skipped is judged here, so that two who ask at the same time raise it once.
 
 use super::{Catalogue, CatalogueError, CatalogueOp};
-use crate::level::Level;
+use crate::level::{Feature, Level};
 
 impl Catalogue {
     /// The cluster's level: what may be used.
@@ -31,7 +31,12 @@ impl CatalogueOp<'_> {
     pub fn since(&self) -> Level {
         match self {
             CatalogueOp::Level { to } => *to,
-            _ => Level::FIRST,
+            CatalogueOp::Create { options, .. } => options.placement.since(),
+            CatalogueOp::File { .. } => Feature::LinearHash.since(),
+            CatalogueOp::Alter { .. }
+            | CatalogueOp::Drop { .. }
+            | CatalogueOp::Shard { .. }
+            | CatalogueOp::Node { .. } => Level::FIRST,
         }
     }
 }

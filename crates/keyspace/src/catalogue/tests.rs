@@ -308,7 +308,8 @@ fn a_catalogue_that_breaks_its_invariants_is_refused() {
 }
 
 fn options() -> impl Strategy<Value = KeyspaceOptions> {
-    let placement = prop_oneof![Just(Placement::Hashed), Just(Placement::Ordered)];
+    let placement =
+        prop_oneof![Just(Placement::Hashed), Just(Placement::Ordered), Just(Placement::LinearHash)];
     (placement, durability(), prop_oneof![Just(u64::MAX), 0..100_000u64], 0..11u8).prop_map(
         |(placement, durability, retention_ms, replicas)| KeyspaceOptions {
             placement,
@@ -352,6 +353,30 @@ fn errors() -> impl Strategy<Value = CatalogueError> {
         1 => Just(CatalogueError::LastNode),
         1 => Just(CatalogueError::TooManyStandings),
         1 => (level(), level()).prop_map(|(from, to)| CatalogueError::LevelSkipped { from, to }),
+        1 => (level(), level())
+            .prop_map(|(level, needs)| CatalogueError::LevelTooLow { level, needs }),
+        1 => any::<String>().prop_map(|name| CatalogueError::NoFile { name: name.into() }),
+        1 => (any::<String>(), record()).prop_map(|(name, record)| {
+            CatalogueError::FileIs { name: name.into(), record }
+        }),
+    ]
+}
+
+fn record() -> impl Strategy<Value = FileRecord> {
+    let step = prop_oneof![Just(None), Just(Some(FileStep::Grow)), Just(Some(FileStep::Shrink))];
+    (2..file::BUCKETS_MAX, any::<u64>(), step).prop_map(|(buckets, turn, step)| FileRecord {
+        buckets,
+        turn,
+        step,
+    })
+}
+
+fn act() -> impl Strategy<Value = FileAct> {
+    prop_oneof![
+        Just(FileAct::Grow),
+        Just(FileAct::Shrink),
+        Just(FileAct::Begin),
+        Just(FileAct::Done)
     ]
 }
 
@@ -376,6 +401,7 @@ enum Op {
     Node(u64, Standing, BTreeSet<u64>),
     Shard(u32),
     Level(Level),
+    File(u32, u64, FileAct),
 }
 
 impl Op {
@@ -386,6 +412,9 @@ impl Op {
             Op::Drop(name) => CatalogueOp::Drop { name },
             Op::Shard(keyspace) => CatalogueOp::Shard { keyspace: KeyspaceId(*keyspace) },
             Op::Level(to) => CatalogueOp::Level { to: *to },
+            Op::File(keyspace, turn, act) => {
+                CatalogueOp::File { keyspace: KeyspaceId(*keyspace), turn: *turn, act: *act }
+            }
             Op::Node(node, standing, others) => CatalogueOp::Node {
                 node: NodeId(*node),
                 standing: *standing,
@@ -411,6 +440,8 @@ fn ops() -> impl Strategy<Value = Op> {
         1 => name().prop_map(Op::Drop),
         1 => (0..9u32).prop_map(Op::Shard),
         1 => (1..4u8).prop_map(|to| Op::Level(Level::new(to).expect("not 0"))),
+        2 => (0..4u32, 0..4u64, act())
+            .prop_map(|(keyspace, turn, act)| Op::File(keyspace, turn, act)),
         2 => (0..6u64, standing(), prop::collection::btree_set(0..6u64, 0..6))
             .prop_map(|(node, standing, among)| Op::Node(node, standing, among)),
     ]
@@ -465,7 +496,10 @@ proptest! {
                 }
                 Ok(Subject::Shard(_, shard)) => prop_assert!(given.insert(shard)),
                 Ok(Subject::Level(level)) => prop_assert_eq!(catalogue.level(), level),
-                Ok(Subject::Keyspace(_)) => {}
+                Ok(Subject::Keyspace(keyspace)) => {
+                    let is_one = keyspace.options.placement == Placement::LinearHash;
+                    prop_assert_eq!(keyspace.file.is_some(), is_one);
+                }
             }
             let rise = catalogue.level().number() - before.level().number();
             prop_assert!(rise == 0 || rise == 1 && matches!(op, Op::Level(_)));

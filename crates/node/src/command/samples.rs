@@ -151,7 +151,8 @@ pub(super) const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"{a}long"];
 fn cut(slots: std::ops::Range<Slot>) -> impl Strategy<Value = Cut> {
     prop_oneof![
         slots.prop_map(Cut::Slot),
-        prop::collection::vec(any::<u8>(), 3..9).prop_map(|key| Cut::Key(key.into())),
+        prop::collection::vec(any::<u8>(), 3..8).prop_map(|key| Cut::Key(key.into())),
+        (1..=u64::MAX).prop_map(Cut::Number),
     ]
 }
 

@@ -43,6 +43,10 @@ impl Want {
                 put_varint(u64::from(*end), out);
                 put_varint(*keys_max, out);
             }
+            Want::Numbers { from, end, keys_max } => {
+                out.push(9);
+                [from, end, keys_max].into_iter().for_each(|number| put_varint(*number, out));
+            }
             Want::Range { low, high, reverse, keys_max, with_values } => {
                 out.push(5);
                 put_bound(low, out);
@@ -83,6 +87,11 @@ impl Want {
             },
             6 => Want::Catalogue { known: reader.varint()? },
             7 => Want::Size { ends: read_ends(reader)? },
+            9 => Want::Numbers {
+                from: reader.varint()?,
+                end: reader.varint()?,
+                keys_max: reader.varint()?,
+            },
             8 => Want::Random { ends: read_ends(reader)?, number: reader.varint()? },
             found => return Err(DecodeError::Tag { what: "what is wanted", found }),
         })

@@ -299,8 +299,8 @@ pub struct ShardStatus {
     pub keyspace: Option<String>,
     /// The first and the last of its slots, of a hashed keyspace.
     pub slots: Option<[u16; 2]>,
-    /// The first position that it owns and the first that it does not, in hexadecimal, of an
-    /// ordered keyspace. Empty: the ends of the circle.
+    /// The first position that it owns and the first that it does not, in hexadecimal, of a
+    /// keyspace without slots. Empty: the ends of the circle.
     pub arc: Option<[String; 2]>,
     /// How often its replicas or ends have changed.
     pub generation: u64,

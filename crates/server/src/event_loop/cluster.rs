@@ -204,11 +204,11 @@ impl EventLoop {
     }
 
     /// The shards that a question about the whole keyspace is about: in mode `cluster` those that
-    /// this node leads, else all. All of an ordered keyspace: no client knows who leads which.
+    /// this node leads, else all. All of a keyspace without slots: no client knows who leads which.
     pub(super) fn mine(&self, route: &Route) -> Vec<bool> {
         let is_mine = |place: usize| {
             self.config.resp_mode == Mode::Any
-                || route.keyspace.options.placement == Placement::Ordered
+                || route.keyspace.options.placement != Placement::Hashed
                 || self.leader_of(route, place) == Some(self.hub.node_id)
         };
         (0..route.views.len()).map(is_mine).collect()

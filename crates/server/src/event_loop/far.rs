@@ -79,13 +79,8 @@ impl Far {
 /// The shard of a SCAN's page, where not all of the keyspace is here: the one in which the cursor
 /// stands; no shard's place if it stands nowhere.
 pub(super) fn scanned_place(route: &Route, cursor: u64) -> Option<usize> {
-    let is_hashed = route.keyspace.options.placement == Placement::Hashed;
-    let stands = whole::place_of_cursor(cursor);
-    let place = || match whole::cursor_of(stands) == cursor {
-        true => route.place_of_slot(stands.slot),
-        false => usize::MAX,
-    };
-    is_hashed.then(place)
+    let has_cursors = route.keyspace.options.placement != Placement::Ordered;
+    has_cursors.then(|| whole::place_of(route, cursor).unwrap_or(usize::MAX))
 }
 
 /// What a question wants of one of the shards that are away.
@@ -103,7 +98,15 @@ pub(super) fn want_of(
             Want::Size { ends: ends() }
         }
         KeyspaceRequest::RandomKey => Want::Random { ends: ends(), number: random },
-        KeyspaceRequest::Keys { .. } if is_ordered(route) => {
+        KeyspaceRequest::Keys { .. } if is(route, Placement::LinearHash) => {
+            let (from, end) = route.numbers(place);
+            Want::Numbers { from, end, keys_max: u64::MAX }
+        }
+        KeyspaceRequest::Scan { cursor, count, .. } if is(route, Placement::LinearHash) => {
+            let (_, end) = route.numbers(place);
+            Want::Numbers { from: *cursor, end, keys_max: *count }
+        }
+        KeyspaceRequest::Keys { .. } if is(route, Placement::Ordered) => {
             let (low, high) = whole::within(route.arc(place), Bound::Unbounded, Bound::Unbounded);
             Want::Range { low, high, reverse: false, keys_max: u64::MAX, with_values: false }
         }
@@ -131,6 +134,6 @@ pub(super) fn want_of(
     }
 }
 
-fn is_ordered(route: &Route) -> bool {
-    route.keyspace.options.placement == Placement::Ordered
+fn is(route: &Route, placement: Placement) -> bool {
+    route.keyspace.options.placement == placement
 }

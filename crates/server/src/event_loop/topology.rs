@@ -21,7 +21,7 @@ pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {
     let mut shards = Vec::new();
     let mut epoch = 0;
     if let Some(route) = hub.routes().get(keyspace) {
-        // Ordered keyspaces have no slots: all of them are said to be the first shard's, and who
+        // Other keyspaces have no slots: all of them are said to be the first shard's, and who
         // leads that sends everything on.
         let is_hashed = route.keyspace.options.placement == Placement::Hashed;
         let told = if is_hashed { route.views.len() } else { 1 };

@@ -26,7 +26,7 @@ use crate::hub::heat::Heat;
 /// SCAN of an ordered keyspace.
 const SCAN_NEEDS_HASH: &str = "ERR SCAN needs a keyspace with hashed placement; use RANGE";
 
-/// CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT of one.
+/// CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT of a keyspace without slots.
 const SLOTS_NEED_HASH: &str = "ERR slots need a keyspace with hashed placement";
 
 impl EventLoop {
@@ -164,11 +164,7 @@ impl EventLoop {
                     (next, _) => next,
                 };
                 if self.sampler.notes() {
-                    // A page is for a few slots: it is as one for the first of them.
-                    let slot = whole::place_of_cursor(*cursor).slot;
-                    let shard = route.shard(route.place_of_slot(slot));
-                    let at = slot.to_be_bytes();
-                    self.hub.heat.note_stretch(shard, &at, Some(&at));
+                    note_page(&self.hub.heat, &route, *cursor);
                 }
                 match scanned.map(behind) {
                     Ok(next) => {
@@ -342,11 +338,30 @@ pub(super) fn needs_other_layout(
         (KeyspaceRequest::Scan { .. }, Placement::Ordered) => Some(SCAN_NEEDS_HASH),
         (
             KeyspaceRequest::CountInSlot { .. } | KeyspaceRequest::KeysInSlot { .. },
-            Placement::Ordered,
+            Placement::Ordered | Placement::LinearHash,
         ) => Some(SLOTS_NEED_HASH),
-        (KeyspaceRequest::Range(_), Placement::Hashed) => Some(RANGE_NEEDS_ORDER),
+        (KeyspaceRequest::Range(_), Placement::Hashed | Placement::LinearHash) => {
+            Some(RANGE_NEEDS_ORDER)
+        }
         _ => None,
     }
+}
+
+/// Notes a page of a SCAN. It is for a few slots, or numbers: it is as one for the first of them.
+fn note_page(heat: &Heat, route: &Route, cursor: u64) {
+    let Some(place) = whole::place_of(route, cursor) else { return };
+    let (slot, number);
+    let at: &[u8] = match route.keyspace.options.placement {
+        Placement::LinearHash => {
+            number = cursor.to_be_bytes();
+            &number
+        }
+        Placement::Hashed | Placement::Ordered => {
+            slot = whole::place_of_cursor(cursor).slot.to_be_bytes();
+            &slot
+        }
+    };
+    heat.note_stretch(route.shard(place), at, Some(at));
 }
 
 /// Notes a RANGE that has shown keys from one to another, in either order.

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use balancer::hot::{Found, Record, Sampler};
+use keyspace::linear_hash::turned;
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId, Slot, slot_of};
 use node::command::{Write, codec};
@@ -56,6 +57,7 @@ fn place_of(placement: Placement, key: &[u8]) -> Box<[u8]> {
     match placement {
         Placement::Hashed => slot_of(key).to_be_bytes().into(),
         Placement::Ordered => key.into(),
+        Placement::LinearHash => turned(key).to_be_bytes().into(),
     }
 }
 
@@ -202,6 +204,10 @@ impl Hub {
                 let from = node::whole::place_of_cursor(*cursor).slot;
                 let last = end.saturating_sub(1);
                 self.heat.note_stretch(shard, &slot(from), Some(&slot(last)));
+            }
+            Want::Numbers { from, end, .. } => {
+                let last = end.wrapping_sub(1).to_be_bytes();
+                self.heat.note_stretch(shard, &from.to_be_bytes(), Some(&last));
             }
             Want::Range { .. } => self.heat.note_stretch(shard, &[], None),
             _ => {}

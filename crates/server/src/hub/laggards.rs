@@ -122,7 +122,7 @@ mod tests {
         };
         Seen {
             keyspace: keyspace.map(Into::into),
-            is_ordered: false,
+            has_slots: true,
             live: 3,
             descriptor,
             members: Members::of_voters(&ids),

@@ -190,7 +190,7 @@ impl Hub {
         let bytes_max = self.merges.bytes_max.filter(|_| self.may_use(Feature::Merges));
         if let Some(bytes_max) = bytes_max {
             let mut cold = BTreeMap::new();
-            for route in self.routes().iter() {
+            for route in self.routes().iter().filter(|route| route.keyspace.file.is_none()) {
                 self.find_cold(route, bytes_max, &mut cold);
             }
             self.want_cold(cold, bytes_max);

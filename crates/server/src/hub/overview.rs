@@ -29,7 +29,6 @@ use node::state::{Content, ShardState};
 use overlay::Known;
 use parking_lot::RwLock;
 use replication::Members;
-use storage::engine::Layout;
 
 use super::laggards::{self, Behind};
 use super::{Hub, View, boot_nanos};
@@ -47,8 +46,8 @@ const NAMED_MAX: usize = 6;
 pub struct Seen {
     /// Its keyspace's name; none for the system shard.
     pub keyspace: Option<Box<str>>,
-    /// Whether its keys are in their order, not spread by their hash.
-    pub is_ordered: bool,
+    /// Whether its keys lie in slots.
+    pub has_slots: bool,
     /// Its arc and its replicas; if it is not here, as the lookup knows them.
     pub descriptor: Descriptor,
     /// Who votes.
@@ -278,7 +277,7 @@ impl Hub {
                 behind.retain(|behind| is_up(&&behind.laggard.replica));
             }
             shards.push(Seen {
-                is_ordered: layout == Some(Layout::Ordered),
+                has_slots: layout.is_some_and(|layout| layout.is_hashed()),
                 keyspace: keyspace.map(Into::into),
                 live,
                 members,

@@ -35,7 +35,7 @@ fn seen(id: u64, leader: Option<u64>, up: &BTreeSet<NodeId>) -> Seen {
     };
     Seen {
         keyspace: Some("0".into()),
-        is_ordered: false,
+        has_slots: true,
         live: ids.iter().filter(|replica| up.contains(&NodeId(replica.0))).count(),
         descriptor,
         members: Members::of_voters(&ids),

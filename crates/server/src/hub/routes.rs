@@ -331,8 +331,8 @@ impl Hub {
         }
     }
 
-    /// Asks the system shard for a change of the catalogue. `callback` is told when the change can
-    /// be used, or why it was refused.
+    /// Asks the system shard for a change of the catalogue, which the cluster's level allows.
+    /// `callback` is told when the change can be used, or why it was refused.
     pub fn ask_catalogue(&self, op: &CatalogueOp<'_>, callback: Option<Callback>) {
         let mut body = Vec::new();
         op.encode(&mut body);

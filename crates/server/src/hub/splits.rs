@@ -26,7 +26,6 @@ use node::lane::{Answer, Input};
 use node::split::Split;
 use node::state::ShardState;
 use parking_lot::Mutex;
-use storage::engine::Engine;
 
 use super::decisions::{Came, Decided, What};
 use super::{Hub, View};
@@ -149,7 +148,7 @@ impl Hub {
     pub(super) fn split_large(self: &Arc<Self>) {
         let mut whole = BTreeMap::new();
         let mut left = AT_ONCE;
-        for route in self.routes().iter() {
+        for route in self.routes().iter().filter(|route| route.keyspace.file.is_none()) {
             for (shard, view) in route.shards().iter().zip(&route.views) {
                 let Some((bytes, keys)) = bytes_of(view) else { continue };
                 let Some(why) = self.splits.too_large(bytes, keys) else { continue };
@@ -179,7 +178,10 @@ impl Hub {
         let at = {
             let state = view.read();
             let Some(engine) = state.keys() else { return };
-            Place::at(placement_of(engine), place).filter(|at| is_within(&state, at))
+            // Buckets of a file are cut in its order only.
+            let placement =
+                Some(engine.layout().placement()).filter(|p| *p != Placement::LinearHash);
+            placement.and_then(|p| Place::at(p, place)).filter(|at| is_within(&state, at))
         };
         if let Some(at) = at.filter(|_| self.splits.begin(shard)) {
             self.split(shard, &view, at, why, Box::new(|_| {}));
@@ -272,10 +274,6 @@ pub(super) fn bytes_of(view: &View) -> Option<(u64, u64)> {
     Some((usage.live_bytes, usage.keys))
 }
 
-fn placement_of(engine: &Engine) -> Placement {
-    if engine.layout().is_hashed() { Placement::Hashed } else { Placement::Ordered }
-}
-
 /// Whether a cut there leaves something on both sides.
 fn is_within(state: &ShardState, at: &Place) -> bool {
     let arc = &state.descriptor.arc;
@@ -289,7 +287,7 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
         return Err("it holds the catalogue, and is never cut".into());
     };
     let arc = &state.descriptor.arc;
-    let (at, has) = match placement_of(engine) {
+    let (at, has) = match engine.layout().placement() {
         Placement::Hashed => {
             let (first, end) = arc.slots().expect("hashed shards have slots");
             let at = match asked {
@@ -307,6 +305,9 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
             };
             let at = at.ok_or(format!("it has slot {first} only, and a slot is never cut"))?;
             (at, format!("slots {first} to {}", end - 1))
+        }
+        Placement::LinearHash => {
+            return Err("it is a bucket of a file, and those are cut in its order".into());
         }
         Placement::Ordered => {
             let at = match asked {

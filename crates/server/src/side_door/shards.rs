@@ -30,8 +30,7 @@ impl NodeApi {
 
     fn shard(&self, seen: &Seen, survey: &Survey, now: BootNanos) -> ShardStatus {
         let arc = &seen.descriptor.arc;
-        let is_hashed = !seen.is_ordered && seen.keyspace.is_some();
-        let slots = arc.slots().filter(|_| is_hashed).map(|(first, end)| [first, end - 1]);
+        let slots = arc.slots().filter(|_| seen.has_slots).map(|(first, end)| [first, end - 1]);
         let report = seen.report.as_ref();
         let known = seen.known.as_deref();
         let leader = seen.leader();
@@ -40,7 +39,7 @@ impl NodeApi {
             id: seen.id().0,
             keyspace: seen.keyspace.as_deref().map(str::to_owned),
             slots,
-            arc: seen.is_ordered.then(|| ends(arc)),
+            arc: (!seen.has_slots && seen.keyspace.is_some()).then(|| ends(arc)),
             generation: seen.descriptor.generation.0,
             verdict: seen.verdict(),
             here: report.is_some(),

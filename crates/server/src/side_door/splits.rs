@@ -58,10 +58,12 @@ fn led_elsewhere(hub: &Hub, shard: ShardId, leader: Option<NodeId>) -> ApiError 
     ApiError::NotLeader { why }
 }
 
-/// A cut as people are told of it: bytes of a key that are no text are replaced.
+/// A cut as people are told of it: bytes of a key that are no text are replaced; a number of linear
+/// hashing is in hexadecimal.
 pub(super) fn shown(at: &Place) -> CutAt {
     match at {
         Place::Slot(slot) => CutAt::Slot(*slot),
         Place::Key(key) => CutAt::Key(String::from_utf8_lossy(key).into_owned()),
+        Place::Number(number) => CutAt::Key(format!("{number:016x}")),
     }
 }

@@ -3,7 +3,7 @@
 //! Some shard that somebody believes to lead is told to be cut, at a slot or key that parts the
 //! keys in use, if there are such. Its right half has an id that was never used.
 
-use keyspace::{Cut, KeyspaceId, Placement, ShardId, Slot, slot_of};
+use keyspace::{Cut, KeyspaceId, Placement, ShardId, Slot, linear_hash, slot_of};
 use node::lane::Input;
 use node::split::Split;
 
@@ -18,7 +18,7 @@ impl World {
     /// Some leader is told to cut one of its shards in two.
     pub(super) fn split(&mut self) {
         let mut led = self.led();
-        led.retain(|(_, shard)| *shard != ShardId(0));
+        led.retain(|(_, shard)| *shard != ShardId(0) && !self.is_bucket(*shard));
         if led.is_empty() || self.counts.splits >= SPLITS_MAX {
             return;
         }
@@ -35,12 +35,14 @@ impl World {
         let (at, shard) = *self.rng.pick(among);
         let view = view_of((at, shard));
         let descriptor = view.read().descriptor.clone();
-        let is_hashed = view.read().keys().is_some_and(|engine| engine.layout().is_hashed());
-        let placement = if is_hashed { Placement::Hashed } else { Placement::Ordered };
+        let placement = view.read().keys().map(|engine| engine.layout().placement());
+        let placement = placement.unwrap_or(Placement::Ordered);
+        let is_hashed = placement == Placement::Hashed;
         let arc = &descriptor.arc;
         let place = |name: &[u8]| match placement {
             Placement::Hashed => Cut::at(placement, &slot_of(name).to_be_bytes()),
             Placement::Ordered => Cut::at(placement, name),
+            Placement::LinearHash => None,
         };
         let within = |cut: &Cut| arc.split(&cut.position(arc.keyspace())).is_some();
         let names = self.names_in(arc.keyspace()).iter();
@@ -63,6 +65,7 @@ impl World {
         let cut = match (self.mood.placement(), arc.slots()) {
             (Placement::Hashed, Some((first, end))) => Some(Cut::Slot(first + (end - first) / 2)),
             (Placement::Hashed, None) => None,
+            (Placement::LinearHash, _) => linear_hash::middle(&arc).map(Cut::Number),
             (Placement::Ordered, _) => {
                 let has = |name: &&Vec<u8>| arc.holds(name);
                 let mut names: Vec<_> = self.clients.names().iter().filter(has).collect();
@@ -111,6 +114,16 @@ impl World {
         ids.sort_unstable();
         ids.dedup();
         ids.len() as u64
+    }
+
+    /// Whether a shard is a bucket of a file, which is cut and taken in in its order only.
+    pub(super) fn is_bucket(&self, shard: ShardId) -> bool {
+        let machines = self.seats.iter().filter_map(|seat| seat.machine.as_ref());
+        let mut views = machines.filter_map(|machine| machine.view(shard));
+        views.any(|view| {
+            let layout = view.read().keys().map(|engine| engine.layout().placement());
+            layout == Some(Placement::LinearHash)
+        })
     }
 
     /// The keyspace that a shard is of, as some replica of it knows.

@@ -120,14 +120,18 @@ impl OfWhole {
     /// page of a SCAN is.
     fn only(&self, away: &[bool]) -> Option<usize> {
         let Ask::Scan(Scan { cursor, .. }) = &self.ask else { return None };
-        let slot = whole::place_of_cursor(*cursor).slot;
-        away.contains(&true).then(|| self.route.place_of_slot(slot))
+        let place = whole::place_of(&self.route, *cursor);
+        away.contains(&true).then(|| place.expect("cursors come from scans"))
     }
 
     /// What is wanted of a shard that is away.
     fn want(&self, place: usize, count: u64) -> Want {
         let (first, end) = self.route.slots(place);
-        let is_ordered = self.route.keyspace.options.placement == Placement::Ordered;
+        let placement = self.route.keyspace.options.placement;
+        let numbers = |from: Option<u64>, keys_max| {
+            let (first, end) = self.route.numbers(place);
+            Want::Numbers { from: from.unwrap_or(first), end, keys_max }
+        };
         let ends = || self.route.arc(place).ends();
         let everything = |reverse, with_values| {
             let arc = self.route.arc(place);
@@ -138,7 +142,11 @@ impl OfWhole {
             Ask::Size => Want::Size { ends: ends() },
             Ask::Random(random) => Want::Random { ends: ends(), number: *random },
             Ask::Range { reverse } => everything(*reverse, true),
-            Ask::Keys if is_ordered => everything(false, false),
+            Ask::Keys if placement == Placement::Ordered => everything(false, false),
+            Ask::Keys if placement == Placement::LinearHash => numbers(None, u64::MAX),
+            Ask::Scan(scan) if placement == Placement::LinearHash => {
+                numbers(Some(scan.cursor), count)
+            }
             Ask::Keys => {
                 let cursor = whole::cursor_of(ScanCursor { slot: first, hash: 0 });
                 Want::Scan { cursor, end, keys_max: u64::MAX }

@@ -213,7 +213,7 @@ impl World {
         let Some(wide) = &self.wide else { return Ok(()) };
         let (placement, deadline) = (wide.placement, self.now_ms + THERE_MS_MAX);
         let cuts = match placement {
-            Placement::Hashed => Vec::new(),
+            Placement::Hashed | Placement::LinearHash => Vec::new(),
             Placement::Ordered => CUTS.map(|key| wide.names[key].clone()).to_vec(),
         };
         while self.now_ms < deadline {

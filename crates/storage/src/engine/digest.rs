@@ -188,7 +188,7 @@ mod tests {
         fn garbage_makes_no_difference(steps in steps(), low in 0u64..450) {
             let end = at(steps.len() as u64 * 10);
             let low = at(low).min(end);
-            for layout in [HASHED, Layout::Ordered] {
+            for layout in [HASHED, Layout::Ordered, Layout::LinearHash] {
                 let (mut lazy, mut eager) = (engine(layout, 1 << 40), engine(layout, 0));
                 take(&mut lazy, &steps);
                 take(&mut eager, &steps);

@@ -14,7 +14,8 @@
 //!  25      -      key, then value: to the end
 //! ```
 //! Order: eras from old to new, between two of them the flush that parts them; within one by
-//! (slot, hash, key) or by key; within a key from old to new. So restoring is writing again.
+//! (slot, hash, key), by key, or by (number, key); within a key from old to new. So restoring is
+//! writing again.
 //!
 //! The blocks of one dump must be restored in order. The first of the two times is not in them: it
 //! is the safe point of what they restore.
@@ -55,10 +56,20 @@ enum Position {
     Start,
     /// Before this hash in this slot.
     Hashed(ScanCursor),
-    /// Before this key.
-    Ordered(Vec<u8>),
+    /// Before this key, in a tree.
+    Key(Vec<u8>),
     /// After the dump.
     End,
+}
+
+impl Position {
+    /// Where a tree is gone on with.
+    fn bound(&self) -> Bound<&[u8]> {
+        match self {
+            Position::Key(key) => Bound::Included(key),
+            _ => Bound::Unbounded,
+        }
+    }
 }
 
 /// Why a block cannot be restored. The records before `offset` have been; give the engine up.
@@ -341,17 +352,22 @@ impl Piece<'_> {
                 }
             }
             Index::Ordered(tree) => {
-                let from = match position {
-                    Position::Ordered(key) => Bound::Included(&key[..]),
-                    _ => Bound::Unbounded,
-                };
-                for head in tree.range(from, Bound::Unbounded) {
-                    if self.is_full() {
-                        return Some(Position::Ordered(head.key().to_vec()));
-                    }
-                    self.key(head);
-                }
+                return self.heads(tree.range(position.bound(), Bound::Unbounded));
             }
+            Index::LinearHash(tree) => {
+                return self.heads(tree.range(position.bound(), Bound::Unbounded));
+            }
+        }
+        None
+    }
+
+    /// Dumps these, one key each; returns where to go on if the piece is full first.
+    fn heads(&mut self, heads: impl Iterator<Item = Record>) -> Option<Position> {
+        for head in heads {
+            if self.is_full() {
+                return Some(Position::Key(head.key().to_vec()));
+            }
+            self.key(head);
         }
         None
     }

@@ -8,7 +8,7 @@ use keyspace::{HashedKey, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 
 use super::record::Record;
 use super::slots::SlotTables;
-use super::tree::Tree;
+use super::tree::{ByKey, ByNumber, Tree};
 use super::{Layout, ScanCursor, WrongLayout};
 
 /// Heads one after the other.
@@ -17,7 +17,8 @@ pub(super) type Heads<'a> = Box<dyn Iterator<Item = Record> + 'a>;
 /// Finds the newest version of a key.
 pub(super) enum Index {
     Hashed(SlotTables),
-    Ordered(Tree),
+    Ordered(Tree<ByKey>),
+    LinearHash(Tree<ByNumber>),
 }
 
 /// Where a key is or would go. Valid until the index changes.
@@ -31,6 +32,7 @@ impl Index {
                 Self::Hashed(SlotTables::new(first_slot, end_slot))
             }
             Layout::Ordered => Self::Ordered(Tree::default()),
+            Layout::LinearHash => Self::LinearHash(Tree::default()),
         }
     }
 
@@ -39,6 +41,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.len(),
             Self::Ordered(tree) => tree.len(),
+            Self::LinearHash(tree) => tree.len(),
         }
     }
 
@@ -46,6 +49,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.bytes(),
             Self::Ordered(tree) => tree.bytes(),
+            Self::LinearHash(tree) => tree.bytes(),
         }
     }
 
@@ -54,6 +58,7 @@ impl Index {
         let (place, head) = match self {
             Self::Hashed(tables) => tables.locate(key),
             Self::Ordered(tree) => (0, tree.find(key.bytes)),
+            Self::LinearHash(tree) => (0, tree.find(key.bytes)),
         };
         (Place(place), head)
     }
@@ -67,6 +72,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.insert(key, place.0, record),
             Self::Ordered(tree) => tree.insert(record),
+            Self::LinearHash(tree) => tree.insert(record),
         }
     }
 
@@ -74,6 +80,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.set_head(key, place.0, record),
             Self::Ordered(tree) => tree.set_head(record),
+            Self::LinearHash(tree) => tree.set_head(record),
         }
     }
 
@@ -81,6 +88,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.remove(key, place.0),
             Self::Ordered(tree) => tree.remove(key.bytes),
+            Self::LinearHash(tree) => tree.remove(key.bytes),
         }
     }
 
@@ -88,6 +96,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.drain(count, each),
             Self::Ordered(tree) => tree.drain(count, each),
+            Self::LinearHash(tree) => tree.drain(count, each),
         }
     }
 
@@ -95,20 +104,28 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.sample(random),
             Self::Ordered(tree) => tree.sample(random),
+            Self::LinearHash(tree) => tree.sample(random),
         }
     }
 
     pub(super) fn hashed(&self) -> Result<&SlotTables, WrongLayout> {
         match self {
             Self::Hashed(tables) => Ok(tables),
-            Self::Ordered(_) => Err(WrongLayout { needed: "hashed" }),
+            Self::Ordered(_) | Self::LinearHash(_) => Err(WrongLayout { needed: "hashed" }),
         }
     }
 
-    pub(super) fn ordered(&self) -> Result<&Tree, WrongLayout> {
+    pub(super) fn ordered(&self) -> Result<&Tree<ByKey>, WrongLayout> {
         match self {
-            Self::Hashed(_) => Err(WrongLayout { needed: "ordered" }),
+            Self::Hashed(_) | Self::LinearHash(_) => Err(WrongLayout { needed: "ordered" }),
             Self::Ordered(tree) => Ok(tree),
+        }
+    }
+
+    pub(super) fn by_number(&self) -> Result<&Tree<ByNumber>, WrongLayout> {
+        match self {
+            Self::Hashed(_) | Self::Ordered(_) => Err(WrongLayout { needed: "of linear hashing" }),
+            Self::LinearHash(tree) => Ok(tree),
         }
     }
 
@@ -122,12 +139,15 @@ impl Index {
                 });
                 Box::new(tables.heads_from(from).map(|(_, head)| head))
             }
-            Self::Ordered(tree) => {
-                let start = from.map_or(Bound::Unbounded, |(r, _)| Bound::Included(r.key()));
-                Box::new(tree.range(start, Bound::Unbounded))
-            }
+            Self::Ordered(tree) => Box::new(tree.range(from_head(from), Bound::Unbounded)),
+            Self::LinearHash(tree) => Box::new(tree.range(from_head(from), Bound::Unbounded)),
         }
     }
+}
+
+/// From this head on, or from the first.
+fn from_head<'r>(from: Option<(Record, &KeyHasher)>) -> Bound<&'r [u8]> {
+    from.map_or(Bound::Unbounded, |(record, _)| Bound::Included(record.key()))
 }
 
 /// A live head that expires, ordered by when.

@@ -43,6 +43,7 @@ impl Engine {
                 Layout::Hashed { first_slot, end_slot }
             }
             (Layout::Ordered, Layout::Ordered) => Layout::Ordered,
+            (Layout::LinearHash, Layout::LinearHash) => Layout::LinearHash,
             _ => panic!("engines of two layouts are joined"),
         };
         self.flatten();
@@ -53,6 +54,7 @@ impl Engine {
         match (&mut self.current.index, index) {
             (Index::Hashed(tables), Index::Hashed(more)) => tables.append(more),
             (Index::Ordered(tree), Index::Ordered(more)) => tree.append(more),
+            (Index::LinearHash(tree), Index::LinearHash(more)) => tree.append(more),
             _ => unreachable!("indexes are of the engine's layout"),
         }
         self.current.live_keys += right.current.live_keys;
@@ -74,7 +76,7 @@ impl Engine {
             Layout::Hashed { first_slot, .. } => {
                 Layout::Hashed { first_slot, end_slot: first_slot }
             }
-            Layout::Ordered => Layout::Ordered,
+            Layout::Ordered | Layout::LinearHash => self.layout,
         };
         let nothing = Engine {
             layout,

@@ -63,7 +63,7 @@ mod tree;
 
 use std::collections::VecDeque;
 
-use keyspace::{Cut, HashedKey, KeyHasher, Slot, Timestamp};
+use keyspace::{Cut, HashedKey, KeyHasher, Placement, Slot, Timestamp};
 
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump};
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
@@ -106,12 +106,23 @@ pub enum Layout {
     },
     /// A tree by key bytes; slot and hash of keys are ignored.
     Ordered,
+    /// A tree by the keys' numbers on the circle of linear hashing, and their bytes.
+    LinearHash,
 }
 
 impl Layout {
     /// Whether keys lie in slots.
     pub fn is_hashed(&self) -> bool {
         matches!(self, Layout::Hashed { .. })
+    }
+
+    /// Of which keyspaces shards are so.
+    pub fn placement(&self) -> Placement {
+        match self {
+            Layout::Hashed { .. } => Placement::Hashed,
+            Layout::Ordered => Placement::Ordered,
+            Layout::LinearHash => Placement::LinearHash,
+        }
     }
 }
 
@@ -406,8 +417,8 @@ impl Engine {
     }
 
     /// As [`Engine::flush`], of the keys from `from` on and before `end` alone: slots of a hashed
-    /// engine, keys of an ordered one, or its ends as slots 0 and [`keyspace::SLOTS`]. Takes a step
-    /// for each key that there is.
+    /// engine, keys or numbers of another, or its ends as slots 0 and [`keyspace::SLOTS`]. Takes a
+    /// step for each key that there is.
     ///
     /// Panics on a timestamp below any write of these keys before.
     pub fn flush_within(&mut self, from: &Cut, end: &Cut, timestamp: Timestamp) {

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use keyspace::linear_hash::turned;
 use keyspace::{Cut, KeyHasher, SLOTS, Slot, Timestamp, slot_of};
 use proptest::prelude::*;
 
 use super::era::Era;
 use super::record::Record;
-use super::tree::Tree;
 use super::{At, DumpCursor, Engine, Layout, PieceLimits, Range, ScanCursor};
 
 const HASHER: KeyHasher = KeyHasher::new([3; 16]);
@@ -93,6 +93,7 @@ fn place(layout: Layout, number: usize) -> Cut {
         (None, _) => Cut::Slot(SLOTS),
         (Some(key), Layout::Hashed { .. }) => Cut::Slot(slot_of(key)),
         (Some(key), Layout::Ordered) => Cut::Key((*key).into()),
+        (Some(key), Layout::LinearHash) => Cut::Number(turned(key)),
     }
 }
 
@@ -101,6 +102,7 @@ fn is_before(key: &[u8], place: &Cut) -> bool {
     match place {
         Cut::Slot(slot) => slot_of(key) < *slot,
         Cut::Key(at) => key < &**at,
+        Cut::Number(at) => turned(key) < *at,
     }
 }
 
@@ -293,7 +295,15 @@ fn compare_scans(engine: &Engine, model: &Model, at: Timestamp) {
     assert_eq!(engine.random_key(at.0, at).is_some(), !live.is_empty());
     assert!(engine.random_key(at.0 + 1, at).is_none_or(|key| live.contains(&key)));
     let mut found: Vec<Vec<u8>> = Vec::new();
-    if engine.layout() == Layout::Ordered {
+    if engine.layout() == Layout::LinearHash {
+        live.sort_by_key(|key| (turned(key), *key));
+        let mut next = Some(0);
+        while let Some(from) = next {
+            let mut visit = |key: &[u8], _: super::Version<'_>| found.push(key.to_vec());
+            next = engine.scan_numbers(from, 1, at, &mut visit).expect("by number");
+        }
+        assert_eq!(found, live);
+    } else if engine.layout() == Layout::Ordered {
         live.sort();
         for reverse in [false, true] {
             let mut range = Range {
@@ -335,7 +345,8 @@ impl Engine {
         for era in whole.map(|retired| &retired.era).chain([&self.current]) {
             let heads: Vec<Record> = era.index.heads_from(None).collect();
             assert_eq!(heads.len() as u64, era.index.len());
-            assert!(era.index.ordered().map_or(true, Tree::is_sampled));
+            assert!(era.index.ordered().map_or(true, |tree| tree.is_sampled()));
+            assert!(era.index.by_number().map_or(true, |tree| tree.is_sampled()));
             Self::check_heads(era, &heads);
             for head in heads {
                 let mut chain = Some(head);
@@ -535,6 +546,34 @@ proptest! {
         run(Layout::Ordered, &ops);
     }
 
+    #[test]
+    fn reads_by_number_agree_with_the_model(ops in ops()) {
+        run(Layout::LinearHash, &ops);
+    }
+
+    /// Cut at any number, be it a key's or none's.
+    #[test]
+    fn halves_by_number_agree_with_the_model(
+        before in ops(),
+        at in prop_oneof![1..u64::MAX, (0..KEYS.len()).prop_map(|key| turned(KEYS[key]))],
+        after in ops(),
+    ) {
+        let mut left = begin(Layout::LinearHash);
+        before.iter().for_each(|op| left.step(op));
+        assert_eq!(left.engine.middle(), None);
+        halves(left, &Cut::Number(at), &after);
+    }
+
+    #[test]
+    fn engines_by_number_that_are_joined_agree_with_the_model(
+        before in ops(),
+        at in 1..u64::MAX,
+        between in [ops(), ops()],
+        after in ops(),
+    ) {
+        joined(Layout::LinearHash, &before, &Cut::Number(at), &between, &after);
+    }
+
     /// Both halves go on as the whole would, each with its keys.
     #[test]
     fn halves_agree_with_the_model(before in ops(), at in 15_801..SLOTS, after in ops()) {
@@ -611,7 +650,8 @@ proptest! {
                 block.push(key);
             }
         }
-        for layout in [Layout::Hashed { first_slot: 0, end_slot: SLOTS }, Layout::Ordered] {
+        let hashed = Layout::Hashed { first_slot: 0, end_slot: SLOTS };
+        for layout in [hashed, Layout::Ordered, Layout::LinearHash] {
             let mut engine = Engine::new(layout, HASHER);
             let first = engine.restore(&block);
             engine.check();

@@ -44,7 +44,7 @@ impl Engine {
     /// is visited, whatever is written meanwhile.
     ///
     /// # Errors
-    /// [`WrongLayout`] if the shard is ordered.
+    /// [`WrongLayout`] if the shard has no slots.
     pub fn scan(
         &self,
         cursor: ScanCursor,
@@ -69,12 +69,40 @@ impl Engine {
         Ok(None)
     }
 
+    /// As [`Self::scan`], of a shard of linear hashing: from a number on, in order of numbers.
+    ///
+    /// # Errors
+    /// [`WrongLayout`] if the shard is of another layout.
+    pub fn scan_numbers(
+        &self,
+        from: u64,
+        count: usize,
+        at: Timestamp,
+        visit: &mut dyn FnMut(&[u8], Version<'_>),
+    ) -> Result<Option<u64>, WrongLayout> {
+        self.current.index.by_number()?;
+        let Some(era) = self.era_at(at) else { return Ok(None) };
+        let mut left = count.max(1);
+        let mut last = None;
+        for (here, head) in era.index.by_number()?.heads_from(from) {
+            if left == 0 && last != Some(here) {
+                return Ok(Some(here));
+            }
+            left = left.saturating_sub(1);
+            last = Some(here);
+            if let Some(record) = Self::visible(head, at) {
+                visit(record.key(), Version::of(record));
+            }
+        }
+        Ok(None)
+    }
+
     /// Visits the keys with a value at `at` in a range, in order. Returns the last key looked at
     /// if a maximum of `range` ended the walk, and none if the range did: to go on, put that key
     /// as an excluded bound in the place of the start (of the end, in reverse).
     ///
     /// # Errors
-    /// [`WrongLayout`] if the shard is hashed.
+    /// [`WrongLayout`] if the shard is not ordered.
     pub fn range(
         &self,
         range: &Range<'_>,

@@ -15,7 +15,7 @@
 
 use std::collections::BTreeSet;
 
-use keyspace::Cut;
+use keyspace::{Cut, Placement};
 
 use super::collect::Queue;
 use super::era::{Era, Expiring, Index, Retired};
@@ -42,11 +42,17 @@ impl Versions {
 impl Engine {
     /// Where it could be cut in two so that both sides have about as many keys, or bytes if it is
     /// ordered, and how many each side has then: exactly of slots, by a sample of the keys else.
-    /// None if it has one slot or key, or none.
+    /// None if it has one slot or key, or none, or is of linear hashing.
     pub fn middle(&self) -> Option<(Cut, [u64; 2])> {
         match &self.current.index {
             Index::Hashed(tables) => tables.middle().map(|(at, sides)| (Cut::Slot(at), sides)),
-            Index::Ordered(tree) => tree.middle().map(|(at, sides)| (Cut::Key(at), sides)),
+            Index::Ordered(tree) => {
+                let (at, sides) = tree.middle()?;
+                // Not every key is a place for a cut: the one right behind it is then.
+                Some((Cut::at(Placement::Ordered, &at)?, sides))
+            }
+            // Where it is cut is not for its keys to say.
+            Index::LinearHash(_) => None,
         }
     }
 
@@ -54,7 +60,7 @@ impl Engine {
     /// afterwards, on either side.
     ///
     /// # Errors
-    /// [`WrongLayout`]: it is cut at slots, or at keys, and not so. Nothing has changed.
+    /// [`WrongLayout`]: it is cut at slots, keys or numbers, and not so. Nothing has changed.
     ///
     /// # Panics
     /// If a slot does not lie within the layout, above its first.
@@ -68,8 +74,10 @@ impl Engine {
                     .map(|(first_slot, end_slot)| Layout::Hashed { first_slot, end_slot })
             }
             (Layout::Ordered, Cut::Key(_)) => [Layout::Ordered; 2],
-            (Layout::Hashed { .. }, Cut::Key(_)) => return Err(WrongLayout { needed: "ordered" }),
-            (Layout::Ordered, Cut::Slot(_)) => return Err(WrongLayout { needed: "hashed" }),
+            (Layout::LinearHash, Cut::Number(_)) => [Layout::LinearHash; 2],
+            (_, Cut::Key(_)) => return Err(WrongLayout { needed: "ordered" }),
+            (_, Cut::Slot(_)) => return Err(WrongLayout { needed: "hashed" }),
+            (_, Cut::Number(_)) => return Err(WrongLayout { needed: "of linear hashing" }),
         };
         let mut versions = Versions::default();
         let mut cut = |era: &mut Era| era.split_off(at, &mut versions);
@@ -104,6 +112,7 @@ impl Index {
         match (self, at) {
             (Self::Hashed(tables), Cut::Slot(at)) => Self::Hashed(tables.split_off(*at)),
             (Self::Ordered(tree), Cut::Key(at)) => Self::Ordered(tree.split_off(at)),
+            (Self::LinearHash(tree), Cut::Number(at)) => Self::LinearHash(tree.split_off(*at)),
             _ => unreachable!("cuts are of the engine's layout"),
         }
     }
@@ -112,6 +121,7 @@ impl Index {
         match self {
             Self::Hashed(tables) => tables.each_head(each),
             Self::Ordered(tree) => tree.each_head(each),
+            Self::LinearHash(tree) => tree.each_head(each),
         }
     }
 }
@@ -149,7 +159,7 @@ fn part_expiring(all: &mut BTreeSet<Expiring>, at: &Cut) -> BTreeSet<Expiring> {
     let entries: Vec<Expiring> = std::mem::take(all).into_iter().collect();
     let is_right: Vec<bool> = match at {
         Cut::Slot(at) => entries.iter().map(|entry| entry.slot() >= *at).collect(),
-        Cut::Key(_) => {
+        Cut::Key(_) | Cut::Number(_) => {
             let mut ahead = entries.iter().skip(AHEAD);
             let mut look = |entry: &Expiring| {
                 ahead.next().inspect(|ahead| ahead.record.prefetch());

@@ -1,24 +1,74 @@
-//! Where does an ordered key lie? In a tree by its bytes, which are those in the newest record.
+//! Where does a key lie that has no slot? In a tree, by its bytes, which are those in the newest
+//! record; or by its number on the circle of linear hashing, and then by its bytes.
 //!
-//! An entry carries the first sixteen bytes of its key as a number, so that most comparisons stay
-//! in the tree's node; only longer keys that begin alike are read in their records. Beside the tree
-//! lies an array of all heads, in no order, from which a uniformly random one is drawn.
+//! ```text
+//!   prefix of an entry      sixteen bytes of the key          ordered    (ByKey)
+//!                           the number, eight of the key      linear     (ByNumber)
+//! ```
+//!
+//! An entry carries its prefix as a number, so that most comparisons stay in the tree's node; only
+//! longer keys that begin alike are read in their records. Beside the tree lies an array of all
+//! heads, in no order, from which a uniformly random one is drawn.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::marker::PhantomData;
 use std::ops::Bound;
+
+use keyspace::linear_hash::turned;
 
 use super::record::Record;
 
-const PREFIX_BYTES: usize = size_of::<u128>();
 /// About so many keys are looked at to find the middle.
 const MIDDLE_KEYS: usize = 1024;
 /// How many heads ahead of the one that is looked at memory is asked for.
 const AHEAD: usize = 16;
 
+/// By what keys are ordered.
+pub(super) trait Order {
+    /// So many bytes of a key are in its prefix.
+    const KEY_BYTES: usize;
+
+    /// The prefix of a key.
+    fn prefix(key: &[u8]) -> u128;
+}
+
+/// By their bytes alone.
+pub(super) struct ByKey;
+
+/// By their numbers, and then by their bytes.
+pub(super) struct ByNumber;
+
+impl Order for ByKey {
+    const KEY_BYTES: usize = 16;
+
+    #[inline]
+    fn prefix(key: &[u8]) -> u128 {
+        u128::from_be_bytes(first(key))
+    }
+}
+
+impl Order for ByNumber {
+    const KEY_BYTES: usize = 8;
+
+    #[inline]
+    fn prefix(key: &[u8]) -> u128 {
+        u128::from(turned(key)) << 64 | u128::from(u64::from_be_bytes(first(key)))
+    }
+}
+
+/// The first bytes of a key, zeros behind a shorter one.
+#[inline]
+fn first<const N: usize>(key: &[u8]) -> [u8; N] {
+    let mut first = [0; N];
+    let len = key.len().min(N);
+    first[..len].copy_from_slice(&key[..len]);
+    first
+}
+
 /// A key in the tree, or one that is searched for.
-struct Entry {
-    /// The first [`PREFIX_BYTES`], big-endian, zeros behind a shorter key.
+struct Entry<O> {
+    /// As the order says.
     prefix: u128,
     /// The key's bytes: in the newest record, or those of the asker. A cell since a newer record
     /// with the same key takes the place of the old one where it is.
@@ -26,18 +76,29 @@ struct Entry {
     len: u32,
     /// Which of `Tree::samples` it is.
     sample: Cell<u32>,
+    order: PhantomData<O>,
 }
 
-impl Entry {
+impl Entry<ByNumber> {
+    /// What lies before all keys of a number.
+    fn before(number: u64) -> Self {
+        let (key, sample) = (Cell::new([].as_ptr()), Cell::new(0));
+        Self { prefix: u128::from(number) << 64, key, len: 0, sample, order: PhantomData }
+    }
+
+    fn number(&self) -> u64 {
+        (self.prefix >> 64) as u64
+    }
+}
+
+impl<O: Order> Entry<O> {
     fn new(key: &[u8], sample: u32) -> Self {
-        let mut prefix = [0; PREFIX_BYTES];
-        let len = key.len().min(PREFIX_BYTES);
-        prefix[..len].copy_from_slice(&key[..len]);
         Self {
-            prefix: u128::from_be_bytes(prefix),
+            prefix: O::prefix(key),
             key: Cell::new(key.as_ptr()),
             len: key.len() as u32,
             sample: Cell::new(sample),
+            order: PhantomData,
         }
     }
 
@@ -60,30 +121,30 @@ impl Entry {
     }
 }
 
-impl PartialEq for Entry {
+impl<O: Order> PartialEq for Entry<O> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Entry {}
+impl<O: Order> Eq for Entry<O> {}
 
-impl PartialOrd for Entry {
+impl<O: Order> PartialOrd for Entry<O> {
     #[inline]
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl<O: Order> Ord for Entry<O> {
     #[inline]
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.prefix.cmp(&other.prefix).then_with(|| {
-            if self.len.min(other.len) as usize <= PREFIX_BYTES {
+            if self.len.min(other.len) as usize <= O::KEY_BYTES {
                 // One is the beginning of the other, up to zeros that only the longer one has.
                 self.len.cmp(&other.len)
             } else {
-                self.bytes()[PREFIX_BYTES..].cmp(&other.bytes()[PREFIX_BYTES..])
+                self.bytes()[O::KEY_BYTES..].cmp(&other.bytes()[O::KEY_BYTES..])
             }
         })
     }
@@ -95,21 +156,26 @@ fn separator<'k>(low: &[u8], high: &'k [u8]) -> &'k [u8] {
     &high[..alike + 1]
 }
 
-/// All keys of an ordered shard.
-#[derive(Default)]
-pub(super) struct Tree {
-    entries: BTreeSet<Entry>,
+/// All keys of a shard, in this order.
+pub(super) struct Tree<O> {
+    entries: BTreeSet<Entry<O>>,
     samples: Vec<Record>,
 }
 
-impl Tree {
+impl<O> Default for Tree<O> {
+    fn default() -> Self {
+        Self { entries: BTreeSet::new(), samples: Vec::new() }
+    }
+}
+
+impl<O: Order> Tree<O> {
     pub(super) fn len(&self) -> u64 {
         self.entries.len() as u64
     }
 
     /// An estimate: the nodes of the standard library's tree are about three quarters full.
     pub(super) fn bytes(&self) -> u64 {
-        (self.entries.len() * size_of::<Entry>() * 4 / 3
+        (self.entries.len() * size_of::<Entry<O>>() * 4 / 3
             + self.samples.capacity() * size_of::<Record>()) as u64
     }
 
@@ -162,38 +228,20 @@ impl Tree {
         start: Bound<&[u8]>,
         end: Bound<&[u8]>,
     ) -> impl DoubleEndedIterator<Item = Record> + '_ {
-        let crossed = match (start, end) {
+        let (start, end) = (probe(start), probe(end));
+        let crossed = match (&start, &end) {
             (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
             (Bound::Included(start), Bound::Included(end)) => start > end,
             (Bound::Included(start) | Bound::Excluded(start), Bound::Excluded(end))
             | (Bound::Excluded(start), Bound::Included(end)) => start >= end,
         };
-        let probe = |bound: Bound<&[u8]>| bound.map(|key| Entry::new(key, 0));
-        let range = (!crossed).then(|| self.entries.range((probe(start), probe(end))));
+        let range = (!crossed).then(|| self.entries.range((start, end)));
         range.into_iter().flatten().map(Entry::record)
     }
 
-    /// The key before which a cut leaves most nearly as many bytes on one side as on the other, as
-    /// far as one in so many keys tells; and about how many both have. None with one key.
-    pub(super) fn middle(&self) -> Option<(Box<[u8]>, [u64; 2])> {
-        let step = (self.samples.len() / MIDDLE_KEYS).max(1);
-        let mut some: Vec<Record> = self.samples.iter().copied().step_by(step).collect();
-        some.sort_unstable_by(|one, other| one.key().cmp(other.key()));
-        let total: u64 = some.iter().map(|record| record.bytes()).sum();
-        let mut left = 0;
-        let sides = some.windows(2).map(|pair| {
-            left += pair[0].bytes();
-            (pair, [left, total - left])
-        });
-        let (pair, sides) = sides.min_by_key(|(_, [left, right])| left.abs_diff(*right))?;
-        let at = separator(pair[0].key(), pair[1].key()).into();
-        Some((at, sides.map(|bytes| bytes * step as u64)))
-    }
-
-    /// Cuts off all keys from `at` on. Each entry of both is looked at once, and no record.
-    pub(super) fn split_off(&mut self, at: &[u8]) -> Self {
-        let at = Entry::new(at, 0);
-        let mut right = Self { entries: self.entries.split_off(&at), samples: Vec::new() };
+    /// Cuts off all from `at` on. Each entry of both is looked at once, and no record.
+    fn split_off_at(&mut self, at: &Entry<O>) -> Self {
+        let mut right = Self { entries: self.entries.split_off(at), samples: Vec::new() };
         self.sample_all();
         right.sample_all();
         right
@@ -252,4 +300,46 @@ impl Tree {
         let rank = (u128::from(random) * self.samples.len() as u128) >> 64;
         self.samples.get(rank as usize).copied()
     }
+}
+
+impl Tree<ByKey> {
+    /// The key before which a cut leaves most nearly as many bytes on one side as on the other, as
+    /// far as one in so many keys tells; and about how many both have. None with one key.
+    pub(super) fn middle(&self) -> Option<(Box<[u8]>, [u64; 2])> {
+        let step = (self.samples.len() / MIDDLE_KEYS).max(1);
+        let mut some: Vec<Record> = self.samples.iter().copied().step_by(step).collect();
+        some.sort_unstable_by(|one, other| one.key().cmp(other.key()));
+        let total: u64 = some.iter().map(|record| record.bytes()).sum();
+        let mut left = 0;
+        let sides = some.windows(2).map(|pair| {
+            left += pair[0].bytes();
+            (pair, [left, total - left])
+        });
+        let (pair, sides) = sides.min_by_key(|(_, [left, right])| left.abs_diff(*right))?;
+        let at = separator(pair[0].key(), pair[1].key()).into();
+        Some((at, sides.map(|bytes| bytes * step as u64)))
+    }
+
+    /// Cuts off all keys from `at` on.
+    pub(super) fn split_off(&mut self, at: &[u8]) -> Self {
+        self.split_off_at(&Entry::new(at, 0))
+    }
+}
+
+impl Tree<ByNumber> {
+    /// Heads of keys from a number on, with their numbers, in order.
+    pub(super) fn heads_from(&self, number: u64) -> impl Iterator<Item = (u64, Record)> + '_ {
+        let from = self.entries.range(Entry::before(number)..);
+        from.map(|entry| (entry.number(), entry.record()))
+    }
+
+    /// Cuts off all keys from a number on.
+    pub(super) fn split_off(&mut self, at: u64) -> Self {
+        self.split_off_at(&Entry::before(at))
+    }
+}
+
+/// What a bound is searched by.
+fn probe<O: Order>(bound: Bound<&[u8]>) -> Bound<Entry<O>> {
+    bound.map(|key| Entry::new(key, 0))
 }

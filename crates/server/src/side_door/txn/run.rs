@@ -304,7 +304,7 @@ impl Run {
 
     fn range(&mut self, wanted: &Stretch<'_>) -> Result<TxnResult, Stop> {
         if self.route.keyspace.options.placement != Placement::Ordered {
-            let why = "the keyspace is hashed, and only ordered ones have ranges".to_owned();
+            let why = "only ordered keyspaces have ranges, and this one is not".to_owned();
             return Err(self.refused(why));
         }
         loop {
