@@ -320,6 +320,51 @@ fn nodes_and_shards_are_tables_and_scripts_are_told_what_fails() {
 }
 
 #[test]
+fn ways_to_a_key_are_tables_and_commands_name_them() {
+    let node = Node::new();
+    let all = node.run("route greeting");
+    assert_eq!(all.code, 1, "lh has found nobody: {}", all.err);
+    let lines: Vec<&str> = all.text().lines().collect();
+    assert!(lines[0].starts_with("LOOKUP") && lines[0].ends_with("OWNER"), "{lines:?}");
+    for (line, lookup) in lines[1..].iter().zip(["full", "chord", "chord-sharp", "linear", "lh"]) {
+        assert_eq!(line.split(' ').next(), Some(lookup));
+    }
+    assert!(all.text().contains("chord-sharp iterative\nMOVE"), "{}", all.text());
+    assert!(all.text().contains("somebody") && all.text().contains("finger 61"));
+    let one = node.run("route greeting --lookup linear --form recursive --no-images --json");
+    assert_eq!(one.code, 0, "{}", one.err);
+    let way: serde_json::Value = serde_json::from_str(one.text()).unwrap();
+    let said = [&way[0]["lookup"], &way[0]["form"], &way[0]["images"]];
+    assert_eq!(
+        said,
+        ["linear", "recursive", ""]
+            .map(|word| match word {
+                "" => serde_json::json!(false),
+                word => serde_json::json!(word),
+            })
+            .each_ref()
+    );
+    assert!(way[1].is_null());
+    for wrong in ["--lookup kademlia", "--form sideways"] {
+        let refused = node.run(&format!("route greeting {wrong}"));
+        assert_eq!(refused.code, 2);
+        assert!(refused.err.contains("is no lookup"), "{}", refused.err);
+    }
+    // Commands for single keys tell which way they went, beside what they say anyway.
+    node.run("put greeting hello");
+    let got = carillon_with(&node, &["get", "greeting", "--lookup", "chord recursive"]);
+    assert_eq!((got.code, got.text()), (0, "hello"));
+    assert!(got.err.contains("lookup=chord; form=recursive; images=on; hops=1"), "{}", got.err);
+    let nothing = carillon_with(&node, &["del", "nothing", "--lookup", "full"]);
+    assert!(nothing.err.contains("lookup=full"), "{}", nothing.err);
+    assert!(!node.run("get greeting").err.contains("lookup="));
+}
+
+fn carillon_with(node: &Node, words: &[&str]) -> Ended {
+    node.with(&words.iter().map(OsStr::new).collect::<Vec<_>>(), b"")
+}
+
+#[test]
 fn help_teaches_and_misspelling_is_answered() {
     let help = alone("--help");
     assert_eq!(help.code, 0);

@@ -199,8 +199,8 @@ impl Board {
         self.lh.peers(nodes);
     }
 
-    pub fn tick(&mut self, out: &mut Outbox) {
-        for tables in self.led.values_mut() {
+    pub fn tick(&mut self, turn: usize, of: usize, out: &mut Outbox) {
+        for tables in self.led.values_mut().skip(turn).step_by(of) {
             for strategy in Strategy::ALL {
                 tables.of_mut(strategy).tick(out);
             }

@@ -114,9 +114,10 @@ impl Switchboard {
         self.say_here(full, effects);
     }
 
-    /// A unit of time of rings passes.
-    pub fn tick_rings(&mut self, full: &Table, effects: &mut Effects) {
-        self.board.tick(&mut effects.out);
+    /// A unit of time passes for a part of the tables: those of every `of`-th shard that is led here,
+    /// counted from the `turn`-th. So many calls, one for each turn, are a unit of time for all.
+    pub fn tick_rings(&mut self, turn: usize, of: usize, full: &Table, effects: &mut Effects) {
+        self.board.tick(turn, of, &mut effects.out);
         self.say_here(full, effects);
     }
 

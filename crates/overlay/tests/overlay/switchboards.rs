@@ -105,7 +105,12 @@ impl Net {
     fn rounds(&mut self, count: usize) {
         for _ in 0..count {
             for node in (1..=NODES).map(NodeId) {
-                self.at(node, Switchboard::tick_rings);
+                // A part of the tables at a time.
+                for turn in 0..2 {
+                    self.at(node, |board, full, effects| {
+                        board.tick_rings(turn, 2, full, effects);
+                    });
+                }
             }
             self.settle();
         }

@@ -120,7 +120,8 @@ async fn write(
     command: Command,
 ) -> Result<Response, Problem> {
     let route = routes::look_up(context, (keyspace, command.key()), lookup).await?;
-    let mut response = done(context, keyspace, command).await?;
+    let mut response =
+        done(context, keyspace, command).await.unwrap_or_else(Problem::into_response);
     routes::add(&mut response, route);
     Ok(response)
 }

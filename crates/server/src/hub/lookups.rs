@@ -39,12 +39,17 @@ use super::peers::Peers;
 use crate::api::Histogram;
 use crate::counters::Counter;
 
-/// Every so many of the node's ticks tables say something to each other …
+/// Within so many of the node's ticks each table says something once, a part of them at each …
 const RING_TICKS: u64 = 20;
-/// … and every so many, for a while after some have begun.
-const RING_TICKS_EARLY: u64 = 4;
-/// For how many ticks they are early.
-const EARLY_TICKS: u64 = 400;
+/// … or in more, so that no more than so many shards' do at each: upkeep costs the same then,
+/// however many shards a node leads …
+const SHARDS_A_TICK: u64 = 3;
+/// … but for a while after some have begun so many times as often.
+const EARLY: u64 = 5;
+/// For how many ticks it is early.
+const EARLY_TICKS: u64 = 200;
+/// Every so many ticks it is seen which shards are led here.
+const LEAD_TICKS: u64 = 4;
 
 /// Which way a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -446,20 +451,20 @@ impl Hub {
         }
         self.run_lookups(peers, |inner, full, node| {
             let (mut out, ended) = inner.run(node, full, Switchboard::tick_requests);
-            let pause = match ticks < inner.early_until {
-                true => RING_TICKS_EARLY,
-                false => RING_TICKS,
-            };
-            if ticks.is_multiple_of(pause) {
+            if ticks.is_multiple_of(LEAD_TICKS) {
                 let is_led = |known: &&Arc<Known>| known.leader() == Some(node);
                 let led: Vec<_> = full.iter().filter(is_led).cloned().collect();
                 if inner.board.lead(&led, full) {
                     inner.early_until = ticks + EARLY_TICKS;
                 }
-                let (rings, none) = inner.run(node, full, Switchboard::tick_rings);
-                debug_assert!(none.is_empty(), "rings end no request");
-                out.extend(rings);
             }
+            let lasting = RING_TICKS.max(inner.board.shards() as u64 / SHARDS_A_TICK);
+            let of = if ticks < inner.early_until { lasting / EARLY } else { lasting };
+            let (rings, none) = inner.run(node, full, |board, full, effects| {
+                board.tick_rings((ticks % of) as usize, of as usize, full, effects);
+            });
+            debug_assert!(none.is_empty(), "rings end no request");
+            out.extend(rings);
             (out, ended)
         });
     }

@@ -159,7 +159,7 @@ impl Api for Fake {
         }
     }
 
-    /// Every key is found at once, and no way has a move.
+    /// Every key is found, but by lh; by rings with a move.
     fn route(
         &self,
         _keyspace: &str,
@@ -168,17 +168,28 @@ impl Api for Fake {
         _is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     ) {
-        let route = |way: &Way| RouteStatus {
-            lookup: way.kind.name().to_owned(),
-            form: way.form.name().to_owned(),
-            images: way.images,
-            shard: Some(1),
-            leader: None,
-            hops: 0,
-            messages: Some(0),
-            micros: 7,
-            failure: None,
-            steps: Vec::new(),
+        let route = |way: &Way| {
+            let step = RouteStep {
+                shard: 7,
+                node: "00000000000000aa".into(),
+                name: "somebody".into(),
+                by: "finger 61".into(),
+                micros: Some(38),
+            };
+            let steps = Vec::from_iter(way.kind.strategy().map(|_| step));
+            let is_found = way.kind.name() != "lh";
+            RouteStatus {
+                lookup: way.kind.name().to_owned(),
+                form: way.form.name().to_owned(),
+                images: way.images,
+                shard: is_found.then_some(7),
+                leader: is_found.then(|| "00000000000000aa".into()),
+                hops: steps.len() as u32,
+                messages: Some(2 * steps.len() as u32),
+                micros: 41,
+                failure: (!is_found).then(|| "no file".into()),
+                steps,
+            }
         };
         done(Ok(ways.iter().map(route).collect()));
     }
