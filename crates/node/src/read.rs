@@ -290,6 +290,17 @@ pub fn seen_with<R>(
     }
 }
 
+/// A watched key of which a replica here has something newer than what was seen, however far behind
+/// it is: that stays so, and whoever watches the key would ask its leader in vain.
+pub fn outdated<'k>(route: &Route, watched: &[(&'k [u8], Seen)]) -> Option<&'k [u8]> {
+    let is_newer = |(key, seen): &&(&[u8], Seen)| {
+        let key = route.key(key);
+        let state: &ShardState = &route.views[route.place(&key)].read();
+        state.owns(&key) && state.keys().is_some_and(|engine| seen.is_outdated(engine, &key))
+    };
+    watched.iter().find(is_newer).map(|(key, _)| *key)
+}
+
 /// Serves several linearizable reads of one key each, in order: each is shown to `each`, until it
 /// says that it has enough. The keys are looked up side by side, since most of the time goes into
 /// waiting for memory.
@@ -585,6 +596,32 @@ mod tests {
         engine.raise_safe_point(at(90));
         while engine.collect(9) {}
         assert!(![never, once].contains(&nothing_since(&engine, &key)));
+    }
+
+    /// A replica that serves nobody knows it all the same.
+    #[test]
+    fn a_watched_key_that_has_changed_is_known_wherever_there_is_a_newer_version() {
+        let mut op = Vec::new();
+        let options = KeyspaceOptions { placement: Placement::Ordered, ..Default::default() };
+        CatalogueOp::Create { name: "k", options }.encode(&mut op);
+        let created = System::default().apply(&op, &[NodeId(1)]);
+        let Ok(Change::Created(keyspace)) = created else { panic!("{created:?}") };
+        let (hasher, at) = (KeyHasher::new([1; 16]), Timestamp::from_millis);
+        let mut state = birth::first_state(&keyspace, 0, hasher);
+        let engine = state.keys_mut().expect("it has keys");
+        engine.put(&hasher.key(b"set"), &[b"v"], 0, at(40));
+        engine.put(&hasher.key(b"gone"), &[b"v"], 0, at(40));
+        engine.delete(&hasher.key(b"gone"), at(50));
+        let route = Route::begun(keyspace, hasher, vec![std::sync::Arc::new(RwLock::new(state))]);
+        let set = |seen| outdated(&route, &[(b"none", Seen::Nothing(at(1))), (b"set", seen)]);
+        assert_eq!(set(Seen::Version(at(39))), Some(&b"set"[..]));
+        assert_eq!(set(Seen::Nothing(at(39))), Some(&b"set"[..]));
+        // As here, or newer than what is here.
+        assert_eq!(set(Seen::Version(at(40))), None);
+        assert_eq!(set(Seen::Version(at(41))), None);
+        let gone = |seen| outdated(&route, &[(b"gone", seen)]);
+        assert_eq!(gone(Seen::Version(at(40))), Some(&b"gone"[..]));
+        assert_eq!(gone(Seen::Nothing(at(50))), None);
     }
 
     /// A replica is closed up to 50 ms, and has applied more: one key had ended when another was

@@ -142,10 +142,7 @@ impl<'a> Transaction<'a> {
     /// A watched key of which something newer is here than what was seen: that stays so.
     pub(crate) fn outdated(&self, engine: &Engine) -> Option<&'a [u8]> {
         let hasher = engine.hasher();
-        let is_newer = |(key, seen): &&(&[u8], Seen)| {
-            let (Seen::Version(time) | Seen::Nothing(time)) = *seen;
-            engine.newest_timestamp(&hasher.key(key)) > time
-        };
+        let is_newer = |(key, seen): &&(&[u8], Seen)| seen.is_outdated(engine, &hasher.key(key));
         self.watched.iter().find(is_newer).map(|(key, _)| *key)
     }
 
@@ -327,6 +324,12 @@ impl<'a> Step<'a> {
 }
 
 impl Seen {
+    /// Whether something newer is there, by now.
+    pub(crate) fn is_outdated(self, engine: &Engine, key: &HashedKey<'_>) -> bool {
+        let (Seen::Version(time) | Seen::Nothing(time)) = self;
+        engine.newest_timestamp(key) > time
+    }
+
     /// Whether a key has at this time what was seen.
     fn is_so(self, engine: &Engine, key: &HashedKey<'_>, at: Timestamp) -> bool {
         let newest = engine.newest(key, at);

@@ -20,6 +20,7 @@ use node::coordinator::{Act, At, Coordinator, Ended, Routes};
 use node::entry::Waiter;
 use node::lane::{Input, NotDone, Origin};
 use node::locks::Said;
+use node::read;
 use node::shard::Stuck;
 
 use super::EventLoop;
@@ -80,7 +81,8 @@ impl EventLoop {
         });
     }
 
-    /// Begins a transaction of a connection, whose reply is owed to this waiter.
+    /// Begins a transaction of a connection, whose reply is owed to this waiter; not if replicas
+    /// here know that what it has watched has changed.
     pub(super) fn coordinate(
         &mut self,
         connection: &mut Connection,
@@ -89,7 +91,12 @@ impl EventLoop {
         waiter: Waiter,
     ) {
         connection.barrier = true;
-        if let Some(route) = connection.route.as_ref().filter(|_| self.hub.peers.is_some()) {
+        let route = connection.route.as_ref();
+        if let Some(key) = route.and_then(|route| read::outdated(route, &transaction.watched)) {
+            self.endings.push((waiter, Ended::Changed(key.into())));
+            return;
+        }
+        if let Some(route) = route.filter(|_| self.hub.peers.is_some()) {
             transaction.each_key(&mut |key| {
                 connection.written.add(route.shard(route.place_of_key(key)));
             });
