@@ -1,8 +1,8 @@
 //! `carillon sim overlay`: lookups alone, on rings of any size.
 
-use std::fs;
-use std::io::{IsTerminal, Write, stderr};
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::{self, IsTerminal, Write, stderr};
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,6 @@ use clap::Args;
 use sim::overlay::studies::{Study, study};
 use sim::overlay::{
     Keys, Kind, Kinds, NODES_MAX, Options, REQUESTS_MAX, SUCCESSORS_MAX, SUCCESSORS_MIN, churn,
-    plot, run,
 };
 
 use crate::exit::Exit;
@@ -22,104 +21,145 @@ const SUCCESSORS: std::ops::RangeInclusive<u64> = SUCCESSORS_MIN as u64..=SUCCES
 /// `carillon sim overlay`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The same seed gives the same figures, byte for byte. Exit code 1 if an answer was wrong, or a file
-cannot be written.
+The same seed gives the same figures, byte for byte. Exit code 1 if an answer was wrong, a ring has
+not become right again, or a file cannot be written.
 
 Examples:
   carillon sim overlay
   carillon sim overlay --nodes 1000,10000,100000 --lookup full,chord-sharp
   carillon sim overlay --keys zipf --json hops.json --plots .
-  carillon sim overlay --study join --nodes 10,100,1000")]
+  carillon sim overlay --study join --nodes 10,100,1000
+  carillon sim overlay --study requests --lookup chord,lh --plots .")]
 pub struct OverlayArgs {
-    /// Sizes of rings, one after the other.
-    #[arg(long, value_name = "N[,N…]", value_delimiter = ',', default_value = "1000")]
+    /// Sizes of rings, one after the other [default: 1000; of join and connections several].
+    #[arg(long, value_name = "N[,N…]", value_delimiter = ',')]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=NODES_MAX as u64))]
     pub nodes: Vec<u64>,
-    /// Which lookups: all, or a list of full, chord, chord-sharp, linear, lh.
-    #[arg(long, value_name = "NAMES", default_value = "all")]
-    pub lookup: Kinds,
-    /// Requests for each lookup on each ring.
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    /// Which lookups: all, or a list of full, chord, chord-sharp, linear, lh [default: all].
+    #[arg(long, value_name = "NAMES")]
+    pub lookup: Option<Kinds>,
+    /// Requests for each lookup on each ring [default: 10000]. Of linear fewer are asked for where
+    /// they would go on for ever.
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=REQUESTS_MAX))]
-    pub lookups: u64,
+    pub lookups: Option<u64>,
     /// Decides where members and points lie, and who asks.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// How members and points lie on the ring: uniform or zipf.
-    #[arg(long, value_name = "NAME", default_value = "uniform")]
-    pub keys: Keys,
-    /// How many successors each member of a ring lists: that changes tables, and not hops. Churn
-    /// has lists of 4.
-    #[arg(long, value_name = "N", default_value_t = SUCCESSORS_MIN as u64)]
+    /// How members and points lie on the ring: uniform or zipf [default: uniform].
+    #[arg(long, value_name = "NAME")]
+    pub keys: Option<Keys>,
+    /// How many successors each member of a ring lists [default: 2]: that changes tables, and not
+    /// hops. Churn and requests have lists of 4.
+    #[arg(long, value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u64).range(SUCCESSORS))]
-    pub successors: u64,
+    pub successors: Option<u64>,
     /// What is measured: hops of lookups; load, how even it is; join, what one costs; churn, what
-    /// happens when many members come, fail or leave at once.
+    /// happens when many members come, fail or leave at once; requests, sent as messages that may
+    /// be lost; connections, how many there are.
     #[arg(long, value_name = "NAME", default_value = "hops")]
     pub study: Study,
     /// Write the figures to this file as JSON.
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write charts of hops to this folder.
-    #[arg(long, value_name = "DIR", conflicts_with = "study")]
+    /// Write charts to this folder.
+    #[arg(long, value_name = "DIR")]
     pub plots: Option<PathBuf>,
+}
+
+impl OverlayArgs {
+    fn options(&self) -> Options {
+        let usual = Options::default();
+        let nodes = match &self.nodes[..] {
+            [] => self.study.nodes().to_vec(),
+            asked => asked.iter().map(|nodes| *nodes as usize).collect(),
+        };
+        Options {
+            nodes,
+            kinds: self.lookup.clone().unwrap_or(usual.kinds),
+            requests: self.lookups.unwrap_or(usual.requests),
+            seed: self.seed,
+            keys: self.keys.unwrap_or(usual.keys),
+            successors: self.successors.map_or(usual.successors, |length| length as usize),
+        }
+    }
+
+    /// The options that were typed, of those that mean nothing to some study.
+    fn typed(&self) -> impl Iterator<Item = &'static str> {
+        let typed = [
+            ("lookup", self.lookup.is_some()),
+            ("lookups", self.lookups.is_some()),
+            ("keys", self.keys.is_some()),
+            ("successors", self.successors.is_some()),
+        ];
+        typed.into_iter().filter(|(_, is_typed)| *is_typed).map(|(name, _)| name)
+    }
 }
 
 /// Measures, and prints what came of it.
 pub fn overlay(args: &OverlayArgs) -> Exit {
-    let options = Options {
-        nodes: args.nodes.iter().map(|nodes| *nodes as usize).collect(),
-        kinds: args.lookup.clone(),
-        requests: args.lookups,
-        seed: args.seed,
-        keys: args.keys,
-        successors: args.successors as usize,
-    };
-    if let Some(why) = makes_no_sense(args) {
+    let options = args.options();
+    if let Some(why) = makes_no_sense(args, &options) {
         complain(&why);
         return Exit::Usage;
     }
+    // It may take minutes to have something to write.
+    let into = args.plots.as_ref().map(|folder| (folder, folder.join(".carillon-sim")));
+    let into = into.iter().map(|(folder, file)| (*folder, file));
+    for (path, file) in args.json.iter().map(|file| (file, file)).chain(into) {
+        if let Err(error) = writable(file) {
+            return cannot_write(path, &error);
+        }
+    }
     let bar = Bar::new();
-    let told = |what: &str, done, of| bar.show(what, done, of);
-    let mut files = Vec::new();
-    let found = match (&args.plots, args.study) {
-        (Some(folder), _) => {
-            let report = run(&options, &told);
-            let charts = plot::charts(&report).into_iter();
-            files.extend(charts.map(|(name, chart)| (folder.join(name), chart)));
-            report.found()
-        }
-        (None, other) => study(other, &options, &told),
-    };
+    let found = study(args.study, &options, &|what, done, of| bar.show(what, done, of));
     bar.clear();
-    if let Some(path) = &args.json {
-        files.push((path.clone(), found.json));
-    }
+    let charts = args
+        .plots
+        .iter()
+        .flat_map(|folder| found.charts.iter().map(|(name, chart)| (folder.join(name), chart)));
+    let json = args.json.iter().map(|path| (path.clone(), &found.json));
     let printed = raw(found.table.as_bytes());
-    for (path, text) in files {
+    for (path, text) in charts.chain(json) {
         if let Err(error) = fs::write(&path, text) {
-            complain(&format!("cannot write {}: {error}", path.display()));
-            return Exit::Refused;
+            return cannot_write(&path, &error);
         }
     }
-    if !found.well {
-        complain("answers were wrong");
+    if let Some(flaw) = &found.flaw {
+        complain(flaw);
         return Exit::Refused;
     }
     printed
 }
 
+fn cannot_write(path: &Path, error: &io::Error) -> Exit {
+    complain(&format!("cannot write {}: {error}", path.display()));
+    Exit::Refused
+}
+
+/// Whether a file can be written, without a trace of having tried.
+fn writable(path: &Path) -> io::Result<()> {
+    let is_new = !path.exists();
+    OpenOptions::new().append(true).create(true).open(path)?;
+    if is_new { fs::remove_file(path) } else { Ok(()) }
+}
+
 /// Why nothing is measured.
-fn makes_no_sense(args: &OverlayArgs) -> Option<String> {
-    if args.study != Study::Churn {
+fn makes_no_sense(args: &OverlayArgs, options: &Options) -> Option<String> {
+    let study = args.study;
+    let ignored = args.typed().find(|typed| study.ignores().contains(typed));
+    if let Some(flag) = ignored {
+        return Some(format!("--{flag} means nothing to --study {}", study.name()));
+    }
+    if study != Study::Churn {
         return None;
     }
     let least = churn::NODES_MIN;
-    if args.nodes.iter().any(|nodes| (*nodes as usize) < least) {
+    if options.nodes.iter().any(|nodes| *nodes < least) {
         return Some(format!("--study churn takes rings of at least {least} nodes"));
     }
-    let is_ring = |kind: &Kind| !matches!(kind, Kind::Full | Kind::Lh);
-    let has_ring = args.lookup.0.iter().any(is_ring);
+    let is_ring = |kind: &Kind| kind.strategy().is_some();
+    let has_ring = options.kinds.0.iter().any(is_ring);
     (!has_ring).then(|| {
         "--study churn is of chord, chord-sharp and linear: full and lh are no rings".into()
     })

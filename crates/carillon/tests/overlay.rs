@@ -75,12 +75,51 @@ fn what_makes_no_sense_is_refused_in_words() {
     for (arguments, why) in [
         (&["--study", "churn", "--nodes", "1000,3"][..], "at least 4 nodes"),
         (&["--study", "churn", "--lookup", "full,lh"], "no rings"),
+        (&["--study", "churn", "--lookups", "7"], "--lookups means nothing to --study churn"),
+        (&["--study", "load", "--lookup", "chord"], "--lookup means nothing to --study load"),
+        (&["--study", "join", "--successors", "4"], "--successors means nothing"),
+        (&["--study", "requests", "--keys", "zipf"], "--keys means nothing"),
     ] {
         let ran = overlay(arguments);
         assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(2), ""), "{arguments:?}");
         assert!(text(&ran.stderr).contains(why), "{}", text(&ran.stderr));
     }
-    let ran = overlay(&["--lookups", "10", "--json", "/nowhere/at/all.json"]);
-    assert_eq!(ran.status.code(), Some(1));
-    assert!(text(&ran.stderr).contains("cannot write /nowhere/at/all.json"));
+    // Before anything is measured: this would take hours.
+    for file in ["--json", "--plots"] {
+        let ran = overlay(&["--lookups", "100000000", file, "/nowhere/at/all"]);
+        assert_eq!((ran.status.code(), text(&ran.stdout)), (Some(1), ""));
+        assert!(
+            text(&ran.stderr).contains("cannot write /nowhere/at/all"),
+            "{}",
+            text(&ran.stderr)
+        );
+    }
+}
+
+#[test]
+fn studies_write_what_they_found() {
+    let folder = std::env::temp_dir().join(format!("carillon-studies-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let (json, plots) = (folder.join("found.json"), folder.to_str().unwrap());
+    for (study, nodes, rows, charts) in [
+        ("join", "10,100", 2, &["join.svg"][..]),
+        ("requests", "50", 5 * 3 * 3, &["requests.svg", "requests-time.svg"]),
+        ("connections", "32", 4, &["connections.svg", "connections-32.svg"]),
+        ("churn", "40", 9, &["churn-joins.svg", "churn-fails.svg", "churn-leaves.svg"]),
+    ] {
+        let file = json.to_str().unwrap();
+        let ran = overlay(&["--study", study, "--nodes", nodes, "--json", file, "--plots", plots]);
+        assert_eq!(ran.status.code(), Some(0), "{study}: {}", text(&ran.stderr));
+        let read: serde_json::Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+        let found = read[study].as_array().unwrap();
+        assert_eq!(found.len(), rows, "{study}");
+        assert!(found.iter().all(|row| row["wrong"].is_null() || row["wrong"] == 0), "{study}");
+        for chart in charts {
+            let chart = fs::read_to_string(folder.join(chart)).unwrap();
+            assert!(chart.starts_with("<svg"), "{study}");
+        }
+    }
+    let left = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name());
+    assert!(left.into_iter().all(|name| !name.to_str().unwrap().starts_with('.')));
+    fs::remove_dir_all(&folder).unwrap();
 }

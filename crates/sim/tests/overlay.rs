@@ -5,6 +5,7 @@ use overlay::Point;
 use overlay::lh::FORWARDS_MAX;
 use sim::overlay::churn::{self, Event};
 use sim::overlay::ring::Ring;
+use sim::overlay::studies::{Found, Study, study};
 use sim::overlay::tables::{Shared, Tables};
 use sim::overlay::{Keys, Kind, Kinds, Options, Report, SUCCESSORS_MIN, plot, report, run, walks};
 use sim::rng::Rng;
@@ -88,9 +89,31 @@ fn a_ring_becomes_right_again() {
             assert_eq!(outcome.wrong, 0, "{outcome:?}");
             assert!(outcome.to_ring.is_some() && outcome.to_tables.is_some(), "{outcome:?}");
             assert!(outcome.moved > 0 && outcome.messages > 0);
+            let right = &outcome.right;
+            assert!(right[0] < 1.0 && right.last() == Some(&1.0), "{right:?}");
         }
     }
     assert!(churn::outcome(Kind::Full, Event::Joins, 60, 1).is_none());
+}
+
+/// Every study has a table, JSON and charts, and finds nothing that must not be.
+#[test]
+fn studies_tell_what_they_found() {
+    for of in Study::ALL {
+        let nodes = vec![20, 60];
+        let options = Options { nodes, requests: 200, ..Options::default() };
+        let Found { table, json, charts, flaw } = study(of, &options, &|_, _, _| {});
+        assert_eq!(flaw, None, "{of:?}");
+        assert!(table.lines().count() > 4 && json.ends_with("\n]}\n"), "{of:?}");
+        assert!(!charts.is_empty(), "{of:?}");
+        for (name, chart) in charts {
+            let is_whole = chart.starts_with("<svg") && chart.ends_with("</svg>\n");
+            assert!(is_whole && name.ends_with(".svg"), "{of:?}: {name}");
+            assert!(!chart.contains("NaN") && !chart.contains("inf"), "{of:?}: {name}");
+        }
+        assert!("neatness".parse::<Study>().is_err_and(|why| why.to_string().contains(of.name())));
+        assert_eq!(of.name().parse(), Ok(of));
+    }
 }
 
 /// Who says of itself that it is the owner, or sends everybody around.

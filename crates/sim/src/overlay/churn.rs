@@ -74,7 +74,7 @@ impl Event {
 }
 
 /// How it went.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     /// Which lookup keeps the tables.
     pub kind: Kind,
@@ -98,12 +98,17 @@ pub struct Outcome {
     pub wrong: u64,
     /// Mean hops of those that were answered.
     pub hops: f64,
+    /// Of each round, from what was before the first: which part of all tables is right.
+    pub right: Vec<f64>,
 }
 
 /// A table that can be kept, and compared with what it should be.
-trait Kept: Listed + Sized {
+pub trait Kept: Listed + Sized {
+    /// That of a member of a ring that is right.
     fn ideal(all: &Members, at: usize) -> Self;
+    /// That of one who joins.
     fn join(me: Shared<Known>, left: Shared<Known>, list: &[Shared<Known>]) -> Self;
+    /// Its place in the ring.
     fn place(&self) -> &Place;
 }
 
@@ -184,12 +189,15 @@ impl<L: Kept> World<L> {
             failed: 0,
             wrong: 0,
             hops: 0.0,
+            right: Vec::new(),
         };
         let mut hops = 0;
         for round in 0..=ROUNDS_MAX {
+            let right = self.right();
+            outcome.right.push(right as f64 / self.tables.len() as f64);
             if ideal::ideal(self.tables.values().map(Kept::place)).is_ok() {
                 outcome.to_ring = outcome.to_ring.or(Some(round));
-                if self.is_right() {
+                if right == self.tables.len() {
                     outcome.to_tables = Some(round);
                     break;
                 }
@@ -211,14 +219,15 @@ impl<L: Kept> World<L> {
         outcome
     }
 
-    /// Whether every table is what it is in a ring that is right.
-    fn is_right(&self) -> bool {
+    /// How many tables are what they are in a ring that is right.
+    fn right(&self) -> usize {
         let members = self.tables.values().map(|table| table.place().me().clone());
         let all = Members::new(members);
-        (0..all.len()).all(|at| {
-            let shard = all.after(at, 0).shard();
-            self.tables[&shard].shards() == L::ideal(&all, at).shards()
-        })
+        let is_right = |at: &usize| {
+            let shard = all.after(*at, 0).shard();
+            self.tables[&shard].shards() == L::ideal(&all, *at).shards()
+        };
+        (0..all.len()).filter(is_right).count()
     }
 
     /// Somebody who is alive.

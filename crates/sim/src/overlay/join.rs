@@ -81,6 +81,20 @@ pub fn cost(nodes: usize, seed: u64) -> Cost {
     Cost { nodes, full: nodes as f64, chord, papers }
 }
 
+/// With how many members a full table costs as much as something else, between the two of these
+/// sizes where the cheaper becomes the dearer, on a straight line of logarithms; `None` if there
+/// are no two such.
+pub fn break_even(costs: &[Cost], other: impl Fn(&Cost) -> f64) -> Option<f64> {
+    let mut costs: Vec<&Cost> = costs.iter().filter(|cost| other(cost) > 0.0).collect();
+    costs.sort_by_key(|cost| cost.nodes);
+    let gap = |cost: &Cost| (cost.full / other(cost)).ln();
+    let cross = |pair: &&[&Cost]| gap(pair[0]) <= 0.0 && gap(pair[1]) > 0.0;
+    let pair = costs.windows(2).find(cross)?;
+    let [from, to] = [pair[0], pair[1]].map(|cost| (cost.nodes as f64).ln());
+    let part = gap(pair[0]) / (gap(pair[0]) - gap(pair[1]));
+    Some((from + part * (to - from)).exp())
+}
+
 fn number(tail: &Tail) -> u64 {
     u64::from_be_bytes(*tail.first_chunk().expect("eight bytes and more"))
 }
@@ -95,5 +109,15 @@ mod tests {
         assert!(small.chord > small.full, "{small:?}");
         assert!(large.chord < large.full / 4.0, "{large:?}");
         assert!(large.chord < large.papers, "{large:?}");
+    }
+
+    #[test]
+    fn they_are_even_where_the_lines_cross() {
+        let cost = |nodes, chord| Cost { nodes, full: nodes as f64, chord, papers: 0.0 };
+        let even = |costs: &[Cost]| break_even(costs, |cost| cost.chord);
+        let found = even(&[cost(1000, 100.0), cost(10, 100.0)]).expect("they cross");
+        assert!((found - 100.0).abs() < 1e-6, "{found}");
+        assert_eq!(even(&[cost(10, 100.0), cost(20, 100.0)]), None);
+        assert_eq!(even(&[]), None);
     }
 }

@@ -28,27 +28,31 @@
 //! of it.
 //!
 //! # Studies
-//! `--study` asks for something else: how even [`load`] is, what a [`join`] costs, and what happens
-//! when many members come, fail or leave at once ([`churn`]); [`studies`] prints them.
+//! `--study` asks for something else: how even [`load`] is, what a [`join`] costs, what happens
+//! when many members come, fail or leave at once ([`churn`]), what becomes of [`requests`] that
+//! are sent as messages, and who is connected with whom ([`connections`]); [`studies`] prints them.
 //!
 //! # Invariants
 //! 1. Equal options, equal reports, byte for byte, however many processors there are.
 //! 2. Who judges answers does not look into tables.
 
+mod chart;
 pub mod churn;
+pub mod connections;
 pub mod file;
 pub mod join;
 pub mod load;
 pub mod plot;
 pub mod report;
+pub mod requests;
 pub mod ring;
 pub mod studies;
 pub mod tables;
 pub mod walks;
 
-use std::fmt;
 use std::str::FromStr;
 
+pub use overlay::Kind;
 use overlay::chord_sharp::BASE;
 use overlay::ring::place::Members;
 use overlay::{Chord, ChordSharp, Linear};
@@ -64,47 +68,8 @@ use walks::{Spread, Walks};
 pub const NODES_MAX: usize = 500_000;
 /// The most requests of a run.
 pub const REQUESTS_MAX: u64 = 100_000_000;
-/// Members from which on a linear walk is only asked [`LINEAR_REQUESTS_MAX`] times.
-pub const LINEAR_NODES: usize = 2_000;
-/// See [`LINEAR_NODES`].
-pub const LINEAR_REQUESTS_MAX: u64 = 1_000;
-
-/// A lookup that is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// Every descriptor.
-    Full,
-    /// Fingers that double the distance.
-    Chord,
-    /// Fingers that double the number of members.
-    ChordSharp,
-    /// Successors only.
-    Linear,
-    /// An image of a file of linear hashing.
-    Lh,
-}
-
-impl Kind {
-    /// All, in the order of reports.
-    pub const ALL: [Self; 5] = [Self::Full, Self::Chord, Self::ChordSharp, Self::Linear, Self::Lh];
-
-    /// As it is typed and printed.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Full => "full",
-            Self::Chord => "chord",
-            Self::ChordSharp => "chord-sharp",
-            Self::Linear => "linear",
-            Self::Lh => "lh",
-        }
-    }
-}
-
-impl fmt::Display for Kind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+/// The most moves of linear walks in a run, about: beyond, fewer are asked for.
+pub const LINEAR_MOVES_MAX: u64 = 500_000_000;
 
 /// Which lookups are measured: rising, none twice.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -185,6 +150,20 @@ pub struct Options {
     pub successors: usize,
 }
 
+impl Default for Options {
+    /// All lookups on a ring of 1000.
+    fn default() -> Self {
+        Self {
+            nodes: vec![1000],
+            kinds: Kinds(Kind::ALL.to_vec()),
+            requests: 10_000,
+            seed: 1,
+            keys: Keys::Uniform,
+            successors: SUCCESSORS_MIN,
+        }
+    }
+}
+
 /// One lookup on one ring.
 #[derive(Clone, Debug)]
 pub struct Run {
@@ -240,9 +219,14 @@ pub fn run(options: &Options, progress: Progress<'_>) -> Report {
     Report { options: options.clone(), runs }
 }
 
+/// As many linear walks of those asked for as make no more moves than so many, about; at least one.
+pub(crate) fn linear_requests(nodes: usize, requests: u64, moves_max: u64) -> u64 {
+    requests.min((2 * moves_max / nodes as u64).max(1))
+}
+
 fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Run {
     let (nodes, requests) = (ring.len(), options.requests);
-    let what = format!("{kind}, {nodes} nodes");
+    let what = format!("{}, {nodes} nodes", kind.name());
     let told = |done: u64| progress(&what, done, requests);
     let walked = |tables: &dyn tables::Tables, requests: u64| -> Run {
         let Walks { hops, wrong } = walks::walks(ring, tables, requests, options.seed, &told);
@@ -273,11 +257,23 @@ fn one(options: &Options, kind: Kind, ring: &Ring, progress: Progress<'_>) -> Ru
             walked(&PerMember::new(nodes, table), requests)
         }
         Kind::Linear => {
-            let most = if nodes > LINEAR_NODES { LINEAR_REQUESTS_MAX } else { REQUESTS_MAX };
             let all = members();
             let tables = PerMember::new(nodes, |at| Linear::ideal(&all, at, length));
-            walked(&tables, requests.min(most))
+            walked(&tables, linear_requests(nodes, requests, LINEAR_MOVES_MAX))
         }
         Kind::Lh => file::grow(nodes, requests, options.seed, &told),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linear_walks_are_as_many_as_can_be_waited_for() {
+        let asked = |nodes| linear_requests(nodes, REQUESTS_MAX, LINEAR_MOVES_MAX);
+        assert_eq!([1000, 100_000, NODES_MAX].map(asked), [1_000_000, 10_000, 2_000]);
+        assert_eq!(linear_requests(NODES_MAX, 3, LINEAR_MOVES_MAX), 3);
+        assert_eq!(linear_requests(NODES_MAX, 3, 1), 1);
     }
 }

@@ -1,49 +1,26 @@
-//! Charts, written by hand, legible on light and dark ground.
+//! Charts of what was measured, each with the name of its file.
 
 use std::collections::BTreeMap;
-use std::fmt::Write;
 
+use overlay::request::Form;
+
+use super::chart::{Line, colour, draw, log, plain};
+use super::churn::{self, Event};
+use super::connections::{self, Count};
+use super::join::{Cost, break_even};
+use super::load::Load;
+use super::requests::{self, FAILING, Network, SPAN_US, WINDOWS};
 use super::{Kind, Report};
-
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 400.0;
-const LEFT: f64 = 60.0;
-const RIGHT: f64 = 130.0;
-const TOP: f64 = 44.0;
-const BOTTOM: f64 = 48.0;
-/// Marks on an axis, about.
-const MARKS: f64 = 8.0;
 
 /// The most hops that a spread shows.
 const SPREAD_HOPS_MAX: usize = 100;
 
-const STYLE: &str = "\
-text{font:11px system-ui,sans-serif;fill:#24292f}.title{font-size:15px;font-weight:600}\
-.ground{fill:#fff}.grid{stroke:#d0d7de}.line{fill:none;stroke-width:1.8;stroke-linejoin:round}\
-.dashed{stroke-dasharray:5 4}\
-.c0{stroke:#57606a}.c1{stroke:#0969da}.c2{stroke:#bc4c00}.c3{stroke:#1a7f37}.c4{stroke:#bf3989}\
-.c5{stroke:#9a6700}@media(prefers-color-scheme:dark){text{fill:#e6edf3}.ground{fill:#0d1117}\
-.grid{stroke:#30363d}.c0{stroke:#9198a1}.c1{stroke:#58a6ff}.c2{stroke:#f0883e}\
-.c3{stroke:#3fb950}.c4{stroke:#f778ba}.c5{stroke:#d29922}}";
+/// A picture, and the name of its file.
+pub type Chart = (String, String);
 
-/// A line of a chart.
-struct Line {
-    name: String,
-    colour: usize,
-    is_dashed: bool,
-    points: Vec<(f64, f64)>,
-}
-
-/// What an axis says.
-struct Axis {
-    name: &'static str,
-    /// Whether equal ways are equal factors.
-    is_log: bool,
-}
-
-/// All charts, each with the name of its file.
-pub fn charts(report: &Report) -> Vec<(&'static str, String)> {
-    vec![("hops.svg", hops(report)), ("spread.svg", spread(report))]
+/// Charts of hops.
+pub fn charts(report: &Report) -> Vec<Chart> {
+    vec![("hops.svg".into(), hops(report)), ("spread.svg".into(), spread(report))]
 }
 
 /// Mean hops by size.
@@ -61,16 +38,11 @@ fn hops(report: &Report) -> String {
         }
     }
     half.dedup();
-    let lines = lines.into_iter().map(|(kind, points)| Line {
-        name: kind.to_string(),
-        colour: colour(kind),
-        is_dashed: false,
-        points,
-    });
-    let papers = Line { name: "½·log2 N".to_owned(), colour: 0, is_dashed: true, points: half };
+    let lines =
+        lines.into_iter().map(|(kind, points)| Line::new(kind.name(), colour(kind), points));
+    let papers = Line::new("½·log2 N", 0, half).dashed();
     let lines: Vec<Line> = lines.chain([papers]).collect();
-    let axes = [Axis { name: "members", is_log: true }, Axis { name: "mean hops", is_log: true }];
-    draw("Hops to the owner, by members", &axes, &lines)
+    draw("Hops to the owner, by members", &[log("members"), log("mean hops")], &lines)
 }
 
 /// Which part of all lookups took how many hops, on the largest ring; of lookups with more than
@@ -79,127 +51,130 @@ fn spread(report: &Report) -> String {
     let nodes = report.runs.iter().map(|run| run.nodes).max().unwrap_or_default();
     let fits = |run: &&super::Run| run.nodes == nodes && run.hops.max() <= SPREAD_HOPS_MAX;
     let here = report.runs.iter().filter(fits);
-    let lines: Vec<Line> = here
-        .map(|run| Line {
-            name: run.kind.to_string(),
-            colour: colour(run.kind),
-            is_dashed: false,
-            points: run.hops.parts().map(|(hops, part)| (hops as f64, 100.0 * part)).collect(),
-        })
-        .collect();
-    let axes = [Axis { name: "hops", is_log: false }, Axis { name: "% of lookups", is_log: false }];
-    draw(&format!("How many lookups take how many hops, {nodes} members"), &axes, &lines)
+    let line = |run: &super::Run| {
+        let points = run.hops.parts().map(|(hops, part)| (hops as f64, 100.0 * part));
+        Line::new(run.kind.name(), colour(run.kind), points.collect())
+    };
+    let title = format!("How many lookups take how many hops, {nodes} members");
+    draw(&title, &[plain("hops"), plain("% of lookups")], &here.map(line).collect::<Vec<_>>())
 }
 
-fn colour(kind: Kind) -> usize {
-    kind as usize + 1
+/// How uneven load is, by shards of a node, on the largest ring.
+pub(super) fn loads(loads: &[Load]) -> Vec<Chart> {
+    let nodes = loads.iter().map(|load| load.nodes).max().unwrap_or_default();
+    let here = || loads.iter().filter(|load| load.nodes == nodes);
+    let by_shards = |of: &dyn Fn(&Load, f64) -> f64| {
+        let drawn = here().filter_map(|load| Some((load, load.shards? as f64)));
+        drawn.map(|(load, shards)| (shards, of(load, shards))).collect::<Vec<_>>()
+    };
+    let most = by_shards(&|_, shards| shards).last().map_or(1.0, |(shards, _)| *shards);
+    let file = here().find(|load| load.shards.is_none()).map(|load| load.deviation);
+    let file = file.map(|deviation| vec![(1.0, deviation), (most, deviation)]);
+    let lines = [
+        Line::new("measured", 1, by_shards(&|load, _| load.deviation)),
+        Line::new("1/√v", 0, by_shards(&|_, shards| 1.0 / shards.sqrt())).dashed(),
+        Line::new("a file of lh, one arc", 5, file.unwrap_or_default()).dashed(),
+    ];
+    let title = format!("How uneven load is on {nodes} nodes");
+    let axes = [log("shards of each node, v"), plain("σ/mean")];
+    vec![("load.svg".into(), draw(&title, &axes, &lines))]
 }
 
-fn draw(title: &str, axes: &[Axis; 2], lines: &[Line]) -> String {
-    let all = || lines.iter().flat_map(|line| &line.points);
-    let xs = Scale::new(&axes[0], all().map(|point| point.0), (LEFT, WIDTH - RIGHT));
-    let ys = Scale::new(&axes[1], all().map(|point| point.1), (HEIGHT - BOTTOM, TOP));
-    let mut out = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" \
-         width=\"{WIDTH}\" height=\"{HEIGHT}\" role=\"img\">\n<title>{title}</title>\n\
-         <style>{STYLE}</style>\n<rect class=\"ground\" width=\"{WIDTH}\" height=\"{HEIGHT}\"/>\n\
-         <text class=\"title\" x=\"{LEFT}\" y=\"24\">{title}</text>\n"
-    );
-    let bottom = HEIGHT - BOTTOM;
-    for (at, name) in xs.marks() {
-        let _never = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{at:.1} {TOP}V{bottom}\"/>\
-             <text x=\"{at:.1}\" y=\"{:.1}\" text-anchor=\"middle\">{name}</text>",
-            bottom + 16.0
-        );
-    }
-    for (at, name) in ys.marks() {
-        let _never = writeln!(
-            out,
-            "<path class=\"grid\" d=\"M{LEFT} {at:.1}H{}\"/>\
-             <text x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"end\">{name}</text>",
-            WIDTH - RIGHT,
-            LEFT - 6.0,
-            at + 4.0
-        );
-    }
-    let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
-    let _never = writeln!(
-        out,
-        "<text x=\"{middle}\" y=\"{:.1}\" text-anchor=\"middle\">{}</text>\
-         <text x=\"{LEFT}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
-        HEIGHT - 12.0,
-        axes[0].name,
-        TOP - 8.0,
-        axes[1].name
-    );
-    for (place, line) in lines.iter().enumerate() {
-        let class = format!("line c{}{}", line.colour, if line.is_dashed { " dashed" } else { "" });
-        let path: Vec<String> =
-            line.points.iter().map(|(x, y)| format!("{:.1} {:.1}", xs.at(*x), ys.at(*y))).collect();
-        let _never = writeln!(out, "<path class=\"{class}\" d=\"M{}\"/>", path.join("L"));
-        for at in &path {
-            // A line of no length is a dot where a line of one point would not be seen.
-            let _never = writeln!(
-                out,
-                "<path class=\"{class}\" stroke-linecap=\"round\" d=\"M{at}h.01\" \
-                 style=\"stroke-width:5\"/>"
-            );
+/// What a join costs, by members.
+pub(super) fn costs(costs: &[Cost]) -> Vec<Chart> {
+    let by = |of: &dyn Fn(&Cost) -> f64| {
+        let positive = costs.iter().filter(|cost| of(cost) > 0.0);
+        positive.map(|cost| (cost.nodes as f64, of(cost))).collect::<Vec<_>>()
+    };
+    let lines = [
+        Line::new("full", colour(Kind::Full), by(&|cost| cost.full)),
+        Line::new("chord", colour(Kind::Chord), by(&|cost| cost.chord)),
+        Line::new("64·log2 N", 0, by(&|cost| cost.papers)).dashed(),
+    ];
+    let even = break_even(costs, |cost| cost.chord);
+    let even = even.map_or(String::new(), |even| format!(", even at about {even:.0} members"));
+    let title = format!("Messages of a join{even}");
+    vec![("join.svg".into(), draw(&title, &[log("members"), log("messages")], &lines))]
+}
+
+/// Which part of all tables is right after how many rounds: a chart for each event, of the largest
+/// ring.
+pub(super) fn churns(outcomes: &[churn::Outcome]) -> Vec<Chart> {
+    let nodes = outcomes.iter().map(|outcome| outcome.nodes).max().unwrap_or_default();
+    let of = |event: Event| {
+        let here = outcomes.iter().filter(|one| one.nodes == nodes && one.event == event);
+        let line = |one: &churn::Outcome| {
+            let points = one.right.iter().enumerate();
+            let points = points.map(|(round, part)| (round as f64, 100.0 * part)).collect();
+            Line::new(one.kind.name(), colour(one.kind), points)
+        };
+        let moved = here.clone().map(|one| one.moved).max().unwrap_or_default();
+        let title = format!("Tables that are right after {moved} of {nodes}: {}", event.name());
+        let axes = [plain("rounds"), plain("% of tables")];
+        let name = format!("churn-{}.svg", event.name());
+        (name, draw(&title, &axes, &here.map(line).collect::<Vec<_>>()))
+    };
+    Event::ALL.into_iter().map(of).collect()
+}
+
+/// How many requests failed while members were dead, on the largest ring, and how long they took
+/// where nothing happens. Of linear walks, which fail for being long, nothing is shown beside the
+/// others.
+pub(super) fn requests(outcomes: &[requests::Outcome]) -> Vec<Chart> {
+    let nodes = outcomes.iter().map(|outcome| outcome.nodes).max().unwrap_or_default();
+    let failing = |one: &&requests::Outcome| {
+        let is_shown = one.form != Form::SemiRecursive && one.kind != Kind::Linear;
+        one.nodes == nodes && one.network == Network::Failing && is_shown
+    };
+    let line = |one: &requests::Outcome| {
+        let seconds = SPAN_US as f64 / 1e6 / WINDOWS as f64;
+        let points = one.windows.iter().enumerate().filter(|(_, (begun, _))| *begun > 0);
+        let points = points.map(|(at, (begun, found))| {
+            let failed = 100.0 * (begun - found) as f64 / *begun as f64;
+            ((at as f64 + 0.5) * seconds, failed)
+        });
+        named(one, points.collect())
+    };
+    let lines: Vec<Line> = outcomes.iter().filter(failing).map(line).collect();
+    let title = format!("Requests that fail, {} of {nodes} members dead from 0 s", nodes / FAILING);
+    let axes = [plain("begun at, s"), plain("% failed")];
+    let answered = ("requests.svg".into(), draw(&title, &axes, &lines));
+    let mut times: BTreeMap<(Kind, Form), Line> = BTreeMap::new();
+    for one in outcomes.iter().filter(|one| one.network == Network::Calm && one.found > 0) {
+        if one.took_ms(50) > 0.0 && one.form != Form::SemiRecursive {
+            let line = times.entry((one.kind, one.form)).or_insert_with(|| named(one, Vec::new()));
+            line.points.push((one.nodes as f64, one.took_ms(50)));
         }
-        let y = TOP + 8.0 + 18.0 * place as f64;
-        let _never = writeln!(
-            out,
-            "<path class=\"{class}\" d=\"M{:.1} {y}h20\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            WIDTH - RIGHT + 12.0,
-            WIDTH - RIGHT + 38.0,
-            y + 4.0,
-            line.name
-        );
     }
-    out + "</svg>\n"
+    let times: Vec<Line> = times.into_values().collect();
+    let axes = [log("members"), log("ms, p50")];
+    let took = draw("How long requests take, a message 1 ms", &axes, &times);
+    vec![answered, ("requests-time.svg".into(), took)]
 }
 
-/// From numbers to places on the picture.
-struct Scale {
-    is_log: bool,
-    from: f64,
-    to: f64,
-    places: (f64, f64),
+/// Of one lookup, dashed if it is passed on.
+fn named(one: &requests::Outcome, points: Vec<(f64, f64)>) -> Line {
+    let name = format!("{}, {}", one.kind.name(), one.form.name());
+    let line = Line::new(name, colour(one.kind), points);
+    if one.form == Form::Iterative { line } else { line.dashed() }
 }
 
-impl Scale {
-    fn new(axis: &Axis, numbers: impl Iterator<Item = f64>, places: (f64, f64)) -> Self {
-        let scale = Self { is_log: axis.is_log, from: 0.0, to: 0.0, places };
-        let numbers: Vec<f64> = numbers.map(|number| scale.bent(number)).collect();
-        let least = numbers.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = numbers.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        // Ends on round numbers, not on one another; a plain scale begins at 0.
-        let from = if axis.is_log { least.floor() } else { 0.0 };
-        let (from, most) = if from.is_finite() { (from, most) } else { (0.0, 1.0) };
-        Self { from, to: most.ceil().max(from + 1.0), ..scale }
-    }
-
-    fn bent(&self, number: f64) -> f64 {
-        if self.is_log { number.log10() } else { number }
-    }
-
-    fn at(&self, number: f64) -> f64 {
-        let part = (self.bent(number) - self.from) / (self.to - self.from);
-        self.places.0 + (self.places.1 - self.places.0) * part
-    }
-
-    fn marks(&self) -> Vec<(f64, String)> {
-        let steps = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0];
-        let wide = |step: &f64| (self.to - self.from) / step <= MARKS;
-        let step = steps.into_iter().find(wide).unwrap_or(5000.0);
-        let number = |n: u32| self.from + f64::from(n) * step;
-        let marks = (0..).map(number).take_while(|number| *number <= self.to);
-        marks
-            .map(|number| {
-                let number = if self.is_log { 10f64.powf(number) } else { number };
-                (self.at(number), format!("{number}"))
-            })
-            .collect()
-    }
+/// How many connections there are, by nodes; and who has which, where that can be seen.
+pub(super) fn connections(counts: &[Count]) -> Vec<Chart> {
+    let line = |kind: Kind| {
+        let here = counts.iter().filter(|count| count.kind == kind && count.connections > 0);
+        let points = here.map(|count| (count.nodes as f64, count.connections as f64)).collect();
+        Line::new(kind.name(), colour(kind), points)
+    };
+    let lines: Vec<Line> = connections::KINDS.into_iter().map(line).collect();
+    let axes = [log("nodes"), log("connections")];
+    let chart = ("connections.svg".into(), draw("Connections in all, by nodes", &axes, &lines));
+    let drawn = counts.iter().filter(|count| !count.pairs.is_empty());
+    let drawn = drawn.filter(|count| [Kind::Full, Kind::Chord].contains(&count.kind));
+    let mut pictures: BTreeMap<usize, Vec<&Count>> = BTreeMap::new();
+    drawn.for_each(|count| pictures.entry(count.nodes).or_default().push(count));
+    let picture = |(nodes, counts): (usize, Vec<&Count>)| {
+        (format!("connections-{nodes}.svg"), connections::picture(&counts))
+    };
+    [chart].into_iter().chain(pictures.into_iter().map(picture)).collect()
 }

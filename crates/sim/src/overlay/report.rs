@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Kind, LINEAR_NODES, LINEAR_REQUESTS_MAX, Report, Run};
+use super::{Kind, LINEAR_MOVES_MAX, Report, Run};
 
 /// Messages of a lookup, on average, in each way of going.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -65,7 +65,7 @@ pub fn table(report: &Report) -> String {
             half => format!("{:.3}", hops.mean() / half),
         };
         [
-            kind.to_string(),
+            kind.name().to_owned(),
             nodes.to_string(),
             requests.to_string(),
             format!("{:.3}", hops.mean()),
@@ -98,10 +98,8 @@ pub fn notes(report: &Report) -> String {
         out += "full: tables of one version are equal, and held once for all members\n";
     }
     if report.runs.iter().any(|run| run.requests < report.options.requests) {
-        let _never = writeln!(
-            out,
-            "linear: beyond {LINEAR_NODES} nodes asked {LINEAR_REQUESTS_MAX} times only"
-        );
+        let _never =
+            writeln!(out, "linear: asked fewer times, for {LINEAR_MOVES_MAX} moves in all or so");
     }
     for run in &report.runs {
         if let Some(growth) = &run.file {
@@ -149,12 +147,13 @@ fn one(report: &Report, run: &Run) -> String {
     let Run { kind, nodes, requests, hops, entries, connections, wrong, file } = run;
     let Messages { iterative, recursive, semi_recursive } = run.messages();
     let mut out = format!(
-        "{{\"lookup\": \"{kind}\", \"nodes\": {nodes}, \"hops\": {{\"mean\": {:.6}, \"p50\": {}, \
+        "{{\"lookup\": \"{}\", \"nodes\": {nodes}, \"hops\": {{\"mean\": {:.6}, \"p50\": {}, \
          \"p99\": {}, \"max\": {}}}, \"messages_per_lookup\": {iterative:.6}, \
          \"messages_recursive\": {recursive:.6}, \"messages_semi_recursive\": \
          {semi_recursive:.6}, \"table_entries\": {entries:.6}, \"connections\": \
          {connections:.6}, \"half_log2_nodes\": {:.6}, \"lookups\": {requests}, \"wrong\": \
          {wrong}, \"keys\": \"{}\", \"seed\": {}, \"successors\": {}",
+        kind.name(),
         hops.mean(),
         hops.percentile(50),
         hops.percentile(99),

@@ -3,9 +3,14 @@
 use std::fmt::Write;
 use std::str::FromStr;
 
+use overlay::request::Form;
+
 use super::churn::{self, Event, Outcome};
+use super::join::break_even;
+use super::plot::{self, Chart};
 use super::report::{self, aligned};
-use super::{Options, Progress, Report, join, load};
+use super::requests::{self, Network};
+use super::{Kind, Options, Progress, Report, connections, join, load};
 
 /// What is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,11 +24,16 @@ pub enum Study {
     Join,
     /// What happens when many come, fail or leave ([`churn`]).
     Churn,
+    /// What becomes of requests that are sent as messages ([`requests`]).
+    Requests,
+    /// Who is connected with whom ([`connections`]).
+    Connections,
 }
 
 impl Study {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Hops, Self::Load, Self::Join, Self::Churn];
+    pub const ALL: [Self; 6] =
+        [Self::Hops, Self::Load, Self::Join, Self::Churn, Self::Requests, Self::Connections];
 
     /// As it is typed.
     pub fn name(self) -> &'static str {
@@ -32,13 +42,35 @@ impl Study {
             Self::Load => "load",
             Self::Join => "join",
             Self::Churn => "churn",
+            Self::Requests => "requests",
+            Self::Connections => "connections",
+        }
+    }
+
+    /// Options that mean nothing to it, as they are typed.
+    pub fn ignores(self) -> &'static [&'static str] {
+        match self {
+            Self::Hops => &[],
+            Self::Load | Self::Join => &["lookup", "lookups", "keys", "successors"],
+            Self::Churn => &["lookups", "keys", "successors"],
+            Self::Requests => &["keys", "successors"],
+            Self::Connections => &["lookup", "lookups", "keys"],
+        }
+    }
+
+    /// Sizes of rings, unless others are asked for.
+    pub fn nodes(self) -> &'static [usize] {
+        match self {
+            Self::Hops | Self::Load | Self::Churn | Self::Requests => &[1000],
+            Self::Join => &[10, 20, 50, 100, 1000, 10_000],
+            Self::Connections => &[32, 100, 1000, 10_000],
         }
     }
 }
 
 /// There is no study of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no study '{0}': hops, load, join or churn")]
+#[error("no study '{0}': {names}", names = Study::ALL.map(Study::name).join(", "))]
 pub struct NoSuchStudy(pub String);
 
 impl FromStr for Study {
@@ -57,53 +89,87 @@ pub struct Found {
     pub table: String,
     /// For programs.
     pub json: String,
-    /// Whether every answer was right.
-    pub well: bool,
+    /// For eyes.
+    pub charts: Vec<Chart>,
+    /// What must not be.
+    pub flaw: Option<String>,
+}
+
+/// What must not be, if answers were wrong.
+fn flaw_of(wrong: u64) -> Option<String> {
+    (wrong > 0).then(|| format!("{wrong} answers were wrong"))
 }
 
 impl Report {
     /// As a study finds it.
     pub fn found(&self) -> Found {
         let table = report::table(self) + &report::notes(self);
-        let well = self.runs.iter().all(|run| run.wrong == 0);
-        Found { table, json: report::json(self), well }
+        let flaw = flaw_of(self.runs.iter().map(|run| run.wrong).sum());
+        Found { table, json: report::json(self), charts: plot::charts(self), flaw }
     }
 }
 
 /// Measures: a pure function of its options.
 pub fn study(study: Study, options: &Options, progress: Progress<'_>) -> Found {
     let each = |what: &str, done: usize, of: usize| progress(what, done as u64, of as u64);
-    let sizes = options.nodes.len();
+    let sizes = || options.nodes.iter().copied().enumerate();
+    let count = options.nodes.len();
     match study {
         Study::Hops => super::run(options, progress).found(),
         Study::Load => {
-            let loads = options.nodes.iter().enumerate().flat_map(|(done, nodes)| {
-                each("load", done, sizes);
-                load::loads(*nodes, options.seed)
+            let loads = sizes().flat_map(|(done, nodes)| {
+                each("load", done, count);
+                load::loads(nodes, options.seed)
             });
             of_loads(&loads.collect::<Vec<_>>())
         }
         Study::Join => {
-            let costs = options.nodes.iter().enumerate().map(|(done, nodes)| {
-                each("join", done, sizes);
-                join::cost(*nodes, options.seed)
+            let costs = sizes().map(|(done, nodes)| {
+                each("join", done, count);
+                join::cost(nodes, options.seed)
             });
             of_costs(&costs.collect::<Vec<_>>())
         }
         Study::Churn => {
             let mut outcomes = Vec::new();
-            for nodes in &options.nodes {
-                for kind in &options.kinds.0 {
-                    for (done, event) in Event::ALL.into_iter().enumerate() {
-                        let what = format!("{} at once, {kind}, {nodes} nodes", event.name());
-                        each(&what, done, Event::ALL.len());
-                        outcomes.extend(churn::outcome(*kind, event, *nodes, options.seed));
-                    }
+            for (nodes, kind) in pairs(options) {
+                for (done, event) in Event::ALL.into_iter().enumerate() {
+                    let name = kind.name();
+                    let what = format!("{} at once, {name}, {nodes} nodes", event.name());
+                    each(&what, done, Event::ALL.len());
+                    outcomes.extend(churn::outcome(kind, event, nodes, options.seed));
                 }
             }
-            of_outcomes(&outcomes)
+            of_churns(&outcomes)
+        }
+        Study::Requests => {
+            let mut outcomes = Vec::new();
+            for (nodes, kind) in pairs(options) {
+                let forms = |network| Form::ALL.map(|form| (kind, form, network));
+                for of in Network::ALL.into_iter().flat_map(forms) {
+                    let (kind, form, network) = (of.0.name(), of.1.name(), of.2.name());
+                    let what = format!("{kind}, {nodes} nodes, {network}, {form}");
+                    let told = |done| progress(&what, done, options.requests);
+                    let (asked, seed) = (options.requests, options.seed);
+                    outcomes.push(requests::outcome(of, nodes, asked, seed, &told));
+                }
+            }
+            of_requests(&outcomes)
+        }
+        Study::Connections => {
+            let counts = sizes().flat_map(|(done, nodes)| {
+                each("connections", done, count);
+                connections::counts(nodes, options)
+            });
+            of_counts(&counts.collect::<Vec<_>>())
         }
     }
+}
+
+/// Each size with each lookup.
+fn pairs(options: &Options) -> impl Iterator<Item = (usize, Kind)> + '_ {
+    let kinds = &options.kinds.0;
+    options.nodes.iter().flat_map(move |nodes| kinds.iter().map(move |kind| (*nodes, *kind)))
 }
 
 /// Rows under headings; and a row of JSON for each, under the study's name.
@@ -112,11 +178,12 @@ fn found<const N: usize>(
     headings: [&str; N],
     rows: Vec<([String; N], String)>,
     note: &str,
+    charts: Vec<Chart>,
 ) -> Found {
     let (cells, rows): (Vec<[String; N]>, Vec<String>) = rows.into_iter().unzip();
     let cells: Vec<[String; N]> = [headings.map(str::to_owned)].into_iter().chain(cells).collect();
     let json = format!("{{\"{name}\": [\n  {}\n]}}\n", rows.join(",\n  "));
-    Found { table: aligned(&cells) + note, json, well: true }
+    Found { table: aligned(&cells) + note, json, charts, flaw: None }
 }
 
 fn of_loads(loads: &[load::Load]) -> Found {
@@ -138,7 +205,7 @@ fn of_loads(loads: &[load::Load]) -> Found {
     });
     let headings = ["nodes", "shards a node", "σ/mean", "1/√v", "largest/mean"];
     let note = "loads are parts of the circle; file: one arc of a file of linear hashing a node\n";
-    found("load", headings, rows.collect(), note)
+    found("load", headings, rows.collect(), note, plot::loads(loads))
 }
 
 fn of_costs(costs: &[join::Cost]) -> Found {
@@ -158,10 +225,19 @@ fn of_costs(costs: &[join::Cost]) -> Found {
         (cells, json)
     });
     let headings = ["nodes", "full", "chord", "64·log2 N", "cheaper"];
-    found("join", headings, rows.collect(), "messages until all tables are right, for one join\n")
+    let mut note = "messages until all tables are right, for one join\n".to_owned();
+    for (what, other) in [
+        ("chord as counted", break_even(costs, |cost| cost.chord)),
+        ("64·log2 N", break_even(costs, |cost| cost.papers)),
+    ] {
+        if let Some(even) = other {
+            let _never = writeln!(note, "full costs as much as {what} with about {even:.0} nodes");
+        }
+    }
+    found("join", headings, rows.collect(), &note, plot::costs(costs))
 }
 
-fn of_outcomes(outcomes: &[Outcome]) -> Found {
+fn of_churns(outcomes: &[Outcome]) -> Found {
     let rounds = |rounds: Option<usize>, none: &str| {
         rounds.map_or(none.to_owned(), |rounds| rounds.to_string())
     };
@@ -170,8 +246,9 @@ fn of_outcomes(outcomes: &[Outcome]) -> Found {
         let Outcome { messages, requests, failed, wrong, hops, .. } = outcome;
         let event = event.name();
         let mut json = format!(
-            "{{\"lookup\": \"{kind}\", \"event\": \"{event}\", \"nodes\": {nodes}, \"moved\": \
+            "{{\"lookup\": \"{}\", \"event\": \"{event}\", \"nodes\": {nodes}, \"moved\": \
              {moved}, \"rounds_to_ring\": {}, \"rounds_to_tables\": {}, ",
+            kind.name(),
             rounds(*to_ring, "null"),
             rounds(*to_tables, "null"),
         );
@@ -181,7 +258,7 @@ fn of_outcomes(outcomes: &[Outcome]) -> Found {
              {wrong}, \"hops_mean\": {hops:.6}}}"
         );
         let cells = [
-            kind.to_string(),
+            kind.name().to_owned(),
             nodes.to_string(),
             format!("{moved} {event}"),
             rounds(*to_ring, "-"),
@@ -207,6 +284,89 @@ fn of_outcomes(outcomes: &[Outcome]) -> Found {
         "hops mean",
     ];
     let note = "a round: each member ticks, and all that is said then arrives\n";
-    let well = outcomes.iter().all(|outcome| outcome.wrong == 0);
-    Found { well, ..found("churn", headings, rows.collect(), note) }
+    let wrong = flaw_of(outcomes.iter().map(|outcome| outcome.wrong).sum());
+    let lost = outcomes.iter().find(|outcome| outcome.to_tables.is_none());
+    let lost = lost.map(|Outcome { kind, event, nodes, .. }| {
+        let (kind, event, most) = (kind.name(), event.name(), churn::ROUNDS_MAX);
+        format!("{kind}, {nodes} nodes, {event}: not right again after {most} rounds")
+    });
+    let charts = plot::churns(outcomes);
+    Found { flaw: wrong.or(lost), ..found("churn", headings, rows.collect(), note, charts) }
+}
+
+fn of_requests(outcomes: &[requests::Outcome]) -> Found {
+    let rows = outcomes.iter().map(|outcome| {
+        let requests::Outcome { kind, form, network, nodes, requests: asked, .. } = outcome;
+        let requests::Outcome { found, wrong, failed, attempts, hops, messages, .. } = outcome;
+        let [silent, busy, lost] = failed;
+        let part = *found as f64 / (*asked).max(1) as f64;
+        let each = *messages as f64 / (*asked).max(1) as f64;
+        let took = [50, 99, 100].map(|hundredths| outcome.took_ms(hundredths));
+        let mut json = format!(
+            "{{\"lookup\": \"{}\", \"form\": \"{}\", \"network\": \"{}\", \"nodes\": {nodes}, \
+             \"lookups\": {asked}, \"found\": {found}, \"wrong\": {wrong}, \"failed\": \
+             {{\"silent\": {silent}, \"busy\": {busy}, \"lost\": {lost}}}, ",
+            kind.name(),
+            form.name(),
+            network.name(),
+        );
+        let [p50, p99, max] = took;
+        let _never = write!(
+            json,
+            "\"attempts\": {{\"mean\": {:.6}, \"max\": {}}}, \"hops_mean\": {:.6}, \
+             \"messages_per_lookup\": {each:.6}, \"ms\": {{\"p50\": {p50:.3}, \"p99\": {p99:.3}, \
+             \"max\": {max:.3}}}, \"windows\": [",
+            attempts.mean(),
+            attempts.max(),
+            hops.mean(),
+        );
+        let windows = outcome.windows.iter().map(|(begun, found)| format!("[{begun}, {found}]"));
+        json += &windows.collect::<Vec<_>>().join(", ");
+        json += "]}";
+        let cells = [
+            kind.name().to_owned(),
+            nodes.to_string(),
+            network.name().to_owned(),
+            form.name().to_owned(),
+            asked.to_string(),
+            format!("{:.3}", 100.0 * part),
+            format!("{silent} {busy} {lost}"),
+            format!("{:.3}", attempts.mean()),
+            attempts.max().to_string(),
+            format!("{:.3}", hops.mean()),
+            format!("{each:.2}"),
+            format!("{p50:.1}"),
+            format!("{p99:.1}"),
+            format!("{max:.1}"),
+            wrong.to_string(),
+        ];
+        (cells, json)
+    });
+    let headings = [
+        "lookup", "nodes", "network", "form", "lookups", "% found", "s b l", "attempts", "max",
+        "hops", "msgs", "ms p50", "p99", "max", "wrong",
+    ];
+    let note = "lossy: of 100 messages one is lost, one doubled, five are late; failing: one of \
+                100 members is dead from the beginning\n\
+                s b l: failed, for nobody answered, nobody could say, or it went too far\n";
+    let flaw = flaw_of(outcomes.iter().map(|outcome| outcome.wrong).sum());
+    let charts = plot::requests(outcomes);
+    Found { flaw, ..found("requests", headings, rows.collect(), note, charts) }
+}
+
+fn of_counts(counts: &[connections::Count]) -> Found {
+    let rows = counts.iter().map(|count| {
+        let connections::Count { kind, nodes, connections, .. } = count;
+        let (kind, each) = (kind.name(), count.of_each());
+        let json = format!(
+            "{{\"lookup\": \"{kind}\", \"nodes\": {nodes}, \"connections\": {connections}, \
+             \"of_each\": {each:.6}}}"
+        );
+        let cells =
+            [kind.to_owned(), nodes.to_string(), connections.to_string(), format!("{each:.1}")];
+        (cells, json)
+    });
+    let headings = ["lookup", "nodes", "connections", "of each"];
+    let note = "two nodes are connected if one's table names the other\n";
+    found("connections", headings, rows.collect(), note, plot::connections(counts))
 }

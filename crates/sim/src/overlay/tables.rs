@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use keyspace::ShardId;
-use overlay::{Chord, ChordSharp, Full, Linear, Lookup, News, Point, Step};
+use overlay::ring::member::{Fingers, MemberTable};
+use overlay::{Full, Lookup, News, Point, Step};
 
 use super::ring::Ring;
 
@@ -74,19 +75,7 @@ pub trait Listed: Lookup {
     fn shards(&self) -> Vec<ShardId>;
 }
 
-impl Listed for Linear {
-    fn shards(&self) -> Vec<ShardId> {
-        self.entries().map(|(_, known)| known.shard()).collect()
-    }
-}
-
-impl Listed for Chord {
-    fn shards(&self) -> Vec<ShardId> {
-        self.entries().map(|(_, known)| known.shard()).collect()
-    }
-}
-
-impl Listed for ChordSharp {
+impl<F: Fingers> Listed for MemberTable<F> {
     fn shards(&self) -> Vec<ShardId> {
         self.entries().map(|(_, known)| known.shard()).collect()
     }
@@ -99,6 +88,13 @@ impl<L: Listed + Sync> PerMember<L> {
     /// What `table` makes for each of so many members.
     pub fn new(members: usize, table: impl Fn(usize) -> L) -> Self {
         Self((0..members).map(table).collect())
+    }
+}
+
+impl<L> PerMember<L> {
+    /// All of them, by place.
+    pub fn all(&self) -> &[L] {
+        &self.0
     }
 }
 

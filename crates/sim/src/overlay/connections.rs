@@ -1,0 +1,142 @@
+//! Who is connected with whom, if each node keeps a connection to whomever its table names?
+//!
+//! A connection joins two nodes, whichever of them names the other. With full tables everybody is
+//! connected with everybody: N·(N − 1) / 2. What a ring's tables come to is counted on a ring that
+//! is right; predecessors, who are somebody's successor's, add nothing.
+
+use std::f64::consts::TAU;
+use std::fmt::Write;
+
+use overlay::chord_sharp::BASE;
+use overlay::ring::place::Members;
+use overlay::{Chord, ChordSharp, Kind, Linear};
+
+use super::chart::{colour, head};
+use super::ring::Ring;
+use super::tables::{Listed, PerMember};
+use super::{Keys, Options};
+use crate::rng::Rng;
+
+/// Which lookups are compared.
+pub const KINDS: [Kind; 4] = [Kind::Full, Kind::Chord, Kind::ChordSharp, Kind::Linear];
+
+/// The most nodes of a picture in which lines can be told apart.
+pub const PICTURE_NODES_MAX: usize = 64;
+
+/// What one lookup comes to.
+#[derive(Clone, Debug)]
+pub struct Count {
+    /// Which lookup.
+    pub kind: Kind,
+    /// How many nodes.
+    pub nodes: usize,
+    /// How many connections there are between them.
+    pub connections: u64,
+    /// Each of them, if there are few nodes.
+    pub pairs: Vec<(usize, usize)>,
+}
+
+impl Count {
+    /// How many one node has, on average.
+    pub fn of_each(&self) -> f64 {
+        2.0 * self.connections as f64 / self.nodes as f64
+    }
+}
+
+/// Counts, for so many nodes.
+pub fn counts(nodes: usize, options: &Options) -> Vec<Count> {
+    let mut rng = Rng::new(options.seed ^ nodes as u64);
+    let ring = Ring::new(nodes, Keys::Uniform, &mut rng);
+    let all = Members::new(ring.members().iter().cloned());
+    let length = options.successors;
+    let is_drawn = nodes <= PICTURE_NODES_MAX;
+    let counted = |kind| {
+        let pairs = match kind {
+            Kind::Chord => pairs(&PerMember::new(nodes, |at| Chord::ideal(&all, at, length))),
+            Kind::ChordSharp => {
+                pairs(&PerMember::new(nodes, |at| ChordSharp::ideal(&all, at, length, BASE)))
+            }
+            Kind::Linear => pairs(&PerMember::new(nodes, |at| Linear::ideal(&all, at, length))),
+            Kind::Full | Kind::Lh if is_drawn => {
+                (0..nodes).flat_map(|a| (a + 1..nodes).map(move |b| (a, b))).collect()
+            }
+            Kind::Full | Kind::Lh => Vec::new(),
+        };
+        let connections = match kind {
+            Kind::Full | Kind::Lh => nodes as u64 * (nodes as u64 - 1) / 2,
+            _ => pairs.len() as u64,
+        };
+        let pairs = if is_drawn { pairs } else { Vec::new() };
+        Count { kind, nodes, connections, pairs }
+    };
+    KINDS.into_iter().map(counted).collect()
+}
+
+fn pairs<L: Listed>(tables: &PerMember<L>) -> Vec<(usize, usize)> {
+    let mut pairs: Vec<(usize, usize)> = tables
+        .all()
+        .iter()
+        .enumerate()
+        .flat_map(|(at, table)| {
+            let others = table.shards().into_iter().map(|shard| shard.0 as usize - 1);
+            others.map(move |other| (at.min(other), at.max(other))).collect::<Vec<_>>()
+        })
+        .filter(|(a, b)| a != b)
+        .collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    pairs
+}
+
+/// A circle of nodes for each of these, beside each other.
+pub fn picture(counts: &[&Count]) -> String {
+    const SIDE: f64 = 360.0;
+    const RADIUS: f64 = 140.0;
+    let nodes = counts.first().map_or(0, |count| count.nodes);
+    let title = format!("Connections between {nodes} nodes");
+    let mut out = head(&title, SIDE * counts.len() as f64, SIDE + 60.0);
+    for (place, count) in counts.iter().enumerate() {
+        let (x, y) = (SIDE * (place as f64 + 0.5), 40.0 + SIDE / 2.0);
+        let at = |node: usize| {
+            let angle = TAU * (node as f64 / nodes as f64 - 0.25);
+            format!("{:.1} {:.1}", x + RADIUS * angle.cos(), y + RADIUS * angle.sin())
+        };
+        let lines: String =
+            count.pairs.iter().map(|(a, b)| format!("M{}L{}", at(*a), at(*b))).collect();
+        let dots: String = (0..nodes).map(|node| format!("M{}h.01", at(node))).collect();
+        let _never = writeln!(
+            out,
+            "<path class=\"thin c{colour}\" d=\"{lines}\"/>\n<path class=\"c{colour}\" \
+             stroke-linecap=\"round\" style=\"stroke-width:6\" d=\"{dots}\"/>\n\
+             <text x=\"{x}\" y=\"{:.1}\" text-anchor=\"middle\">{}: {} connections, {:.1} of each \
+             node</text>",
+            SIDE + 40.0,
+            count.kind.name(),
+            count.connections,
+            count.of_each(),
+            colour = colour(count.kind),
+        );
+    }
+    out + "</svg>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn full_tables_connect_all_and_rings_a_few() {
+        let options = Options { successors: 2, ..Options::default() };
+        let [full, chord, sharp, linear] = &counts(32, &options)[..] else { panic!("four") };
+        assert_eq!((full.connections, full.pairs.len()), (496, 496));
+        assert_eq!(linear.connections, 64, "each with the next two");
+        for fingers in [chord, sharp] {
+            assert!((100..200).contains(&fingers.connections), "{fingers:?}");
+        }
+        assert_eq!(counts(1, &options)[1].connections, 0);
+        assert_eq!(counts(100, &options)[0].connections, 4950);
+        assert!(counts(100, &options)[1].pairs.is_empty());
+        let picture = picture(&[full, chord]);
+        assert!(picture.contains("496 connections") && picture.matches("M").count() > 600);
+    }
+}

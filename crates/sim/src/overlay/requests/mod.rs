@@ -1,0 +1,514 @@
+//! Requests that are really sent: each question and answer is a message that takes its time, and
+//! may be lost, doubled or late, while members fail.
+//!
+//! What [`walks`](super::walks) steps through at once goes here as in a node: by
+//! [`overlay::request`], in all three forms, with its patience and its attempts.
+//!
+//! ```text
+//!   begin ──► Requests of the asker ──► find ──(network)──► Requests of a member ──► next, found …
+//!                 ▲   ▲                                             │ its table
+//!      every 50 ms┘   └───────────────(network)─────────────────────┘
+//! ```
+//!
+//! # Time
+//! | what | takes |
+//! |---|---|
+//! | a message | [`WAY_US`], by chance |
+//! | a tick of requests | [`TICK_US`], as in a node |
+//! | a tick of tables, where they are kept | [`RING_TICKS`] of these |
+//! | all of it | requests begin evenly over [`SPAN_US`] |
+//!
+//! # Networks
+//! | name | what it does |
+//! |---|---|
+//! | calm | nothing |
+//! | lossy | of a hundred messages it loses one, doubles one, and has five come [`LATE_US`] later |
+//! | failing | one of a hundred members is dead from the beginning, without a word |
+//!
+//! Rings are right at the beginning; they are kept from when somebody is dead, or was silent and is
+//! not trusted any more. Nothing is asked for that a dead member owns: nobody could answer.
+//!
+//! # Caveats
+//! A full table knows at once who owns what: it is the same for all, and its gossip is not sent.
+
+pub mod led;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
+
+use keyspace::{NodeId, ShardId};
+use overlay::request::{Ask, Event, Failure, Form, HOPS_LINEAR_MAX, Next, Request, Requests};
+use overlay::{Chord, ChordSharp, HOPS_MAX, Kind, Linear, Message, Outbox};
+
+use self::led::{Buckets, Everything, Led, Tables};
+use super::ring::{KEYSPACE, Ring, draw};
+use super::walks::Spread;
+use super::{Keys, linear_requests};
+use crate::rng::Rng;
+
+/// How long a message is on its way, at least and at most.
+pub const WAY_US: (u64, u64) = (500, 1_500);
+/// How much longer a late one is.
+pub const LATE_US: (u64, u64) = (50_000, 250_000);
+/// A tick of requests.
+pub const TICK_US: u64 = 50_000;
+/// A tick of tables: so many of requests.
+pub const RING_TICKS: u64 = 20;
+/// How long requests go on beginning.
+pub const SPAN_US: u64 = 60_000_000;
+/// Of a hundred messages of a lossy network: lost, doubled, late.
+pub const OF_A_HUNDRED: (u64, u64, u64) = (1, 1, 5);
+/// Of so many members one fails.
+pub const FAILING: usize = 100;
+/// Stretches of time for which it is said how many requests were answered.
+pub const WINDOWS: usize = 20;
+/// The most moves that a linear walk makes in all.
+const LINEAR_MOVES_MAX: u64 = 10_000_000;
+
+/// What happens to messages and members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Network {
+    /// Nothing.
+    Calm,
+    /// Some are lost, doubled or late.
+    Lossy,
+    /// Some members are dead.
+    Failing,
+}
+
+impl Network {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Calm, Self::Lossy, Self::Failing];
+
+    /// As it is printed.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Calm => "calm",
+            Self::Lossy => "lossy",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+/// How the requests of one form went.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// By which lookup.
+    pub kind: Kind,
+    /// In which form.
+    pub form: Form,
+    /// Through what.
+    pub network: Network,
+    /// Members, those that fail included.
+    pub nodes: usize,
+    /// How many were begun.
+    pub requests: u64,
+    /// How many have found an owner.
+    pub found: u64,
+    /// Who was found does not own the point, or was found twice.
+    pub wrong: u64,
+    /// Failed because nobody answered, nobody could say, or it went too far.
+    pub failed: [u64; 3],
+    /// How often each began, and somebody was asked.
+    pub attempts: Spread,
+    /// Hops of those that were found.
+    pub hops: Spread,
+    /// Messages, of requests alone.
+    pub messages: u64,
+    /// How long those that were found took, rising, in microseconds.
+    pub took_us: Vec<u32>,
+    /// Of each stretch of time: requests that began in it, and those of them that were found.
+    pub windows: [(u64, u64); WINDOWS],
+}
+
+impl Outcome {
+    fn new(kind: Kind, form: Form, network: Network, nodes: usize) -> Self {
+        Self {
+            kind,
+            form,
+            network,
+            nodes,
+            requests: 0,
+            found: 0,
+            wrong: 0,
+            failed: [0; 3],
+            attempts: Spread::default(),
+            hops: Spread::default(),
+            messages: 0,
+            took_us: Vec::new(),
+            windows: [(0, 0); WINDOWS],
+        }
+    }
+
+    /// The time that so many hundredths of those that were found did not exceed, in milliseconds.
+    pub fn took_ms(&self, hundredths: usize) -> f64 {
+        let at = (self.took_us.len() * hundredths).div_ceil(100).saturating_sub(1);
+        self.took_us.get(at).map_or(0.0, |took| f64::from(*took) / 1_000.0)
+    }
+}
+
+/// Sends so many requests of a form, on a ring of so many members.
+pub fn outcome(
+    of: (Kind, Form, Network),
+    nodes: usize,
+    requests: u64,
+    seed: u64,
+    told: &dyn Fn(u64),
+) -> Outcome {
+    let (kind, form, network) = of;
+    let ring = || Ring::new(nodes, Keys::Uniform, &mut Rng::new(seed ^ nodes as u64));
+    let run = Run { kind, form, network, requests, seed, told };
+    match kind {
+        Kind::Full => run.through(Everything::new(ring())),
+        Kind::Chord => run.through(Tables::<Chord>::new(ring())),
+        Kind::ChordSharp => run.through(Tables::<ChordSharp>::new(ring())),
+        Kind::Linear => {
+            let requests = linear_requests(nodes, requests, LINEAR_MOVES_MAX);
+            Run { requests, ..run }.through(Tables::<Linear>::new(ring()))
+        }
+        Kind::Lh => run.through(Buckets::new(nodes)),
+    }
+}
+
+/// What is to be done.
+struct Run<'a> {
+    kind: Kind,
+    form: Form,
+    network: Network,
+    requests: u64,
+    seed: u64,
+    told: &'a dyn Fn(u64),
+}
+
+impl Run<'_> {
+    fn through<L: Led>(&self, led: L) -> Outcome {
+        let nodes = led.nodes();
+        let is_failing = self.network == Network::Failing;
+        let mut world = World {
+            nodes: (0..nodes).map(|node| Requests::new(id(node), node as u64)).collect(),
+            dead: vec![false; nodes],
+            led,
+            is_kept: is_failing,
+            ticking: BTreeSet::new(),
+            flying: BinaryHeap::new(),
+            order: 0,
+            now_us: 0,
+            open: BTreeMap::new(),
+            outcome: Outcome::new(self.kind, self.form, self.network, nodes),
+            rng: Rng::new(self.seed ^ self.network as u64 ^ (nodes as u64) << 8),
+        };
+        for _ in 0..if is_failing { nodes / FAILING } else { 0 } {
+            let node = world.rng.below(nodes as u64) as usize;
+            world.dead[node] = true;
+        }
+        let all = self.requests;
+        let begins_us = |request: u64| request * (SPAN_US / all) + request * (SPAN_US % all) / all;
+        let mut begun = 0;
+        for tick in 1.. {
+            let until_us = tick * TICK_US;
+            while begun < all && begins_us(begun) < until_us {
+                world.hear_until(begins_us(begun));
+                world.begin();
+                begun += 1;
+            }
+            world.hear_until(until_us);
+            if begun == all && world.open.is_empty() {
+                break;
+            }
+            world.tick(tick);
+            (self.told)(begun);
+        }
+        world.outcome.took_us.sort_unstable();
+        world.outcome
+    }
+}
+
+/// A message on its way.
+struct Flying {
+    at_us: u64,
+    order: u64,
+    to: usize,
+    from: usize,
+    message: Message,
+}
+
+impl Ord for Flying {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at_us, self.order).cmp(&(other.at_us, other.order))
+    }
+}
+
+impl PartialOrd for Flying {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Flying {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Flying {}
+
+/// A request that has not ended.
+struct Open {
+    owner: usize,
+    begun_us: u64,
+    attempts: usize,
+}
+
+/// All nodes, and what is on its way between them.
+struct World<L> {
+    led: L,
+    nodes: Vec<Requests>,
+    dead: Vec<bool>,
+    /// Whether tables tick: there is something to find out.
+    is_kept: bool,
+    /// Nodes that wait for something.
+    ticking: BTreeSet<usize>,
+    flying: BinaryHeap<Reverse<Flying>>,
+    order: u64,
+    now_us: u64,
+    /// By node, and the number that it has given.
+    open: BTreeMap<(usize, u64), Open>,
+    outcome: Outcome,
+    rng: Rng,
+}
+
+/// What one node sees of tables.
+struct View<'a, L> {
+    led: &'a L,
+    node: usize,
+}
+
+impl<L: Led> overlay::request::Tables for View<'_, L> {
+    fn next(&self, ask: &Ask<'_>) -> Option<Next> {
+        self.led.next(self.node, ask)
+    }
+}
+
+fn id(node: usize) -> NodeId {
+    NodeId(node as u64 + 1)
+}
+
+fn place(id: NodeId) -> usize {
+    id.0 as usize - 1
+}
+
+impl<L: Led> World<L> {
+    /// Somebody who is alive asks for something of somebody who is alive.
+    fn begin(&mut self) {
+        let (asker, owner, tail) = loop {
+            let asker = self.led.asker(&mut self.rng);
+            let tail = draw(Keys::Uniform, &mut self.rng);
+            let owner = self.led.owner(&tail);
+            if !self.dead[asker] && !self.dead[owner] {
+                break (asker, owner, tail);
+            }
+        };
+        self.outcome.requests += 1;
+        self.outcome.windows[window(self.now_us)].0 += 1;
+        let kind = self.outcome.kind;
+        let request = Request {
+            kind,
+            at: L::IS_RING.then_some(ShardId(asker as u64 + 1)),
+            keyspace: KEYSPACE,
+            tail: tail.to_vec(),
+            form: self.outcome.form,
+            images: false,
+            // So that it is heard how often it begins.
+            is_traced: true,
+            hops_max: if kind == Kind::Linear { HOPS_LINEAR_MAX } else { HOPS_MAX.into() },
+        };
+        let (mut out, mut events) = (Outbox::new(), Vec::new());
+        let view = View { led: &self.led, node: asker };
+        let number = self.nodes[asker].begin(request, &view, &mut out, &mut events);
+        let open = Open { owner, begun_us: self.now_us, attempts: 0 };
+        self.open.insert((asker, number), open);
+        self.came_of(asker, out, events);
+    }
+
+    /// Everything that arrives until then does.
+    fn hear_until(&mut self, until_us: u64) {
+        while self.flying.peek().is_some_and(|Reverse(next)| next.at_us <= until_us) {
+            let Some(Reverse(Flying { at_us, to, from, message, .. })) = self.flying.pop() else {
+                break;
+            };
+            self.now_us = at_us;
+            if self.dead[to] {
+                continue;
+            }
+            let (mut out, mut events) = (Outbox::new(), Vec::new());
+            match message {
+                Message::Request(word) => {
+                    let view = View { led: &self.led, node: to };
+                    self.nodes[to].step(word, &view, &mut out, &mut events);
+                }
+                message => self.led.step(to, id(from), message, &mut out),
+            }
+            self.came_of(to, out, events);
+        }
+        self.now_us = until_us;
+    }
+
+    /// Requests tick, and now and then tables, if there is anything to mend.
+    fn tick(&mut self, tick: u64) {
+        for node in self.ticking.clone() {
+            let (mut out, mut events) = (Outbox::new(), Vec::new());
+            let view = View { led: &self.led, node };
+            self.nodes[node].tick(&view, &mut out, &mut events);
+            self.came_of(node, out, events);
+        }
+        if self.is_kept && tick.is_multiple_of(RING_TICKS) {
+            for node in (0..self.nodes.len()).filter(|node| !self.dead[*node]).collect::<Vec<_>>() {
+                let mut out = Outbox::new();
+                self.led.tick(node, &mut out);
+                self.send(node, out);
+            }
+        }
+    }
+
+    /// What a node has said and seen.
+    fn came_of(&mut self, node: usize, out: Outbox, events: Vec<Event>) {
+        for event in events {
+            match event {
+                Event::Asked { id, is_first, .. } => {
+                    if let Some(open) = self.open.get_mut(&(node, id)) {
+                        open.attempts += usize::from(is_first);
+                    }
+                }
+                Event::Silent { shard, generation, .. } => {
+                    self.led.silent(node, shard, generation);
+                    self.is_kept = L::IS_RING;
+                }
+                Event::Found { id, owner, hops, .. } => {
+                    self.found(node, id, Ring::place(&owner), hops);
+                    self.led.found(node, owner);
+                }
+                Event::Failed { id, why } => self.failed(node, id, why),
+            }
+        }
+        self.send(node, out);
+        let (open, passed) = self.nodes[node].counts();
+        match open + passed {
+            0 => self.ticking.remove(&node),
+            _ => self.ticking.insert(node),
+        };
+    }
+
+    fn found(&mut self, node: usize, number: u64, by: usize, hops: u32) {
+        let Some(Open { owner, begun_us, attempts }) = self.open.remove(&(node, number)) else {
+            // It has ended before.
+            self.outcome.wrong += 1;
+            return;
+        };
+        self.outcome.wrong += u64::from(by != owner);
+        self.outcome.found += 1;
+        self.outcome.windows[window(begun_us)].1 += 1;
+        self.outcome.hops.add(hops as usize);
+        self.outcome.attempts.add(attempts.max(1));
+        self.outcome.took_us.push(u32::try_from(self.now_us - begun_us).unwrap_or(u32::MAX));
+    }
+
+    fn failed(&mut self, node: usize, number: u64, why: Failure) {
+        let Some(open) = self.open.remove(&(node, number)) else { return };
+        self.outcome.attempts.add(open.attempts.max(1));
+        self.outcome.failed[match why {
+            Failure::Silent => 0,
+            Failure::Busy | Failure::Refused => 1,
+            Failure::Lost => 2,
+        }] += 1;
+    }
+
+    fn send(&mut self, from: usize, out: Outbox) {
+        for (to, message) in out {
+            self.outcome.messages += u64::from(matches!(message, Message::Request(_)));
+            let (mut copies, mut late_us) = (1, 0);
+            if self.outcome.network == Network::Lossy {
+                let (lost, doubled, late) = OF_A_HUNDRED;
+                match self.rng.below(100) {
+                    drawn if drawn < lost => copies = 0,
+                    drawn if drawn < lost + doubled => copies = 2,
+                    drawn if drawn < lost + doubled + late => {
+                        late_us = self.rng.between(LATE_US.0, LATE_US.1);
+                    }
+                    _ => {}
+                }
+            }
+            for _ in 0..copies {
+                let at_us = self.now_us + self.rng.between(WAY_US.0, WAY_US.1) + late_us;
+                self.order += 1;
+                let (to, order, message) = (place(to), self.order, message.clone());
+                self.flying.push(Reverse(Flying { at_us, order, to, from, message }));
+            }
+        }
+    }
+}
+
+/// The stretch of time that a moment lies in.
+fn window(at_us: u64) -> usize {
+    (at_us * WINDOWS as u64 / SPAN_US).min(WINDOWS as u64 - 1) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(kind: Kind, network: Network) -> [Outcome; 3] {
+        Form::ALL.map(|form| outcome((kind, form, network), 200, 300, 1, &|_| {}))
+    }
+
+    #[test]
+    fn every_form_finds_owners_with_the_messages_it_promises() {
+        for outcome in Kind::ALL.into_iter().flat_map(|kind| of(kind, Network::Calm)) {
+            let Outcome { kind, form, messages, .. } = outcome;
+            assert_eq!((outcome.found, outcome.wrong, outcome.attempts.max()), (300, 0, 1));
+            // Who is the owner asks nobody; from outside there is one move more.
+            let asked = outcome.took_us.iter().filter(|took| **took > 0).count() as u64;
+            let is_outside = matches!(kind, Kind::Full | Kind::Lh);
+            let hops: f64 = outcome.hops.mean() * 300.0;
+            let moves = hops.round() as u64 + if is_outside { asked } else { 0 };
+            let promised = match form {
+                Form::Iterative | Form::SemiRecursive => 2 * moves,
+                Form::Recursive => moves + asked,
+            };
+            assert_eq!(messages, promised, "{kind:?} {form:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_lost_doubled_or_late_costs_time_and_no_answer_is_wrong() {
+        for kind in [Kind::Full, Kind::Chord, Kind::ChordSharp, Kind::Lh] {
+            for outcome in of(kind, Network::Lossy) {
+                assert_eq!((outcome.wrong, outcome.requests), (0, 300), "{outcome:?}");
+                assert!(outcome.found >= 299, "{outcome:?}");
+                assert!(outcome.attempts.max() > 1 && outcome.took_ms(100) > 800.0, "{outcome:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn where_members_fail_rings_find_out() {
+        for kind in [Kind::Chord, Kind::ChordSharp, Kind::Linear] {
+            for outcome in of(kind, Network::Failing) {
+                assert_eq!((outcome.wrong, outcome.requests), (0, 300), "{outcome:?}");
+                let (early, late) = outcome.windows.split_at(WINDOWS / 2);
+                let failed = |windows: &[(u64, u64)]| {
+                    windows.iter().map(|(begun, found)| begun - found).sum::<u64>()
+                };
+                assert_eq!(failed(late), 0, "{kind:?}: {:?}", outcome.windows);
+                assert_eq!(failed(early), outcome.failed.iter().sum::<u64>());
+            }
+        }
+    }
+
+    #[test]
+    fn equal_seeds_lead_to_equal_ends() {
+        let of = (Kind::Chord, Form::Recursive, Network::Lossy);
+        let told = |seed| format!("{:?}", outcome(of, 50, 100, seed, &|_| {}));
+        assert_eq!(told(3), told(3));
+        assert_ne!(told(3), told(4));
+    }
+}
