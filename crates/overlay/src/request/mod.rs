@@ -104,8 +104,6 @@ pub enum Failure {
     Busy,
     /// It made as many hops as it may.
     Lost,
-    /// It was to go by buckets, in a keyspace that is no file of linear hashing.
-    NoFile,
 }
 
 impl Failure {
@@ -115,7 +113,6 @@ impl Failure {
             Failure::Refused => "refused: too many are looked up, or not all nodes can",
             Failure::Silent => "silent: who was asked did not answer, time and again",
             Failure::Busy => "busy: nobody could say, time and again",
-            Failure::NoFile => "no file: lh is for keyspaces of placement linear-hash",
             Failure::Lost => "lost: it made as many hops as it may",
         }
     }

@@ -168,7 +168,7 @@ impl EventLoop {
         writer.int(trace.took.as_micros() as i64);
         writer.bulk(b"failure");
         match trace.failure {
-            Some(why) => writer.bulk(why.text().as_bytes()),
+            Some(why) => writer.bulk(why.as_bytes()),
             None => writer.nil(),
         }
         writer.bulk(b"steps");

@@ -51,6 +51,9 @@ const EARLY_TICKS: u64 = 200;
 /// Every so many ticks it is seen which shards are led here.
 const LEAD_TICKS: u64 = 4;
 
+/// Why `lh` finds nobody where buckets have no numbers.
+const NO_FILE: &str = "no file: lh is for keyspaces of placement linear-hash";
+
 /// Which way a request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Way {
@@ -120,8 +123,8 @@ pub struct Trace {
     pub way: Way,
     /// Who owns the point; none if nobody was found.
     pub owner: Option<Arc<Known>>,
-    /// Why nobody was found.
-    pub failure: Option<Failure>,
+    /// Why nobody was found, in words.
+    pub failure: Option<&'static str>,
     /// Moves from shard to shard.
     pub hops: u32,
     /// Messages between nodes: known of what was traced.
@@ -340,7 +343,7 @@ impl Asked {
         let messages = is_traced.then(|| messages(node, way.form, &steps));
         let (owner, failure) = match found {
             Ok(owner) => (Some(owner), None),
-            Err(why) => (None, Some(why)),
+            Err(why) => (None, Some(why.text())),
         };
         let took = now - began;
         (told, Trace { way, owner, failure, hops, messages, steps, took })
@@ -392,8 +395,8 @@ impl Hub {
         }
         let is_of_file = |known: Arc<Known>| Bucket::of(known.arc()).is_some();
         let failure = match way.kind {
-            _ if !self.may_use(Feature::Rings) => Some(Failure::Refused),
-            Kind::Lh if !peers.lookup.owner(point).is_none_or(is_of_file) => Some(Failure::NoFile),
+            _ if !self.may_use(Feature::Rings) => Some(Failure::Refused.text()),
+            Kind::Lh if !peers.lookup.owner(point).is_none_or(is_of_file) => Some(NO_FILE),
             _ => None,
         };
         if failure.is_some() {
@@ -489,7 +492,11 @@ impl Hub {
         self.send_lookup(peers, out);
         for (told, trace) in ended {
             peers.lookups.count(&trace);
-            if let Some(owner) = &trace.owner {
+            let is_news = |owner: &&Arc<Known>| {
+                let known = peers.lookup.shard(owner.shard());
+                known.is_none_or(|known| known.rank() < owner.rank())
+            };
+            if let Some(owner) = trace.owner.as_ref().filter(is_news) {
                 self.learn([Known::clone(owner)].into_iter());
             }
             told(trace);

@@ -86,7 +86,7 @@ fn shown(trace: &Trace, members: &[MemberInfo]) -> RouteStatus {
         hops: trace.hops,
         messages: trace.messages,
         micros: trace.took.as_micros() as u64,
-        failure: trace.failure.map(|why| why.text().to_owned()),
+        failure: trace.failure.map(str::to_owned),
         steps: trace.steps.iter().map(step).collect(),
     }
 }
