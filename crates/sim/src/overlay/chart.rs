@@ -180,9 +180,19 @@ impl Scale {
         marks
             .map(|number| {
                 let number = if self.is_log { 10f64.powf(number) } else { number };
-                (self.at(number), format!("{}", (number * 1e6).round() / 1e6))
+                (self.at(number), shown(number))
             })
             .collect()
+    }
+}
+
+/// A round number, as short as an axis has room for.
+fn shown(number: f64) -> String {
+    let round = |number: f64| (number * 1e6).round() / 1e6;
+    match number {
+        1e6.. => format!("{}M", round(number / 1e6)),
+        1e4.. => format!("{}k", round(number / 1e3)),
+        _ => round(number).to_string(),
     }
 }
 
@@ -203,6 +213,7 @@ mod tests {
         );
         assert_eq!(marks(&plain("x"), &[100.0]), ["0", "20", "40", "60", "80", "100"]);
         assert_eq!(marks(&log("x"), &[32.0, 1000.0]), ["10", "100", "1000"]);
+        assert_eq!(marks(&log("x"), &[5e3, 1e7]), ["1000", "10k", "100k", "1M", "10M"]);
         assert_eq!(marks(&log("x"), &[]), ["1", "10"]);
         assert_eq!(marks(&plain("x"), &[4000.0]).len(), 9);
     }

@@ -109,7 +109,8 @@ pub(super) fn churns(outcomes: &[churn::Outcome]) -> Vec<Chart> {
             Line::new(one.kind.name(), colour(one.kind), points)
         };
         let moved = here.clone().map(|one| one.moved).max().unwrap_or_default();
-        let title = format!("Tables that are right after {moved} of {nodes}: {}", event.name());
+        let verb = event.name().trim_end_matches('s');
+        let title = format!("Tables that are right after {moved} {verb} at once, of {nodes}");
         let axes = [plain("rounds"), plain("% of tables")];
         let name = format!("churn-{}.svg", event.name());
         (name, draw(&title, &axes, &here.map(line).collect::<Vec<_>>()))
