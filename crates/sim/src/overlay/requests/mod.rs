@@ -417,7 +417,7 @@ impl<L: Led> World<L> {
         self.outcome.attempts.add(open.attempts.max(1));
         self.outcome.failed[match why {
             Failure::Silent => 0,
-            Failure::Busy | Failure::Refused | Failure::NoFile => 1,
+            Failure::Busy | Failure::Refused => 1,
             Failure::Lost => 2,
         }] += 1;
     }
