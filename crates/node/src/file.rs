@@ -45,6 +45,8 @@ pub enum Task {
         share: u64,
         /// How many buckets there are.
         buckets: u64,
+        /// Whether it is [`Task::MayShrink`] as well: of two buckets the first is.
+        may_shrink: bool,
     },
     /// Nothing is under way, and this is the bucket that would take in the last one.
     MayShrink,
@@ -95,10 +97,11 @@ pub fn task(state: &ShardState, record: &FileRecord, came: BootNanos) -> Option<
         }
         None => {
             let (next, buckets) = (next_cut(record)?, record.buckets);
+            let may_shrink = next_taker(record).is_some_and(is);
             if is(next) {
-                return Some(Task::MayGrow { share: 1 << next.level(), buckets });
+                return Some(Task::MayGrow { share: 1 << next.level(), buckets, may_shrink });
             }
-            is(next_taker(record)?).then_some(Task::MayShrink)
+            may_shrink.then_some(Task::MayShrink)
         }
     }
 }
@@ -160,11 +163,14 @@ mod tests {
         let record = FileRecord { buckets: 5, turn: 4, step: None };
         let of = |arc: &Arc| task(&state(arc.clone()), &record, 0);
         let found: Vec<_> = arcs(5).iter().map(of).collect();
-        let grows = Some(Task::MayGrow { share: 4, buckets: 5 });
+        let grows = Some(Task::MayGrow { share: 4, buckets: 5, may_shrink: false });
         assert_eq!(found, [Some(Task::MayShrink), grows, None, None, None]);
         let first = FileRecord { buckets: 1, ..record };
-        let grows = Some(Task::MayGrow { share: 1, buckets: 1 });
+        let grows = Some(Task::MayGrow { share: 1, buckets: 1, may_shrink: false });
         assert_eq!(task(&state(Arc::whole(KeyspaceId(7))), &first, 0), grows);
+        let two = FileRecord { buckets: 2, ..record };
+        let both = Some(Task::MayGrow { share: 2, buckets: 2, may_shrink: true });
+        assert_eq!(task(&state(arcs(2)[0].clone()), &two, 0), both);
     }
 
     #[test]

@@ -74,8 +74,11 @@ impl Hub {
         for route in self.routes().iter() {
             if let Some(record) = route.keyspace.file.filter(|record| record.step.is_none()) {
                 self.each_task(route, &record, |shard, view, task| match task {
-                    Task::MayGrow { share, buckets } => {
-                        self.may_grow(route, shard, view, share, buckets)
+                    Task::MayGrow { share, buckets, may_shrink } => {
+                        let grows = self.may_grow(route, shard, view, (share, buckets));
+                        if may_shrink && !grows {
+                            self.may_shrink(route, shard, view);
+                        }
                     }
                     _ => self.may_shrink(route, shard, view),
                 });
@@ -108,12 +111,20 @@ impl Hub {
         }
     }
 
-    fn may_grow(&self, route: &Route, shard: ShardId, view: &View, share: u64, buckets: u64) {
-        let why = self.grows(view, share, buckets);
-        if let Some(why) = why.filter(|_| self.begins(route, shard)) {
+    /// Has a file grow that has too few buckets. Whether it has.
+    fn may_grow(
+        &self,
+        route: &Route,
+        shard: ShardId,
+        view: &View,
+        (share, buckets): (u64, u64),
+    ) -> bool {
+        let Some(why) = self.grows(view, share, buckets) else { return false };
+        if self.begins(route, shard) {
             tracing::info!("the file of keyspace {} is to grow: {why}", route.keyspace.name);
             self.turn_file(&route.keyspace, FileAct::Grow, None);
         }
+        true
     }
 
     fn may_shrink(&self, route: &Route, shard: ShardId, view: &View) {
