@@ -98,6 +98,14 @@ def one_round(node, rng, merges):
     body = rng.choice([{}, {"at": f"{{t{rng.randrange(40)}}}"}])
     status, said = node.request("POST", f"/v1/shards/{shard}/split", body)
     assert status in (202, 409), said
+    # The file of linear hashing grows or shrinks: of all buckets one has its turn.
+    status, listed = node.request("GET", "/v1/shards?keyspace=file")
+    assert status == 200, listed
+    buckets = [shard["id"] for shard in json.loads(listed)["shards"]]
+    for what in ("split", "split", "merge")[: rng.randrange(1, 4)]:
+        asked = [node.request("POST", f"/v1/shards/{id}/{what}", {})[0] for id in buckets]
+        assert set(asked) <= {202, 409}, asked
+        time.sleep(0.7)
     # … and some take in those behind them.
     for shard in (*rng.sample(range(1, 17), 2), rng.choice(shards)):
         status, said = node.request("POST", f"/v1/shards/{shard}/merge", {})

@@ -477,6 +477,7 @@ pub enum KeyspaceCommand {
 Examples:
   carillon keyspace create orders
   carillon keyspace create events --placement ordered --retention 7d
+  carillon keyspace create sessions --placement linear-hash
   carillon keyspace create cache --durability memory
   carillon keyspace create ledger --replicas 5")]
     Create {

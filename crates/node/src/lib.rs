@@ -94,6 +94,7 @@ pub mod coordinator;
 pub mod digest;
 pub mod entry;
 pub mod fetch;
+pub mod file;
 mod flush;
 pub mod interactive;
 pub mod lane;

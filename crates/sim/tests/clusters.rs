@@ -40,6 +40,9 @@ fn all_rules_hold() {
     println!("{} merges, {} replicas given up", sum(|c| c.merges), sum(|c| c.given_up));
     println!("{} of them in order", sum(|c| c.ordered_given_up));
     assert!(sum(|c| c.ordered_given_up) > 0, "also where keys are in order");
+    let (turns, taken_in) = (sum(|c| c.file_turns), sum(|c| c.buckets_taken_in));
+    println!("files turn {turns} times, {taken_in} buckets are told to take another in");
+    assert!(turns > 20 && sum(|c| c.buckets_cut) > 10 && taken_in > 3, "files grow and shrink");
     assert!(sum(|c| c.merges) > 15 && sum(|c| c.given_up) > 8, "and become one");
     let (versions, outgrown) = (sum(|c| c.versions), sum(|c| c.outgrown));
     println!("{versions} other versions, {} levels, {outgrown} refused", sum(|c| c.levels));

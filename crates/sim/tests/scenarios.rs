@@ -77,6 +77,14 @@ fn power_goes_at_every_point_of_a_cut_and_of_a_merge() {
 }
 
 #[test]
+fn power_goes_at_every_point_of_a_files_turn() {
+    let grown = plays(Scenario::GrowCrashes, 0);
+    assert!(grown.buckets_cut > 2 && grown.file_turns == 6, "{grown:?}");
+    let shrunk = plays(Scenario::ShrinkCrashes, 0);
+    assert!(shrunk.given_up > 0 && shrunk.file_turns == 6, "{shrunk:?}");
+}
+
+#[test]
 fn shards_are_cut_and_merged_while_groups_are_parted() {
     for seed in 0..4 {
         assert!(plays(Scenario::SplitInPartition, seed).halves > 0);

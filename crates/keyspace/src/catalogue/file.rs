@@ -17,7 +17,7 @@
 //! Who says `Begin` has looked at its shard's generation before. It cuts the shard, or has it take
 //! its neighbour in, only if it has that generation still; until then the file was as the turn
 //! says. So what comes of an answer that was long on its way comes too late. Who says `Done` has
-//! learnt of the turn first, and then seen its shard's arc under its lease.
+//! learnt of the turn first, and then seen its shard's arc by a linearizable read.
 //!
 //! # Invariants
 //! 1. A keyspace has a file if its placement is that of linear hashing, and only then.

@@ -93,10 +93,12 @@ pub fn run(
             hub.look_around();
             hub.limit_kept();
             hub.split_large();
+            hub.grow_files();
             hub.merge_small();
             hub.raise_when_ripe();
             hub.split_hot();
         }
+        hub.tend_files();
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
         let log_start = checkpoints.lock().log_start();

@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 
 use super::decisions::{Came, Decided, What};
 use super::splits::bytes_of;
-use super::{Hub, View, boot_nanos};
+use super::{Hub, View, boot_nanos, files};
 
 /// Two that have held little for so long are merged.
 const COLD: Duration = Duration::from_secs(10);
@@ -85,6 +85,11 @@ impl Merges {
         let bytes_max = bytes_max.map(|bytes| split_bytes.map_or(bytes, |cut| bytes.min(cut / 2)));
         let (wanted, cold, gone) = Default::default();
         Self { bytes_max, wanted, cold, gone }
+    }
+
+    /// Two that hold less than so much together become one; none: never.
+    pub(super) fn bytes_max(&self) -> Option<u64> {
+        self.bytes_max
     }
 
     /// The keyspace of a shard that is gone.
@@ -283,9 +288,18 @@ impl Hub {
     /// # Errors
     /// [`NoMerge`].
     pub fn ask_merge(self: &Arc<Self>, left: ShardId) -> Result<Merged, NoMerge> {
+        let routes = self.routes();
+        let of_file = routes.of_shard(left).filter(|route| route.keyspace.file.is_some());
+        if let Some(route) = of_file.filter(|_| self.leads(left)) {
+            files::may_shrink(route, left).map_err(NoMerge::Unfit)?;
+        }
         let (ours, theirs) = self.pair(left)?;
         let right = theirs.shard;
         let moves = nodes_of(&ours) != nodes_of(&theirs);
+        if let Some(route) = of_file {
+            self.ask_shrink(route);
+            return Ok(Merged { left, right, moves });
+        }
         let (why, since) = ("it was asked for".to_owned(), Instant::now());
         let wanted = Wanted { right, why: why.clone(), since, tried: Some(since) };
         // From now on its lead is not handed over to be even.
@@ -298,13 +312,19 @@ impl Hub {
         Ok(Merged { left, right, moves })
     }
 
+    /// A shard is to take in this neighbour, if it is that still: soon.
+    pub(super) fn want_merge(&self, left: ShardId, right: ShardId, why: String) {
+        let wanted = Wanted { right, why, since: Instant::now(), tried: None };
+        self.merges.wanted.lock().entry(left).or_insert(wanted);
+    }
+
     /// Whether it is to take in its neighbour.
     pub(super) fn is_to_take_in(&self, left: ShardId) -> bool {
         self.merges.wanted.lock().contains_key(&left)
     }
 
     /// A shard that is led here, and its right neighbour as it is known.
-    fn pair(&self, left: ShardId) -> Result<(Descriptor, Descriptor), NoMerge> {
+    pub(super) fn pair(&self, left: ShardId) -> Result<(Descriptor, Descriptor), NoMerge> {
         let view = self.views.lock().get(&left).cloned();
         let Some(view) = view.filter(|_| self.leads(left)) else {
             let known = self.peers.as_ref().and_then(|peers| peers.lookup.shard(left));

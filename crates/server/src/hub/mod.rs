@@ -21,6 +21,7 @@ pub mod decisions;
 pub mod digests;
 pub mod disk_pace;
 pub mod durations;
+pub mod files;
 pub mod growth;
 pub mod heat;
 mod image;
@@ -70,6 +71,7 @@ use crate::api::Overview;
 use crate::counters::Counters;
 use clocks::Clocks;
 use disk_pace::DiskPace;
+use files::Files;
 use growth::Growth;
 use heat::Heat;
 use lanes::LaneCell;
@@ -154,6 +156,8 @@ pub struct Hub {
     pub splits: Splits,
     /// … and which to become one.
     pub merges: Merges,
+    /// What is remembered of files of linear hashing.
+    files: Files,
     /// The cluster's feature level.
     pub level: ClusterLevel,
     /// How often shards are asked.

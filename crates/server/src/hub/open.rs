@@ -28,6 +28,7 @@ use txn::{Clock, Physical};
 
 use super::clocks::Clocks;
 use super::disk_pace::DiskPace;
+use super::files::Files;
 use super::growth::Growth;
 use super::heat::Heat;
 use super::kept::Kept;
@@ -369,6 +370,7 @@ fn build(
             config.merge_bytes.map(NonZeroU64::get),
             config.split_bytes.map(NonZeroU64::get),
         ),
+        files: Files::default(),
         heat: Heat::new(config.split_rate, seed),
         clocks: Clocks::new(config.clock_offset_max_ms),
         level: ClusterLevel::new(config),

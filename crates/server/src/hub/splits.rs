@@ -26,6 +26,7 @@ use node::lane::{Answer, Input};
 use node::split::Split;
 use node::state::ShardState;
 use parking_lot::Mutex;
+use storage::engine::Layout;
 
 use super::decisions::{Came, Decided, What};
 use super::{Hub, View};
@@ -116,7 +117,7 @@ impl Splits {
     }
 
     /// Why a shard that holds so much is too large, if it is.
-    fn too_large(&self, bytes: u64, keys: u64) -> Option<String> {
+    pub(super) fn too_large(&self, bytes: u64, keys: u64) -> Option<String> {
         if let Some(max) = self.bytes_max.filter(|max| bytes > max.get()) {
             let (mib, mib_max) = (bytes >> 20, max.get() >> 20);
             return Some(format!("it has {mib} MiB, above split_bytes = {mib_max} MiB"));
@@ -179,9 +180,9 @@ impl Hub {
             let state = view.read();
             let Some(engine) = state.keys() else { return };
             // Buckets of a file are cut in its order only.
-            let placement =
-                Some(engine.layout().placement()).filter(|p| *p != Placement::LinearHash);
-            placement.and_then(|p| Place::at(p, place)).filter(|at| is_within(&state, at))
+            let is_bucket = engine.layout() == Layout::LinearHash;
+            let at = Place::at(engine.layout().placement(), place);
+            at.filter(|at| !is_bucket && is_within(&state, at))
         };
         if let Some(at) = at.filter(|_| self.splits.begin(shard)) {
             self.split(shard, &view, at, why, Box::new(|_| {}));
@@ -205,6 +206,9 @@ impl Hub {
         if self.hands_over(shard) {
             return done(Err(NoSplit::LedBy(None)));
         }
+        if view.read().keys().is_some_and(|keys| keys.layout() == Layout::LinearHash) {
+            return self.ask_grow(shard, at, done);
+        }
         let at = place_to_cut(&view.read(), at);
         match at {
             Ok(at) => self.split(shard, &view, at, "it was asked for".into(), done),
@@ -220,11 +224,25 @@ impl Hub {
         why: String,
         done: Box<dyn FnOnce(Result<Cut, NoSplit>) + Send>,
     ) {
+        let op = CatalogueOp::Shard { keyspace: view.read().descriptor.keyspace() };
+        self.split_by(shard, view, at, why, op, done);
+    }
+
+    /// Has a shard cut, unless it changes before the catalogue has given out an id by this op.
+    pub(super) fn split_by(
+        self: &Arc<Self>,
+        shard: ShardId,
+        view: &View,
+        at: Place,
+        why: String,
+        op: CatalogueOp<'static>,
+        done: Box<dyn FnOnce(Result<Cut, NoSplit>) + Send>,
+    ) {
         if matches!(at, Place::Key(_)) && !self.may_use(Feature::OrderedSplits) {
             let why = "the cluster's level is too low yet: see `carillon upgrade`";
             return done(Err(NoSplit::Unfit(why.into())));
         }
-        let Descriptor { generation, arc, .. } = view.read().descriptor.clone();
+        let Descriptor { generation, .. } = view.read().descriptor;
         let hub = self.clone();
         let callback = move |answer| {
             let Answer::Catalogue { result: Ok(subject), .. } = answer else {
@@ -251,7 +269,6 @@ impl Hub {
             hub.submit(shard, Input::Split { shard, split });
             done(Ok(Cut { left: shard, right, at }));
         };
-        let op = CatalogueOp::Shard { keyspace: arc.keyspace() };
         self.ask_catalogue(&op, Some(Box::new(callback)));
     }
 
@@ -306,9 +323,7 @@ fn place_to_cut(state: &ShardState, asked: Option<CutAt>) -> Result<Place, Strin
             let at = at.ok_or(format!("it has slot {first} only, and a slot is never cut"))?;
             (at, format!("slots {first} to {}", end - 1))
         }
-        Placement::LinearHash => {
-            return Err("it is a bucket of a file, and those are cut in its order".into());
-        }
+        Placement::LinearHash => return Err("it is a bucket of a file".into()),
         Placement::Ordered => {
             let at = match asked {
                 Some(CutAt::Slot(slot)) => Some(slot.to_string().into_bytes()),

@@ -19,7 +19,9 @@ impl World {
     /// Some leader is told to take its right neighbour in.
     pub(super) fn merge(&mut self) {
         let mut pairs = Vec::new();
-        for (at, left) in self.led() {
+        let mut led = self.led();
+        led.retain(|(_, shard)| !self.is_bucket(*shard));
+        for (at, left) in led {
             let machine = self.seats[at].machine.as_ref().expect("it leads");
             if let Some((route, right, theirs)) = right_of(machine, left) {
                 let is_used = self.names_in(route.keyspace.id).iter().any(|name| {

@@ -44,6 +44,7 @@ mod collection;
 mod commands;
 pub mod disks;
 pub mod faults;
+mod files;
 mod gossip;
 mod merges;
 mod moves;
@@ -60,7 +61,7 @@ mod wide;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, ShardId};
+use keyspace::{CatalogueOp, KeyspaceOptions, Level, Levels, NodeId, Placement, ShardId};
 use node::entry::Waiter;
 use node::lane::Input;
 use node::shard::{Finding, Unfit};
@@ -76,6 +77,7 @@ use crate::options::Fault;
 use crate::rng::Rng;
 use crate::trace::Trace;
 use clients::Clients;
+use files::Files;
 use network::Network;
 pub use options::{Mood, Options, Plant};
 pub(crate) use stage::Stage;
@@ -129,6 +131,12 @@ pub struct Counts {
     pub splits: u64,
     /// Shards that were.
     pub halves: u64,
+    /// Buckets of files that were told to be cut …
+    pub buckets_cut: u64,
+    /// … or to take in another.
+    pub buckets_taken_in: u64,
+    /// How often the record of a file had changed.
+    pub file_turns: u64,
     /// Shards that were told to take in a neighbour.
     pub merges: u64,
     /// Replicas that have given up what they held to a neighbour's.
@@ -288,6 +296,8 @@ pub struct World {
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to be cut.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
+    /// What leaders of buckets have asked of the catalogue.
+    files: Files,
     /// What it has seen.
     pub counts: Counts,
 }
@@ -336,6 +346,7 @@ impl World {
             wide: None,
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
+            files: Files::default(),
             counts: Counts::default(),
         }
     }
@@ -374,6 +385,7 @@ impl World {
             self.come_to_rest(rest::REST_MS_MAX)?;
         }
         self.settle()?;
+        self.check_files()?;
         self.counts.halves = self.halves();
         self.counts.levels = self.agreement.risen;
         self.counts.compared = self.agreement.compared;
@@ -435,6 +447,11 @@ impl World {
         CatalogueOp::Create { name: KEYSPACE, options }.encode(&mut op);
         let machine = self.seats[0].machine.as_mut().expect("it was just started");
         let (origin, waiter) = (NOBODY, Waiter(0));
+        if placement == Placement::LinearHash {
+            let mut op = Vec::new();
+            CatalogueOp::Level { to: Level::NEWEST }.encode(&mut op);
+            machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
+        }
         machine.submit(ShardId(0), Input::Catalogue { op, origin, waiter });
     }
 
@@ -483,6 +500,10 @@ impl World {
             if (self.now_ms as usize + at).is_multiple_of(turns) {
                 self.run_node(at)?;
             }
+        }
+        let turns = self.mood.is_linear && self.options.faults.has(Fault::Split) && !self.calm;
+        if turns && self.now_ms.is_multiple_of(files::TURN_MS) {
+            self.turn_file();
         }
         self.arrange();
         self.expire_ops();
@@ -575,6 +596,7 @@ impl World {
             }
             seat.next_tick = self.now_ms + TICK_MS;
             seat.machine.as_mut().expect("it runs").tick();
+            self.tend_files(at);
             self.follow_sent_on(at);
         }
     }

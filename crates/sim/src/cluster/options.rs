@@ -332,6 +332,12 @@ fn is_ordered(options: &Options) -> bool {
     options.plant.is_none() && drawn
 }
 
+/// In a sixth of those that are not; nor where versions are mixed. It is drawn apart as well.
+fn is_linear(options: &Options) -> bool {
+    let drawn = Random::new(mix(mix(options.seed) ^ 0x6c69_6e65)).below(6) == 0;
+    options.plant.is_none() && drawn && !is_ordered(options) && !super::upgrade::mixes(options)
+}
+
 /// What the seed chooses for the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Mood {
@@ -393,6 +399,8 @@ pub struct Mood {
     pub move_rate: Option<NonZeroU64>,
     /// Whether the keyspace that clients use is ordered.
     pub is_ordered: bool,
+    /// Whether it is one of linear hashing.
+    pub is_linear: bool,
     /// Whether everything takes exactly its time: packets the longest, disks none, and nodes do at
     /// once all that they can.
     pub is_exact: bool,
@@ -401,7 +409,11 @@ pub struct Mood {
 impl Mood {
     /// How the keyspace that clients use places its keys.
     pub fn placement(&self) -> Placement {
-        if self.is_ordered { Placement::Ordered } else { Placement::Hashed }
+        match self {
+            Self { is_ordered: true, .. } => Placement::Ordered,
+            Self { is_linear: true, .. } => Placement::LinearHash,
+            _ => Placement::Hashed,
+        }
     }
 
     /// How many replicas a shard has.
@@ -424,7 +436,7 @@ impl Mood {
         let tails = rng.one_in(3) && faults.has(Fault::Tail) && options.plant.is_none();
         let replicas = if options.nodes >= 5 && rng.one_in(2) { 5 } else { 3 };
         let is_wide = options.nodes >= 5 && !rng.one_in(4);
-        let is_ordered = is_ordered(options);
+        let (is_ordered, is_linear) = (is_ordered(options), is_linear(options));
         Self {
             replicas,
             system_replicas: if is_wide { 5 } else { replicas },
@@ -434,7 +446,7 @@ impl Mood {
             keys: rng.between(2, 5),
             tagged: match rng.between(1, 3) {
                 // Cuts part what has one tag, and reads of several shards promise nothing together.
-                _ if is_ordered => 1,
+                _ if is_ordered || is_linear => 1,
                 tagged => tagged,
             },
             offset_ms_max: if faults.has(Fault::Clock) { offset_ms_max } else { 0 },
@@ -466,6 +478,7 @@ impl Mood {
             arranges: arranges(options),
             move_rate: move_rate(options.seed),
             is_ordered,
+            is_linear,
             is_exact: false,
         }
     }

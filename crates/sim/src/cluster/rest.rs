@@ -118,7 +118,7 @@ mod tests {
     fn founded(plant: Option<Plant>) -> World {
         let mut world = World::on_stage(
             1,
-            &Stage { nodes: 4, keyspaces: 1, domains: 0, is_ordered: false },
+            &Stage { nodes: 4, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
             false,
         );
         world.found(1, BOUND_MS).expect("a cluster without faults comes to rest");

@@ -117,6 +117,7 @@ impl World {
         let mut text = self.clients.open();
         text += &self.wide.as_ref().map(|wide| wide.open()).unwrap_or_default();
         text += &self.left_of_transactions();
+        text += &self.open_files();
         let keyspaces = match self.agreed_keyspaces() {
             Ok(keyspaces) => keyspaces,
             Err(why) => return text + &why,

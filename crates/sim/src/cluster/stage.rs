@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use keyspace::{CatalogueOp, KeyspaceOptions, NodeId, ShardId, Standing};
+use keyspace::{CatalogueOp, KeyspaceOptions, Level, NodeId, Placement, ShardId, Standing};
 use node::entry::Waiter;
 use node::lane::Input;
 
@@ -39,6 +39,8 @@ pub(crate) struct Stage {
     pub domains: usize,
     /// Whether the keyspaces are ordered: each is of one shard then.
     pub is_ordered: bool,
+    /// Whether they are of linear hashing: each begins as one shard, too.
+    pub is_linear: bool,
 }
 
 impl World {
@@ -68,6 +70,7 @@ impl World {
             think_ms: 120,
             arranges: true,
             is_ordered: stage.is_ordered,
+            is_linear: stage.is_linear,
             ..Mood::draw(&mut rng, &options)
         };
         let mut world = Self::in_mood(&options, mood, rng);
@@ -118,6 +121,9 @@ impl World {
                 let Some(machine) = world.leader_machine(SYSTEM) else { return Ok(false) };
                 if machine.catalogue().is_some_and(|there| there.get(&name).is_some()) {
                     return Ok(true);
+                }
+                if options.placement == Placement::LinearHash {
+                    world.change(&CatalogueOp::Level { to: Level::NEWEST });
                 }
                 world.change(&CatalogueOp::Create { name: &name, options });
                 Ok(false)

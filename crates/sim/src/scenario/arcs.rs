@@ -1,6 +1,8 @@
 //! Shards are cut in two and become one, and just then something goes wrong. With odd seeds their
 //! keyspace is ordered: it has one shard, which is cut before two can become one.
 
+use keyspace::{FileAct, FileRecord};
+
 use super::Run;
 use super::changes::at_every_change;
 use crate::check::Violation;
@@ -12,6 +14,10 @@ const REST_MS_MAX: u64 = 60_000;
 const BEFORE_MS: u64 = 1_500;
 /// How long the change takes, at most, when nothing goes wrong.
 const CHANGE_MS: u64 = 300;
+/// Within so long a file grows or shrinks by a bucket.
+const FILE_MS_MAX: u64 = 20_000;
+/// How often it is looked at.
+const LOOK_MS: u64 = 20;
 /// All replicas are on the same nodes.
 const THREE: usize = 3;
 const FIVE: usize = 5;
@@ -44,6 +50,48 @@ pub(super) fn merge_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
         },
         ends,
     )
+}
+
+/// The power of each node goes at each change of its disk while a file grows by a bucket.
+pub(super) fn grow_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
+    file_crashes(run, FileAct::Grow)
+}
+
+/// … and while it shrinks by one.
+pub(super) fn shrink_crashes(run: &mut Run<'_>) -> Result<(), Violation> {
+    file_crashes(run, FileAct::Shrink)
+}
+
+/// The file has three buckets before.
+fn file_crashes(run: &mut Run<'_>, act: FileAct) -> Result<(), Violation> {
+    let linear = Stage { is_ordered: false, is_linear: true, ..stage(run, THREE) };
+    at_every_change(
+        run,
+        &linear,
+        |world| {
+            begin(world)?;
+            for buckets in 2..=3 {
+                world.turn_file_to(FileAct::Grow);
+                has_buckets(world, buckets)?;
+            }
+            world.turn_file_to(act);
+            Ok(())
+        },
+        |world, ()| has_buckets(world, if act == FileAct::Grow { 4 } else { 2 }),
+    )
+}
+
+/// Lets time pass until a file is at rest with so many buckets.
+fn has_buckets(world: &mut World, buckets: u64) -> Result<(), Violation> {
+    for _ in 0..FILE_MS_MAX / LOOK_MS {
+        world.pass(LOOK_MS)?;
+        let is_so = |record: &FileRecord| record.step.is_none() && record.buckets == buckets;
+        if world.file().as_ref().is_some_and(is_so) {
+            return Ok(());
+        }
+    }
+    let text = format!("after {FILE_MS_MAX} ms a file has {:?}, not {buckets}", world.file());
+    Err(Violation::new("liveness", text))
 }
 
 /// By then it is over.
@@ -96,7 +144,8 @@ fn in_partition(
 }
 
 fn stage(run: &Run<'_>, nodes: usize) -> Stage {
-    Stage { nodes, keyspaces: 1, domains: 0, is_ordered: run.options.seed % 2 == 1 }
+    let is_ordered = run.options.seed % 2 == 1;
+    Stage { nodes, keyspaces: 1, domains: 0, is_ordered, is_linear: false }
 }
 
 fn begin(world: &mut World) -> Result<(), Violation> {

@@ -15,7 +15,8 @@ const REST_MS_MAX: u64 = 60_000;
 /// How long clients ask before the exchange, and at least after it has begun.
 const CHANGE_MS: u64 = 1_500;
 /// The stage of all these worlds.
-const STAGE: Stage = Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false };
+const STAGE: Stage =
+    Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false };
 /// Worlds with a crash in the short form, about.
 const SHORT_WORLDS: u64 = 24;
 

@@ -10,7 +10,8 @@ use super::{Options, Run};
 use crate::check::Violation;
 use crate::cluster::{Doomed, Stage, World};
 
-const STAGE: Stage = Stage { nodes: 3, keyspaces: 1, domains: 0, is_ordered: false };
+const STAGE: Stage =
+    Stage { nodes: 3, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false };
 /// Virtual time within which all is well.
 const REST_MS_MAX: u64 = 60_000;
 /// How long clients ask before the transaction begins.

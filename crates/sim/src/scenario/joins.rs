@@ -19,14 +19,17 @@ pub(super) fn joins_into(run: &mut Run<'_>, nodes: usize) -> Result<(), Violatio
         _ => (run.of(20, 100), run.of(20, 100)),
     };
     let keyspaces = 1 + (nodes + joining) / 18;
-    run.world(&Stage { nodes, keyspaces, domains: 0, is_ordered: false }, |world| {
-        world.found(keyspaces, FOUNDED_MS_MAX)?;
-        world.serve(BEFORE_MS, 10)?;
-        world.join(joining)?;
-        world.come_to_rest(JOINED_MS_MAX)?;
-        world.serve(BEFORE_MS, 10)?;
-        world.finish()
-    })?;
+    run.world(
+        &Stage { nodes, keyspaces, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(keyspaces, FOUNDED_MS_MAX)?;
+            world.serve(BEFORE_MS, 10)?;
+            world.join(joining)?;
+            world.come_to_rest(JOINED_MS_MAX)?;
+            world.serve(BEFORE_MS, 10)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 
@@ -34,18 +37,21 @@ pub(super) fn joins_into(run: &mut Run<'_>, nodes: usize) -> Result<(), Violatio
 /// for good when they are empty; the other comes back.
 pub(super) fn join_and_leave(run: &mut Run<'_>) -> Result<(), Violation> {
     let keyspaces = run.of(1, 3);
-    run.world(&Stage { nodes: 7, keyspaces, domains: 0, is_ordered: false }, |world| {
-        world.found(keyspaces, FOUNDED_MS_MAX)?;
-        world.serve(BEFORE_MS, 10)?;
-        world.power_off(1);
-        world.join(3)?;
-        world.drain(&[2, 3])?;
-        world.come_to_rest(JOINED_MS_MAX)?;
-        world.leave(&[2, 3])?;
-        world.serve(BEFORE_MS, 10)?;
-        world.power_on(1);
-        world.come_to_rest(JOINED_MS_MAX)?;
-        world.finish()
-    })?;
+    run.world(
+        &Stage { nodes: 7, keyspaces, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(keyspaces, FOUNDED_MS_MAX)?;
+            world.serve(BEFORE_MS, 10)?;
+            world.power_off(1);
+            world.join(3)?;
+            world.drain(&[2, 3])?;
+            world.come_to_rest(JOINED_MS_MAX)?;
+            world.leave(&[2, 3])?;
+            world.serve(BEFORE_MS, 10)?;
+            world.power_on(1);
+            world.come_to_rest(JOINED_MS_MAX)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }

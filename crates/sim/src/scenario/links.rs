@@ -15,42 +15,48 @@ const CUT_MS: [u64; 2] = [1_800, 7_000];
 /// be true still. The others go on without it.
 pub(super) fn isolated_leader(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 4);
-    run.world(&Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false }, |world| {
-        world.found(1, REST_MS_MAX)?;
-        world.serve(BEFORE_MS, 10)?;
-        for cut_ms in CUT_MS.repeat(rounds) {
-            let at = some_leader(world);
-            world.cut_off(at);
-            world.look_while(at, cut_ms)?;
-            world.serve(BEFORE_MS, 1)?;
-            world.open_ways();
-            world.serve(BEFORE_MS, 5)?;
-        }
-        world.come_to_rest(REST_MS_MAX)?;
-        world.finish()
-    })?;
+    run.world(
+        &Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(1, REST_MS_MAX)?;
+            world.serve(BEFORE_MS, 10)?;
+            for cut_ms in CUT_MS.repeat(rounds) {
+                let at = some_leader(world);
+                world.cut_off(at);
+                world.look_while(at, cut_ms)?;
+                world.serve(BEFORE_MS, 1)?;
+                world.open_ways();
+                world.serve(BEFORE_MS, 5)?;
+            }
+            world.come_to_rest(REST_MS_MAX)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 
 /// Between a leader and each other node, first nothing goes there, then nothing comes from there.
 pub(super) fn one_way_link(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(1, 3);
-    run.world(&Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false }, |world| {
-        world.found(1, REST_MS_MAX)?;
-        world.serve(BEFORE_MS, 10)?;
-        for _ in 0..rounds {
-            let at = some_leader(world);
-            for other in (0..world.count()).filter(|other| *other != at) {
-                for (from, to) in [(at, other), (other, at)] {
-                    world.cut_way(from, to);
-                    world.serve(CUT_MS[0], 1)?;
-                    world.open_ways();
+    run.world(
+        &Stage { nodes: 5, keyspaces: 1, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(1, REST_MS_MAX)?;
+            world.serve(BEFORE_MS, 10)?;
+            for _ in 0..rounds {
+                let at = some_leader(world);
+                for other in (0..world.count()).filter(|other| *other != at) {
+                    for (from, to) in [(at, other), (other, at)] {
+                        world.cut_way(from, to);
+                        world.serve(CUT_MS[0], 1)?;
+                        world.open_ways();
+                    }
                 }
             }
-        }
-        world.come_to_rest(REST_MS_MAX)?;
-        world.finish()
-    })?;
+            world.come_to_rest(REST_MS_MAX)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 

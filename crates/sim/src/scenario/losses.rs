@@ -16,50 +16,56 @@ const MEANWHILE_MS: u64 = 2_000;
 pub(super) fn nine_of_twenty(run: &mut Run<'_>) -> Result<(), Violation> {
     let keyspaces = run.of(2, 4);
     let (nodes, lost) = run.of((10, 4), (20, 9));
-    run.world(&Stage { nodes, keyspaces, domains: 0, is_ordered: false }, |world| {
-        world.found(keyspaces, REPLACED_MS_MAX)?;
-        world.serve(MEANWHILE_MS, 10)?;
-        let places = (0..world.count()).collect();
-        let gone = world.rng.some(lost, places);
-        for at in &gone {
-            world.power_off(*at);
-            world.serve(MEANWHILE_MS, 1)?;
-            world.come_to_strength(REPLACED_MS_MAX)?;
-        }
-        world.come_to_rest(REPLACED_MS_MAX)?;
-        world.serve(MEANWHILE_MS, 10)?;
-        for at in &gone {
-            world.power_on(*at);
+    run.world(
+        &Stage { nodes, keyspaces, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(keyspaces, REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
-        }
-        world.come_to_rest(REPLACED_MS_MAX)?;
-        world.finish()
-    })?;
+            let places = (0..world.count()).collect();
+            let gone = world.rng.some(lost, places);
+            for at in &gone {
+                world.power_off(*at);
+                world.serve(MEANWHILE_MS, 1)?;
+                world.come_to_strength(REPLACED_MS_MAX)?;
+            }
+            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.serve(MEANWHILE_MS, 10)?;
+            for at in &gone {
+                world.power_on(*at);
+                world.serve(MEANWHILE_MS, 10)?;
+            }
+            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 
 /// The power goes everywhere, twice: the second time before all is well again.
 pub(super) fn all_off(run: &mut Run<'_>) -> Result<(), Violation> {
     let nodes = run.of(5, 20);
-    run.world(&Stage { nodes, keyspaces: 2, domains: 0, is_ordered: false }, |world| {
-        world.found(2, REPLACED_MS_MAX)?;
-        world.serve(MEANWHILE_MS, 10)?;
-        for dark_ms in [3_000, 50] {
-            let all: Vec<usize> = (0..world.count()).collect();
-            all.iter().for_each(|at| world.power_off(*at));
-            world.pass(dark_ms)?;
-            // They do not start at the same moment.
-            for at in all {
-                world.power_on(at);
-                let pause_ms = world.rng.below(100);
-                world.pass(pause_ms)?;
+    run.world(
+        &Stage { nodes, keyspaces: 2, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(2, REPLACED_MS_MAX)?;
+            world.serve(MEANWHILE_MS, 10)?;
+            for dark_ms in [3_000, 50] {
+                let all: Vec<usize> = (0..world.count()).collect();
+                all.iter().for_each(|at| world.power_off(*at));
+                world.pass(dark_ms)?;
+                // They do not start at the same moment.
+                for at in all {
+                    world.power_on(at);
+                    let pause_ms = world.rng.below(100);
+                    world.pass(pause_ms)?;
+                }
+                world.pass(MEANWHILE_MS)?;
             }
-            world.pass(MEANWHILE_MS)?;
-        }
-        world.serve(2 * MEANWHILE_MS, 10)?;
-        world.come_to_rest(REPLACED_MS_MAX)?;
-        world.finish()
-    })?;
+            world.serve(2 * MEANWHILE_MS, 10)?;
+            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 
@@ -68,19 +74,22 @@ pub(super) fn all_off(run: &mut Run<'_>) -> Result<(), Violation> {
 pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
     const DOMAINS: usize = 4;
     let nodes = DOMAINS * run.of(2, 5);
-    run.world(&Stage { nodes, keyspaces: 2, domains: DOMAINS, is_ordered: false }, |world| {
-        world.found(2, REPLACED_MS_MAX)?;
-        world.serve(MEANWHILE_MS, 10)?;
-        let lost: Vec<usize> = (0..nodes).filter(|at| at % DOMAINS == 1).collect();
-        lost.iter().for_each(|at| world.power_off(*at));
-        // All shards have a majority; some elect a leader first.
-        world.pass(MEANWHILE_MS)?;
-        world.serve(MEANWHILE_MS, 10)?;
-        world.come_to_rest(REPLACED_MS_MAX)?;
-        lost.iter().for_each(|at| world.power_on(*at));
-        world.come_to_rest(REPLACED_MS_MAX)?;
-        world.finish()
-    })?;
+    run.world(
+        &Stage { nodes, keyspaces: 2, domains: DOMAINS, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(2, REPLACED_MS_MAX)?;
+            world.serve(MEANWHILE_MS, 10)?;
+            let lost: Vec<usize> = (0..nodes).filter(|at| at % DOMAINS == 1).collect();
+            lost.iter().for_each(|at| world.power_off(*at));
+            // All shards have a majority; some elect a leader first.
+            world.pass(MEANWHILE_MS)?;
+            world.serve(MEANWHILE_MS, 10)?;
+            world.come_to_rest(REPLACED_MS_MAX)?;
+            lost.iter().for_each(|at| world.power_on(*at));
+            world.come_to_rest(REPLACED_MS_MAX)?;
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 
@@ -88,20 +97,23 @@ pub(super) fn domain_lost(run: &mut Run<'_>) -> Result<(), Violation> {
 /// replaced. It comes back with what it had, which must do no harm, and ends; then it gets others.
 pub(super) fn removed_returns(run: &mut Run<'_>) -> Result<(), Violation> {
     let rounds = run.of(2, 5);
-    run.world(&Stage { nodes: 5, keyspaces: 2, domains: 0, is_ordered: false }, |world| {
-        world.found(2, REPLACED_MS_MAX)?;
-        world.serve(MEANWHILE_MS, 10)?;
-        for _ in 0..rounds {
-            let at = some_holder(world);
-            world.power_off(at);
-            world.come_to_strength(REPLACED_MS_MAX)?;
+    run.world(
+        &Stage { nodes: 5, keyspaces: 2, domains: 0, is_ordered: false, is_linear: false },
+        |world| {
+            world.found(2, REPLACED_MS_MAX)?;
             world.serve(MEANWHILE_MS, 10)?;
-            world.power_on(at);
-            world.serve(MEANWHILE_MS, 10)?;
-            world.come_to_rest(REPLACED_MS_MAX)?;
-        }
-        world.finish()
-    })?;
+            for _ in 0..rounds {
+                let at = some_holder(world);
+                world.power_off(at);
+                world.come_to_strength(REPLACED_MS_MAX)?;
+                world.serve(MEANWHILE_MS, 10)?;
+                world.power_on(at);
+                world.serve(MEANWHILE_MS, 10)?;
+                world.come_to_rest(REPLACED_MS_MAX)?;
+            }
+            world.finish()
+        },
+    )?;
     Ok(())
 }
 

@@ -61,6 +61,10 @@ pub enum Scenario {
     SplitCrashes,
     /// A node loses its power at every change of its disk while a shard takes in its neighbour.
     MergeCrashes,
+    /// A node loses its power at every change of its disk while a file of linear hashing grows.
+    GrowCrashes,
+    /// … and while it shrinks.
+    ShrinkCrashes,
     /// A shard is cut in two while its group is parted.
     SplitInPartition,
     /// A shard takes in its neighbour while their groups are parted.
@@ -73,7 +77,7 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 18] = [
         Self::JoinsInto3,
         Self::JoinsInto100,
         Self::NineOfTwenty,
@@ -86,6 +90,8 @@ impl Scenario {
         Self::JoinAndLeave,
         Self::SplitCrashes,
         Self::MergeCrashes,
+        Self::GrowCrashes,
+        Self::ShrinkCrashes,
         Self::SplitInPartition,
         Self::MergeInPartition,
         Self::CoordinatorCrashes,
@@ -107,6 +113,8 @@ impl Scenario {
             Self::JoinAndLeave => "join-and-leave",
             Self::SplitCrashes => "split-crashes",
             Self::MergeCrashes => "merge-crashes",
+            Self::GrowCrashes => "grow-crashes",
+            Self::ShrinkCrashes => "shrink-crashes",
             Self::SplitInPartition => "split-in-partition",
             Self::MergeInPartition => "merge-in-partition",
             Self::CoordinatorCrashes => "coordinator-crashes",
@@ -129,6 +137,8 @@ impl Scenario {
             Self::JoinAndLeave => "nodes join, drain and lose their power at one moment",
             Self::SplitCrashes => "power goes at every write while a shard is cut in two",
             Self::MergeCrashes => "power goes at every write while a shard takes in another",
+            Self::GrowCrashes => "power goes at every write while a linear-hash file grows",
+            Self::ShrinkCrashes => "power goes at every write while such a file shrinks",
             Self::SplitInPartition => "a shard is cut in two while its group is parted",
             Self::MergeInPartition => "a shard takes in another while their groups are parted",
             Self::CoordinatorCrashes => "a transaction's coordinator dies at every step of it",
@@ -150,6 +160,8 @@ impl Scenario {
             Self::JoinAndLeave => joins::join_and_leave(run),
             Self::SplitCrashes => arcs::split_crashes(run),
             Self::MergeCrashes => arcs::merge_crashes(run),
+            Self::GrowCrashes => arcs::grow_crashes(run),
+            Self::ShrinkCrashes => arcs::shrink_crashes(run),
             Self::SplitInPartition => arcs::split_in_partition(run),
             Self::MergeInPartition => arcs::merge_in_partition(run),
             Self::CoordinatorCrashes => coordinators::coordinator_crashes(run),

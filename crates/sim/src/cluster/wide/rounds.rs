@@ -42,6 +42,7 @@ impl Exact {
             is_exact: true,
             arranges: false,
             is_ordered: false,
+            is_linear: false,
             ..Mood::draw(&mut rng, &options)
         };
         let mut world = World::in_mood(&options, mood, rng);
