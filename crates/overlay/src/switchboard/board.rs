@@ -182,7 +182,8 @@ impl Board {
         for (_, tables) in self.led.range_mut(of(keyspace)) {
             tables.refresh(known);
         }
-        if self.image.table().shard(known.shard()).is_some() {
+        // It, or what it has taken in.
+        if self.image.table().has_any_of(known.arc()) {
             self.image.learn(News::Shard(known.clone()));
         }
         if let Some(hint) = known.hint() {
@@ -232,13 +233,19 @@ impl Board {
 
     /// Who was asked has said nothing.
     pub fn distrust(&mut self, shard: ShardId, generation: Generation) {
-        self.image.distrust(shard, generation);
-        self.lh.distrust(shard, generation);
+        self.forget_image(shard, generation);
         for tables in self.led.values_mut() {
             for strategy in Strategy::ALL {
                 tables.of_mut(strategy).distrust(shard, generation);
             }
         }
+    }
+
+    /// What is remembered of a shard may be old: a ring mends itself, an image has to be asked for
+    /// again.
+    pub fn forget_image(&mut self, shard: ShardId, generation: Generation) {
+        self.image.distrust(shard, generation);
+        self.lh.distrust(shard, generation);
     }
 
     pub fn entries(&self, kind: Kind) -> usize {

@@ -296,7 +296,7 @@ impl Inner {
         let mut ended = Vec::new();
         for event in events {
             match event {
-                Event::Silent { .. } => {}
+                Event::Silent { .. } | Event::Unsure { .. } => {}
                 Event::Asked { id, leg, is_first } => {
                     let Some(asked) = self.asked.get_mut(&id) else { continue };
                     if is_first {
