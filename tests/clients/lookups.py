@@ -49,6 +49,11 @@ def words(cluster):
     refused(link.pipeline([["EXPLAIN", "ROUTE"]])[0], "ERR wrong number")
     refused(link.pipeline([["EXPLAIN", "ROUTE", "k", "all", "up"]])[0], "ERR ")
     refused(link.pipeline([["EXPLAIN", "PLAN", "k"]])[0], "ERR ")
+    # Who names two means something else than one of them.
+    for twice in (["chord", "linear"], ["chord", "recursive", "iterative"], ["noimages", "images"]):
+        refused(link.pipeline([["LOOKUP", *twice]])[0], "ERR ")
+    refused(link.pipeline([["EXPLAIN", "ROUTE", "k", "all", "chord"]])[0], "ERR ")
+    refused(link.pipeline([["EXPLAIN", "ROUTE", "k", "alllinear"]])[0], "ERR ")
     # A refusal changes nothing.
     same(chosen, pairs(link.call("LOOKUP")))
     same(b"OK", link.call("MULTI"))
@@ -57,8 +62,11 @@ def words(cluster):
     same(b"OK", link.call("LOOKUP", "DEFAULT"))
     same(first, pairs(link.call("LOOKUP")))
     link.call("LOOKUP", "linear")
+    link.call("GET", "words")
+    same(1, len(link.call("LOOKUP", "LAST")))
     same(b"RESET", link.call("RESET"))
     same(first, pairs(link.call("LOOKUP")))
+    same([], link.call("LOOKUP", "LAST"))
     link.close()
 
 
@@ -185,6 +193,12 @@ def by_http(cluster):
         listed = json.loads(body)
         same(["full", "chord", "chord-sharp", "linear", "lh"], [way["lookup"] for way in listed])
         same(1, len({way["shard"] for way in listed[:4]}))
+        for query, count in (("", 5), ("?lookup=", 5), ("?lookup=recursive", 5),
+                             ("?lookup=linear+recursive", 1)):
+            found, _, body = ask(node, "GET", "/v1/route/0/h1" + query)
+            same((200, count), (found, len(json.loads(body))))
+        for wrong in ("alllinear", "all+chord", "chord+linear", "kademlia"):
+            same(400, ask(node, "GET", "/v1/route/0/h1?lookup=" + wrong)[0])
         same(404, ask(node, "GET", "/v1/route/nowhere/h1")[0])
         _, _, body = ask(node, "GET", "/metrics")
         for name in (b'carillon_lookup_hops_bucket{lookup="chord",form="iterative",le="3"}',

@@ -16,7 +16,7 @@ use crate::output::{self, with_node};
 The node looks for the owner of the key, by each lookup, on the cluster as it is now; nothing is
 read or written. A hop is a move from shard to shard. Of each move: the shard, the node that leads
 it, the entry of the table that led there, and, where this node has asked itself, how long it took.
-Exit code 1 if a lookup found nobody.
+Exit code 1 if a lookup found nobody; of all, lh need not: it is for placement linear-hash.
 
 Examples:
   carillon route greeting                            by all five lookups
@@ -27,13 +27,15 @@ Examples:
 pub struct RouteArgs {
     /// The key.
     pub key: OsString,
-    /// Which lookup: full, chord, chord-sharp, linear, lh, or all.
+    /// Which lookup: full, chord, chord-sharp, linear, lh, or all; a form and noimages may stand
+    /// behind it, as in `get --lookup`.
     #[arg(long, value_name = "LOOKUP", default_value = "all")]
     pub lookup: String,
     /// How it goes from hop to hop: iterative (the node asks each in turn), recursive (each passes
-    /// it on, the last answers) or semi-recursive (the answer comes back the same way).
-    #[arg(long, value_name = "FORM", default_value = "iterative")]
-    pub form: String,
+    /// it on, the last answers) or semi-recursive (the answer comes back the same way). Unless said
+    /// otherwise, iterative.
+    #[arg(long, value_name = "FORM")]
+    pub form: Option<String>,
     /// Nodes go by their tables alone, and not by owners that were found before or tables of other
     /// shards that they lead.
     #[arg(long)]
@@ -48,9 +50,7 @@ pub struct RouteArgs {
 /// Shows the ways.
 pub fn route(args: &RouteArgs) -> Exit {
     with_node(&args.node, |client| {
-        let images = if args.no_images { "noimages" } else { "images" };
-        let lookup = format!("{} {} {images}", args.lookup, args.form);
-        let ways = client.routes(&args.keyspace, args.key.as_bytes(), &lookup)?;
+        let ways = client.routes(&args.keyspace, args.key.as_bytes(), &words(args))?;
         let all = ways.as_array().map_or(&[][..], Vec::as_slice);
         if args.node.json {
             output::json(&ways);
@@ -59,9 +59,25 @@ pub fn route(args: &RouteArgs) -> Exit {
         } else {
             output::line(shown(all).trim_end());
         }
-        let is_found = !all.is_empty() && all.iter().all(|way| way["failure"].is_null());
-        Ok(if is_found { Exit::Done } else { Exit::Refused })
+        Ok(if is_found(all) { Exit::Done } else { Exit::Refused })
     })
+}
+
+/// What is asked for, as the node takes it.
+fn words(args: &RouteArgs) -> String {
+    let mut words = vec![args.lookup.as_str()];
+    words.extend(args.form.as_deref());
+    words.extend(args.no_images.then_some("noimages"));
+    words.join(" ")
+}
+
+/// Whether each lookup has found the owner; `lh`, where it is not the only one, if it can.
+fn is_found(ways: &[Value]) -> bool {
+    let is_beside = |way: &Value| {
+        let failure = way["failure"].as_str();
+        ways.len() > 1 && failure.is_some_and(|why| why.starts_with("no file"))
+    };
+    !ways.is_empty() && ways.iter().all(|way| way["failure"].is_null() || is_beside(way))
 }
 
 fn shown(ways: &[Value]) -> String {
@@ -107,4 +123,37 @@ fn shown(ways: &[Value]) -> String {
         out.push_str(&output::table(&["MOVE", "SHARD", "NODE", "BY", "MICROS"], &rows));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Typed {
+        #[command(flatten)]
+        args: RouteArgs,
+    }
+
+    #[test]
+    fn what_is_not_said_is_not_asked_for() {
+        let words =
+            |typed: &[&str]| words(&Typed::parse_from(["route", "k"].iter().chain(typed)).args);
+        assert_eq!(words(&[]), "all");
+        assert_eq!(words(&["--lookup", "chord recursive"]), "chord recursive");
+        assert_eq!(words(&["--form", "recursive", "--no-images"]), "all recursive noimages");
+    }
+
+    #[test]
+    fn lh_is_not_missed_where_there_is_no_file() {
+        let found = json!({ "lookup": "full" });
+        let no_file = json!({ "lookup": "lh", "failure": "no file: lh is for other keyspaces" });
+        let silent = json!({ "lookup": "chord", "failure": "silent" });
+        assert!(is_found(&[found.clone(), no_file.clone()]));
+        assert!(!is_found(&[found, silent]));
+        assert!(!is_found(&[no_file]) && !is_found(&[]));
+    }
 }

@@ -293,6 +293,11 @@ impl Table {
         assert!(old.is_none(), "shard {shard} twice");
     }
 
+    /// Whether a shard is known whose arc shares a position with `arc`.
+    pub fn has_any_of(&self, arc: &Arc) -> bool {
+        !self.overlapping(arc).is_empty()
+    }
+
     /// The shards whose arcs share a position with `arc`.
     fn overlapping(&self, arc: &Arc) -> Vec<ShardId> {
         let Some(rows) = self.rows.get(&arc.keyspace()) else { return Vec::new() };

@@ -25,7 +25,7 @@
 //! |---|---|
 //! | nothing comes back | after [`PATIENCE_TICKS`] the origin says who was silent, so that its table distrusts it, and begins anew |
 //! | the answer is no owner of the point, or leads back to who gave it | as if it had said *busy* |
-//! | who is asked knows nobody closer, has no such table, or remembers too much already | it says *busy*, and the origin begins anew later, each time twice as late |
+//! | who is asked knows nobody closer, has no such table, or remembers too much already | it says *busy*; the origin says so, and begins anew later, each time twice as late |
 //! | it goes on and on | at the limit of hops it is *lost*, and the request has failed |
 //! | one of these [`ATTEMPTS_MAX`] times | the request has failed |
 //!
@@ -152,6 +152,13 @@ pub enum Event {
     Silent {
         /// Where it begins.
         at: Option<ShardId>,
+        /// Who was asked.
+        shard: ShardId,
+        /// What was remembered of it.
+        generation: Generation,
+    },
+    /// Who was asked could not say: it may be gone, and what is remembered of it old.
+    Unsure {
         /// Who was asked.
         shard: ShardId,
         /// What was remembered of it.
@@ -336,6 +343,9 @@ impl Requests {
                 self.go_on(open, &member, by, true, out, events);
             }
             Word::Busy { .. } | Word::Found { .. } | Word::Next { .. } => {
+                if let Some((shard, generation)) = open.asked {
+                    events.push(Event::Unsure { shard, generation });
+                }
                 self.wait_doubled(open, events);
             }
             Word::Lost { .. } | Word::Find(_) => {

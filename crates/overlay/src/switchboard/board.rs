@@ -33,10 +33,11 @@ struct OfShard {
 }
 
 impl OfShard {
-    /// With the neighbours that the full table names.
-    fn new(me: &Shared<Known>, full: &Table, number: u64) -> Self {
-        let all: Vec<_> = full.keyspace(me.arc().keyspace()).cloned().collect();
-        let at = all.iter().position(|known| known.shard() == me.shard());
+    /// With the neighbours that the full table names: all shards of its keyspace, by rising start.
+    fn new(me: &Shared<Known>, all: &[Shared<Known>], number: u64) -> Self {
+        let start = |known: &Shared<Known>| known.arc().start().tail().to_vec();
+        let at = all.binary_search_by_key(&start(me), start).ok();
+        let at = at.filter(|at| all[*at].shard() == me.shard());
         let (Some(at), 2..) = (at, all.len()) else {
             return Self {
                 linear: Linear::new(me.clone(), SUCCESSORS).counting_from(number),
@@ -137,6 +138,12 @@ impl Board {
 
     pub fn lead(&mut self, led: &[Shared<Known>], full: &Table) -> bool {
         let mut is_new = false;
+        let mut keyspaces: BTreeMap<KeyspaceId, Vec<Shared<Known>>> = BTreeMap::new();
+        let mut new = |me: &Shared<Known>, number| {
+            let keyspace = me.arc().keyspace();
+            let all = || full.keyspace(keyspace).cloned().collect();
+            OfShard::new(me, keyspaces.entry(keyspace).or_insert_with(all), number)
+        };
         let mut before = std::mem::take(&mut self.led);
         self.keyspaces.clear();
         for me in led {
@@ -145,14 +152,14 @@ impl Board {
             let old =
                 before.remove(&place).filter(|old| old.me().arc().start() == me.arc().start());
             is_new |= old.is_none();
-            let mut tables = old.unwrap_or_else(|| OfShard::new(me, full, self.next_number()));
+            let mut tables = old.unwrap_or_else(|| new(me, self.next_number()));
             for strategy in Strategy::ALL {
                 let table = tables.of_mut(strategy);
                 table.learn(News::Shard(me.clone()));
                 table.peers(&self.peers);
             }
             if !tables.linear.ring().has_joined() {
-                tables = OfShard::new(me, full, self.next_number());
+                tables = new(me, self.next_number());
             }
             self.keyspaces.insert(me.shard(), place.0);
             self.led.insert(place, tables);
@@ -175,7 +182,8 @@ impl Board {
         for (_, tables) in self.led.range_mut(of(keyspace)) {
             tables.refresh(known);
         }
-        if self.image.table().shard(known.shard()).is_some() {
+        // It, or what it has taken in.
+        if self.image.table().has_any_of(known.arc()) {
             self.image.learn(News::Shard(known.clone()));
         }
         if let Some(hint) = known.hint() {
@@ -225,13 +233,19 @@ impl Board {
 
     /// Who was asked has said nothing.
     pub fn distrust(&mut self, shard: ShardId, generation: Generation) {
-        self.image.distrust(shard, generation);
-        self.lh.distrust(shard, generation);
+        self.forget_image(shard, generation);
         for tables in self.led.values_mut() {
             for strategy in Strategy::ALL {
                 tables.of_mut(strategy).distrust(shard, generation);
             }
         }
+    }
+
+    /// What is remembered of a shard may be old: a ring mends itself, an image has to be asked for
+    /// again.
+    pub fn forget_image(&mut self, shard: ShardId, generation: Generation) {
+        self.image.distrust(shard, generation);
+        self.lh.distrust(shard, generation);
     }
 
     pub fn entries(&self, kind: Kind) -> usize {

@@ -143,6 +143,11 @@ impl Switchboard {
         self.board.images()
     }
 
+    /// How many requests of this node are open, and how many answers it is to pass back.
+    pub fn open_requests(&self) -> (usize, usize) {
+        self.requests.counts()
+    }
+
     /// Of how many shards there are tables.
     pub fn shards(&self) -> usize {
         self.board.shards()
@@ -191,6 +196,9 @@ impl Switchboard {
                 Event::Found { owner, .. } => self.board.found(owner),
                 Event::Silent { shard, generation, .. } => {
                     self.board.distrust(*shard, *generation);
+                }
+                Event::Unsure { shard, generation } => {
+                    self.board.forget_image(*shard, *generation);
                 }
                 Event::Failed { .. } | Event::Asked { .. } => {}
             }

@@ -343,7 +343,7 @@ proptest! {
                         prop_assert!(why != Failure::Refused && why != Failure::Lost, "{}", name);
                         *ended.entry("failed").or_insert(0) += 1;
                     }
-                    Event::Silent { .. } | Event::Asked { .. } => {}
+                    Event::Silent { .. } | Event::Unsure { .. } | Event::Asked { .. } => {}
                 }
             }
         }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc as Shared;
 
 use keyspace::random::Random;
-use keyspace::{Arc, Descriptor, Generation, NodeId, Position, ReplicaId, ShardId};
+use keyspace::{Arc, Descriptor, Generation, KeyspaceId, NodeId, Position, ReplicaId, ShardId};
 use overlay::lh::{Bucket, File};
-use overlay::request::{By, Event, Failure, Form, Request};
+use overlay::request::{By, Event, Failure, Find, Form, HOPS_LINEAR_MAX, Request, Word};
 use overlay::switchboard::Effects;
 use overlay::{Kind, Known, Message, Point, Switchboard, Table};
 
@@ -26,8 +26,12 @@ struct Net {
 }
 
 fn known(shard: u64, arc: Arc, leader: u64, term: u64) -> Shared<Known> {
+    known_as_of(1, shard, arc, leader, term)
+}
+
+fn known_as_of(generation: u64, shard: u64, arc: Arc, leader: u64, term: u64) -> Shared<Known> {
     let replicas = (1..=NODES).map(|node| (ReplicaId(node), NodeId(node))).collect();
-    let (generation, leader) = (Generation(1), Some(ReplicaId(leader)));
+    let (generation, leader) = (Generation(generation), Some(ReplicaId(leader)));
     let descriptor = Descriptor { shard: ShardId(shard), arc, replicas, generation, leader };
     Shared::new(Known::new(descriptor, term))
 }
@@ -97,6 +101,10 @@ impl Net {
 
     fn settle(&mut self) -> Vec<(NodeId, Event)> {
         while let Some((from, to, message)) = self.flying.pop_front() {
+            // Who says where an answer is to go may name anybody.
+            if !self.boards.contains_key(&to) {
+                continue;
+            }
             self.at(to, |board, full, effects| board.step(from, message, full, effects));
         }
         std::mem::take(&mut self.events)
@@ -254,4 +262,129 @@ fn a_dropped_keyspace_leaves_nothing() {
         let left = [board.shards(), board.images(), board.entries(Kind::Chord)];
         assert_eq!(left, [0; 3]);
     }
+}
+
+/// Asks for one point from one node; how many ticks it took until it was found.
+fn ticks_until_found(net: &mut Net, node: NodeId, form: Form, tail: &[u8]) -> u32 {
+    let request = request(Kind::Chord, form, tail, true);
+    net.at(node, |board, full, effects| {
+        board.begin(request, full, effects);
+    });
+    for ticks in 0.. {
+        for (_, event) in net.settle() {
+            match event {
+                Event::Found { owner, .. } => {
+                    assert_eq!(owner.shard(), net.owner(tail));
+                    return ticks;
+                }
+                Event::Failed { why, .. } => panic!("{form:?} from {node:?}: {why:?}"),
+                _ => {}
+            }
+        }
+        net.at(node, Switchboard::tick_requests);
+    }
+    unreachable!()
+}
+
+#[test]
+fn what_is_remembered_of_a_shard_that_is_gone_misleads_nobody_for_long() {
+    for is_told in [true, false] {
+        for form in Form::ALL {
+            let mut net = Net::new(tiled(&starts(24)));
+            net.rounds(60);
+            let (left, gone) = (net.shards[3].clone(), net.shards[4].clone());
+            let tail = gone.arc().start().tail().to_vec();
+            for node in (1..=NODES).map(NodeId) {
+                ticks_until_found(&mut net, node, form, &tail);
+            }
+            // The one before takes it in. Its image names the one that is gone, and not the other.
+            let arc = Arc::new(left.arc().start().clone(), gone.arc().end().clone()).unwrap();
+            let leader = left.leader().unwrap().0;
+            let merged = known_as_of(2, left.shard().0, arc, leader, 1);
+            net.shards.retain(|known| known.shard() != gone.shard());
+            match is_told {
+                true => net.tell(merged),
+                false => {
+                    net.shards.retain(|known| known.shard() != merged.shard());
+                    for full in net.fulls.values_mut() {
+                        full.learn(merged.clone(), ENTRIES_MAX);
+                    }
+                    net.shards.push(merged);
+                }
+            }
+            net.lead();
+            net.rounds(60);
+            for node in (1..=NODES).map(NodeId) {
+                let ticks = ticks_until_found(&mut net, node, form, &tail);
+                assert!(ticks <= if is_told { 0 } else { 2 }, "{form:?} from {node:?}: {ticks}");
+                assert_eq!(ticks_until_found(&mut net, node, form, &tail), 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn hostile_words_are_no_more_than_a_nuisance() {
+    let mut net = Net::new(tiled(&starts(24)));
+    net.rounds(60);
+    let mut random = Random::new(7);
+    let any = |random: &mut Random, shards: &[Shared<Known>]| -> Shared<Known> {
+        let known = &shards[random.bits() as usize % shards.len()];
+        let leader = random.bits() % NODES + 1;
+        self::known(random.bits() % 30, known.arc().clone(), leader, random.bits() % 4)
+    };
+    for turn in 0..20_000_u64 {
+        let node = NodeId(turn % NODES + 1);
+        if turn % 7 == 0 {
+            let tail = random.bits().to_be_bytes();
+            let form = Form::ALL[random.bits() as usize % 3];
+            let request = request(RINGS[random.bits() as usize % 3], form, &tail, turn % 2 == 0);
+            net.at(node, |board, full, effects| {
+                board.begin(request, full, effects);
+            });
+        }
+        // A number that is open, or was, or will be.
+        let number = (node.0 << 32) + random.bits() % (turn + 10);
+        let word = match random.bits() % 8 {
+            0 => Word::Busy { number },
+            1 => Word::Next { number, member: any(&mut random, &net.shards), by: By::Anybody },
+            2 => Word::Found {
+                number,
+                hops: HOPS_LINEAR_MAX,
+                owner: any(&mut random, &net.shards),
+                trail: Vec::new(),
+            },
+            kind => Word::Find(Find {
+                number,
+                kind: Kind::ALL[random.bits() as usize % 5],
+                to: (kind > 3).then_some(ShardId(random.bits() % 30)),
+                form: Form::ALL[random.bits() as usize % 3],
+                images: kind % 2 == 0,
+                origin: NodeId(random.bits() % (NODES + 3)),
+                hops: random.bits() as u32 % 100,
+                hops_max: random.bits() as u32 % 100,
+                keyspace: KeyspaceId(KEYSPACE.0 + u32::from(turn % 50 == 0)),
+                tail: random.bits().to_be_bytes()[..turn as usize % 9].to_vec(),
+                trail: (turn % 2 == 0).then(Vec::new),
+            }),
+        };
+        let message = Message::Request(word);
+        net.at(node, |board, full, effects| board.step(NodeId(3), message, full, effects));
+        // No way goes on for ever.
+        net.settle();
+        if turn % 5 == 0 {
+            net.at(node, Switchboard::tick_requests);
+        }
+    }
+    // All that was begun ends, and what was forged is forgotten, or found to be wrong.
+    for _ in 0..200 {
+        for node in (1..=NODES).map(NodeId) {
+            net.at(node, Switchboard::tick_requests);
+        }
+        net.settle();
+    }
+    for board in net.boards.values() {
+        assert_eq!(board.open_requests(), (0, 0));
+    }
+    net.ask_all(&RINGS, false, 8);
 }

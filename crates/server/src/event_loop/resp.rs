@@ -172,6 +172,7 @@ impl EventLoop {
                 Done::Yes
             }
             Request::Reset => {
+                connection.last_ways.clear();
                 connection.route_version = u64::MAX;
                 match connection.pending.is_empty() {
                     true => self.route_of(connection, session),

@@ -21,16 +21,8 @@ pub async fn show(
 ) -> Result<Json<Vec<RouteStatus>>, Problem> {
     let (keyspace, key) = place_behind(&context, &uri, "/v1/route/")?;
     let [lookup] = parameters(uri.query(), ["lookup"])?;
-    let words = lookup.unwrap_or_else(|| "all".to_owned());
-    let (has_all, rest) = match words.trim_start().split_at_checked(3) {
-        Some((all, rest)) if all.eq_ignore_ascii_case("all") => (true, rest),
-        _ => (false, &words[..]),
-    };
-    let first = way(rest)?;
-    let ways = match has_all {
-        true => overlay::Kind::ALL.into_iter().map(|kind| Way { kind, ..first }).collect(),
-        false => vec![first],
-    };
+    let lookup = lookup.unwrap_or_default();
+    let ways = Way::all_of_words(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
     let ask = |done| context.api.route(&keyspace, &key, &ways, true, done);
     Ok(Json(context.read(ask).await?))
 }
@@ -43,7 +35,7 @@ pub(super) async fn look_up(
     lookup: Option<String>,
 ) -> Result<Option<HeaderValue>, Problem> {
     let way = match &lookup {
-        Some(words) => way(words)?,
+        Some(lookup) => Way::of_words(words(lookup)).map_err(wrong)?,
         None => context.options.way,
     };
     if lookup.is_none() && way.kind == overlay::Kind::Full {
@@ -62,25 +54,27 @@ pub(super) fn add(response: &mut Response, route: Option<HeaderValue>) {
     }
 }
 
-fn way(words: &str) -> Result<Way, Problem> {
-    let words = words.split([' ', '+', ',']).filter(|word| !word.is_empty());
-    Way::of_words(words.map(str::as_bytes))
-        .map_err(|why| Problem::bad_request(why.trim_start_matches("ERR ").to_owned()))
+fn words(lookup: &str) -> impl Iterator<Item = &[u8]> {
+    lookup.split([' ', '+', ',']).filter(|word| !word.is_empty()).map(str::as_bytes)
+}
+
+fn wrong(why: String) -> Problem {
+    Problem::bad_request(why.trim_start_matches("ERR ").to_owned())
 }
 
 /// The most moves that a header tells.
 const STEPS_MAX: usize = 32;
 
 fn header(route: &RouteStatus) -> Option<HeaderValue> {
+    let images = if route.images { "on" } else { "off" };
     let mut text = format!(
-        "lookup={}; form={}; images={}; hops={}; messages={}; micros={}",
-        route.lookup,
-        route.form,
-        if route.images { "on" } else { "off" },
-        route.hops,
-        route.messages.unwrap_or_default(),
-        route.micros,
+        "lookup={}; form={}; images={images}; hops={}",
+        route.lookup, route.form, route.hops
     );
+    if let Some(messages) = route.messages {
+        text.push_str(&format!("; messages={messages}"));
+    }
+    text.push_str(&format!("; micros={}", route.micros));
     if let Some(shard) = route.shard {
         text.push_str(&format!("; shard={shard}"));
     }
@@ -93,4 +87,30 @@ fn header(route: &RouteStatus) -> Option<HeaderValue> {
         text.push_str(&format!("; path={}", steps.join(",")));
     }
     HeaderValue::from_str(&text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_that_are_not_known_are_not_told() {
+        let mut route = RouteStatus {
+            lookup: "linear".to_owned(),
+            form: "recursive".to_owned(),
+            images: false,
+            shard: Some(7),
+            leader: None,
+            hops: 300,
+            messages: Some(301),
+            micros: 9,
+            failure: None,
+            steps: Vec::new(),
+        };
+        let known =
+            "lookup=linear; form=recursive; images=off; hops=300; messages=301; micros=9; shard=7";
+        assert_eq!(header(&route).unwrap(), known);
+        route.messages = None;
+        assert_eq!(header(&route).unwrap(), known.replace(" messages=301;", "").as_str());
+    }
 }

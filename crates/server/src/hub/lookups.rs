@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 use keyspace::{Feature, KeyspaceId, NodeId, ShardId};
 use overlay::lh::Bucket;
-use overlay::request::{By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Request};
+use overlay::request::{By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Request, TRAIL_MAX};
 use overlay::switchboard::Effects;
 use overlay::{Kind, Known, Message, Switchboard, Table};
 use parking_lot::Mutex;
@@ -66,32 +66,63 @@ pub struct Way {
 }
 
 impl Way {
-    /// As people write it: a lookup, and then a form, and `images` or `noimages`, if they are not to
-    /// be `iterative` and `images`.
+    /// As people write it: a lookup, a form, and `images` or `noimages`, if they are not to be
+    /// `full`, `iterative` and `images`; each named once at most.
     ///
     /// # Errors
     /// What is wrong, as an error reply.
     pub fn of_words<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Self, String> {
-        let mut way = Self::default();
+        let (mut kind, mut form, mut images) = (None, None, None);
         for word in words {
-            if let Some(kind) = Kind::named(word) {
-                way.kind = kind;
-            } else if let Some(form) = Form::named(word) {
-                way.form = form;
+            let before = if let Some(named) = Kind::named(word) {
+                kind.replace(named).map(|kind| kind.name())
+            } else if let Some(named) = Form::named(word) {
+                form.replace(named).map(Form::name)
             } else if word.eq_ignore_ascii_case(b"images") {
-                way.images = true;
+                images.replace(true).map(images_word)
             } else if word.eq_ignore_ascii_case(b"noimages") {
-                way.images = false;
+                images.replace(false).map(images_word)
             } else {
                 let word = String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned();
                 return Err(format!(
                     "ERR {word:?} is no lookup (full, chord, chord-sharp, linear, lh), form \
                      (iterative, recursive, semi-recursive), images or noimages"
                 ));
+            };
+            if let Some(before) = before {
+                let word = String::from_utf8_lossy(word);
+                return Err(format!("ERR {word:?} is one too many: {before} was named before"));
             }
         }
-        Ok(way)
+        let first = Self::default();
+        Ok(Self {
+            kind: kind.unwrap_or(first.kind),
+            form: form.unwrap_or(first.form),
+            images: images.unwrap_or(first.images),
+        })
     }
+
+    /// As [`Self::of_words`], for whoever asks for ways: where no lookup is named, or `all`, each
+    /// of them.
+    ///
+    /// # Errors
+    /// What is wrong, as an error reply.
+    pub fn all_of_words(words: &[&[u8]]) -> Result<Vec<Self>, String> {
+        let is_all = |word: &[u8]| word.eq_ignore_ascii_case(b"all");
+        let first = Self::of_words(words.iter().copied().filter(|word| !is_all(word)))?;
+        let named = words.iter().find_map(|word| Kind::named(word));
+        match (named, words.iter().any(|word| is_all(word))) {
+            (Some(kind), true) => {
+                Err(format!("ERR \"all\" is one too many: {} was named, too", kind.name()))
+            }
+            (Some(_), false) => Ok(vec![first]),
+            (None, _) => Ok(Kind::ALL.into_iter().map(|kind| Self { kind, ..first }).collect()),
+        }
+    }
+}
+
+fn images_word(images: bool) -> &'static str {
+    if images { "images" } else { "noimages" }
 }
 
 impl fmt::Display for Way {
@@ -127,9 +158,9 @@ pub struct Trace {
     pub failure: Option<&'static str>,
     /// Moves from shard to shard.
     pub hops: u32,
-    /// Messages between nodes: known of what was traced.
+    /// Messages between nodes: known of what was traced to its end.
     pub messages: Option<u32>,
-    /// Every move, if it was traced.
+    /// The moves, if it was traced: the first [`TRAIL_MAX`].
     pub steps: Vec<Step>,
     /// From the beginning to the end.
     pub took: Duration,
@@ -144,6 +175,8 @@ struct Asked {
     began: Instant,
     asked_at: Instant,
     steps: Vec<Step>,
+    /// Whether there were more steps than are told.
+    is_cut: bool,
     told: Told,
 }
 
@@ -260,11 +293,6 @@ impl Lookups {
         self.inner.lock().board.drop_keyspace(id);
     }
 
-    /// Forgets every table and image.
-    pub fn forget(&self) {
-        self.inner.lock().board.forget();
-    }
-
     fn count(&self, trace: &Trace) {
         let counts = &self.counts[trace.way.kind as usize][trace.way.form as usize];
         match trace.failure {
@@ -296,21 +324,21 @@ impl Inner {
         let mut ended = Vec::new();
         for event in events {
             match event {
-                Event::Silent { .. } => {}
+                Event::Silent { .. } | Event::Unsure { .. } => {}
                 Event::Asked { id, leg, is_first } => {
                     let Some(asked) = self.asked.get_mut(&id) else { continue };
                     if is_first {
-                        asked.steps.clear();
+                        (asked.steps, asked.is_cut) = (Vec::new(), false);
                     }
                     asked.answered(now);
-                    asked.steps.push(Step { leg, took: None });
+                    asked.goes_to(leg);
                 }
                 Event::Found { id, owner, hops, trail } => {
                     let Some(mut asked) = self.asked.remove(&id) else { continue };
                     if asked.way.form == Form::Iterative {
                         asked.answered(now);
                     }
-                    asked.steps.extend(trail.into_iter().map(|leg| Step { leg, took: None }));
+                    trail.into_iter().for_each(|leg| asked.goes_to(leg));
                     ended.push(asked.end(node, Ok(owner), hops, now));
                 }
                 Event::Failed { id, why } => {
@@ -326,10 +354,17 @@ impl Inner {
 impl Asked {
     /// The one that was asked last has answered.
     fn answered(&mut self, now: Instant) {
-        if let Some(last) = self.steps.last_mut() {
+        if let Some(last) = self.steps.last_mut().filter(|_| !self.is_cut) {
             last.took = Some(now - self.asked_at);
         }
         self.asked_at = now;
+    }
+
+    fn goes_to(&mut self, leg: Leg) {
+        match self.steps.len() < TRAIL_MAX {
+            true => self.steps.push(Step { leg, took: None }),
+            false => self.is_cut = true,
+        }
     }
 
     fn end(
@@ -339,8 +374,9 @@ impl Asked {
         hops: u32,
         now: Instant,
     ) -> (Told, Trace) {
-        let Self { way, is_traced, began, steps, told, .. } = self;
-        let messages = is_traced.then(|| messages(node, way.form, &steps));
+        let Self { way, is_traced, began, steps, is_cut, told, .. } = self;
+        let is_known = is_traced && !is_cut;
+        let messages = is_known.then(|| messages(node, way.form, &steps));
         let (owner, failure) = match found {
             Ok(owner) => (Some(owner), None),
             Err(why) => (None, Some(why.text())),
@@ -413,8 +449,9 @@ impl Hub {
                 Request { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
             let mut effects = Effects::default();
             let id = inner.board.begin(request, full.table(), &mut effects);
-            let (asked_at, steps) = (began, Vec::new());
-            inner.asked.insert(id, Asked { way, is_traced, began, asked_at, steps, told });
+            let (asked_at, steps, is_cut) = (began, Vec::new(), false);
+            let asked = Asked { way, is_traced, began, asked_at, steps, is_cut, told };
+            inner.asked.insert(id, asked);
             let ended = inner.ended(self.node_id, effects.events);
             (effects.out, ended, inner.asked.contains_key(&id).then_some(id))
         };
@@ -519,6 +556,50 @@ mod tests {
         let found = Form::ALL.map(|form| messages(NodeId(1), form, &steps));
         assert_eq!(found, [6, 3, 4]);
         assert_eq!(Form::ALL.map(|form| messages(NodeId(1), form, &[])), [0; 3]);
+    }
+
+    #[test]
+    fn a_long_way_is_told_in_part_and_its_messages_are_not_known() {
+        let leg = |shard| Leg { shard: ShardId(shard), node: NodeId(2), by: By::Anybody };
+        let asked = |way| {
+            let told: Told = Box::new(|_| {});
+            let (began, steps, is_cut) = (Instant::now(), Vec::new(), false);
+            Asked { way, is_traced: true, began, asked_at: began, steps, is_cut, told }
+        };
+        for (count, known) in [(TRAIL_MAX as u64, true), (TRAIL_MAX as u64 + 1, false)] {
+            let mut inner = Lookups::new(NodeId(1), 1).inner.into_inner();
+            inner.asked.insert(7, asked(Way::default()));
+            let event = |shard| Event::Asked { id: 7, leg: leg(shard), is_first: shard == 1 };
+            inner.ended(NodeId(1), (1..=count).map(event).collect());
+            let why = Failure::Lost;
+            let ended = inner.ended(NodeId(1), vec![Event::Failed { id: 7, why }]);
+            let [(_, trace)] = &ended[..] else { panic!("it has ended") };
+            assert_eq!((trace.steps.len(), trace.messages.is_some()), (TRAIL_MAX, known));
+            assert_eq!(trace.steps[TRAIL_MAX - 1].leg.shard, ShardId(TRAIL_MAX as u64));
+        }
+    }
+
+    #[test]
+    fn words_are_said_once() {
+        let way = |words: &str| Way::of_words(words.split(' ').map(str::as_bytes));
+        let found = way("NoImages lh Recursive").unwrap();
+        assert_eq!(found.to_string(), "lh recursive noimages");
+        for twice in ["chord linear", "chord chord", "full recursive iterative", "noimages images"]
+        {
+            assert!(way(twice).is_err_and(|why| why.contains("one too many")), "{twice}");
+        }
+        assert!(way("all").is_err_and(|why| why.contains("is no lookup")));
+        let all = |words: &str| {
+            let words: Vec<_> = words.split_ascii_whitespace().map(str::as_bytes).collect();
+            Way::all_of_words(&words)
+                .map(|ways| ways.iter().map(Way::to_string).collect::<Vec<_>>())
+        };
+        assert_eq!(all("linear"), Ok(vec!["linear iterative".to_owned()]));
+        for words in ["", "all", "iterative ALL", "images"] {
+            assert_eq!(all(words).unwrap().len(), Kind::ALL.len(), "{words:?}");
+        }
+        assert_eq!(all("recursive").unwrap()[1], "chord recursive");
+        assert!(all("all chord").is_err() && all("alllinear").is_err());
     }
 
     #[test]

@@ -387,6 +387,7 @@ impl<L: Led> World<L> {
                     self.found(node, id, Ring::place(&owner), hops);
                     self.led.found(node, owner);
                 }
+                Event::Unsure { .. } => {}
                 Event::Failed { id, why } => self.failed(node, id, why),
             }
         }

@@ -1,7 +1,6 @@
 //! LOOKUP and EXPLAIN, which Redis has not: by which way are owners looked for?
 
 use node::command::Sink as _;
-use overlay::Kind;
 
 use super::{Call, Outcome};
 use crate::gateway::resp::args::Args;
@@ -53,21 +52,14 @@ pub fn lookup<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     call.ok()
 }
 
-/// `EXPLAIN ROUTE key [all | lookup] [form] [IMAGES | NOIMAGES]`: how the owner of a key is found,
-/// by all lookups or by one, move by move.
+/// `EXPLAIN ROUTE key [ALL | lookup] [form] [IMAGES | NOIMAGES]`: how the owner of a key is found,
+/// by all lookups or by one, move by move; without more than a key, by the connection's.
 pub fn explain_route<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let key = args.at(2);
-    let has_all = args.len() > 3 && args.is(3, "all");
-    let words = args.from(if has_all { 4 } else { 3 });
-    let has_kind = words.iter().any(|word| Kind::named(word).is_some());
-    let first = if words.len() == 0 && !has_all && args.len() == 3 {
-        call.session.way
-    } else {
-        Way::of_words(words.iter()).map_err(CommandError::made)?
-    };
-    let ways = match has_all || (!has_kind && args.len() > 3) {
-        true => Kind::ALL.into_iter().map(|kind| Way { kind, ..first }).collect(),
-        false => vec![first],
+    let words: Vec<_> = args.from(3).iter().collect();
+    let ways = match words.is_empty() {
+        true => vec![call.session.way],
+        false => Way::all_of_words(&words).map_err(CommandError::made)?,
     };
     Ok(Request::Explain(Explain { key, ways }))
 }
