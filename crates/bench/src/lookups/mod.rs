@@ -39,7 +39,8 @@ const SETTLE: Duration = Duration::from_secs(40);
 #[derive(Args, Debug)]
 pub struct Options {
     /// Nodes of the cluster.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u8).range(3..=NODES_MAX as i64))]
+    #[arg(long, default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u8).range(3..=NODES_MAX as i64))]
     nodes: u8,
     /// Shards of the keyspace: a power of two from 8 on.
     #[arg(long, default_value_t = 256)]
@@ -209,7 +210,7 @@ impl Measured {
     fn table(&self) -> String {
         let mut out = format!(
             "{} nodes, {} shards, GETs, {}:\n\n\
-             | clients | lookup | form | a second | of plain | p50 ms | p99 ms | hops | led nowhere |\n\
+             | clients | lookup | form | a second | of plain | p50 ms | p99 ms | hops | nobody |\n\
              |---|---|---|---|---|---|---|---|---|\n",
             self.nodes,
             self.shards,
@@ -249,8 +250,8 @@ impl Measured {
                 let (nodes, ratio) = (self.nodes, full / chord);
                 let _never_fails = writeln!(
                     out,
-                    "| here: {clients} clients, 1 computer, {nodes} nodes | {full:.0} | {chord:.0} | \
-                     {ratio:.2} |"
+                    "| here: {clients} clients, 1 computer, {nodes} nodes | {full:.0} | {chord:.0} \
+                     | {ratio:.2} |"
                 );
             }
         }

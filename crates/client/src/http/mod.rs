@@ -60,7 +60,7 @@ impl Client {
         self
     }
 
-    /// Has the owners of single keys looked for so: `chord`, `chord-sharp`, `linear`, `lh` or `full`,
+    /// Has owners of single keys looked for so: `chord`, `chord-sharp`, `linear`, `lh` or `full`,
     /// and perhaps a form and `noimages`, with blanks between. [`Self::route`] says which way that
     /// was.
     pub fn looking_up_by(mut self, lookup: &str) -> Self {

@@ -23,15 +23,15 @@
 //! # What can go wrong
 //! | what | then |
 //! |---|---|
-//! | nothing comes back | after [`PATIENCE_TICKS`] the origin says who was silent, so that its table distrusts it, and begins anew |
+//! | nothing comes back | after its [`patience`] the origin says who was silent, so that its table distrusts it, and begins anew |
 //! | the answer is no owner of the point, or leads back to who gave it | as if it had said *busy* |
 //! | who is asked knows nobody closer, has no such table, or remembers too much already | it says *busy*; the origin says so, and begins anew later, each time twice as late |
 //! | it goes on and on | at the limit of hops it is *lost*, and the request has failed |
 //! | one of these [`ATTEMPTS_MAX`] times | the request has failed |
 //!
 //! # What is a hop
-//! A move from the table of one shard to another shard. Who begins with an image, or with nothing, is
-//! no shard: its way to the first one is no hop.
+//! A move from the table of one shard to another shard. Who begins with an image, or with nothing,
+//! is no shard: its way to the first one is no hop.
 //!
 //! # Limits
 //! | what | at most | beyond it |
@@ -57,8 +57,23 @@ pub use word::{By, Find, Form, Leg, TRAIL_MAX, Word};
 /// The most hops of any request: a walk along a ring of so many.
 pub const HOPS_LINEAR_MAX: u32 = 128 * 1024;
 
-/// How many ticks an origin waits for an answer.
+/// How many ticks an origin waits for an answer of whom it has asked itself.
 pub const PATIENCE_TICKS: u16 = 8;
+
+/// One that is passed on may take a tick more for every so many hops that it may make.
+pub const HOPS_A_TICK: u32 = 32;
+
+/// How many ticks the answer to a question may take.
+pub const fn patience(form: Form, hops_max: u32) -> u16 {
+    match form {
+        Form::Iterative => PATIENCE_TICKS,
+        Form::Recursive | Form::SemiRecursive => {
+            // HOPS_LINEAR_MAX of them are 4096 ticks.
+            let hops_max = if hops_max > HOPS_LINEAR_MAX { HOPS_LINEAR_MAX } else { hops_max };
+            PATIENCE_TICKS + (hops_max / HOPS_A_TICK) as u16
+        }
+    }
+}
 
 /// How many ticks it waits after the first *busy*.
 pub const BUSY_TICKS: u16 = 2;
@@ -413,7 +428,8 @@ impl Requests {
             return events.push(Event::Failed { id: open.id, why: Failure::Lost });
         }
         open.hops += u32::from(is_hop);
-        (open.is_waiting, open.ticks_left) = (false, PATIENCE_TICKS);
+        let ticks = patience(open.request.form, open.request.hops_max);
+        (open.is_waiting, open.ticks_left) = (false, ticks);
         let Request { kind, images, keyspace, ref tail, form, hops_max, is_traced, .. } =
             open.request;
         if is_traced {
@@ -468,7 +484,8 @@ impl Requests {
                 }
                 (form, Some(node)) => {
                     if let Form::SemiRecursive = form {
-                        (find.number, find.origin) = (self.pass(origin, number), self.node);
+                        let ticks = patience(form, find.hops_max);
+                        (find.number, find.origin) = (self.pass(origin, number, ticks), self.node);
                     }
                     find.to = Some(member.shard());
                     find.hops += u32::from(is_hop);
@@ -487,9 +504,9 @@ impl Requests {
     }
 
     /// Remembers whom the answer is for; answers the number it is asked under here.
-    fn pass(&mut self, origin: NodeId, number: u64) -> u64 {
+    fn pass(&mut self, origin: NodeId, number: u64, ticks_left: u16) -> u64 {
         let mine = self.next_number();
-        self.passed.insert(mine, Passed { origin, number, ticks_left: PATIENCE_TICKS });
+        self.passed.insert(mine, Passed { origin, number, ticks_left });
         mine
     }
 }

@@ -114,7 +114,7 @@ impl Switchboard {
         self.say_here(full, effects);
     }
 
-    /// A unit of time passes for a part of the tables: those of every `of`-th shard that is led here,
+    /// A unit of time passes for a part of the tables: those of every `of`-th shard led here,
     /// counted from the `turn`-th. So many calls, one for each turn, are a unit of time for all.
     pub fn tick_rings(&mut self, turn: usize, of: usize, full: &Table, effects: &mut Effects) {
         self.board.tick(turn, of, &mut effects.out);

@@ -6,8 +6,8 @@ use keyspace::random::Random;
 use keyspace::{NodeId, ShardId};
 use overlay::image::IMAGE_ENTRIES_MAX;
 use overlay::request::{
-    ATTEMPTS_MAX, Ask, By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Next, PASSED_MAX,
-    PATIENCE_TICKS, Request, Requests, Tables, Word,
+    ATTEMPTS_MAX, Ask, By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Next, PASSED_MAX, Request,
+    Requests, Tables, Word, patience,
 };
 use overlay::{
     Full, HOPS_MAX, Image, Kind, Lookup, Message, News, Outbox, Step, Table as Descriptors,
@@ -285,7 +285,7 @@ fn who_passes_too_much_on_is_busy_and_forgets_in_time() {
         net.flying.clear();
     }
     assert_eq!(through, PASSED_MAX);
-    for _ in 0..PATIENCE_TICKS {
+    for _ in 0..patience(Form::SemiRecursive, HOPS_MAX.into()) {
         net.tick();
         net.flying.clear();
     }

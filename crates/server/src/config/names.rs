@@ -74,14 +74,14 @@ impl Kind for Advertise {
     }
 }
 
-/// How owners are looked for: `chord recursive noimages`; empty, if it may be: as for all listeners.
+/// How owners are looked for: `chord recursive noimages`.
 pub struct Lookup;
 
-/// See [`Lookup`].
+/// … or as for all listeners: empty.
 pub struct ListenerLookup;
 
 const LOOKUPS: &str = "a lookup (full, chord, chord-sharp, linear or lh), and perhaps a form \
-                       (iterative, recursive or semi-recursive) and noimages, as in chord recursive";
+                       (iterative, recursive or semi-recursive) and noimages: chord recursive";
 
 impl Kind for Lookup {
     type Value = Way;

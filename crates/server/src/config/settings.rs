@@ -166,7 +166,7 @@ settings! {
     /// shard on the ring, as in Chord) or symmetric (on nodes at equal distances around it, as in
     /// Scalaris). The same on all nodes, or shards move whenever their leader changes.
     placement: Policy = "balanced", OneOf(PLACEMENTS), OneOf<Policy>;
-    /// How owners of keys are looked for, unless a listener or a request says otherwise: full (every
+    /// How owners of keys are looked for, unless a listener or a request says otherwise: full (each
     /// node knows all shards), chord, chord-sharp, linear (around the ring) or lh (keyspaces of
     /// linear hashing); then perhaps iterative, recursive or semi-recursive, and noimages: what was
     /// found before is not used.

@@ -140,7 +140,7 @@ impl Hub {
         self.files.begin(shard, (route.keyspace.file.map_or(0, |record| record.turn), false))
     }
 
-    /// Why a file has too few buckets, if it has, as far as one that is a share of the circle tells.
+    /// Why a file has too few buckets, if it has, as far as one that is a share of it tells.
     fn grows(&self, view: &View, share: u64, buckets: u64) -> Option<String> {
         let (bytes, keys) = bytes_of(view)?;
         let of_each = |all: u64| all.saturating_mul(share) / buckets;

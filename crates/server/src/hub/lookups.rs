@@ -30,7 +30,7 @@ use keyspace::{Feature, KeyspaceId, NodeId, ShardId};
 use overlay::lh::Bucket;
 use overlay::request::{By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Request, TRAIL_MAX};
 use overlay::switchboard::Effects;
-use overlay::{Kind, Known, Message, Switchboard, Table};
+use overlay::{HOPS_MAX, Kind, Known, Message, Switchboard, Table};
 use parking_lot::Mutex;
 
 use super::Hub;
@@ -387,9 +387,12 @@ impl Asked {
 }
 
 /// The most hops of a request among so many shards: `linear` goes around, and things may change
-/// meanwhile.
-fn hops_max(shards: usize) -> u32 {
-    u32::try_from(2 * shards + 64).unwrap_or(u32::MAX).min(HOPS_LINEAR_MAX)
+/// meanwhile; the others halve the way with each.
+fn hops_max(kind: Kind, shards: usize) -> u32 {
+    match kind {
+        Kind::Linear => u32::try_from(2 * shards + 64).unwrap_or(u32::MAX).min(HOPS_LINEAR_MAX),
+        _ => HOPS_MAX.into(),
+    }
 }
 
 /// How many messages between nodes a way took that ended at its last step.
@@ -444,7 +447,7 @@ impl Hub {
         let (out, mut ended, id) = {
             let mut inner = peers.lookups.inner.lock();
             let full = peers.lookup.table();
-            let (tail, hops_max) = (tail.to_vec(), hops_max(full.table().len()));
+            let (tail, hops_max) = (tail.to_vec(), hops_max(kind, full.table().len()));
             let request =
                 Request { kind, at: None, keyspace, tail, form, images, is_traced, hops_max };
             let mut effects = Effects::default();

@@ -320,7 +320,11 @@ impl<L: Led> World<L> {
             images: false,
             // So that it is heard how often it begins.
             is_traced: true,
-            hops_max: if kind == Kind::Linear { HOPS_LINEAR_MAX } else { HOPS_MAX.into() },
+            hops_max: match kind {
+                // Once around, and a little more.
+                Kind::Linear => HOPS_LINEAR_MAX.min(self.nodes.len() as u32 + u32::from(HOPS_MAX)),
+                _ => HOPS_MAX.into(),
+            },
         };
         let (mut out, mut events) = (Outbox::new(), Vec::new());
         let view = View { led: &self.led, node: asker };
