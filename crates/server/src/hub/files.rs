@@ -38,19 +38,22 @@ const COLD: Duration = Duration::from_secs(10);
 /// Between two tries at one bucket.
 const AGAIN: Duration = Duration::from_secs(2);
 
+/// A turn of a file, and whether what it says was done.
+type Told = (u64, bool);
+
 /// What the node remembers about files.
 #[derive(Debug, Default)]
 pub struct Files {
     /// When the catalogue was last asked for buckets that are led here, at which turn, and whether
     /// what was under way was done then.
-    asked: Mutex<BTreeMap<ShardId, ((u64, bool), Instant)>>,
+    asked: Mutex<BTreeMap<ShardId, (Told, Instant)>>,
     /// Since when a bucket holds little that would take the last one in, at which turn.
     cold: Mutex<BTreeMap<ShardId, (u64, Instant)>>,
 }
 
 impl Files {
     /// Whether a bucket's leader may ask the catalogue at this turn, which it does then.
-    fn begin(&self, shard: ShardId, turn: (u64, bool)) -> bool {
+    fn begin(&self, shard: ShardId, turn: Told) -> bool {
         let mut asked = self.asked.lock();
         asked.retain(|_, (_, at)| at.elapsed() < AGAIN);
         let is_free = asked.get(&shard).is_none_or(|(before, _)| *before != turn);
@@ -140,7 +143,7 @@ impl Hub {
         self.files.begin(shard, (route.keyspace.file.map_or(0, |record| record.turn), false))
     }
 
-    /// Why a file has too few buckets, if it has, as far as one that is a share of it tells.
+    /// Why a file has too few buckets, if it has, as far as one of so large a share tells.
     fn grows(&self, view: &View, share: u64, buckets: u64) -> Option<String> {
         let (bytes, keys) = bytes_of(view)?;
         let of_each = |all: u64| all.saturating_mul(share) / buckets;
