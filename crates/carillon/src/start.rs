@@ -149,6 +149,7 @@ mod tests {
             let value = match (setting.name, setting.default) {
                 ("peer", _) => "127.0.0.1:7600",
                 ("join", _) => "127.0.0.1:7601",
+                ("resp_lookup" | "http_lookup", _) => "chord recursive",
                 (_, "") => "x",
                 (_, default) => default,
             };

@@ -69,6 +69,27 @@ fn starts(cluster: &Cluster, asked: usize) -> BTreeSet<u64> {
     arcs(cluster, asked).iter().map(start).collect()
 }
 
+/// Every lookup of every node finds the same owner of each key; `lh` by so many forwards at most.
+fn look_up(cluster: &Cluster, forwards_max: u64) {
+    for asked in 0..=EMPTY {
+        for number in 0..24 {
+            let key = format!("way-{number}");
+            // Tables of rings hear of cuts within seconds; the file's buckets know at once.
+            let ways = until("all lookups agree", || {
+                let client = cluster.client(asked);
+                let ways = client.routes(KEYSPACE, key.as_bytes(), "all recursive noimages");
+                let ways = ways.ok()?.as_array()?.clone();
+                let agrees = |way: &serde_json::Value| {
+                    way["failure"].is_null() && way["shard"] == ways[0]["shard"]
+                };
+                (ways.len() == 5 && ways.iter().all(agrees)).then_some(ways)
+            });
+            let lh = ways.iter().find(|way| way["lookup"] == "lh").expect("one of five");
+            assert!(lh["hops"].as_u64().is_some_and(|hops| hops <= forwards_max), "{lh}");
+        }
+    }
+}
+
 struct Resp(BufReader<TcpStream>);
 
 impl Resp {
@@ -137,10 +158,13 @@ fn a_file_grows_and_shrinks_while_clients_write() {
             turn(&cluster, buckets % (EMPTY + 1), "split", buckets);
             assert_eq!(starts(&cluster, 0), (0..buckets as u64).collect());
         }
+        look_up(&cluster, 2);
         for buckets in (3..6).rev() {
             turn(&cluster, buckets % (EMPTY + 1), "merge", buckets);
             assert_eq!(starts(&cluster, 0), (0..buckets as u64).collect());
         }
+        // Images are ahead now: who has a bucket that is gone says so, or nobody does.
+        look_up(&cluster, 4);
         thread::sleep(Duration::from_millis(300));
         stop.store(true, Ordering::Relaxed);
         let all = writers.into_iter().map(|writer| writer.join().expect("a writer"));

@@ -210,7 +210,7 @@ fn a_refused_operation_undoes_all() {
     refused(done, "operation-refused", "operation 2: 1 cannot be added to 'word'");
     assert_eq!(node.text("a"), None);
     let range = json!({ "then": [{ "range": {} }] });
-    refused(node.client().transact(&range), "operation-refused", "only ordered ones");
+    refused(node.client().transact(&range), "operation-refused", "only ordered keyspaces");
     refused(
         node.client().transact(&json!({ "keyspace": "none", "then": [{ "get": "a" }] })),
         "no-keyspace",

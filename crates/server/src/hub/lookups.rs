@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | requests of this node that are looked up | `overlay::request::OPEN_MAX` | refused: they go by the full table |
 //! | time of one | [`overlay::request`]: some 3 s, if nobody answers | given up |
-//! | hops | [`hops_max`] | lost |
+//! | hops | 64; of `linear` twice as many as there are shards, and 64 | lost |
 //!
 //! Lock order: the switchboard, then the full table. Nobody is told anything under either.
 
