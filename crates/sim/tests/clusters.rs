@@ -166,6 +166,14 @@ fn a_new_replica_has_its_state_though_its_shard_took_another_in() {
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
 
+/// Routes named a neighbour that a shard had just taken in: it was to take it in again, and waited
+/// for its word for ever.
+#[test]
+fn what_was_taken_in_is_not_taken_in_again() {
+    let options = Options { nodes: 3, ..Options::of(124) };
+    run(&options).unwrap_or_else(|text| panic!("{text}"));
+}
+
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
 const HAVE_FOUND: [u64; 10] = [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289];

@@ -349,6 +349,10 @@ impl Hub {
         let known = known.map(|known| known.descriptor().clone());
         let newest = here.into_iter().chain(known).max_by_key(|found| found.generation);
         match newest {
+            // Else routes name one that it has just taken in: it would wait for its word for ever.
+            Some(theirs) if theirs.arc.start() != ours.arc.end() => {
+                unfit("its neighbour is changing just now: ask again")
+            }
             Some(theirs) => Ok((ours, theirs)),
             None => unfit("nothing is known of its neighbour yet: ask again"),
         }

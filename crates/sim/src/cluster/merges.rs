@@ -87,7 +87,11 @@ impl World {
 fn right_of(machine: &Machine, left: ShardId) -> Option<(&Route, ShardId, Generation)> {
     let route = machine.routes.values().find(|route| route.place_of(left).is_some())?;
     let right = *route.shards().get(route.place_of(left)? + 1)?;
-    let here = machine.view(right).map(|view| view.read().descriptor.generation);
-    let known = machine.table().shard(right).map(|known| known.generation());
-    Some((route, right, here.max(known)?))
+    let here = machine.view(right).map(|view| view.read().descriptor.clone());
+    let known = machine.table().shard(right).map(|known| known.descriptor().clone());
+    let theirs = here.into_iter().chain(known).max_by_key(|found| found.generation)?;
+    // Routes may name one that it has taken in by now.
+    let ours = machine.view(left)?;
+    let is_next = ours.read().descriptor.arc.end() == theirs.arc.start();
+    is_next.then_some((route, right, theirs.generation))
 }
