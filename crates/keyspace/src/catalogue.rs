@@ -16,7 +16,7 @@
 //! It also says how nodes stand in the cluster ([`Standing`]): that one is to get no more replicas,
 //! is to lose those it has, or is gone for good. All who place replicas go by that.
 //!
-//! Of a keyspace of linear hashing it says how large its file is, and how that changes ([`file`]).
+//! Of a keyspace of linear hashing it says how large its file is, and how that changes: [`mod@file`].
 //!
 //! And it says the cluster's [`Level`]: what may be used in it. Whether all nodes speak the next
 //! one knows who asks to raise it; here it only rises, by one.
@@ -40,12 +40,12 @@
 //!
 //! | thing | form |
 //! |---|---|
-//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8`. Or 7: an op of [`file`] |
+//! | op | `u8`: 1 create, 2 alter, 3 drop; name `bytes`; then for create: options, for alter: alteration. Or 4: node u64, standing, count `varint`, nodes u64 each, rising. Or 5: keyspace id `varint`. Or 6: level `u8`. Or 7: an op of [`mod@file`] |
 //! | standing | `u8`: 0 member, 1 cordoned, 2 draining, 3 removed |
 //! | options | placement `u8` (0 hashed, 1 ordered, 2 linear hash), durability `u8` (0 sync, 1 interval, 2 memory), retention in ms `varint`, replicas `u8` |
 //! | alteration | `u8`: bit 0 durability follows, bit 1 retention follows, bit 2 replicas follow; then those, as in options |
 //! | catalogue | version `u8` = 2, 3 or 4, next keyspace id `varint`, next shard id `varint`, count `varint`, keyspaces by rising name; from version 3 on then count `varint` and by rising node u64 its standing, not 0; in version 4 then level `u8`, at least 2. Level 1: version 2 if no node has a standing, else 3 |
-//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`file`] |
+//! | keyspace | name `bytes`, id `varint`, options, count `varint`, shard ids `varint` each, count `u8`, nodes u64 each; then, of linear hashing, the record of its [`mod@file`] |
 //! | error | `u8`: 1 bad name, 2 numbered name, 3 exists, 4 not found (each: name `bytes`); 5 too many, 6 out of ids; 7 retention too long (`varint`); 8 bad replicas, 9 needs sync (each: replicas `u8`); 10 fewer replicas (those there are `u8`, those asked for `u8`); 11 node removed (node u64); 12 not draining (node u64, standing); 13 too few nodes (keyspace `bytes`, replicas `u8`, left `varint`); 14 last node; 15 too many standings; 16 level skipped (that there is `u8`, that asked for `u8`); 17 level too low (that there is `u8`, that needed `u8`); 18 no file (name `bytes`); 19 the file is otherwise (name `bytes`, record) |
 
 mod codec;
@@ -367,7 +367,7 @@ pub enum CatalogueOp<'a> {
         /// The level from then on.
         to: Level,
     },
-    /// Something is asked of a file of linear hashing ([`file`]).
+    /// Something is asked of a file of linear hashing ([`mod@file`]).
     File {
         /// Whose.
         keyspace: KeyspaceId,
