@@ -16,7 +16,8 @@
 //! It also says how nodes stand in the cluster ([`Standing`]): that one is to get no more replicas,
 //! is to lose those it has, or is gone for good. All who place replicas go by that.
 //!
-//! Of a keyspace of linear hashing it says how large its file is, and how that changes: [`mod@file`].
+//! Of a keyspace of linear hashing it says how large its file is, and how that changes:
+//! [`mod@file`].
 //!
 //! And it says the cluster's [`Level`]: what may be used in it. Whether all nodes speak the next
 //! one knows who asks to raise it; here it only rises, by one.
