@@ -37,6 +37,7 @@ bench: build ## Measures one node, then a cluster, beside others; BENCH='--quick
 	@cargo run --release --locked --quiet --package bench -- idle $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- rearrange $(filter --quick,$(BENCH))
 	@cargo run --release --locked --quiet --package bench -- transfers $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- lookups $(filter --quick,$(BENCH))
 
 callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh

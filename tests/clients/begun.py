@@ -214,13 +214,15 @@ def cut(cluster, keyspace, key):
 
 
 def at_once(cluster, keyspace="begun"):
-    """Many at a time: a value that moves is always in one place, a seat is taken once, and of two
-    that are on duty one stays."""
+    """Many at a time: a value that moves is always in one place, a seat is taken once, of two that
+    are on duty one stays, and accounts hold what they held together."""
     stop, failed = time.monotonic() + SECONDS, []
-    taken, counts = [], {"moved": 0, "left": 0}
+    taken, counts = [], {"moved": 0, "left": 0, "paid": 0, "nil": 0}
     setup = Session(cluster.nodes[0], keyspace)
     setup("SET", "token:0", "T")
     setup("MSET", "duty:a", "1", "duty:z", "1")
+    accounts = [f"{side}:account:{number}" for side in "az" for number in range(3)]
+    setup("MSET", *(part for name in accounts for part in (name, "100")))
 
     def until_the_end(number, each):
         draw = random.Random(number)
@@ -258,6 +260,23 @@ def at_once(cluster, keyspace="begun"):
             mine("SET", me, "1")
         counts["left"] += mine.committed()
 
+    def pay(draw, mine):
+        pair = draw.sample(accounts, 2)
+        amount = draw.randrange(1, 4)
+        said, (one, other) = mine.link.pipeline([("WATCH", *pair), ("MGET", *pair)])
+        same(b"OK", said)
+        said = mine.link.pipeline([("MULTI",), ("SET", pair[0], int(one) - amount),
+                                   ("SET", pair[1], int(other) + amount), ("EXEC",)])
+        if isinstance(said[3], Error):
+            assert said[3].startswith(("BUSY", "TRYAGAIN", "CLUSTERDOWN")), said
+            return
+        same([b"OK", b"QUEUED", b"QUEUED"], said[:3])
+        counts["paid" if said[3] else "nil"] += 1
+        assert said[3] in (None, [b"OK", b"OK"]), said
+
+    def add_up(_, mine):
+        same(100 * len(accounts), sum(map(int, mine("MGET", *accounts))))
+
     def look(_, mine):
         mine("BEGIN")
         both = mine("MGET", "duty:a", "duty:z")
@@ -266,7 +285,7 @@ def at_once(cluster, keyspace="begun"):
             assert both != [b"0", b"0"], "nobody was on duty"
             same(1, len(tokens))
 
-    each = [move, move, sit, sit, sit, leave, leave, look, look]
+    each = [move, move, sit, sit, sit, leave, leave, look, look, pay, pay, pay, pay, add_up]
     threads = [threading.Thread(target=until_the_end, args=pair) for pair in enumerate(each)]
     for thread in threads:
         thread.start()

@@ -104,7 +104,8 @@ def one_round(node, rng, merges):
     buckets = [shard["id"] for shard in json.loads(listed)["shards"]]
     for what in ("split", "split", "merge")[: rng.randrange(1, 4)]:
         asked = [node.request("POST", f"/v1/shards/{id}/{what}", {})[0] for id in buckets]
-        assert set(asked) <= {202, 409}, asked
+        # One may be gone meanwhile: a file with few keys shrinks by itself.
+        assert set(asked) <= {202, 404, 409}, asked
         time.sleep(0.7)
     # … and some take in those behind them.
     for shard in (*rng.sample(range(1, 17), 2), rng.choice(shards)):

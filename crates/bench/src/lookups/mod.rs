@@ -3,6 +3,8 @@
 //! The question of the thesis (FEATURES T2, T95): its test bed asked clusters that ran Chord, or a
 //! fully connected net (FCN), and counted answers. Here one cluster runs all lookups at once, and
 //! each connection names the one that it wants (`LOOKUP`), without images, as the thesis had it.
+//! The keyspace is a file of linear hashing with as many buckets as shards are wanted: all have
+//! arcs of one width then, as those of a hashed keyspace that is cut in halves.
 //!
 //! ```text
 //!   8 nodes, 256 shards, three replicas, on this machine; 100 000 keys of 100 bytes
@@ -54,8 +56,8 @@ pub struct Options {
     /// Seconds of each turn.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// Lookups, any of plain, full, chord, chord-sharp, linear.
-    #[arg(long, value_delimiter = ',', default_value = "plain,full,chord,chord-sharp,linear")]
+    /// Lookups, any of plain, full, chord, chord-sharp, linear, lh.
+    #[arg(long, value_delimiter = ',', default_value = "plain,full,chord,chord-sharp,linear,lh")]
     lookups: Vec<String>,
     /// By images, too: what was found before is used.
     #[arg(long)]
@@ -129,8 +131,8 @@ pub fn measure(binary: &str, options: &Options) -> Outcome<(String, Measured)> {
         return Err("--shards is a power of two from 8 to 1024".into());
     }
     let cluster = Nodes::start(binary, nodes.into())?;
-    println!("{nodes} nodes serve; cutting keyspace 0 into {shards} shards");
-    cluster.cut(shards)?;
+    println!("{nodes} nodes serve; keyspace 0 grows to {shards} shards");
+    cluster.grow(shards)?;
     clients::fill(cluster.resp()[0])?;
     println!("{shards} shards are at rest and filled; tables settle");
     std::thread::sleep(SETTLE);

@@ -9,18 +9,13 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::cluster::process::{Directory, Process};
-use crate::resp::Connection;
 use crate::server::free_ports;
 use crate::{Outcome, http};
 
 /// The most nodes.
 pub const NODES_MAX: usize = 16;
-/// Slots of a hashed keyspace.
-const SLOTS: usize = 16_384;
 /// How long the cluster may take to come to rest.
 const REST_MAX: Duration = Duration::from_secs(180);
-/// How long anything that is asked here may take.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 
 /// The cluster. Dropping it kills the nodes and removes their files.
 pub struct Nodes {
@@ -70,53 +65,48 @@ impl Nodes {
         &self.resp
     }
 
-    /// Cuts the shards of keyspace 0 in halves until there are so many, a power of two, and waits
-    /// until all have their replicas and every node leads about its part.
-    pub fn cut(&self, wanted: usize) -> Outcome<()> {
-        // The keyspace is made when it is used.
-        let mut connection = Connection::open_for(self.resp[0], ANSWER_MAX)?;
-        let began = Instant::now();
-        while connection.call(&["SET", "first", "0"]).is_err() {
-            if began.elapsed() > REST_MAX {
-                return Err("keyspace 0 takes no write".into());
-            }
-            sleep(Duration::from_millis(50));
-        }
-        // What was asked of a leader is forgotten with its lead: asked again until it is done.
-        let width = (SLOTS / wanted) as u64;
-        let mut pause = began;
+    /// Makes keyspace 0 a file of linear hashing, has it grow until it has so many buckets, and
+    /// waits until all have their replicas and every node leads about its part.
+    pub fn grow(&self, wanted: usize) -> Outcome<()> {
+        let keyspace = r#"{"name": "0", "placement": "linear-hash", "replicas": 3}"#;
+        self.wait(
+            || {
+                // There is one from the beginning, which is a hashed one.
+                http::request(self.http[0], "DELETE", "/v1/keyspaces/0", "")?;
+                Ok((200..300).contains(&self.post("/v1/keyspaces", keyspace)?))
+            },
+            "keyspace 0 to be made anew",
+        )?;
+        let mut told = Instant::now();
         self.wait(
             || {
                 let shards = self.shards()?;
-                for shard in &shards {
-                    let [first, last] = [0, 1].map(|end| shard["slots"][end].as_u64().unwrap_or(0));
-                    if let (Some(id), true) = (shard["id"].as_u64(), last - first >= width) {
-                        let at = first + (last + 1 - first) / 2;
-                        self.ask_leader(
-                            &format!("/v1/shards/{id}/split"),
-                            &format!(r#"{{"at":{at}}}"#),
-                        )?;
-                    }
-                }
-                if pause.elapsed() > Duration::from_secs(5) {
-                    pause = Instant::now();
+                if told.elapsed() > Duration::from_secs(5) {
+                    told = Instant::now();
                     println!("{} shards", shards.len());
+                }
+                // What was asked of a leader is forgotten with its lead: asked until it is done.
+                if let Some(id) = next_to_cut(&shards) {
+                    self.post(&format!("/v1/shards/{id}/split"), "{}")?;
                 }
                 Ok(shards.len() >= wanted)
             },
-            "shards to be cut",
+            "the file to grow",
         )?;
         self.wait(|| self.is_at_rest(wanted), "replicas and leaders to find their places")
     }
 
-    /// Asks whichever node leads, if one does now.
-    fn ask_leader(&self, path: &str, body: &str) -> Outcome<()> {
+    /// Asks one node after the other until one does it: of a shard, whichever leads it. The last
+    /// status.
+    fn post(&self, path: &str, body: &str) -> Outcome<u16> {
+        let mut status = 0;
         for port in &self.http {
-            if let 200..=299 = http::request(*port, "POST", path, body)? {
+            status = http::request(*port, "POST", path, body)?;
+            if (200..300).contains(&status) {
                 break;
             }
         }
-        Ok(())
+        Ok(status)
     }
 
     /// The shards of keyspace 0, as the first node knows them.
@@ -147,7 +137,7 @@ impl Nodes {
             if began.elapsed() > REST_MAX {
                 return Err(format!("waited {} s for {what}", REST_MAX.as_secs()).into());
             }
-            sleep(Duration::from_millis(200));
+            sleep(Duration::from_millis(20));
         }
         Ok(())
     }
@@ -172,4 +162,15 @@ impl Nodes {
         }
         Ok(sums)
     }
+}
+
+/// The bucket at the split pointer: of *n* buckets, of which 2^i or more, the one numbered n - 2^i.
+/// A bucket's start, its bits turned about, is its number.
+fn next_to_cut(shards: &[Value]) -> Option<u64> {
+    let pointer = shards.len() as u64 - (1 << shards.len().checked_ilog2()?);
+    let number = |shard: &Value| match shard["arc"][0].as_str()? {
+        "" => Some(0),
+        hex => u64::from_str_radix(hex, 16).ok().map(u64::reverse_bits),
+    };
+    shards.iter().find(|shard| number(shard) == Some(pointer))?["id"].as_u64()
 }

@@ -22,6 +22,11 @@ use crate::hub::lookups::Trace;
 /// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
 pub const PENDING_MAX: usize = 4096;
 
+/// What WATCH and MULTI answer.
+pub const OK: &[u8] = b"+OK\r\n";
+/// What a command that is queued is answered.
+pub const QUEUED: &[u8] = b"+QUEUED\r\n";
+
 /// Numbers of replies owed have 31 bits; others mean something else to the loop.
 const NUMBER_MASK: u32 = u32::MAX >> 1;
 
@@ -96,6 +101,9 @@ pub struct Connection {
     pub closing: bool,
     /// The socket is gone; forgotten when nothing is on its way any more.
     pub broken: bool,
+    /// WATCH has just been answered with all that is to be sent, and nothing was watched before:
+    /// see [`Connection::may_watch_later`].
+    pub watches_anew: bool,
     /// Whether its output is to be sent at the end of the turn.
     pub touched: bool,
     /// Whether its commands waited for its output to be sent.
@@ -110,8 +118,8 @@ pub struct Connection {
 pub struct Slot {
     state: State,
     frame: Frame,
-    /// An attribute, to stand before it.
-    pub(super) before: Option<Box<[u8]>>,
+    /// To stand before it: replies that wait for it, an attribute.
+    before: Vec<u8>,
 }
 
 /// How the reply will be written.
@@ -171,7 +179,7 @@ impl State {
 
 impl Slot {
     fn new(state: State, frame: Frame) -> Self {
-        Self { state, frame, before: None }
+        Self { state, frame, before: Vec::new() }
     }
 
     /// One reply to come.
@@ -187,6 +195,11 @@ impl Slot {
     /// One reply of a transaction's many.
     pub fn executing(parts: Vec<Part>, frame: Frame) -> Self {
         Self::new(State::Executing(parts.into()), frame)
+    }
+
+    /// The same, with replies before it that are sent together with it.
+    pub fn behind(self, before: Vec<u8>) -> Self {
+        Self { before, ..self }
     }
 
     /// A reply that is known, behind others that are not.
@@ -236,6 +249,7 @@ impl Connection {
             ended: false,
             closing: false,
             broken: false,
+            watches_anew: false,
             touched: false,
             paused: false,
             queued: false,
@@ -316,7 +330,7 @@ impl Connection {
     }
 
     fn write(&mut self, slot: Slot, reason: native::Reason) {
-        self.output.extend_from_slice(slot.before.as_deref().unwrap_or_default());
+        self.output.extend_from_slice(&slot.before);
         match (slot.frame, slot.state) {
             (_, State::Bytes(bytes)) => self.output.extend_from_slice(&bytes),
             (Frame::Resp { muted: true, .. } | Frame::Bytes, _) => {}
@@ -353,7 +367,7 @@ impl Connection {
         if self.output.len() > bytes {
             self.output.splice(bytes..bytes, attribute);
         } else if let Some(slot) = self.pending.get_mut(owed) {
-            slot.before = Some(attribute);
+            slot.before.extend_from_slice(&attribute);
         }
     }
 
@@ -367,6 +381,24 @@ impl Connection {
     /// Whether its next command must wait, whatever it is.
     pub fn must_wait(&self) -> bool {
         self.awaiting || (self.barrier && !self.pending.is_empty())
+    }
+
+    /// Takes back up to so many bytes at the end of what is to be sent.
+    pub fn take_unsent(&mut self, bytes: usize) -> Vec<u8> {
+        let bytes = bytes.min(self.unsent());
+        self.output.split_off(self.output.len() - bytes)
+    }
+
+    /// Whether WATCH may still be done later than it was: nobody has been told that it is done, and
+    /// nothing was watched before. It may be as late as the command that came right behind it.
+    pub fn may_watch_later(&self, unsent: usize) -> bool {
+        self.watches_anew && unsent == OK.len()
+    }
+
+    /// Whether to send nothing yet: WATCH's reply goes with that of the command that came with it
+    /// and waits for what other nodes hold.
+    pub fn is_held(&self) -> bool {
+        self.fetching > 0 && self.may_watch_later(self.unsent())
     }
 
     /// Bytes waiting to be sent.

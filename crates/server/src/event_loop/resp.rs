@@ -261,7 +261,7 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
-        session: &Session,
+        session: &mut Session,
         read: &Read<'_>,
         (now, fetched): (Now, Fetched),
         muted: bool,

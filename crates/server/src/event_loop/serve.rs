@@ -174,6 +174,10 @@ impl EventLoop {
 
     /// Sends what is there to send.
     fn flush(&mut self, connection: &mut Connection) {
+        if connection.is_held() {
+            return;
+        }
+        connection.watches_anew = false;
         let before = connection.sent;
         while connection.writable && !connection.broken && connection.unsent() > 0 {
             match connection.stream.write(&connection.output[connection.sent..]) {

@@ -16,7 +16,7 @@ use node::route::Route;
 
 use super::EventLoop;
 use super::capped::TOO_LONG;
-use super::connection::{Connection, Frame, Slot};
+use super::connection::{Connection, Frame, OK, QUEUED, Slot};
 use super::context::CommandContext;
 use super::executes::Told;
 use super::resp::{Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND};
@@ -132,10 +132,12 @@ impl EventLoop {
                 }
             }
         }
+        let watched_before = session.watches();
         if let Err(error) = session.watch(route.keyspace.id, &seen) {
             return self.refuse(connection, session, &String::from_utf8_lossy(error.text()), muted);
         }
         if !muted {
+            connection.watches_anew = !watched_before && connection.unsent() == 0;
             session.writer(&mut connection.output).ok();
         }
         Done::Yes
@@ -237,7 +239,12 @@ impl EventLoop {
         }
         let number = connection.next_number();
         let frame = Frame::Resp { version: session.version(), muted };
-        connection.pending.push_back(Slot::executing(parts, frame));
+        // What MULTI and the queued commands were answered says nothing yet: if it was not sent, it
+        // goes with EXEC's reply.
+        let queued_bytes = if muted { 0 } else { OK.len() + QUEUED.len() * queue.len() };
+        let is_next = connection.pending.is_empty();
+        let before = connection.take_unsent(if is_next { queued_bytes } else { 0 });
+        connection.pending.push_back(Slot::executing(parts, frame).behind(before));
         connection.takes.add(number, &takes);
         Done::Yes
     }

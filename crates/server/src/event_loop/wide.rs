@@ -7,8 +7,10 @@
 //!
 //! Each look is a linearizable read of every key by itself. A version that was the newest of its
 //! key in both looks was so at every moment between them, and so were the others; a key that a
-//! transaction has locked is waited for. What WATCH saw of all keys is a first look. On a node
-//! alone the guards of all shards are held at once, and one look is enough.
+//! transaction has locked is waited for. What WATCH saw of all keys is a first look; and if that is
+//! past by the last one, while WATCH's reply waits to be sent with this one, then the last one is
+//! what WATCH saw: both are done at one moment. On a node alone the guards of all shards are held
+//! at once, and one look is enough.
 
 use node::command::{Read, Seen, Step, Transaction};
 use node::fetch::Fetched;
@@ -30,7 +32,7 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
-        session: &Session,
+        session: &mut Session,
         read: &Read<'_>,
         (mut now, mut fetched): (Now, Fetched),
         muted: bool,
@@ -74,6 +76,9 @@ impl EventLoop {
             let count = match connection.looked.take() {
                 Some((_, last)) if last == seen => {
                     self.note_read(&route, read);
+                    if connection.may_watch_later(before - connection.sent) {
+                        session.watch_later(read.keys(), &seen);
+                    }
                     if muted {
                         connection.output.truncate(before);
                     }

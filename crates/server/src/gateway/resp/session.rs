@@ -370,6 +370,17 @@ impl Session {
         self.watched.add((&self.keyspace, keyspace), seen)
     }
 
+    /// Whether anything is watched.
+    pub fn watches(&self) -> bool {
+        !self.watched.is_empty()
+    }
+
+    /// Keys of the session's keyspace that are watched by a WATCH of which nobody knows yet were
+    /// looked at again: it is as late as that.
+    pub fn watch_later(&mut self, keys: &[&[u8]], seen: &[Seen]) {
+        self.watched.be_later(&self.keyspace, keys, seen);
+    }
+
     /// What a key of the session's keyspace had when it was first watched, if it is.
     pub fn seen(&self, key: &[u8]) -> Option<Seen> {
         self.watched.seen(&self.keyspace, key)

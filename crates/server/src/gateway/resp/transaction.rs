@@ -168,6 +168,19 @@ impl Watched {
         Ok(())
     }
 
+    /// The versions that these keys of a keyspace have now take the place of what they had, of
+    /// those that are watched.
+    pub(super) fn be_later(&mut self, keyspace: &str, keys: &[&[u8]], seen: &[Seen]) {
+        if self.keyspace != keyspace {
+            return;
+        }
+        for (key, seen) in keys.iter().zip(seen) {
+            if let (Some(watched), Seen::Version(_)) = (self.keys.get_mut(*key), seen) {
+                *watched = *seen;
+            }
+        }
+    }
+
     /// Nothing is watched any more.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
