@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build run test bench callgrind golden sim fuzz soak deny
+.PHONY: help setup build dist run test bench callgrind golden sim fuzz soak deny
 
 DIR ?= carillon-dev
 NODES ?=
@@ -13,6 +13,7 @@ SEED ?= 1
 SECONDS_EACH ?= 20
 HOURS ?= 1
 BENCH ?=
+DIST := --carillon target/dist/carillon
 
 help: ## Lists the targets
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## /\1|/' | column -t -s '|'
@@ -23,21 +24,24 @@ setup: ## Installs what the tests need, skipping what is there
 build: ## Builds target/release/carillon
 	@cargo build --release --locked
 
+dist: ## Builds target/dist/carillon: 6 to 9 % faster over shards, and some minutes to link
+	@cargo build --profile dist --locked
+
 run: build ## Builds and starts three nodes on ./carillon-dev (NODES=…, DIR=…)
 	@exec target/release/carillon dev --dir $(DIR) $(if $(NODES),--nodes $(NODES))
 
 test: ## All checks and tests: this is what CI runs
 	@scripts/test.sh
 
-bench: build ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
+bench: dist ## Measures one node, then a cluster, beside others; BENCH='--quick' for a short run
 	@scripts/setup.sh bench
-	@cargo run --release --locked --quiet --package bench -- $(BENCH)
-	@cargo run --release --locked --quiet --package bench -- cluster $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- failover $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- idle $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- rearrange $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- transfers $(filter --quick,$(BENCH))
-	@cargo run --release --locked --quiet --package bench -- lookups $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- $(DIST) $(BENCH)
+	@cargo run --release --locked --quiet --package bench -- $(DIST) cluster $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- $(DIST) failover $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- $(DIST) idle $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- $(DIST) rearrange $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- $(DIST) transfers $(filter --quick,$(BENCH))
+	@cargo run --release --locked --quiet --package bench -- $(DIST) lookups $(filter --quick,$(BENCH))
 
 callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh
