@@ -85,6 +85,8 @@ const HEAT_MAX: u32 = 512;
 /// So long records whose transactions are over are gathered: far below what makes whoever leads
 /// their shards think that nobody sees to them.
 const FORGET_NANOS: u64 = 100_000_000;
+/// Room for most steps and transactions, so that their bytes are not moved as they grow.
+const STEP_BYTES_ABOUT: usize = 128;
 /// How often a step that was not done is asked for again when nobody waits any more.
 const TRIES_MAX: u32 = 8;
 
@@ -254,7 +256,7 @@ impl Coordinator {
         at: At,
         routes: Routes<'_>,
     ) {
-        let mut body = Vec::new();
+        let mut body = Vec::with_capacity(STEP_BYTES_ABOUT);
         transaction.encode(&mut body);
         let id = self.new_id(at.time);
         let run = Run {
@@ -713,7 +715,7 @@ fn shard_of(route: &Route, key: &[u8]) -> ShardId {
 }
 
 fn encoded(step: &Step<'_>) -> Vec<u8> {
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(STEP_BYTES_ABOUT);
     step.encode(&mut out);
     out
 }

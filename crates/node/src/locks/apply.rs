@@ -271,10 +271,11 @@ impl Locks {
             record.outcome = outcome.clone();
         }
         let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
-        let (here, rest): (Vec<&[u8]>, Vec<&[u8]>) =
-            keys.iter().map(|key| &**key).partition(|key| owns(key));
+        let (mut here, mut rest) = (Vec::with_capacity(keys.len()), Vec::new());
+        for key in &keys {
+            if owns(key) { here.push(&**key) } else { rest.push(Box::from(&**key)) }
+        }
         self.resolve_all(engine, id, &here, &outcome, at);
-        let rest = rest.into_iter().map(Box::from).collect();
         self.records.get_mut(&id).expect("it was there").keys = keys;
         let standing = match outcome {
             Outcome::Committed(at) => Standing::Committed(at),

@@ -333,7 +333,8 @@ impl<'a> Prepare<'a> {
 
     /// The keys that it locks, or writes, in order.
     pub fn keys(&self) -> Vec<&'a [u8]> {
-        let mut keys = Vec::new();
+        let Transaction { watched, commands, ranges, .. } = &self.part;
+        let mut keys = Vec::with_capacity(watched.len() + commands.len() + ranges.len());
         self.each_key(&mut |key| keys.push(key));
         keys.sort_unstable();
         keys.dedup();

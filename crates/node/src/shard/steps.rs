@@ -351,7 +351,10 @@ impl Shard {
             true => going(&state.locks, &others),
             false => Going::new(),
         };
-        let (mut bytes, mut askers) = (vec![0; HEADER_BYTES], Vec::new());
+        let steps = others.iter().chain(&prepares).map(|queued| queued.step.len());
+        let room = HEADER_BYTES + steps.sum::<usize>().min(ENTRY_BYTES_MAX);
+        let (mut bytes, mut askers) = (Vec::with_capacity(room), Vec::new());
+        bytes.resize(HEADER_BYTES, 0);
         let mut proposed = effects.records.bytes();
         // Keys that commands wait for are not locked before these are done.
         let mut wanted = BTreeSet::new();

@@ -477,7 +477,7 @@ impl Frames for HubFrames {
         // Lanes judge by the clock what other nodes' clients read.
         self.0.clock.observe_millis(self.0.millis());
         for (lane, inputs) in come.iter_mut().enumerate().filter(|(_, inputs)| !inputs.is_empty()) {
-            let inputs = std::mem::take(inputs);
+            let inputs = inputs.drain(..);
             self.0.lanes[lane].submit(&self.0, inputs, NOBODY, &mut Vec::new());
         }
     }

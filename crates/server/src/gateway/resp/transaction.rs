@@ -71,6 +71,11 @@ impl Queue {
                 "ERR the commands of a transaction have at most {QUEUED_BYTES_MAX} bytes"
             )));
         }
+        if self.ends.is_empty() {
+            // Room for a few short commands.
+            self.bytes.reserve(128);
+            self.ranges.reserve(16);
+        }
         for arg in args.iter() {
             self.ranges.push((self.bytes.len() as u32, arg.len() as u32));
             self.bytes.extend_from_slice(arg);
