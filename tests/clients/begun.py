@@ -1,11 +1,12 @@
 """BEGIN … COMMIT, RANGE within, and values that move from shard to shard, through three nodes."""
 
+import itertools
 import json
 import random
 import threading
 import time
 
-from harness.resp import Error
+from harness.resp import Error, encode
 
 SECONDS = 4
 
@@ -184,6 +185,26 @@ def made_anew(cluster, keyspace="anew"):
     make()
     same([b"OK", b"QUEUED", None], [me("MULTI"), me("SET", "x", "2"), me("EXEC")])
     same(None, me("GET", "x"))
+
+
+def own_writes(cluster, keyspace="own"):
+    """What is written between WATCH and a read counts, even if nobody hears of it."""
+    options = {"name": keyspace, "replicas": 1, "durability": "memory"}
+    status, text = cluster.nodes[0].request("POST", "/v1/keyspaces", options)
+    assert status == 201, text
+    for node in cluster.nodes:
+        me = Session(node, keyspace)
+        deadline = time.monotonic() + 20
+        while isinstance(me("MGET", *"abcdef"), Error) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for one, other in itertools.permutations("abcdef", 2):
+            same(b"OK", me("MSET", one, "1", other, "1"))
+            commands = (["WATCH", one, other], ["CLIENT", "REPLY", "SKIP"], ["SET", one, "2"],
+                        ["MGET", one, other])
+            me.link.send(b"".join(encode(command) for command in commands))
+            same([b"OK", [b"2", b"1"]], [me.link.read()[1] for _ in range(2)])
+            same(None, within(me, [["SET", other, "3"]]))
+        me.link.close()
 
 
 def pairs(shown):

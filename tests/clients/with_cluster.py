@@ -242,6 +242,7 @@ def any_mode(report):
         report.run("values that move in MULTI", begun.moves_within, cluster)
         report.run("ranges within", begun.in_order, cluster)
         report.run("a keyspace made anew", begun.made_anew, cluster)
+        report.run("WATCH, a write, a read", begun.own_writes, cluster)
         report.run("many that begin", begun.at_once, cluster)
         report.run("LOOKUP", lookups.words, cluster)
         report.run("commands by every lookup", lookups.commands, cluster)

@@ -101,8 +101,8 @@ pub struct Connection {
     pub closing: bool,
     /// The socket is gone; forgotten when nothing is on its way any more.
     pub broken: bool,
-    /// WATCH has just been answered with all that is to be sent, and nothing was watched before:
-    /// see [`Connection::may_watch_later`].
+    /// WATCH has just been answered with all that is to be sent, nothing was watched before, and
+    /// nothing but reads has been done since: see [`Connection::may_watch_later`].
     pub watches_anew: bool,
     /// Whether its output is to be sent at the end of the turn.
     pub touched: bool,

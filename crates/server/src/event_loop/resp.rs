@@ -164,6 +164,10 @@ impl EventLoop {
         if !matches!(request, Request::Write(_) | Request::WriteEach { .. }) {
             self.tally.others += 1;
         }
+        if !matches!(request, Request::Read(_)) {
+            // It stands between WATCH and what reads, even if nobody is told what it says.
+            connection.watches_anew = false;
+        }
         let done = match request {
             Request::Answered => {
                 if args.is(0, "client") || args.is(0, "hello") {
