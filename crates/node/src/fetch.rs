@@ -29,6 +29,8 @@ use keyspace::linear_hash::{number_at, turned};
 use keyspace::{Cut, NodeId, ShardId, Slot, Timestamp, slot_of};
 use storage::engine::{At, Engine, Range, ScanCursor, Version};
 
+use crate::locks::{Intent, Lock, TxnId};
+use crate::read::Unsure;
 use crate::route::Route;
 use crate::state::{Content, ShardState};
 use crate::whole::{PIECE_KEYS, cursor_of, place_of_cursor};
@@ -331,7 +333,14 @@ pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
 /// What a shard that may be read at `now` holds of what is wanted, which is its own. `None`: it
 /// must be asked first, for something has expired that an entry under way may still find alive, or
 /// time is beyond what is logged ([`crate::read`]).
-pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Found> {
+///
+/// Of what is locked it tells what is to be written, if `committed` knows when that was committed.
+pub(crate) fn find(
+    state: &ShardState,
+    want: &Want,
+    now: Timestamp,
+    committed: impl Fn(TxnId) -> Option<Timestamp>,
+) -> Option<Found> {
     if let (Want::Catalogue { known }, Content::System(system)) = (want, &state.content) {
         let index = state.applied_index;
         let encoded = || {
@@ -343,7 +352,7 @@ pub(crate) fn find(state: &ShardState, want: &Want, now: Timestamp) -> Option<Fo
     }
     let engine = state.keys()?;
     match want {
-        Want::Keys(keys) => return versions(state, engine, keys, now),
+        Want::Keys(keys) => return versions(state, engine, keys, now, committed),
         Want::At { key, at } if state.locks.hides_at(key, *at) => return None,
         Want::At { key, at } => return Some(Found::Then(then(engine, key, *at))),
         _ if !crate::whole::is_settled(state, now) || state.locks.writes_by(now) => return None,
@@ -378,12 +387,17 @@ fn versions(
     engine: &Engine,
     keys: &[Box<[u8]>],
     now: Timestamp,
+    committed: impl Fn(TxnId) -> Option<Timestamp>,
 ) -> Option<Found> {
     let mut found = Vec::with_capacity(keys.len().min(PIECE_KEYS));
     let mut bytes = 0;
     for key in keys {
         let key = engine.hasher().key(key);
-        let version = crate::read::newest(state, &key, now).ok()?;
+        let version = match crate::read::newest(state, &key, now) {
+            Ok(version) => version,
+            Err(Unsure::Locked) => Some(to_be_written(state.locks.get(key.bytes)?, &committed)?),
+            Err(_) => return None,
+        };
         bytes += key.bytes.len() + version.map_or(0, |version| version.value.len());
         if bytes > ANSWER_BYTES_MAX && !found.is_empty() {
             break;
@@ -392,6 +406,16 @@ fn versions(
         found.push(held.ok_or_else(|| crate::read::nothing_since(engine, &key)));
     }
     Some(Found::Versions(found))
+}
+
+/// What a lock writes, if that is sure and has no end.
+fn to_be_written(
+    lock: &Lock,
+    committed: impl Fn(TxnId) -> Option<Timestamp>,
+) -> Option<Version<'_>> {
+    let Intent::Put(value, 0) = &lock.intent else { return None };
+    let timestamp = committed(lock.id)?;
+    Some(Version { value, expiry_ms: 0, timestamp })
 }
 
 fn then(engine: &Engine, key: &[u8], at: Timestamp) -> Then {

@@ -191,6 +191,13 @@ pub enum Outcome {
     Aborted,
 }
 
+impl Outcome {
+    /// When it was committed, if it was.
+    pub fn committed(&self) -> Option<Timestamp> {
+        if let Outcome::Committed(at) = self { Some(*at) } else { None }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Record {
     key: Name,

@@ -156,7 +156,9 @@ impl Shard {
         if self.leads()
             && self.serving.at(now)
             && !is_past
-            && let Some(found) = fetch::find(&state, &want, time)
+            && !self.steps.sought.has_any_of(&want)
+            && let Some(found) =
+                fetch::find(&state, &want, time, |id| self.steps.sought.committed(id))
         {
             let letter = Letter::Fetched { shard: self.id, number, at: time, found };
             return effects.letters.push((from, letter));

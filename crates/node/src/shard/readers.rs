@@ -20,6 +20,7 @@ use replication::BootNanos;
 use txn::{Clock, SnapshotRead};
 
 use super::Shard;
+use super::steps::SOUGHT_NANOS;
 use crate::entry::{Kind, Waiter, operation};
 use crate::fetch::{self, Found, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
@@ -133,7 +134,7 @@ impl Shard {
         let asked = self.horizon_asked;
         let late = Timestamp::from_millis(asked.millis() + txn::HORIZON_AHEAD_MILLIS / 2);
         let mut unconfirmed = false;
-        let (shard, promise) = (self.id, &mut self.promise);
+        let (shard, promise, steps) = (self.id, &mut self.promise, &self.steps);
         let mut let_go = BTreeSet::new();
         let mut moved = Vec::new();
         // Who asked before this term began was asked for too early a time.
@@ -176,10 +177,16 @@ impl Shard {
                         let_go.insert(node);
                     }
                     Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
+                        let waits_until = reader.since.saturating_add(SOUGHT_NANOS);
+                        if now < waits_until && steps.sought.has_any_of(want) {
+                            return true;
+                        }
                         let at = reader.at;
                         let state = self.state.read();
                         let is_owned = fetch::is_owned(&state, want);
-                        let found = is_owned.then(|| fetch::find(&state, want, at)).flatten();
+                        let committed = |id| steps.sought.committed(id);
+                        let find = || fetch::find(&state, want, at, committed);
+                        let found = is_owned.then(find).flatten();
                         drop(state);
                         if is_owned && found.is_none() {
                             // Settled it is, up to what was promised: else it waits on.

@@ -17,7 +17,9 @@
 //! Steps that come while others are on their way through the log wait for these, and go together
 //! then: an entry costs more than a step in it. What gives up locks stands before what wants them,
 //! so a lock is passed on within an entry to who waits for it; but not while a reader waits here,
-//! nor always, for readers at other replicas would find it locked for ever ([`PASSES_ON`]).
+//! nor always, for readers at other replicas would find it locked for ever ([`PASSES_ON`]). Who
+//! watches the key takes it over only if he has seen what is written to it then, as whoever asks
+//! the leader for values may ([`sought`]).
 //!
 //! But for [`YOUNG_NANOS`], of those who hold locks only older transactions wait for younger ones:
 //! so nobody waits in a circle for longer. What is proposed here is all that can come into the log
@@ -38,11 +40,12 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use keyspace::codec::Reader;
-use keyspace::{KeyspaceId, NodeId};
+use keyspace::{KeyspaceId, NodeId, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
 use super::{Asker, InFlight, Queued, Shard};
+use crate::command::transaction::Seen;
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
@@ -50,8 +53,11 @@ use crate::locks::{Locks, Name, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use crate::state::ShardState;
 
 mod held;
+mod sought;
 
 use held::{each_key_of, is_flush};
+pub(super) use sought::SOUGHT_NANOS;
+use sought::Sought;
 
 /// For no longer than that anyone waits for a lock.
 pub const WAIT_NANOS: u64 = 3_000_000_000;
@@ -80,7 +86,7 @@ pub struct Stuck {
 }
 
 /// Who is told what is said to a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct StepAsker {
     /// Another node, or this one.
     pub from: Option<NodeId>,
@@ -93,8 +99,9 @@ struct QueuedStep {
     since: BootNanos,
 }
 
-/// Locks that go before what is looked at is applied: by whom, and of which keys.
-type Going = BTreeSet<(TxnId, Name)>;
+/// Locks that go before what is looked at is applied: by whom, and of which keys; and when what
+/// they write was committed, if it was.
+type Going = BTreeMap<(TxnId, Name), Option<Timestamp>>;
 
 /// The first key of a range, and the first behind it.
 type OwnedRange = (Box<[u8]>, Option<Box<[u8]>>);
@@ -124,6 +131,8 @@ pub(super) struct Steps {
     coming: BTreeMap<Box<[u8]>, (u64, TxnId)>,
     /// The same of ranges.
     coming_ranges: Vec<(OwnedRange, u64, TxnId)>,
+    /// Keys that are about to change.
+    pub sought: Sought,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
     is_busy: bool,
     /// Whether any of this may have something in it, or an errand may be under way: what a shard
@@ -151,6 +160,11 @@ impl Steps {
     /// There may be something for it.
     pub fn wake(&mut self) {
         self.is_awake = true;
+    }
+
+    fn come(&mut self, queued: QueuedStep) {
+        self.sought.begin(queued.asker, &decoded(&queued.step));
+        self.queue.push_back(queued);
     }
 
     fn is_calm(&self) -> bool {
@@ -200,10 +214,15 @@ impl Steps {
     ) -> Option<(TxnId, &'a [u8])> {
         let id = prepare.id;
         let is_going = |key: &[u8], by| {
-            !going.is_empty()
-                && going.contains(&(by, key.into()))
-                // It would have changed meanwhile.
-                && prepare.part.watched.iter().all(|(watched, _)| *watched != key)
+            let committed = match going.is_empty() {
+                true => None,
+                false => going.get(&(by, key.into())),
+            };
+            let Some(committed) = committed else { return false };
+            // Else it would have changed meanwhile; but that may be what was seen.
+            let is_seen = |seen: Seen| committed.is_some_and(|at| seen == Seen::Version(at));
+            let watched = prepare.part.watched.iter();
+            watched.filter(|(watched, _)| *watched == key).all(|(_, seen)| is_seen(*seen))
                 && locks.get(key).is_some_and(|lock| lock.id == by)
         };
         let by_key = keys.iter().find_map(|key| {
@@ -262,7 +281,7 @@ impl Shard {
         // It asks again what waits here.
         let waits = self.steps.queue.iter().chain(self.steps.waiting.values());
         if !waits.map(|queued| queued.asker).any(|other| other == asker) {
-            self.steps.queue.push_back(QueuedStep { asker, step, since: now });
+            self.steps.come(QueuedStep { asker, step, since: now });
             self.steps.is_awake = true;
         }
     }
@@ -311,11 +330,10 @@ impl Shard {
     pub(super) fn propose_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.leads() && !self.errands.is_idle() {
             let now = turn.now;
-            let here = self.errands.due(None, now).map(|(number, step)| {
+            for (number, step) in self.errands.due(None, now) {
                 let asker = StepAsker { from: None, number };
-                QueuedStep { asker, step, since: now }
-            });
-            self.steps.queue.extend(here);
+                self.steps.come(QueuedStep { asker, step, since: now });
+            }
         }
         if self.steps.queue.is_empty() && self.steps.waiting.is_empty() {
             return;
@@ -367,7 +385,7 @@ impl Shard {
         // Keys that what is proposed here is to write, and not to lock.
         let mut changing = BTreeSet::<Box<[u8]>>::new();
         for queued in others.into_iter().chain(prepares) {
-            let step = Step::decode(&mut Reader::new(&queued.step)).expect("it was looked at");
+            let step = decoded(&queued.step);
             if proposed >= turn.bytes_max {
                 self.steps.queue.push_back(queued);
                 continue;
@@ -461,6 +479,10 @@ impl Shard {
         now: BootNanos,
         clock: &Clock,
     ) {
+        // Those that wait on have left their room, and the entry may be kept for long.
+        if bytes.capacity() > 2 * bytes.len() {
+            bytes.shrink_to_fit();
+        }
         let index = self.group.last_index() + 1;
         let term = self.stamp(clock, index, Kind::Steps, askers.len() as u32, &mut bytes);
         let place = self.group.propose(bytes);
@@ -500,6 +522,7 @@ impl Shard {
     }
 
     fn tell_step(&mut self, asker: StepAsker, said: Said, effects: &mut Effects) {
+        self.steps.sought.end(asker);
         let StepAsker { from, number } = asker;
         match from {
             Some(node) => {
@@ -512,7 +535,9 @@ impl Shard {
 
     /// Steps that were to be proposed here, or were and are lost, are asked for elsewhere.
     pub(super) fn send_steps_elsewhere(&mut self, askers: Vec<StepAsker>, effects: &mut Effects) {
-        for StepAsker { from, number } in askers {
+        for asker in askers {
+            self.steps.sought.end(asker);
+            let StepAsker { from, number } = asker;
             match from {
                 Some(node) => self.not_led(node, Asked::Step { number }, effects),
                 None => self.errands.misled(number, 0),
@@ -525,6 +550,7 @@ impl Shard {
     pub(super) fn give_up_steps(&mut self, effects: &mut Effects) {
         self.steps.coming.clear();
         self.steps.coming_ranges.clear();
+        self.steps.sought.clear();
         self.let_all_lock_readers_go(effects);
         if self.steps.is_calm() {
             return;
@@ -578,17 +604,24 @@ fn is_in_vain<'a>(state: &ShardState, prepare: &Prepare<'a>, keys: &[&[u8]]) -> 
 fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
     let mut going = Going::new();
     for queued in steps {
-        match Step::decode(&mut Reader::new(&queued.step)).expect("it was looked at") {
-            Step::Resolve { id, keys, .. } => {
-                going.extend(keys.into_iter().map(|key| (id, key.into())));
+        match decoded(&queued.step) {
+            Step::Resolve { id, keys, outcome } => {
+                let at = outcome.committed();
+                going.extend(keys.into_iter().map(|key| ((id, key.into()), at)));
             }
-            Step::Decide { id, .. } => {
-                going.extend(locks.keys_of(id).iter().map(|key| (id, key.clone())));
+            Step::Decide { id, outcome, .. } => {
+                let keys = locks.keys_of(id).iter();
+                going.extend(keys.map(|key| ((id, key.clone()), outcome.committed())));
             }
             _ => {}
         }
     }
     going
+}
+
+/// A step that was looked at as it came.
+fn decoded(bytes: &[u8]) -> Step<'_> {
+    Step::decode(&mut Reader::new(bytes)).expect("it was looked at")
 }
 
 fn is_step(bytes: &[u8]) -> bool {

@@ -10,5 +10,6 @@ mod no_room;
 mod recovered;
 mod replaced;
 mod replaced_log;
+mod sought;
 mod stalled;
 mod unknown_entries;

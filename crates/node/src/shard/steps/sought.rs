@@ -1,0 +1,96 @@
+//! Keys that are about to change, at a shard's leader: a transaction that watches and writes them
+//! has come, and is not through.
+//!
+//! Who is told now what such a key has is told what will soon be old: if it is a client that
+//! watches the key, its own transaction would be in vain. So who asks a leader for values waits
+//! until what has come is through, for [`SOUGHT_NANOS`] at most; mostly it meets the lock then, and
+//! after that the new value. It could be told the old one as well: nothing of it is committed.
+//!
+//! And what a lock is about to write is told as soon as it is known here that it is committed, not
+//! only when that is applied: nothing else can become of it (docs/consistency.md).
+
+use std::collections::BTreeMap;
+
+use keyspace::Timestamp;
+use replication::BootNanos;
+use smallvec::SmallVec;
+
+use super::StepAsker;
+use crate::fetch::Want;
+use crate::locks::{Name, Outcome, Step, TxnId};
+
+/// For so long a reader waits for those who came before it to change its keys.
+pub(in crate::shard) const SOUGHT_NANOS: BootNanos = 10_000_000;
+
+/// Nobody waits for a transaction that watches more keys of the shard: they are compared with all
+/// that it writes.
+const WATCHED_MAX: usize = 16;
+
+/// See the front page.
+#[derive(Default)]
+pub(in crate::shard) struct Sought {
+    /// What each of those who have come seeks.
+    by: BTreeMap<StepAsker, SmallVec<[Name; 2]>>,
+    /// How many seek a key.
+    keys: BTreeMap<Name, u32>,
+    /// What is to be resolved as committed, and when that was.
+    committed: Vec<(StepAsker, TxnId, Timestamp)>,
+}
+
+impl Sought {
+    /// A step has come.
+    pub fn begin(&mut self, asker: StepAsker, step: &Step<'_>) {
+        if let Step::Decide { id, outcome: Outcome::Committed(at), .. }
+        | Step::Resolve { id, outcome: Outcome::Committed(at), .. } = step
+        {
+            self.committed.push((asker, *id, *at));
+        }
+        let Step::Prepare(prepare) = step else { return };
+        if !(1..=WATCHED_MAX).contains(&prepare.part.watched.len()) {
+            return;
+        }
+        // It may come once more, when the lead has been lost and won.
+        self.end(asker);
+        let mut written = SmallVec::<[Name; 2]>::new();
+        prepare.part.each_named(&mut |key| {
+            if prepare.part.watched.iter().any(|(watched, _)| *watched == key) {
+                written.push(key.into());
+            }
+        });
+        for key in &written {
+            *self.keys.entry(key.clone()).or_default() += 1;
+        }
+        self.by.insert(asker, written);
+    }
+
+    /// It is through, whatever came of it.
+    pub fn end(&mut self, asker: StepAsker) {
+        self.committed.retain(|(whose, ..)| *whose != asker);
+        for key in self.by.remove(&asker).unwrap_or_default() {
+            if let Some(count) = self.keys.get_mut(&key) {
+                *count -= 1;
+                if *count == 0 {
+                    self.keys.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// When a transaction was committed, if whoever sees to it has said so here.
+    pub fn committed(&self, id: TxnId) -> Option<Timestamp> {
+        self.committed.iter().find(|(_, there, _)| *there == id).map(|(.., at)| *at)
+    }
+
+    /// All are.
+    pub fn clear(&mut self) {
+        self.committed.clear();
+        self.by.clear();
+        self.keys.clear();
+    }
+
+    /// Whether somebody who came before is about to change one of these keys.
+    pub fn has_any_of(&self, want: &Want) -> bool {
+        let Want::Keys(keys) = want else { return false };
+        !self.keys.is_empty() && keys.iter().any(|key| self.keys.contains_key(&**key))
+    }
+}

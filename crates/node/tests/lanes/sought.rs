@@ -1,0 +1,169 @@
+//! What is a reader told of a key that a transaction is about to change?
+//!
+//! ```text
+//!   PREPARE (watches and writes k) ─► leader ◄─ what has k?
+//!     on its way, then locked: the reader waits       … for 10 ms at most, while it is on its way
+//!     RESOLVE has come: what it writes is told before that is applied
+//!     a PREPARE that has seen that goes with RESOLVE, in one entry
+//! ```
+
+use bytes::Bytes;
+use keyspace::{NodeId, Timestamp};
+use node::command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
+use node::fetch::{Found, Want};
+use node::lane::Input;
+use node::letter::Letter;
+use node::locks::{Outcome, Prepare, Role, Said, Step, TxnId};
+
+use crate::five::{Five, SHARD};
+
+const KEY: &[u8] = b"k";
+const ALL: [usize; 5] = [1, 2, 3, 4, 5];
+
+struct Story {
+    five: Five,
+    next: u64,
+}
+
+impl Story {
+    fn letter(&mut self, letter: Letter) {
+        self.five.lanes[0].accept(Input::Letter { from: NodeId(2), letter });
+    }
+
+    fn ask(&mut self) -> u64 {
+        self.next += 1;
+        let (shard, number) = (SHARD, self.next);
+        self.letter(Letter::Fetch { shard, number, want: Want::keys([KEY]) });
+        number
+    }
+
+    fn step(&mut self, step: &Step<'_>) -> u64 {
+        self.next += 1;
+        let mut bytes = Vec::new();
+        step.encode(&mut bytes);
+        let (shard, number) = (SHARD, self.next);
+        self.letter(Letter::Step { shard, number, step: Bytes::from(bytes) });
+        number
+    }
+
+    fn prepare(&mut self, id: TxnId, value: &[u8], seen: Option<Timestamp>) -> u64 {
+        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+        let set = Command::Write(Write::Set { key: KEY, value, when, expiry, reply });
+        let watched = seen.map(|at| (KEY, Seen::Version(at))).into_iter().collect();
+        let part = Transaction { watched, commands: vec![set], ..Transaction::default() };
+        let (record, promised, places) = (KEY, vec![KEY], vec![0]);
+        let role = Role::Votes;
+        self.step(&Step::Prepare(Prepare {
+            id,
+            is_first: false,
+            record,
+            promised,
+            role,
+            places,
+            part,
+        }))
+    }
+
+    /// Lets time pass for the leader alone: the others do nothing yet.
+    fn alone(&mut self, nanos: u64) {
+        self.five.now += nanos;
+        self.five.lanes[0].observe(self.five.now);
+        self.five.lanes[0].accept(Input::Tick);
+        self.five.settle(&[1], |_, _| true);
+    }
+
+    fn together(&mut self) {
+        self.five.settle(&ALL, |_, _| true);
+    }
+
+    /// Value and time, if that question is answered.
+    fn told(&self, asked: u64) -> Option<(Vec<u8>, Timestamp)> {
+        self.five.letters.iter().find_map(|(_, _, letter)| match letter {
+            Letter::Fetched { number, found: Found::Versions(versions), .. }
+                if *number == asked =>
+            {
+                let held = versions[0].as_ref().expect("it has a value");
+                Some((held.value.to_vec(), held.timestamp))
+            }
+            _ => None,
+        })
+    }
+
+    /// When a PREPARE has locked the key.
+    fn voted(&self, asked: u64) -> Option<Timestamp> {
+        self.five.letters.iter().find_map(|(_, _, letter)| match letter {
+            Letter::Stepped { number, said: Said::Voted(at, _), .. } if *number == asked => {
+                Some(*at)
+            }
+            _ => None,
+        })
+    }
+
+    fn entries(&self) -> u64 {
+        self.five.lanes[0].shard(SHARD).expect("it is there").report(self.five.now).last_index
+    }
+}
+
+#[test]
+fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
+    let mut story = Story { five: Five::new(), next: 0 };
+    story.together();
+    assert!(story.five.leads(1), "it stands first");
+    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
+    let resolve = |id, at| Step::Resolve { id, outcome: Outcome::Committed(at), keys: vec![KEY] };
+
+    // The first value, of a transaction that has watched nothing.
+    let asked = story.prepare(id(1), b"0", None);
+    story.together();
+    let first = story.voted(asked).expect("nobody is in its way");
+    story.step(&resolve(id(1), first));
+    story.together();
+    let read = story.ask();
+    story.together();
+    assert_eq!(story.told(read), Some((b"0".to_vec(), first)));
+
+    // Who comes while the next one is on its way waits, also when that is locked.
+    let prepared = story.prepare(id(2), b"1", Some(first));
+    let read = story.ask();
+    story.alone(1_000_000);
+    let late = story.ask();
+    story.alone(1_000_000);
+    assert_eq!((story.told(read), story.told(late)), (None, None));
+    story.together();
+    let second = story.voted(prepared).expect("it has seen the newest");
+    assert_eq!((story.told(read), story.told(late)), (None, None));
+    // It is sure what it will be before that is agreed upon, and so is a transaction that has seen
+    // it: both are one entry.
+    let before = story.entries();
+    story.step(&resolve(id(2), second));
+    let prepared = story.prepare(id(3), b"2", Some(second));
+    story.five.settle(&[1], |_, _| true);
+    assert_eq!(story.entries(), before + 1);
+    let early = story.told(late);
+    assert_eq!(early, None, "there is somebody who will change it again");
+    story.together();
+    let third = story.voted(prepared).expect("it has seen the newest");
+    story.step(&resolve(id(3), third));
+    story.five.settle(&[1], |_, _| true);
+    assert_eq!(story.told(late), Some((b"2".to_vec(), third)));
+    assert_eq!(story.told(read), story.told(late));
+
+    // Nobody waits for long for what does not get on.
+    story.together();
+    let prepared = story.prepare(id(4), b"3", Some(third));
+    let read = story.ask();
+    story.alone(9_000_000);
+    assert_eq!(story.told(read), None);
+    story.alone(2_000_000);
+    assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+    story.together();
+    let fourth = story.voted(prepared).expect("it has seen the newest");
+    // What is given up is not told.
+    let read = story.ask();
+    story.step(&Step::Resolve { id: id(4), outcome: Outcome::Aborted, keys: vec![KEY] });
+    story.alone(1_000_000);
+    assert_eq!(story.told(read), None);
+    story.together();
+    assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+    assert!(fourth > third);
+}
