@@ -256,7 +256,13 @@ impl Client {
         loop {
             match self.stream.read(&mut buffer) {
                 Ok(0) => return Err("the server closed the connection".into()),
-                Ok(bytes) => self.input.extend_from_slice(&buffer[..bytes]),
+                Ok(bytes) => {
+                    self.input.extend_from_slice(&buffer[..bytes]);
+                    if bytes < buffer.len() {
+                        // What comes after it is an event of its own.
+                        break;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error.into()),
             }

@@ -29,6 +29,44 @@ use super::integer::{self, Digits};
 use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
 use crate::limits::ApplyLimits;
 
+/// What commands find and change: an engine, or what shall become of one.
+pub trait Values {
+    /// Whose hashes keys have here.
+    fn hasher(&self) -> KeyHasher;
+    /// As [`Engine::newest`].
+    fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>>;
+    /// As [`Engine::put`].
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp);
+    /// As [`Engine::delete`].
+    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool;
+    /// As [`Engine::set_expiry`].
+    fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool;
+}
+
+impl Values for Engine {
+    fn hasher(&self) -> KeyHasher {
+        self.hasher()
+    }
+
+    #[inline]
+    fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>> {
+        self.newest(key, at)
+    }
+
+    #[inline]
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
+        self.put(key, parts, expiry_ms, at);
+    }
+
+    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {
+        self.delete(key, at)
+    }
+
+    fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool {
+        self.set_expiry(key, expiry_ms, at)
+    }
+}
+
 /// Does what a command says, at the time of its entry, and answers what its client is told.
 ///
 /// # Panics
@@ -46,8 +84,33 @@ pub fn apply_hashed(
     at: Timestamp,
     limits: &ApplyLimits,
 ) -> Reply {
-    let hasher = engine.hasher();
-    let mut judge = Judge { engine, at };
+    match write {
+        Write::Transaction(transaction) => transaction.apply(engine, at, limits),
+        Write::Flush { from, end } => {
+            match from {
+                Some(from) => engine.flush_within(from, end, at),
+                None => engine.flush(at),
+            }
+            Reply::Ok
+        }
+        _ => apply_one(engine, write, first, at, limits),
+    }
+}
+
+/// As [`apply_hashed`], of commands that can be a transaction's.
+///
+/// # Panics
+/// On a flush and on a transaction, and as [`apply`].
+#[inline]
+pub(super) fn apply_one(
+    values: &mut impl Values,
+    write: &Write<'_>,
+    first: &HashedKey<'_>,
+    at: Timestamp,
+    limits: &ApplyLimits,
+) -> Reply {
+    let hasher = values.hasher();
+    let mut judge = Judge { values, at };
     let result = match write {
         Write::Set { value, when, expiry, reply, .. } => {
             Ok(judge.set(first, value, *when, *expiry, *reply))
@@ -64,28 +127,23 @@ pub fn apply_hashed(
         Write::SetAllIfAbsent { pairs } => Ok(judge.set_all_if_absent(&hasher, pairs)),
         Write::Rename { to, if_absent, .. } => judge.rename(first, &hasher.key(to), *if_absent),
         Write::Copy { to, replace, .. } => Ok(judge.copy(first, &hasher.key(to), *replace)),
-        Write::Transaction(transaction) => Ok(transaction.apply(judge.engine, at, limits)),
-        Write::Flush { from, end } => {
-            match from {
-                Some(from) => judge.engine.flush_within(from, end, at),
-                None => judge.engine.flush(at),
-            }
-            Ok(Reply::Ok)
+        Write::Transaction(_) | Write::Flush { .. } => {
+            unreachable!("neither is a step of a transaction")
         }
     };
     result.unwrap_or_else(Reply::Refused)
 }
 
-/// An engine at the moment of an entry.
-struct Judge<'e> {
-    engine: &'e mut Engine,
+/// Values at the moment of an entry.
+struct Judge<'v, V> {
+    values: &'v mut V,
     at: Timestamp,
 }
 
-impl Judge<'_> {
+impl<V: Values> Judge<'_, V> {
     #[inline]
     fn newest(&self, key: &HashedKey<'_>) -> Option<Version<'_>> {
-        self.engine.newest(key, self.at)
+        self.values.newest(key, self.at)
     }
 
     /// A copy that stays while the engine changes: value and expiry.
@@ -95,7 +153,7 @@ impl Judge<'_> {
 
     #[inline]
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64) {
-        self.engine.put(key, parts, expiry_ms, self.at);
+        self.values.put(key, parts, expiry_ms, self.at);
     }
 
     #[inline]
@@ -135,12 +193,12 @@ impl Judge<'_> {
     }
 
     fn delete(&mut self, key: &HashedKey<'_>) -> Reply {
-        Reply::Int(self.engine.delete(key, self.at).into())
+        Reply::Int(self.values.delete(key, self.at).into())
     }
 
     fn get_delete(&mut self, key: &HashedKey<'_>) -> Reply {
         let Some((value, _)) = self.owned(key) else { return Reply::Nil };
-        self.engine.delete(key, self.at);
+        self.values.delete(key, self.at);
         Reply::Bulk(value)
     }
 
@@ -152,7 +210,7 @@ impl Judge<'_> {
             Expiry::At(expiry_ms) => stored(expiry_ms),
         };
         if expiry_ms != old_expiry_ms {
-            self.engine.set_expiry(key, expiry_ms, self.at);
+            self.values.set_expiry(key, expiry_ms, self.at);
         }
         Reply::Bulk(value)
     }
@@ -237,14 +295,14 @@ impl Judge<'_> {
             return Reply::Int(0);
         }
         // Before 1970 is past as well.
-        self.engine.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
+        self.values.set_expiry(key, stored(u64::try_from(at).unwrap_or(0)), self.at);
         Reply::Int(1)
     }
 
     fn persist(&mut self, key: &HashedKey<'_>) -> Reply {
         let ends = self.newest(key).is_some_and(|old| old.expiry_ms != 0);
         if ends {
-            self.engine.set_expiry(key, 0, self.at);
+            self.values.set_expiry(key, 0, self.at);
         }
         Reply::Int(ends.into())
     }
@@ -271,7 +329,7 @@ impl Judge<'_> {
         }
         if from.bytes != to.bytes {
             self.put(to, &[&value], expiry_ms);
-            self.engine.delete(from, self.at);
+            self.values.delete(from, self.at);
         }
         Ok(if if_absent { Reply::Int(1) } else { Reply::Ok })
     }

@@ -33,14 +33,14 @@ mod lcs;
 pub mod read;
 pub mod reply;
 #[cfg(test)]
-mod samples;
+pub(crate) mod samples;
 #[cfg(test)]
 mod script;
 pub mod transaction;
 
 use keyspace::Cut;
 
-pub use apply::{apply, apply_hashed};
+pub use apply::{Values, apply, apply_hashed};
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};
 pub use transaction::{Seen, Step, Transaction};

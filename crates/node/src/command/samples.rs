@@ -7,7 +7,7 @@ use super::{ExpireIf, Expiry, Read, Seen, SetIf, SetReply, Step, Transaction, Wr
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Owned {
+pub(crate) struct Owned {
     /// All byte strings of the command, in the order its fields are declared.
     bytes: Vec<Vec<u8>>,
     /// The command with other bytes.
@@ -69,7 +69,7 @@ fn with_keys<'b>(read: &Read<'_>, keys: Vec<&'b [u8]>) -> Read<'b> {
 
 impl Owned {
     /// The command.
-    pub(super) fn borrow(&self) -> Write<'_> {
+    pub(crate) fn borrow(&self) -> Write<'_> {
         let at = |index: usize| &self.bytes[index][..];
         match self.shape.clone() {
             Write::Set { when, expiry, reply, .. } => {
@@ -146,7 +146,7 @@ impl From<Write<'_>> for Owned {
 }
 
 /// The keys of the commands.
-pub(super) const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"{a}long"];
+pub(crate) const KEYS: [&[u8]; 5] = [b"a", b"b", b"c", b"", b"{a}long"];
 
 fn cut(slots: std::ops::Range<Slot>) -> impl Strategy<Value = Cut> {
     prop_oneof![
@@ -157,7 +157,7 @@ fn cut(slots: std::ops::Range<Slot>) -> impl Strategy<Value = Cut> {
 }
 
 /// Any command, on few keys, around time 1000.
-pub(super) fn writes() -> impl Strategy<Value = Owned> {
+pub(crate) fn writes() -> impl Strategy<Value = Owned> {
     prop_oneof![
         20 => of_keys(),
         2 => (prop::option::of(cut(0..SLOTS)), cut(1..SLOTS + 1))
@@ -167,7 +167,8 @@ pub(super) fn writes() -> impl Strategy<Value = Owned> {
     ]
 }
 
-fn transactions() -> impl Strategy<Value = Owned> {
+/// Any transaction of few commands.
+pub(crate) fn transactions() -> impl Strategy<Value = Owned> {
     let key = || prop::sample::select(&KEYS[..]);
     let time = || (0..2000u64).prop_map(Timestamp::from_millis);
     let seen = prop_oneof![time().prop_map(Seen::Version), time().prop_map(Seen::Nothing)];

@@ -57,7 +57,8 @@ use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, HashedKey, Timestamp};
 use storage::engine::{Engine, Range, Version};
 
-use super::{Collect, Read, Refusal, Reply, View, Write, answer, apply_hashed, codec};
+use super::apply::{Values, apply_one};
+use super::{Collect, Read, Refusal, Reply, View, Write, answer, codec};
 use crate::limits::ApplyLimits;
 
 /// Bytes of stored values that a transaction may answer with: they fit into a letter.
@@ -184,23 +185,23 @@ impl<'a> Transaction<'a> {
     /// Does its commands, whatever is watched.
     pub(crate) fn run(
         &self,
-        engine: &mut Engine,
+        values: &mut impl Values,
         at: Timestamp,
         limits: &ApplyLimits,
     ) -> Vec<Reply> {
-        let hasher = engine.hasher();
+        let hasher = values.hasher();
         let (mut answered, mut written) = (0, 0);
         let done = self.commands.iter().map(|step| match step {
-            _ if !step.fits(engine, at, &mut answered, &mut written) => {
+            _ if !step.fits(values, at, &mut answered, &mut written) => {
                 Reply::Refused(Refusal::TooMuch)
             }
             Step::Read(read) => {
                 let mut sink = Collect::default();
-                answer(&At(engine, at), read, at, &mut sink);
+                answer(&At(values, at), read, at, &mut sink);
                 sink.into_reply()
             }
             Step::Write(write) => {
-                apply_hashed(engine, write, &hasher.key(write.first_key()), at, limits)
+                apply_one(values, write, &hasher.key(write.first_key()), at, limits)
             }
         });
         done.collect()
@@ -290,9 +291,15 @@ impl<'a> Step<'a> {
     }
 
     /// Whether it may be done beside what was answered and written before, to which it is added.
-    fn fits(&self, engine: &Engine, at: Timestamp, answered: &mut u64, written: &mut u64) -> bool {
+    fn fits(
+        &self,
+        values: &impl Values,
+        at: Timestamp,
+        answered: &mut u64,
+        written: &mut u64,
+    ) -> bool {
         let len = |key: &[u8]| {
-            let newest = engine.newest(&engine.hasher().key(key), at);
+            let newest = values.newest(&values.hasher().key(key), at);
             newest.map_or(0, |version| version.value.len() as u64)
         };
         let (answers, writes) = match self {
@@ -340,10 +347,10 @@ impl Seen {
     }
 }
 
-/// An engine at the moment of an entry.
-struct At<'e>(&'e Engine, Timestamp);
+/// Values at the moment of an entry.
+struct At<'v, V>(&'v V, Timestamp);
 
-impl View for At<'_> {
+impl<V: Values> View for At<'_, V> {
     fn newest(&self, key: &[u8]) -> Option<Version<'_>> {
         self.0.newest(&self.0.hasher().key(key), self.1)
     }

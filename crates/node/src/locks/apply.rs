@@ -4,8 +4,8 @@
 //!
 //! ```text
 //!   PREPARE ── too old? ── known already? ── locked by another? ── as watched? ──► evaluated:
-//!              its commands run on a copy of the keys they name, as they would on the shard;
-//!              what is different afterwards is what each lock has to write. If it commits,
+//!              its commands run on a draft of the keys they name, as they would on the shard;
+//!              what the draft has afterwards is what each lock has to write. If it commits,
 //!              they run on the shard itself
 //! ```
 //!
@@ -17,15 +17,16 @@
 //! 4. What is written at a commit time is written below the entry's own.
 
 use keyspace::Timestamp;
-use storage::engine::{Engine, Layout};
+use storage::engine::Engine;
 
+use super::draft::Draft;
 use super::marks::{self, Marks};
 use super::step::{Finding, Prepare, Role, Said, Standing, Step, Why};
 use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
     Outcome, Reach, Record, TxnId,
 };
-use crate::command::{Reply, Transaction};
+use crate::command::Reply;
 use crate::limits::ApplyLimits;
 
 /// What the shard has.
@@ -169,7 +170,9 @@ impl Locks {
             );
             return Ok((at, all));
         }
-        let (answers, intents) = evaluate(engine, part, at, limits);
+        let mut draft = Draft::new(engine, part, at);
+        let answers = part.run(&mut draft, at, limits);
+        let intents = draft.into_intents();
         let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
         let named = keys.iter().map(|key| key.len()).sum::<usize>();
         let answered = answers.iter().map(Reply::bytes_about).sum::<usize>();
@@ -413,41 +416,4 @@ fn names(keys: &[&[u8]]) -> Vec<Name> {
 
 fn boxed(keys: &[Name]) -> Vec<Box<[u8]>> {
     keys.iter().map(|key| Box::from(&**key)).collect()
-}
-
-/// What the commands of a part answer, and what they would write to each key that they name, in
-/// order: they are run on a copy of all of them.
-fn evaluate<'a>(
-    engine: &Engine,
-    part: &Transaction<'a>,
-    at: Timestamp,
-    limits: &ApplyLimits,
-) -> (Vec<Reply>, Vec<(&'a [u8], Intent)>) {
-    let hasher = engine.hasher();
-    let mut copy = Engine::new(Layout::Ordered, hasher);
-    let mut names = Vec::with_capacity(part.commands.len());
-    part.each_named(&mut |name| names.push(name));
-    names.sort_unstable();
-    names.dedup();
-    let mut before = Vec::with_capacity(names.len());
-    for name in names {
-        let key = hasher.key(name);
-        let version = engine.newest(&key, at);
-        if let Some(version) = &version {
-            // Below this entry's time, at which others that it commits may have written.
-            let before = version.timestamp.min(Timestamp(at.0 - 1));
-            copy.put(&key, &[version.value], version.expiry_ms, before);
-        }
-        before.push((name, version.is_some()));
-    }
-    let answers = part.run(&mut copy, at, limits);
-    let intent = |name: &[u8], had: bool| match copy.newest(&hasher.key(name), at) {
-        Some(version) if version.timestamp == at => {
-            Intent::Put(version.value.into(), version.expiry_ms)
-        }
-        None if had => Intent::Delete,
-        _ => Intent::Keep,
-    };
-    let intents = before.into_iter().map(|(name, had)| (name, intent(name, had))).collect();
-    (answers, intents)
 }

@@ -60,6 +60,7 @@ use crate::command::transaction::KeyRange;
 use crate::command::{Reply, reply};
 
 pub mod apply;
+mod draft;
 mod marks;
 pub mod step;
 #[cfg(test)]

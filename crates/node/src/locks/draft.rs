@@ -1,0 +1,147 @@
+//! What would commands write? They run as on the shard, and see what those before them did, but
+//! what they change is kept beside it: that is what a lock has to write.
+
+use keyspace::{HashedKey, KeyHasher, Timestamp};
+use smallvec::SmallVec;
+use storage::engine::{Engine, Version};
+
+use super::Intent;
+use crate::command::{Transaction, Values};
+
+/// What becomes of each key.
+pub(super) type Intents<'k> = SmallVec<[(&'k [u8], Intent); 2]>;
+
+/// See the front page.
+pub(super) struct Draft<'e, 'k> {
+    engine: &'e Engine,
+    at: Timestamp,
+    /// All keys that the commands name, in order.
+    all: Intents<'k>,
+}
+
+impl<'e, 'k> Draft<'e, 'k> {
+    /// One of the keys that a part's commands name, at the time of its entry.
+    pub fn new(engine: &'e Engine, part: &Transaction<'k>, at: Timestamp) -> Self {
+        let mut all = Intents::new();
+        part.each_named(&mut |key| all.push((key, Intent::Keep)));
+        all.sort_unstable_by_key(|(key, _)| *key);
+        all.dedup_by_key(|(key, _)| *key);
+        Self { engine, at, all }
+    }
+
+    /// What has become of them, in order.
+    pub fn into_intents(mut self) -> Intents<'k> {
+        for (key, intent) in &mut self.all {
+            // What was made and deleted again, or was not there, needs no deletion.
+            let is_in_vain =
+                || self.engine.newest(&self.engine.hasher().key(key), self.at).is_none();
+            if *intent == Intent::Delete && is_in_vain() {
+                *intent = Intent::Keep;
+            }
+        }
+        self.all
+    }
+
+    fn place(&self, key: &HashedKey<'_>) -> usize {
+        let found = self.all.binary_search_by(|(there, _)| (*there).cmp(key.bytes));
+        found.expect("commands use the keys that they name")
+    }
+}
+
+impl Values for Draft<'_, '_> {
+    fn hasher(&self) -> KeyHasher {
+        self.engine.hasher()
+    }
+
+    fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>> {
+        match &self.all[self.place(key)].1 {
+            Intent::Keep => self.engine.newest(key, at),
+            Intent::Put(value, expiry_ms) => {
+                Some(Version { value, expiry_ms: *expiry_ms, timestamp: at })
+            }
+            Intent::Delete => None,
+        }
+    }
+
+    fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {
+        let place = self.place(key);
+        let has_passed = expiry_ms != 0 && expiry_ms <= at.millis();
+        self.all[place].1 = match has_passed {
+            true => Intent::Delete,
+            false => Intent::Put(parts.concat().into(), expiry_ms),
+        };
+    }
+
+    fn delete(&mut self, key: &HashedKey<'_>, at: Timestamp) -> bool {
+        let had = self.newest(key, at).is_some();
+        let place = self.place(key);
+        self.all[place].1 = Intent::Delete;
+        had
+    }
+
+    fn set_expiry(&mut self, key: &HashedKey<'_>, expiry_ms: u64, at: Timestamp) -> bool {
+        let Some(value) = self.newest(key, at).map(|version| Box::<[u8]>::from(version.value))
+        else {
+            return false;
+        };
+        self.put(key, &[&value], expiry_ms, at);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use storage::engine::Layout;
+
+    use super::*;
+    use crate::command::samples::{KEYS, transactions, writes};
+    use crate::command::{Write, apply};
+    use crate::limits;
+
+    fn held(engine: &Engine, key: &[u8], at: Timestamp) -> Option<(Box<[u8]>, u64)> {
+        let version = engine.newest(&engine.hasher().key(key), at)?;
+        Some((version.value.into(), version.expiry_ms))
+    }
+
+    proptest! {
+        #[test]
+        fn a_draft_is_what_an_engine_would_become(
+            before in prop::collection::vec(writes(), 0..8),
+            owned in transactions(),
+        ) {
+            let at = Timestamp::from_millis(1000);
+            let hasher = KeyHasher::new([1; 16]);
+            let [there, mut done] = [(), ()].map(|()| {
+                let mut engine = Engine::new(Layout::Ordered, hasher);
+                for (millis, write) in (990..).zip(&before) {
+                    let at = Timestamp::from_millis(millis);
+                    apply(&mut engine, &write.borrow(), at, &limits::APPLY);
+                }
+                engine
+            });
+            let Write::Transaction(part) = owned.borrow() else { panic!("it is one") };
+            let mut draft = Draft::new(&there, &part, at);
+            let answers = part.run(&mut draft, at, &limits::APPLY);
+            prop_assert_eq!(answers, part.run(&mut done, at, &limits::APPLY));
+            let intents = draft.into_intents();
+            for key in KEYS {
+                let had = held(&there, key, at);
+                let has = held(&done, key, at);
+                let newest = done.newest_timestamp(&hasher.key(key));
+                match intents.iter().find(|(name, _)| *name == key).map(|(_, intent)| intent) {
+                    None | Some(Intent::Keep) => {
+                        prop_assert_eq!(&had, &has);
+                        // A value that was made and deleted may have left a deletion.
+                        prop_assert!(newest < at || has.is_none());
+                    }
+                    Some(Intent::Put(value, expiry)) => {
+                        prop_assert_eq!(&has, &Some((value.clone(), *expiry)));
+                        prop_assert_eq!(newest, at);
+                    }
+                    Some(Intent::Delete) => prop_assert!(had.is_some() && has.is_none()),
+                }
+            }
+        }
+    }
+}
