@@ -23,6 +23,8 @@ const REPLICATED_MAX: Duration = Duration::from_secs(60);
 const SETTLE: Duration = Duration::from_secs(6);
 /// How long anything that is asked here may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long nodes may take to stop at the end.
+const STOP_MAX: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Copy)]
 struct Ports {
@@ -31,7 +33,8 @@ struct Ports {
     peer: u16,
 }
 
-/// The cluster. Dropping it kills the nodes and removes their files.
+/// The cluster. Dropping it stops the nodes, kills those that take too long, and removes their
+/// files.
 pub struct Nodes {
     binary: String,
     ports: [Ports; NODES],
@@ -173,5 +176,17 @@ impl Nodes {
     /// Sends a node a signal.
     pub fn signal(&self, node: usize, name: &str) -> Outcome<()> {
         self.process(node).ok_or("the node is down")?.signal(name)
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        // One that cannot be asked is down, and one that does not end is killed next.
+        for node in 0..NODES {
+            let _asked = self.signal(node, "TERM");
+        }
+        for process in self.processes.iter_mut().flatten() {
+            let _ended = process.wait_for(STOP_MAX);
+        }
     }
 }
