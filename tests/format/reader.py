@@ -648,9 +648,9 @@ class Shard:
         now = timestamp >> 16
         if tag == 1:
             self.prepare(reader, name, timestamp)
-        elif tag in (2, 5, 6, 7):
+        elif tag in (2, 5, 6, 7, 8):
             record = reader.counted()
-            outcome = read_outcome(reader) if tag == 2 else None
+            outcome = read_outcome(reader) if tag in (2, 8) else None
             others = range(reader.varint()) if tag in (5, 7) else ()
             all_of_them = [(name, record)] + [(read_id(reader), reader.counted()) for _ in others]
             by, floor = (reader.number("Q"), reader.number("Q")) if tag == 7 else (0, 0)
@@ -664,7 +664,7 @@ class Shard:
             elif name not in self.records:
                 if tag == 6 or outcome == "aborted":
                     self.records[name] = [record, "aborted", []]
-            elif tag == 2:
+            elif tag in (2, 8):
                 if self.records[name][1] == "staged":
                     self.records[name][1] = outcome
                 _, outcome, keys = self.records[name]

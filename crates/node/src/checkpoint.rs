@@ -32,7 +32,7 @@ pub struct Checkpoint {
     pub shard: ShardId,
     /// As of this applied index.
     pub index: u64,
-    /// The replica's hard state in it.
+    /// The replica's hard state in it, which knows of nothing beyond that index to be committed.
     pub hard_state: HardState,
     /// The head of the file.
     pub meta: Vec<u8>,
@@ -88,7 +88,10 @@ impl Checkpoint {
                 Rest::Block(block)
             }
         };
-        let (index, hard_state) = (state.applied_index, shard.hard_state());
+        // Of what is not applied yet the log, as it is on disk, may have another leader's version,
+        // which is being replaced: a restart would take that for agreed upon.
+        let index = state.applied_index;
+        let hard_state = HardState { commit: index, ..shard.hard_state() };
         let meta = encode_meta(&state, shard.replica(), hard_state);
         drop(state);
         let log_from = shard.log_needed_from(written_end);

@@ -21,7 +21,7 @@
 //!
 //! So the keys of one command, in one shard, are read at one moment as long as they and their
 //! values are below [`ANSWER_BYTES_MAX`] together; longer answers are made of several, each of its
-//! own moment.
+//! own moment ([`Fetched::is_of_one_moment`]): who needs one asks again until nothing has changed.
 
 use std::ops::Bound;
 
@@ -546,6 +546,20 @@ impl Fetched {
         };
         let place = keys.binary_search_by(|there| (**there).cmp(key)).ok()?;
         Some((versions.get(place)?, piece.at))
+    }
+
+    /// Whether the keys of each shard are what they were at one moment there: they came in one
+    /// answer.
+    pub fn is_of_one_moment(&self) -> bool {
+        let is_one = |piece: &Piece| {
+            let (Want::Keys(keys), Found::Versions(versions)) = (&piece.want, &piece.found) else {
+                return true;
+            };
+            let named: usize = keys.iter().map(|key| key.len()).sum();
+            let held = versions.iter().flatten().map(|held| held.value.len());
+            keys.len() <= KEYS_MAX && named + held.sum::<usize>() <= ANSWER_BYTES_MAX
+        };
+        self.0.iter().all(is_one)
     }
 
     /// What was found in a shard, if this is what was wanted.

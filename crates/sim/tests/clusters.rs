@@ -174,6 +174,13 @@ fn what_was_taken_in_is_not_taken_in_again() {
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
 
+/// The same by a checkpoint, which began while what replaces the entry was on its way to the disk.
+#[test]
+fn a_checkpoint_knows_of_nothing_beyond_it_to_be_agreed_upon() {
+    let options = Options { nodes: 3, ..Options::of(770_374) };
+    run(&options).unwrap_or_else(|text| panic!("{text}"));
+}
+
 /// Seeds that have found planted faults: they are tried first, then all from the first on. A change
 /// of the simulator may give them other runs.
 const HAVE_FOUND: [u64; 10] = [5, 3, 7, 9, 4, 10, 42, 104, 131, 1289];

@@ -44,10 +44,10 @@
 //!
 //! # Why the coordinator may abort what is STAGED
 //! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there. Until
-//! somebody has looked, nobody can know that but by the record: values are seen after RESOLVE only,
-//! which follows an explicit outcome, and the only one who answers the client before that is this
-//! coordinator. As long as it has not, it may have the record say ABORTED; if another has had it
-//! say COMMITTED by then, it hears so.
+//! somebody has looked, nobody can know that but by the record: values are seen when RESOLVE was
+//! asked for, which follows an explicit outcome, or this coordinator's own DECIDE, which is *sure*;
+//! and the only one who answers the client before that is this coordinator. As long as it has not,
+//! it may have the record say ABORTED; if another has had it say COMMITTED by then, it hears so.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -358,9 +358,10 @@ impl Coordinator {
                 let step = Step::Look { id, record: &run.record };
                 vec![(shard_of(&route, &run.record), encoded(&step))]
             }
-            Phase::Deciding(outcome, _) => {
+            Phase::Deciding(outcome, then) => {
                 let outcome = outcome.clone();
-                let step = Step::Decide { id, record: &run.record, outcome };
+                let is_sure = matches!(then, Then::Acknowledged);
+                let step = Step::Decide { id, record: &run.record, outcome, is_sure };
                 vec![(shard_of(&route, &run.record), encoded(&step))]
             }
             Phase::Resolving(outcome, _) => by_shard(&route, &run.keys)

@@ -50,6 +50,8 @@ struct World {
     ended: BTreeMap<u64, Ended>,
     now: BootNanos,
     next_by: u64,
+    /// Somebody has asked for DECIDE of these as what is sure: readers may have been told.
+    sure: BTreeSet<TxnId>,
 }
 
 fn account(number: u64) -> Vec<u8> {
@@ -95,6 +97,7 @@ impl World {
             ended: BTreeMap::new(),
             now: 1_000_000_000,
             next_by: 1_000,
+            sure: BTreeSet::new(),
         };
         // Ledgers are longer than what a mark keeps of an answer.
         let money = (0..ACCOUNTS).map(|number| (account(number), EACH.to_string()));
@@ -133,7 +136,13 @@ impl World {
         act(&mut self.coordinators[who], at, &routes);
         for act in self.coordinators[who].acts().collect::<Vec<_>>() {
             match act {
-                Act::Ask { shard, step, ask } => self.asked.push((who, ask, shard, step)),
+                Act::Ask { shard, step, ask } => {
+                    let read = Step::decode(&mut Reader::new(&step)).expect("it was encoded");
+                    if let Step::Decide { id, is_sure: true, .. } = read {
+                        self.sure.insert(id);
+                    }
+                    self.asked.push((who, ask, shard, step));
+                }
                 Act::End { token, ended } => {
                     assert_eq!(self.ended.insert(token, ended), None, "told once");
                 }
@@ -168,7 +177,11 @@ impl World {
         }
         state.last = at;
         state.locks.forget(at);
-        crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns, &limits::APPLY)
+        let said =
+            crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns, &limits::APPLY);
+        let is_aborted = matches!(said, Said::Record(Standing::Aborted, _));
+        assert!(!is_aborted || !self.sure.contains(&step.id()), "it was sure");
+        said
     }
 
     /// One thing happens.

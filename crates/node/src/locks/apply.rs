@@ -59,7 +59,7 @@ pub fn apply(
             Ok((at, answers)) => Said::Voted(at, answers),
             Err(why) => Said::Refused(why),
         },
-        Step::Decide { id, record, outcome } => {
+        Step::Decide { id, record, outcome, .. } => {
             let (standing, rest) = locks.decide(engine, *id, record, outcome, at, owns.key);
             Said::Record(standing, rest)
         }

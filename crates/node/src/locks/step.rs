@@ -20,6 +20,7 @@
 //! |---|---|---|
 //! | 1 | PREPARE | `u8`: 1 first, and 2 it commits; if so, time u64; record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
 //! | 2 | DECIDE | record key `bytes`, outcome but STAGED |
+//! | 8 | DECIDE | the same, by who was told of all its locks |
 //! | 3 | RESOLVE | outcome but STAGED, keys |
 //! | 4 | PREVENT | keys |
 //! | 5 | FORGET | record key `bytes`; of others: count `varint`, id and record key `bytes` each |
@@ -58,6 +59,9 @@ pub enum Step<'a> {
         record: &'a [u8],
         /// [`Outcome::Committed`] or [`Outcome::Aborted`].
         outcome: Outcome,
+        /// Whether nothing else can become of it: its coordinator was told of all locks. Who finds
+        /// them later may be forestalled by the coordinator itself, which has not heard of all.
+        is_sure: bool,
     },
     /// Gives up locks.
     Resolve {
@@ -239,8 +243,8 @@ impl<'a> Step<'a> {
                 places.iter().for_each(|place| put_varint(u64::from(*place), out));
                 part.encode(out);
             }
-            Step::Decide { record, outcome, .. } => {
-                begin(2);
+            Step::Decide { record, outcome, is_sure, .. } => {
+                begin(if *is_sure { 8 } else { 2 });
                 put_bytes(record, out);
                 put_outcome(outcome, out);
             }
@@ -305,7 +309,10 @@ impl<'a> Step<'a> {
                 }
                 Step::Prepare(Prepare { id, is_first, record, promised, role, places, part })
             }
-            2 => Step::Decide { id, record: reader.bytes()?, outcome: read_end(reader)? },
+            2 | 8 => {
+                let (record, outcome) = (reader.bytes()?, read_end(reader)?);
+                Step::Decide { id, record, outcome, is_sure: tag == 8 }
+            }
             3 => Step::Resolve { id, outcome: read_end(reader)?, keys: read_keys(reader)? },
             4 => Step::Prevent { id, keys: read_keys(reader)? },
             5 | 7 => {

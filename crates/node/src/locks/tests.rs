@@ -114,7 +114,8 @@ fn the_last_shard_commits() {
     let rest = vec![Box::from(b"elsewhere".as_slice())];
     let said = Said::Record(Standing::Committed(at(200)), rest);
     assert_eq!(shard.step(220, &Step::Look { id: id(100), record: b"a" }), said);
-    let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
+    let aborted =
+        Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted, is_sure: false };
     assert_eq!(shard.step(230, &aborted), said);
     assert_eq!(shard.value(b"n"), Some(b"5".into()));
     shard.step(240, &Step::Forget { all: vec![(id(100), b"a")], floor: None });
@@ -213,14 +214,16 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
     let other = prepare(id(101), &[], &[], vec![set(b"n", b"z")]);
     assert_eq!(why(shard.step(220, &other)), Why::Locked(b"n".as_slice().into()));
     let outcome = Outcome::Committed(at(250));
-    let decide = Step::Decide { id: id(100), record: b"a", outcome: outcome.clone() };
+    let decide =
+        Step::Decide { id: id(100), record: b"a", outcome: outcome.clone(), is_sure: false };
     let rest = vec![Box::from(b"elsewhere".as_slice())];
     assert_eq!(shard.step(300, &decide), Said::Record(Standing::Committed(at(250)), rest));
     assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"y".into()), Some(b"5".into())));
     assert!(shard.locks.is_free() && !shard.locks.is_quiet());
     // What comes late does nothing more.
     assert!(matches!(shard.step(310, &step), Said::Voted(..)));
-    let aborted = Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted };
+    let aborted =
+        Step::Decide { id: id(100), record: b"a", outcome: Outcome::Aborted, is_sure: false };
     assert!(matches!(shard.step(320, &aborted), Said::Record(Standing::Committed(_), _)));
     assert!(shard.locks.is_free(), "it was not locked anew");
     let forget = Step::Forget { all: vec![(id(99), b"o"), (id(100), b"a")], floor: None };
@@ -248,7 +251,8 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
     }
     let outcome = Outcome::Committed(at(210));
     for (id, key) in [(id(100), b"a"), (others, b"d")] {
-        shard.step(220, &Step::Decide { id, record: key, outcome: outcome.clone() });
+        shard
+            .step(220, &Step::Decide { id, record: key, outcome: outcome.clone(), is_sure: false });
     }
     shard.step(230, &Step::Resolve { id: id(110), outcome, keys: vec![b"b"] });
     assert_eq!(shard.locks.counts(), (1, 3, 3));

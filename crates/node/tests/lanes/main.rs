@@ -2,6 +2,7 @@
 //!
 //! One program, for the lanes take longer to compile than to test.
 
+mod checkpoints;
 mod five;
 mod gone;
 mod held;

@@ -167,3 +167,41 @@ fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
     assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
     assert!(fourth > third);
 }
+
+/// The coordinator has given up, for it has not heard of all locks, and asks for ABORTED, as it may
+/// until it has told anybody; somebody who has found all of them asks for COMMITTED. ABORTED comes
+/// first.
+#[test]
+fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so() {
+    let mut story = Story { five: Five::new(), next: 0 };
+    story.together();
+    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
+    let asked = story.prepare(id(1), b"0", None);
+    story.together();
+    let first = story.voted(asked).expect("nobody is in its way");
+    let outcome = Outcome::Committed(first);
+    story.step(&Step::Resolve { id: id(1), outcome, keys: vec![KEY] });
+    story.together();
+
+    let asked = story.prepare(id(2), b"never", None);
+    story.together();
+    let second = story.voted(asked).expect("nobody is in its way");
+    for outcome in [Outcome::Aborted, Outcome::Committed(second)] {
+        story.step(&Step::Decide { id: id(2), record: KEY, outcome, is_sure: false });
+    }
+    let read = story.ask();
+    story.alone(1_000_000);
+    assert_eq!(story.told(read), None);
+    story.together();
+    assert_eq!(story.told(read), Some((b"0".to_vec(), first)));
+
+    // What is sure is told at once.
+    let asked = story.prepare(id(3), b"2", None);
+    story.together();
+    let third = story.voted(asked).expect("nobody is in its way");
+    let outcome = Outcome::Committed(third);
+    story.step(&Step::Decide { id: id(3), record: KEY, outcome, is_sure: true });
+    let read = story.ask();
+    story.alone(1_000_000);
+    assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+}

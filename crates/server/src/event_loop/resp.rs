@@ -278,7 +278,8 @@ impl EventLoop {
         };
         let age_max = session.stale_nanos();
         let is_wide = read.keys().len() > 1 && self.hub.peers.is_some() && age_max == 0;
-        if is_wide && crosses(route, read.keys().iter().copied()) {
+        let in_pieces = || connection.looked.is_some() || !fetched.is_of_one_moment();
+        if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
             return self.read_wide(at, connection, session, read, (now, fetched), muted);
         }
         let before = connection.output.len();

@@ -1,4 +1,5 @@
-//! Reads of keys in several shards: all of them as they were at one moment (SAFETY G7).
+//! Reads of keys in several shards, and of many bytes of one that is on other nodes, which come in
+//! pieces: all of them as they were at one moment (SAFETY G7).
 //!
 //! ```text
 //!   look: versions 7, 9 ──► look again, with a later clock: 7, 9 ──► answered: so it was between

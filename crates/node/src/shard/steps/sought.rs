@@ -7,7 +7,9 @@
 //! after that the new value. It could be told the old one as well: nothing of it is committed.
 //!
 //! And what a lock is about to write is told as soon as it is known here that it is committed, not
-//! only when that is applied: nothing else can become of it (docs/consistency.md).
+//! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
+//! RESOLVE, which follows the record's outcome, and by a DECIDE that is sure: another's may come
+//! behind one of the coordinator itself that says ABORTED.
 
 use std::collections::BTreeMap;
 
@@ -33,24 +35,27 @@ pub(in crate::shard) struct Sought {
     by: BTreeMap<StepAsker, SmallVec<[Name; 2]>>,
     /// How many seek a key.
     keys: BTreeMap<Name, u32>,
-    /// What is to be resolved as committed, and when that was.
-    committed: Vec<(StepAsker, TxnId, Timestamp)>,
+    /// Steps by which transactions are known to be committed …
+    tells: BTreeMap<StepAsker, TxnId>,
+    /// … when that was, and how many steps say so.
+    committed: BTreeMap<TxnId, (Timestamp, u32)>,
 }
 
 impl Sought {
     /// A step has come.
     pub fn begin(&mut self, asker: StepAsker, step: &Step<'_>) {
-        if let Step::Decide { id, outcome: Outcome::Committed(at), .. }
+        // It may come once more, when the lead has been lost and won.
+        self.end(asker);
+        if let Step::Decide { id, outcome: Outcome::Committed(at), is_sure: true, .. }
         | Step::Resolve { id, outcome: Outcome::Committed(at), .. } = step
         {
-            self.committed.push((asker, *id, *at));
+            self.tells.insert(asker, *id);
+            self.committed.entry(*id).or_insert((*at, 0)).1 += 1;
         }
         let Step::Prepare(prepare) = step else { return };
         if !(1..=WATCHED_MAX).contains(&prepare.part.watched.len()) {
             return;
         }
-        // It may come once more, when the lead has been lost and won.
-        self.end(asker);
         let mut written = SmallVec::<[Name; 2]>::new();
         prepare.part.each_named(&mut |key| {
             if prepare.part.watched.iter().any(|(watched, _)| *watched == key) {
@@ -65,7 +70,14 @@ impl Sought {
 
     /// It is through, whatever came of it.
     pub fn end(&mut self, asker: StepAsker) {
-        self.committed.retain(|(whose, ..)| *whose != asker);
+        if let Some(id) = self.tells.remove(&asker)
+            && let Some((_, count)) = self.committed.get_mut(&id)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.committed.remove(&id);
+            }
+        }
         for key in self.by.remove(&asker).unwrap_or_default() {
             if let Some(count) = self.keys.get_mut(&key) {
                 *count -= 1;
@@ -78,11 +90,12 @@ impl Sought {
 
     /// When a transaction was committed, if whoever sees to it has said so here.
     pub fn committed(&self, id: TxnId) -> Option<Timestamp> {
-        self.committed.iter().find(|(_, there, _)| *there == id).map(|(.., at)| *at)
+        self.committed.get(&id).map(|(at, _)| *at)
     }
 
     /// All are.
     pub fn clear(&mut self) {
+        self.tells.clear();
         self.committed.clear();
         self.by.clear();
         self.keys.clear();
