@@ -378,3 +378,55 @@ fn nodes_that_wait_for_their_states_answer_at_once() {
     }
     assert!(is_under_way(), "all was there before it was asked for");
 }
+
+/// Values that are too long for one answer come in several, of moments of their own: who reads both
+/// looks again until nothing has changed.
+#[test]
+fn long_values_of_one_shard_are_read_at_one_moment() {
+    const LONG: usize = 3 << 20;
+    let cluster = Cluster::start("away-long", 3);
+    let spec = client::http::KeyspaceSpec {
+        name: "1".into(),
+        placement: Some("hashed".into()),
+        replicas: Some(1),
+        ..Default::default()
+    };
+    cluster.http(1).keyspace_create(&spec).unwrap();
+    let both = |number: usize| {
+        let value = format!("{number:08}").repeat(LONG / 8);
+        let words = ["MSET", "{t}a", &value, "{t}b", &value];
+        let words = words.map(|word| format!("${}\r\n{word}", word.len()));
+        format!("*{}\r\n{}", words.len(), words.join("\r\n"))
+    };
+    let client_of_it = |number| {
+        let mut client = cluster.client(number);
+        assert_eq!(client.ask("SELECT 1"), "OK");
+        client
+    };
+    assert_eq!(client_of_it(0).ask(&both(0)), "OK");
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut client = client_of_it(0);
+            let is_over = || is_over.load(std::sync::atomic::Ordering::Relaxed);
+            for number in (1..).take_while(|_| !is_over()) {
+                assert_eq!(client.ask(&both(number)), "OK");
+            }
+        });
+        let read = |number| {
+            let mut client = client_of_it(number);
+            move || {
+                for _ in 0..60 {
+                    let told = client.ask("MGET {t}a {t}b");
+                    let (a, b) = told.split_once(' ').expect("two values");
+                    assert_eq!((a.len(), b.len()), (LONG, LONG));
+                    assert!(a == b, "{} and {}", &a[..8], &b[..8]);
+                }
+            }
+        };
+        let readers = [0, 1, 2].map(|number| scope.spawn(read(number)));
+        let ends = readers.map(|reader| reader.join());
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        ends.into_iter().for_each(|end| end.expect("all were whole"));
+    });
+}
