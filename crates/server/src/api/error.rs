@@ -150,8 +150,8 @@ pub enum ApiError {
     /// The disk is full. The write was not done; reads go on.
     #[error("the disk of the data directory is full")]
     DiskFull,
-    /// It cannot be done just now: nobody leads a shard, or too much is waiting already. Nothing was
-    /// done: try again a little later.
+    /// It cannot be done just now: nobody leads a shard, or too much is waiting already. Nothing
+    /// was done: try again a little later.
     #[error("{why}")]
     Busy {
         /// Why, as a clause.
@@ -179,8 +179,8 @@ pub enum ApiError {
         /// Why, as a clause.
         why: String,
     },
-    /// A transaction that is to be committed is not open here. Nothing was done by this request, but
-    /// one like it may have committed before: read what it would have changed.
+    /// A transaction that is to be committed is not open here. Nothing was done by this request,
+    /// but one like it may have committed before: read what it would have changed.
     #[error("{why}")]
     CommittedPerhaps {
         /// The request.
