@@ -85,6 +85,9 @@ def http_transactions(server):
     get = {"get": "abuse"}
     for body in ({"then": [get] * 100_000}, {"then": [{"get": {"base64": "=" * 1000}}]},
                  {"then": [{"increment": {"key": "abuse", "by": 1e300}}]}, {"then": [{}]},
+                 {"then": ["get"]}, {"then": [{**get, "delete": "abuse"}]}, {"then": [get] * 1025},
+                 {"then": [{"x" * 1_000_000: 1}]}, {"then": [{"range": {"limit": 1 << 40}}]},
+                 {"compare": [{"key": "abuse", "exists": True, "value": "x"}]},
                  {"compare": [{"key": "abuse", "version": "9" * 1000}]}):
         assert server.request("POST", "/v1/txn", body)[0] == 400, str(body)[:60]
     # A value that is asked for as often as may be: nobody gets a gigabyte for a few bytes.

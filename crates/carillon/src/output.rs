@@ -60,6 +60,24 @@ pub fn complain(why: &str) {
     let _unread = writeln!(io::stderr(), "{begin}carillon:{end} {why}");
 }
 
+/// As [`complain`], or as JSON if that is asked for, of what was certainly not done.
+pub fn refuse(node: &NodeArgs, why: &str) {
+    if node.json {
+        complain_json(why, Outcome::NotDone);
+    } else {
+        complain(why);
+    }
+}
+
+fn complain_json(why: &str, outcome: Outcome) {
+    let outcome = match outcome {
+        Outcome::NotDone => "not done",
+        Outcome::Unknown => "unknown",
+    };
+    // As in `complain`.
+    let _unread = writeln!(io::stderr(), "{}", json!({ "error": why, "outcome": outcome }));
+}
+
 /// Says something on standard error that is no failure.
 pub fn note(what: &str) {
     // As above.
@@ -81,12 +99,7 @@ pub fn with_node(node: &NodeArgs, ask: impl FnOnce(&Client) -> Result<Exit, Clie
 
 fn failed(node: &NodeArgs, error: &ClientError) -> Exit {
     if node.json {
-        let outcome = match error.outcome() {
-            Outcome::NotDone => "not done",
-            Outcome::Unknown => "unknown",
-        };
-        let _unread =
-            writeln!(io::stderr(), "{}", json!({ "error": error.to_string(), "outcome": outcome }));
+        complain_json(&error.to_string(), error.outcome());
     } else {
         complain(&error.to_string());
     }

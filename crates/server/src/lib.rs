@@ -57,6 +57,7 @@
 //! | keys of one command in several shards | `CROSSSLOT` | – | – | no |
 //! | still reading its data | waits for the node to accept | the same | the same | no |
 //! | stopping | closed | 503 `stopping` | closed | no |
+//! | a commit of what is not open | – | 404 `no-transaction` | – | unknown |
 //! | no answer in time | – | 503 reads, 504 writes | – | unknown |
 //! | keyspace dropped under way | `UNKNOWN` | 504 `unknown-outcome` | reason | unknown |
 //! | the log cannot be written or synced | the process ends: 74 | | | unknown |

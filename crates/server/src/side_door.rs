@@ -145,7 +145,9 @@ impl NodeApi {
                 }
             },
             lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
-            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
+            // Nobody knows: who waits is told so.
+            lane::Answer::NotDone { why: NotDone::Unknown, .. } => drop(done),
+            lane::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         self.hub.ask_catalogue(op, Some(Box::new(callback)));
@@ -332,7 +334,7 @@ impl NodeApi {
                 result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
             } => this.call(id, &keyspace, command, done),
             lane::Answer::Catalogue { result: Err(error), .. } => done(Err(refused(error))),
-            lane::Answer::NotDone { why, .. } => done(Err(not_done(why, None))),
+            lane::Answer::NotDone { why, .. } => done(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
@@ -560,6 +562,16 @@ fn wait(hub: &Hub, route: &Route, blocked: Blocked, then: Done<Look>) {
     hub.submit(shard, Input::Await { shard, at, lock, origin: SIDE_DOOR, waiter });
 }
 
+/// Why the catalogue did not answer.
+fn no_catalogue(why: NotDone) -> ApiError {
+    match why {
+        NotDone::DiskFull => ApiError::DiskFull,
+        _ => ApiError::Busy {
+            why: "no node has answered as the leader of the keyspaces' catalogue; nothing was done",
+        },
+    }
+}
+
 fn refused(error: CatalogueError) -> ApiError {
     match error {
         CatalogueError::Exists { name } => ApiError::KeyspaceExists { name: name.into() },
@@ -568,25 +580,32 @@ fn refused(error: CatalogueError) -> ApiError {
     }
 }
 
+/// As `event_loop::serve` tells it to connections.
+const NO_LEADER: &str = "no node has answered as the leader of the key's shard; nothing was done";
+const LOCKED: &str = "transactions had the key all the time; nothing was done";
+
+/// What is told of what was not done; `id` is of a request that may have changed something.
 fn not_done(why: NotDone, id: Option<RequestId>) -> ApiError {
-    match (why, id) {
-        (NotDone::DiskFull, _) => ApiError::DiskFull,
-        (NotDone::Dropped | NotDone::Unknown, Some(id)) => ApiError::Unknown { id },
-        (
-            NotDone::NotLeader
-            | NotDone::Replaced
-            | NotDone::Unknown
-            | NotDone::Lags
-            | NotDone::Busy
-            | NotDone::Locked
-            | NotDone::TooLong
-            | NotDone::CrossShard,
-            _,
-        ) => ApiError::Busy,
-        (NotDone::NoSuchShard | NotDone::Dropped, _) => {
-            ApiError::NoKeyspace { name: "(dropped meanwhile)".into() }
+    let why = match (why, id) {
+        (NotDone::DiskFull, _) => return ApiError::DiskFull,
+        (NotDone::Dropped | NotDone::Unknown, Some(id)) => return ApiError::Unknown { id },
+        (NotDone::NoSuchShard | NotDone::Dropped, _) => return ApiError::KeyspaceDropped,
+        (NotDone::NotLeader | NotDone::Replaced | NotDone::Unknown, _) => NO_LEADER,
+        (NotDone::Lags, _) => {
+            "the replica of the key's shard here lacks too much; nothing was done"
         }
-    }
+        (NotDone::Busy, _) => {
+            "too much waits for the node that leads the key's shard; nothing was done"
+        }
+        (NotDone::Locked, _) => LOCKED,
+        (NotDone::TooLong, _) => {
+            "what is wanted of a shard elsewhere is too long; nothing was done"
+        }
+        (NotDone::CrossShard, _) => {
+            "the shard was cut between the request's keys meanwhile; nothing was done"
+        }
+    };
+    ApiError::Busy { why }
 }
 
 impl From<Durability> for keyspace::Durability {

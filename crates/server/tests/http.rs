@@ -593,6 +593,11 @@ fn transactions_say_what_has_become_of_them() {
     assert!(silent.text().contains("rolled the transaction back"), "{}", silent.text());
     let unknown = post("/v1/txn/unknown/commit", "{}");
     assert_eq!((unknown.status, unknown.problem().as_str()), (504, "unknown-outcome"));
+    let again = post("/v1/txn/again/commit", "{}");
+    let said = again.text();
+    assert!(again.status == 404 && said.contains("no-transaction"), "{said}");
+    // It may be sent for the second time.
+    assert!(said.contains(r#""outcome":"unknown""#) && said.contains("request_id"), "{said}");
     assert_eq!(ask(&server, "DELETE", "/v1/txn/t1", b"").status, 204);
     let gone = ask(&server, "DELETE", "/v1/txn/t2", b"");
     assert_eq!((gone.status, gone.problem().as_str()), (404, "no-transaction"));
@@ -601,5 +606,9 @@ fn transactions_say_what_has_become_of_them() {
         let page = ask(&server, "POST", path, b"{}");
         assert_eq!((page.status, page.problem().as_str()), (415, "not-json"), "{path}");
         assert_eq!(ask(&server, "PUT", path, b"{}").status, 405, "{path}");
+        let lookup = ask_json(&server, "POST", &format!("{path}?lookup=chord"), "{}");
+        assert_eq!((lookup.status, lookup.problem().as_str()), (400, "bad-request"), "{path}");
+        assert!(lookup.text().contains("none is known here"), "{}", lookup.text());
     }
+    assert_eq!(ask(&server, "DELETE", "/v1/txn/t1?now=1", b"").status, 400);
 }

@@ -20,6 +20,7 @@
 
 use client::http::txn::word;
 use serde_json::{Value, json};
+use server::http::txn::OPS_MAX;
 
 /// A line, understood.
 #[derive(Clone, Debug, PartialEq)]
@@ -205,6 +206,8 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
     let mut ended = None;
     let mut has_else = false;
     let mut last = 1;
+    // Editors of some systems begin a file of UTF-8 so.
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     for (at, text) in (1..).zip(text.split(|byte| *byte == b'\n')) {
         last = at;
         let line = line(text).map_err(|why| (at, why))?;
@@ -220,6 +223,9 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
             Line::If(_) if branch.is_some() => {
                 return Err((at, "conditions come before `then` and `else`".into()));
             }
+            Line::If(_) if compare.len() == OPS_MAX => {
+                return Err((at, format!("a transaction has at most {OPS_MAX} conditions")));
+            }
             Line::If(condition) => compare.push(condition),
             Line::Then if branch.is_none() => branch = Some(0),
             Line::Else if !has_else && is_at_once => {
@@ -229,6 +235,15 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
                 return Err((at, "it is if …, then, and at most one else, in that order".into()));
             }
             Line::Op(op) => match branch {
+                Some(branch) if branches[branch].len() == OPS_MAX => {
+                    return Err((
+                        at,
+                        format!(
+                            "a transaction with conditions has at most {OPS_MAX} operations in \
+                             `then`, and in `else`; without conditions a file may be longer"
+                        ),
+                    ));
+                }
                 Some(branch) => branches[branch].push(op),
                 None if is_at_once => return Err((at, "`then` is missing before it".into())),
                 None => steps.push((at, op)),
@@ -447,6 +462,30 @@ mod tests {
         ] {
             assert_eq!(script(text.as_bytes()).unwrap_err().0, at, "{text}");
         }
+    }
+
+    #[test]
+    fn a_byte_order_mark_is_no_word() {
+        let get = json!({ "get": "a" });
+        assert_eq!(script(b"\xef\xbb\xbfget a\n"), Ok(Script::Steps(vec![(1, get)], true)));
+        assert!(script(b"get a\n\xef\xbb\xbfget a\n").is_err());
+    }
+
+    #[test]
+    fn one_request_has_so_many_lines_of_each_kind() {
+        let (line, condition) = ("put a 1\n".to_owned(), "if exists a\n".to_owned());
+        let all = condition.repeat(OPS_MAX)
+            + "then\n"
+            + &line.repeat(OPS_MAX)
+            + "else\n"
+            + &line.repeat(OPS_MAX);
+        assert!(matches!(script(all.as_bytes()), Ok(Script::AtOnce(..))));
+        let (at, why) = script((all + &line).as_bytes()).unwrap_err();
+        assert_eq!(at, 3 * OPS_MAX + 3);
+        assert!(why.contains("at most 1024 operations"), "{why}");
+        let (at, why) = script(condition.repeat(OPS_MAX + 1).as_bytes()).unwrap_err();
+        assert_eq!(at, OPS_MAX + 1);
+        assert!(why.contains("at most 1024 conditions"), "{why}");
     }
 
     #[test]

@@ -12,13 +12,14 @@ mod language;
 
 use std::io::{self, BufRead, IsTerminal, Read, Write};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use client::http::txn::bytes_of;
 use client::http::{Client, ClientError};
 use serde_json::{Value, json};
 
-use crate::cli::PlaceArgs;
+use crate::cli::NodeArgs;
 use crate::exit::Exit;
 use crate::output::{self, with_node};
 use language::{Line, Script, quoted};
@@ -68,13 +69,15 @@ A file may begin with conditions instead, all of which must hold:
   if exists KEY      if not exists KEY      if KEY = VALUE      if version KEY = NUMBER
 then has `then` with lines to be done, and may have `else` with others. It is one request; others
 that change keys meanwhile are waited for, and tried again. It prints `then` or `else`, and what the
-lines there answer.
+lines there answer. It has at most 1024 conditions, and 1024 lines in each of `then` and `else`;
+without conditions a file may name 65536 keys.
 
 Exit codes:
   0  done
   1  nothing was done: a conflict, a line that was refused, rollback, or conditions that do not hold
      and no else
   2  a line that cannot be understood; nothing was sent
+  3  no node could be reached, or it did not answer a line; nothing was done
   4  unknown: it may have been done. Look before you send it again
 
 Examples:
@@ -86,15 +89,18 @@ pub struct TxnArgs {
     /// The file; - or nothing reads standard input.
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Keyspace of the keys.
+    #[arg(long, value_name = "NAME", default_value = "0")]
+    pub keyspace: String,
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub node: NodeArgs,
 }
 
 /// Runs a transaction.
 pub fn txn(args: &TxnArgs) -> Exit {
     let file = args.file.as_ref().filter(|file| file.as_os_str() != "-");
     if file.is_none() && io::stdin().is_terminal() {
-        return with_node(&args.place.node, |client| terminal(client, args));
+        return with_node(&args.node, |client| terminal(client, args).map_err(sent));
     }
     let (name, read) = match file {
         Some(file) => (file.display().to_string(), std::fs::File::open(file).and_then(whole)),
@@ -104,25 +110,35 @@ pub fn txn(args: &TxnArgs) -> Exit {
         Ok(text) if text.len() as u64 <= FILE_BYTES_MAX => text,
         Ok(_) => {
             let most = output::size(FILE_BYTES_MAX);
-            output::complain(&format!("{name} is longer than {most}; nothing was sent"));
+            let why = format!("{name} is longer than {most}; nothing was sent");
+            output::refuse(&args.node, &why);
             return Exit::Usage;
         }
         Err(error) => {
-            output::complain(&format!("cannot read {name}: {error}; nothing was sent"));
+            let why = format!("cannot read {name}: {error}; nothing was sent");
+            output::refuse(&args.node, &why);
             return Exit::Usage;
         }
     };
     match language::script(&text) {
         Err((line, why)) => {
-            output::complain(&format!("{name}, line {line}: {why}; nothing was sent"));
+            output::refuse(&args.node, &format!("{name}, line {line}: {why}; nothing was sent"));
             Exit::Usage
         }
         Ok(Script::AtOnce(txn, has_else)) => {
-            with_node(&args.place.node, |client| at_once(client, args, txn, has_else))
+            with_node(&args.node, |client| at_once(client, args, txn, has_else).map_err(sent))
         }
-        Ok(Script::Steps(steps, commits)) => {
-            with_node(&args.place.node, |client| stepwise(client, args, &name, &steps, commits))
-        }
+        Ok(Script::Steps(steps, commits)) => with_node(&args.node, |client| {
+            stepwise(client, args, &name, &steps, commits).map_err(sent)
+        }),
+    }
+}
+
+/// A node has refused it: then it was sent, and it is not the command line that makes no sense.
+fn sent(error: ClientError) -> ClientError {
+    match error {
+        ClientError::BadRequest(problem) => ClientError::Refused(problem),
+        other => other,
     }
 }
 
@@ -139,11 +155,11 @@ fn at_once(
     mut txn: Value,
     has_else: bool,
 ) -> Result<Exit, ClientError> {
-    txn["keyspace"] = args.place.keyspace.as_str().into();
+    txn["keyspace"] = args.keyspace.as_str().into();
     let answer = client.transact(&txn)?;
     let succeeded = answer["succeeded"] == true;
     let exit = if succeeded || has_else { Exit::Done } else { Exit::Refused };
-    if args.place.node.json {
+    if args.node.json {
         return Ok(exit.and(output::json(&answer)));
     }
     if exit == Exit::Refused {
@@ -164,8 +180,8 @@ fn stepwise(
     steps: &[(usize, Value)],
     commits: bool,
 ) -> Result<Exit, ClientError> {
-    let json = args.place.node.json;
-    let txn = client.txn_begin(&args.place.keyspace, FILE_TIMEOUT_MS)?;
+    let json = args.node.json;
+    let txn = client.txn_begin(&args.keyspace, FILE_TIMEOUT_MS)?;
     let mut all = Vec::new();
     for (line, op) in steps {
         match client.txn_do(&txn, std::slice::from_ref(op)) {
@@ -208,13 +224,14 @@ fn end(client: &Client, txn: &str, commits: bool, json: bool) -> Result<Exit, Cl
 
 /// Line by line, as they are typed.
 fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
-    let json = args.place.node.json;
-    let txn = client.txn_begin(&args.place.keyspace, TERMINAL_TIMEOUT_MS)?;
+    let json = args.node.json;
+    let txn = client.txn_begin(&args.keyspace, TERMINAL_TIMEOUT_MS)?;
     output::note(&format!(
         "a transaction of keyspace {}: get, put, del, incr, range; then commit or rollback; help",
-        args.place.keyspace
+        args.keyspace
     ));
     let mut input = io::stdin().lock();
+    let mut asked = Instant::now();
     loop {
         // If it cannot be written, nobody sees what follows either.
         let _unseen = write!(io::stderr(), "txn> ").and_then(|()| io::stderr().flush());
@@ -224,30 +241,43 @@ fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
             output::note("");
             return end(client, &txn, false, json);
         }
+        if asked.elapsed() >= Duration::from_millis(TERMINAL_TIMEOUT_MS) {
+            // A commit of what has ended would be answered as if it might have been done.
+            let _ended = client.txn_rollback(&txn);
+            let why = "nothing was asked of the transaction for 10 minutes, so it has ended; \
+                       nothing was done";
+            output::refuse(&args.node, why);
+            return Ok(Exit::Refused);
+        }
         match language::line(&text) {
             Ok(Line::Empty) => {}
             Ok(Line::Help) => output::note(HELP),
             Ok(Line::Commit) => return end(client, &txn, true, json),
             Ok(Line::Rollback) => return end(client, &txn, false, json),
             Ok(Line::If(_) | Line::Then | Line::Else) => {
-                output::complain("conditions are for files: here, look, and decide yourself");
+                let why = "conditions are for files: here, look, and decide yourself";
+                output::refuse(&args.node, why);
             }
             Ok(Line::Op(op)) => match client.txn_do(&txn, &[op]) {
-                Ok(results) if json => results.iter().for_each(|result| {
-                    output::json(result);
-                }),
+                Ok(results) if json => {
+                    asked = Instant::now();
+                    results.iter().for_each(|result| {
+                        output::json(result);
+                    });
+                }
                 Ok(results) => {
+                    asked = Instant::now();
                     let mut text = String::new();
                     results.iter().for_each(|result| show(result, &mut text));
                     output::raw(text.as_bytes());
                 }
-                Err(error) if goes_on(&error) => output::complain(&error.to_string()),
+                Err(error) if goes_on(&error) => output::refuse(&args.node, &error.to_string()),
                 Err(error) => {
                     let _ended = client.txn_rollback(&txn);
                     return Err(error);
                 }
             },
-            Err(why) => output::complain(&why),
+            Err(why) => output::refuse(&args.node, &why),
         }
     }
 }

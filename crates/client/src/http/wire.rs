@@ -111,8 +111,21 @@ impl Endpoint {
         // A node may refuse a body before all of it was sent; its answer says more than the error.
         match (read_reply(&stream), sent) {
             (Ok(reply), _) => Ok(reply),
-            (Err(_), Err(error)) => Err(failed(format!("sending broke off ({error})"))),
-            (Err(error), Ok(())) => Err(failed(format!("no answer came ({error})"))),
+            (Err(_), Err(error)) => {
+                Err(failed(format!("sending broke off ({})", self.said(&error))))
+            }
+            (Err(error), Ok(())) => Err(failed(format!("no answer came ({})", self.said(&error)))),
+        }
+    }
+
+    /// What an error of a connection means to people.
+    fn said(&self, error: &io::Error) -> String {
+        match error.kind() {
+            // Which of them it is depends on the system.
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
+                format!("nothing happened for {:?}", self.timeout)
+            }
+            _ => error.to_string(),
         }
     }
 

@@ -22,6 +22,9 @@ pub enum ApiError {
         /// The name.
         name: String,
     },
+    /// The keyspace was dropped while it was in use. Nothing was done.
+    #[error("the keyspace was dropped meanwhile; nothing was done")]
+    KeyspaceDropped,
     /// There is a keyspace of this name. Nothing was done.
     #[error("there already is a keyspace {name:?}")]
     KeyspaceExists {
@@ -147,9 +150,13 @@ pub enum ApiError {
     /// The disk is full. The write was not done; reads go on.
     #[error("the disk of the data directory is full")]
     DiskFull,
-    /// Too much is waiting already. Nothing was done: try again a little later.
-    #[error("the node has too much to do")]
-    Busy,
+    /// It cannot be done just now: nobody leads a shard, or too much is waiting already. Nothing
+    /// was done: try again a little later.
+    #[error("{why}")]
+    Busy {
+        /// Why, as a clause.
+        why: &'static str,
+    },
     /// Others had a key of the transaction all the time, this one last. Nothing was done.
     #[error("others changed keys of the transaction all the time, '{}' last", key.escape_ascii())]
     Contended {
@@ -169,6 +176,15 @@ pub enum ApiError {
     /// There is no such transaction here. By this request nothing was done.
     #[error("{why}")]
     NoTransaction {
+        /// Why, as a clause.
+        why: String,
+    },
+    /// A transaction that is to be committed is not open here. Nothing was done by this request,
+    /// but one like it may have committed before: read what it would have changed.
+    #[error("{why}")]
+    CommittedPerhaps {
+        /// The request.
+        id: RequestId,
         /// Why, as a clause.
         why: String,
     },
@@ -217,8 +233,9 @@ impl ApiError {
     /// What is known about the request.
     pub fn outcome(&self) -> Outcome {
         match self {
-            ApiError::Unknown { .. } => Outcome::Unknown,
+            ApiError::CommittedPerhaps { .. } | ApiError::Unknown { .. } => Outcome::Unknown,
             ApiError::NoKeyspace { .. }
+            | ApiError::KeyspaceDropped
             | ApiError::KeyspaceExists { .. }
             | ApiError::BadKeyspace { .. }
             | ApiError::NoNode { .. }
@@ -238,7 +255,7 @@ impl ApiError {
             | ApiError::InFuture { .. }
             | ApiError::OutOfMemory { .. }
             | ApiError::DiskFull
-            | ApiError::Busy
+            | ApiError::Busy { .. }
             | ApiError::Contended { .. }
             | ApiError::Conflict { .. }
             | ApiError::NoTransaction { .. }

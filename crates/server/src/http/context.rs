@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use axum::http::StatusCode;
 use tokio::sync::{Semaphore, oneshot};
@@ -22,6 +23,9 @@ const BODIES_MAX: u64 = 4;
 const BODIES_BYTES_MIN: u64 = 64 << 20;
 /// Room for bodies is counted in pieces of this size, for the semaphore counts with 32 bits.
 pub const PIECE_BYTES: u64 = 1 << 10;
+
+/// When a request's time is over the node says so by itself, and why: that is waited for.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// See [`Shared`].
 pub struct Context {
@@ -98,7 +102,7 @@ impl Context {
         let (sender, receiver) = oneshot::channel();
         // If nobody waits any more, the answer has no use.
         ask(Box::new(move |answer| drop(sender.send(answer))));
-        timeout(self.options.request_timeout * times, receiver).await.ok()?.ok()
+        timeout(self.options.request_timeout * times + LAST_WORD, receiver).await.ok()?.ok()
     }
 
     /// Counts a reply.

@@ -82,6 +82,13 @@ impl From<ApiError> for Problem {
                 "See those there are with `carillon keyspace list` (GET /v1/keyspaces), or create \
                  it first.",
             ),
+            ApiError::KeyspaceDropped => (
+                S::NOT_FOUND,
+                "no-keyspace",
+                "No such keyspace",
+                "Use another one; see those there are with `carillon keyspace list` (GET \
+                 /v1/keyspaces).",
+            ),
             ApiError::KeyspaceExists { .. } => (
                 S::CONFLICT,
                 "keyspace-exists",
@@ -185,7 +192,9 @@ impl From<ApiError> for Problem {
                 "Disk full",
                 "Make room on the data directory's disk; writes then work again by themselves.",
             ),
-            ApiError::Busy => (S::SERVICE_UNAVAILABLE, "busy", "Busy", "Try again a little later."),
+            ApiError::Busy { .. } => {
+                (S::SERVICE_UNAVAILABLE, "busy", "Busy", "Try again a little later.")
+            }
             ApiError::Contended { .. } => (
                 S::SERVICE_UNAVAILABLE,
                 "busy",
@@ -202,7 +211,14 @@ impl From<ApiError> for Problem {
                 S::NOT_FOUND,
                 "no-transaction",
                 "No such transaction",
-                "Begin again (POST /v1/txn/begin), and send all requests for it to that node.",
+                "If no commit was sent before, begin again (POST /v1/txn/begin), and send all \
+                 requests for it to that node.",
+            ),
+            ApiError::CommittedPerhaps { .. } => (
+                S::NOT_FOUND,
+                "no-transaction",
+                "No such transaction",
+                "Read what the transaction would have changed before you send it again.",
             ),
             ApiError::TransactionInUse => (
                 S::CONFLICT,
@@ -255,7 +271,10 @@ impl From<ApiError> for Problem {
             ),
         };
         let unknown = match (error.outcome(), &error) {
-            (Outcome::Unknown, ApiError::Unknown { id }) => Some(*id),
+            (
+                Outcome::Unknown,
+                ApiError::Unknown { id } | ApiError::CommittedPerhaps { id, .. },
+            ) => Some(*id),
             _ => None,
         };
         let detail = error.to_string();

@@ -26,7 +26,10 @@ impl NodeApi {
                 Err(NoSplit::NoShard) => Err(ApiError::NoShard { shard: shard.0 }),
                 Err(NoSplit::LedBy(leader)) => Err(led_elsewhere(&hub, shard, leader)),
                 Err(NoSplit::Unfit(why)) => Err(ApiError::NoSplit { shard: shard.0, why }),
-                Err(NoSplit::NoId) => Err(ApiError::Busy),
+                Err(NoSplit::NoId) => Err(ApiError::Busy {
+                    why: "the catalogue has given out no number for the new shard in time; nothing \
+                          was done",
+                }),
             });
         };
         self.hub.ask_split(shard, at, Box::new(told));

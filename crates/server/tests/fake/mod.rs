@@ -151,7 +151,7 @@ impl Api for Fake {
             b"silent" => self.state.lock().unwrap().unanswered.push(done),
             b"lost" => drop(done),
             b"oom" => done(Err(ApiError::OutOfMemory { bytes_max: 1 << 30 })),
-            b"busy" => done(Err(ApiError::Busy)),
+            b"busy" => done(Err(ApiError::Busy { why: "nobody leads" })),
             _ => {
                 let answer = self.state.lock().unwrap().call(keyspace, command);
                 done(answer);
@@ -217,6 +217,7 @@ impl Api for Fake {
     fn txn_commit(&self, id: RequestId, txn: &str, done: Done<()>) {
         done(Err(match txn {
             "unknown" => ApiError::Unknown { id },
+            "again" => ApiError::CommittedPerhaps { id, why: "it is not open".into() },
             _ => ApiError::Conflict { key: b"a\xff".as_slice().into() },
         }));
     }

@@ -21,14 +21,15 @@ mod words;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::{Deserialize, Serialize};
 
 use super::context::{Context, Shared};
 use super::keyspaces::json_within;
 use super::problem::Problem;
-use crate::api::{ApiError, Done, RequestId};
+use super::uri::parameters;
+use crate::api::{ApiError, Done, Outcome, RequestId};
 use words::{BeginBody, DoBody, Judge, Results, TxnBody, TxnShown};
 
 /// Operations, or conditions, in one list of a request.
@@ -73,7 +74,7 @@ impl Context {
         ask: impl FnOnce(Done<T>),
     ) -> Result<T, Problem> {
         let answer = self.wait_for(TIMES, ask).await.unwrap_or(Err(ApiError::Unknown { id }));
-        if let Err(ApiError::Unknown { id }) = &answer {
+        if answer.as_ref().is_err_and(|error| error.outcome() == Outcome::Unknown) {
             tracing::warn!(%id, "the outcome of a transaction is unknown to its client");
         }
         Ok(answer?)
@@ -83,9 +84,11 @@ impl Context {
 /// Compare, then do the one or the other.
 pub async fn transact(
     State(context): State<Shared>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
+    let [] = parameters(uri.query(), [])?;
     let (body, _room): (TxnBody, _) =
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
     let txn = context.judge().txn(body)?;
@@ -97,9 +100,11 @@ pub async fn transact(
 /// Begins one: 201.
 pub async fn begin(
     State(context): State<Shared>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<Begun>), Problem> {
+    let [] = parameters(uri.query(), [])?;
     let (body, _room): (BeginBody, _) =
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
     let timeout_ms = body.timeout_ms.unwrap_or(TIMEOUT_MS);
@@ -117,9 +122,11 @@ pub async fn begin(
 pub async fn run(
     State(context): State<Shared>,
     Path(txn): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Response, Problem> {
+    let [] = parameters(uri.query(), [])?;
     let (body, _room): (DoBody, _) =
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
     let ops = context.judge().of(body)?;
@@ -143,9 +150,11 @@ pub async fn run(
 pub async fn commit(
     State(context): State<Shared>,
     Path(txn): Path<String>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<Json<Committed>, Problem> {
+    let [] = parameters(uri.query(), [])?;
     let (Nothing {}, _room) =
         json_within(&context, &headers, body, BODY_BYTES_MAX, too_long).await?;
     let id = context.next_id();
@@ -157,7 +166,9 @@ pub async fn commit(
 pub async fn rollback(
     State(context): State<Shared>,
     Path(txn): Path<String>,
+    uri: Uri,
 ) -> Result<StatusCode, Problem> {
+    let [] = parameters(uri.query(), [])?;
     context.api.txn_rollback(&txn)?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -82,14 +82,60 @@ struct CompareBody {
     version: Option<Number>,
 }
 
-#[derive(serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
 enum OpBody {
     Get(Word),
     Put(Object<PutBody>),
     Delete(Word),
     Increment(Object<IncrementBody>),
     Range(Object<RangeBody>),
+}
+
+/// What operations there are, for messages.
+const OPS: &str = "`get`, `put`, `delete`, `increment` and `range`";
+
+impl<'de> Deserialize<'de> for OpBody {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct One;
+        impl<'de> Visitor<'de> for One {
+            type Value = OpBody;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "an operation such as {{\"get\": \"KEY\"}}, with one of {OPS}")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<OpBody, A::Error> {
+                let Some(word) = map.next_key::<String>()? else {
+                    let why = format!("an operation has one of {OPS}; this one is empty");
+                    return Err(A::Error::custom(why));
+                };
+                let op = match word.as_str() {
+                    "get" => OpBody::Get(map.next_value()?),
+                    "put" => OpBody::Put(map.next_value()?),
+                    "delete" => OpBody::Delete(map.next_value()?),
+                    "increment" => OpBody::Increment(map.next_value()?),
+                    "range" => OpBody::Range(map.next_value()?),
+                    _ => {
+                        let why = format!("{} is no operation; those are {OPS}", shown(&word));
+                        return Err(A::Error::custom(why));
+                    }
+                };
+                if let Some(more) = map.next_key::<String>()? {
+                    return Err(A::Error::custom(format!(
+                        "an operation has one of {OPS}; this one has {} and {}",
+                        shown(&word),
+                        shown(&more)
+                    )));
+                }
+                Ok(op)
+            }
+        }
+        deserializer.deserialize_map(One)
+    }
+}
+
+/// A word of the client's, as far as it is repeated to it.
+fn shown(word: &str) -> String {
+    format!("`{}`", word.chars().take(40).collect::<String>().escape_debug())
 }
 
 #[derive(serde::Deserialize)]
@@ -168,9 +214,13 @@ impl Judge<'_> {
                 })?;
                 Test::Version(Timestamp(version))
             }
-            _ => {
+            (exists, value, version) => {
+                let said =
+                    [exists.map(|_| "exists"), value.map(|_| "value"), version.map(|_| "version")];
+                let said: Vec<_> = said.into_iter().flatten().collect();
+                let said = if said.is_empty() { "none".into() } else { said.join(" and ") };
                 return Err(Problem::bad_request(format!(
-                    "compare {at} has to say one of exists, value and version"
+                    "compare {at} has to say one of exists, value and version, and says {said}"
                 )));
             }
         };
@@ -199,7 +249,7 @@ impl Judge<'_> {
             OpBody::Range(Object(RangeBody { from, to, limit, reverse })) => {
                 let limit = limit.unwrap_or(RANGE_KEYS);
                 if limit > KEYS_MAX as u64 {
-                    let detail = format!("limit is {limit}, and may be {KEYS_MAX}");
+                    let detail = format!("limit is {limit}, and may be {KEYS_MAX} at most");
                     return Err(Problem::bad_request(detail));
                 }
                 TxnOp::Range {
@@ -450,7 +500,11 @@ mod tests {
         let many = format!(r#"{{"then": [{}]}}"#, vec![r#"{"get":"a"}"#; OPS_MAX + 1].join(","));
         for (json, word) in [
             (r#"{"them": []}"#, "`them`"),
-            (r#"{"then": [{"gte": "a"}]}"#, "`get`"),
+            (r#"{"then": [{"gte": "a"}]}"#, "`gte` is no operation; those are `get`"),
+            (r#"{"then": [{}]}"#, "one of `get`, `put`, `delete`, `increment` and `range`"),
+            (r#"{"then": [{"get": "a", "put": {}}]}"#, "this one has `get` and `put`"),
+            (r#"{"then": ["get"]}"#, "an operation such as {\"get\": \"KEY\"}"),
+            (r#"{"then": [["get", "a"]]}"#, "an operation such as"),
             (r#"{"then": [{"get": 7}]}"#, "a string, or"),
             (r#"{"then": [{"get": {"hex": "ff"}}]}"#, "`base64`"),
             (r#"{"then": [{"get": {"base64": "?"}}]}"#, "no base64"),
@@ -459,8 +513,11 @@ mod tests {
             (r#"{"then": [{"increment": {"key": "a", "by": 1.5}}]}"#, "whole number"),
             (r#"{"then": [{"increment": {"key": "a", "by": "9223372036854775808"}}]}"#, "64 bits"),
             (r#"{"then": [{"range": {"limit": 65537}}]}"#, "65536"),
-            (r#"{"compare": [{"key": "a"}]}"#, "exists, value and version"),
-            (r#"{"compare": [{"key": "a", "exists": true, "version": 1}]}"#, "one of"),
+            (r#"{"compare": [{"key": "a"}]}"#, "version, and says none"),
+            (
+                r#"{"compare": [{"key": "a", "exists": true, "version": 1}]}"#,
+                "one of exists, value and version, and says exists and version",
+            ),
             (r#"{"compare": [{"key": "a", "version": -1}]}"#, "no version"),
             (&many, "at most 1024"),
             ("[", "expected"),

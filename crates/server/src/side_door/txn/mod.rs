@@ -28,7 +28,7 @@ use node::lane::{self, NotDone};
 use replication::BootNanos;
 use run::Run;
 
-use super::{NodeApi, not_done, refused};
+use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
 use crate::api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
 use crate::hub::mail::{Mail, Transact};
 use crate::hub::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
@@ -102,6 +102,11 @@ impl NodeApi {
             held.map_err(|why| not_had(name, why))
         });
         match held {
+            // A commit whose answer was lost comes again.
+            Err(ApiError::NoTransaction { why }) if name_parts(name).is_some() => {
+                let why = format!("{why}. If a commit was sent before, it may have been done");
+                done(Err(ApiError::CommittedPerhaps { id, why }));
+            }
             Err(error) => done(Err(error)),
             Ok(held) => commit(&self.hub, id, held, move |committed| {
                 done(match committed {
@@ -123,18 +128,14 @@ impl NodeApi {
     /// Which open transaction a name means, if it began here.
     fn open_here(&self, name: &str) -> Result<OpenId, ApiError> {
         self.may_begin()?;
-        let parts = name.split_once('-').filter(|(node, id)| node.len() == 16 && id.len() == 32);
-        let number = |text| u128::from_str_radix(text, 16).ok();
-        let Some((node, id)) = parts.and_then(|(node, id)| Some((number(node)?, number(id)?)))
-        else {
+        let Some((node, id)) = name_parts(name) else {
             let name: String = name.chars().take(64).collect();
             let why = format!("{name:?} is no name of a transaction");
             return Err(ApiError::NoTransaction { why });
         };
-        if node == u128::from(self.hub.node_id.0) {
+        if node == self.hub.node_id {
             return Ok(id);
         }
-        let node = NodeId(node as u64);
         let why = format!(
             "transaction {name} began on node {:016x}, and lives there only; this is node {:016x}",
             node.0, self.hub.node_id.0
@@ -178,7 +179,7 @@ impl NodeApi {
                 result: Ok(_) | Err(CatalogueError::Exists { .. }), ..
             } => this.in_keyspace(&keyspace, then),
             lane::Answer::Catalogue { result: Err(error), .. } => then(Err(refused(error))),
-            lane::Answer::NotDone { why, .. } => then(Err(not_done(why, None))),
+            lane::Answer::NotDone { why, .. } => then(Err(no_catalogue(why))),
             other => unreachable!("a catalogue operation is answered by the catalogue: {other:?}"),
         };
         let op = CatalogueOp::Create { name, options: self.config.keyspace_options() };
@@ -195,13 +196,24 @@ fn name_of(hub: &Hub, id: OpenId) -> String {
     format!("{:016x}-{id:032x}", hub.node_id.0)
 }
 
+/// Where it lives, and what it is called there.
+fn name_parts(name: &str) -> Option<(NodeId, OpenId)> {
+    let (node, id) = name.split_once('-')?;
+    // Signs are no digits.
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if (node.len(), id.len()) != (16, 32) || !is_hex(node) || !is_hex(id) {
+        return None;
+    }
+    Some((NodeId(u64::from_str_radix(node, 16).ok()?), OpenId::from_str_radix(id, 16).ok()?))
+}
+
 fn not_had(name: &str, why: NotHad) -> ApiError {
     match why {
         NotHad::Busy => ApiError::TransactionInUse,
         NotHad::Gone => ApiError::NoTransaction {
             why: format!(
-                "transaction {name} is not open: it was committed or rolled back, or no request \
-                 came for so long that it has ended, with nothing done"
+                "transaction {name} is not open: it was committed or rolled back, no request came \
+                 for so long that it has ended, or its node was started again"
             ),
         },
     }
@@ -293,7 +305,8 @@ fn commit(
             Ended::Done(_) => Ok(None),
             Ended::Changed(key) => Ok(Some(key)),
             Ended::Busy(Some(key)) => Err(ApiError::Contended { key }),
-            Ended::Busy(None) | Ended::CrossShard => Err(ApiError::Busy),
+            Ended::Busy(None) => Err(ApiError::Busy { why: NO_LEADER }),
+            Ended::CrossShard => Err(not_done(NotDone::CrossShard, None)),
             Ended::Unknown => Err(ApiError::Unknown { id }),
             Ended::TooMuch => Err(ApiError::TransactionTooLarge {
                 why: "the transaction writes more than 128 MiB in one shard, or others under way \

@@ -29,7 +29,7 @@ use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};
 use parking_lot::Mutex;
 
-use super::super::{not_done, renewed};
+use super::super::{LOCKED, NO_LEADER, not_done, renewed};
 use crate::api::{ApiError, TxnOp, TxnPair, TxnResult};
 use crate::hub::open_txns::{Held, KNOWN_BYTES_MAX};
 use crate::hub::{Hub, SIDE_DOOR, boot_nanos};
@@ -99,7 +99,12 @@ impl Run {
         if boot_nanos() > self.now.boot.saturating_add(self.hub.patience_nanos) {
             return match stop {
                 Stop::Failed(error) => self.end(Some(error)),
-                Stop::Wait(_) | Stop::Fetch(_) => self.end(Some(ApiError::Busy)),
+                Stop::Wait(Blocked { lock: Some(_), .. }) => {
+                    self.end(Some(ApiError::Busy { why: LOCKED }));
+                }
+                Stop::Wait(_) | Stop::Fetch(_) => {
+                    self.end(Some(ApiError::Busy { why: NO_LEADER }));
+                }
             };
         }
         match stop {
