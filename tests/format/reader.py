@@ -742,7 +742,8 @@ class Shard:
         for key in keys:
             before, after = self.get(key, now)[0], copy.get(key, now)
             intent = after if key in copy.times and after[0] is not None else 0
-            intent = 2 if before is not None and after[0] is None else intent
+            is_gone = (before is not None or key in copy.times) and after[0] is None
+            intent = 2 if is_gone else intent
             self.locks[key] = (name, intent, dict(ranges).get(key, key))
         if promised:
             self.records[name] = [record, "staged", promised]

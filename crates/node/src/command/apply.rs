@@ -12,7 +12,8 @@
 //! # Invariants
 //! 1. [`Reply::Refused`] means that nothing changed.
 //! 2. A value whose expiry is at or before the entry's millisecond counts as absent (SAFETY G13).
-//! 3. Giving a value an expiry in the past is deleting it, and answers as if it were not.
+//! 3. Giving a value an expiry in the past is deleting it, and answers as if it were not. A value
+//!    that is set with one leaves a deletion, though there was none.
 //!
 //! # What it does not know
 //! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
@@ -134,6 +135,15 @@ pub(super) fn apply_one(
     result.unwrap_or_else(Reply::Refused)
 }
 
+/// Deletes a key; one without a value as if it had had one: who has watched that it has none is to
+/// know that somebody has made and deleted it (SAFETY G15).
+pub(crate) fn leave_deletion(values: &mut impl Values, key: &HashedKey<'_>, at: Timestamp) {
+    if !values.delete(key, at) {
+        values.put(key, &[], 0, at);
+        values.delete(key, at);
+    }
+}
+
 /// Values at the moment of an entry.
 struct Judge<'v, V> {
     values: &'v mut V,
@@ -186,8 +196,11 @@ impl<V: Values> Judge<'_, V> {
             Expiry::Keep => old.map_or(0, |old| old.expiry_ms),
             Expiry::At(expiry_ms) => stored(expiry_ms),
         };
-        if takes_place {
-            self.put(key, &[value], expiry_ms);
+        let has_passed = expiry_ms != 0 && expiry_ms <= self.at.millis();
+        match (takes_place, has_passed) {
+            (false, _) => {}
+            (true, false) => self.put(key, &[value], expiry_ms),
+            (true, true) => leave_deletion(self.values, key, self.at),
         }
         answer
     }

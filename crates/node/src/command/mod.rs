@@ -40,6 +40,7 @@ pub mod transaction;
 
 use keyspace::Cut;
 
+pub(crate) use apply::leave_deletion;
 pub use apply::{Values, apply, apply_hashed};
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};

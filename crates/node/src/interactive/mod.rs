@@ -32,7 +32,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use keyspace::{KeyHasher, KeyspaceId, Timestamp};
-use storage::engine::{Engine, Layout, Range};
+use storage::engine::{Engine, Layout, Range, Version};
 
 use crate::command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 use crate::fetch::Pair;
@@ -67,7 +67,7 @@ pub struct Interactive {
     copy: Engine,
     /// What was read of each key that is known; nothing of one that is only written.
     keys: BTreeMap<Box<[u8]>, Option<Seen>>,
-    /// Keys that commands have written, in the copy.
+    /// Keys that commands have changed, in the copy.
     written: BTreeSet<Box<[u8]>>,
     stretches: Stretches,
     /// Those whose keys are not all read.
@@ -206,13 +206,19 @@ impl Interactive {
             self.admit(write.first_key(), written.saturating_add(copied))?;
             write.each_key(&mut |key| {
                 self.keys.entry(key.into()).or_insert(None);
-                self.written.insert(key.into());
             });
         }
         // Each of its own moment, so that what was written last is the newest.
         self.at = Timestamp(self.at.0 + 1);
         let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
         let answers = one.run(&mut self.copy, self.at, limits);
+        for write in one.writes() {
+            write.each_key(&mut |key| {
+                if self.copy.newest_timestamp(&self.copy.hasher().key(key)) == self.at {
+                    self.written.insert(key.into());
+                }
+            });
+        }
         // What it has replaced goes.
         self.copy.raise_safe_point(self.at);
         self.copy.collect(COLLECTED);
@@ -298,7 +304,7 @@ impl Interactive {
             let nothing = || self.stretches.holds(key).then_some(Seen::Nothing(Timestamp::MAX));
             all.watched.extend((*seen).or_else(nothing).map(|seen| (&**key, seen)));
             if self.written.contains(key) {
-                all.commands.extend(self.outcome(key, *seen).map(Step::Write));
+                all.commands.push(Step::Write(self.outcome(key, *seen)));
             }
         }
         all.ranges = self.stretches.iter().collect();
@@ -331,17 +337,16 @@ impl Interactive {
         self.bytes
     }
 
-    /// What is to be written to a key that commands have written.
-    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<Seen>) -> Option<Write<'a>> {
-        let Some(version) = self.copy.newest(&self.copy.hasher().key(key), self.at) else {
-            let had_none = matches!(seen, Some(Seen::Nothing(_)));
-            return (!had_none).then_some(Write::Delete { key });
+    /// What is to be written to a key that commands have changed.
+    fn outcome<'a>(&'a self, key: &'a [u8], seen: Option<Seen>) -> Write<'a> {
+        let (value, expiry) = match self.copy.newest(&self.copy.hasher().key(key), self.at) {
+            Some(Version { value, expiry_ms: 0, .. }) => (value, Expiry::Never),
+            Some(Version { value, expiry_ms, .. }) => (value, Expiry::At(expiry_ms)),
+            None if matches!(seen, Some(Seen::Version(_))) => return Write::Delete { key },
+            // Made and deleted again, which leaves a deletion as what has ended when it is set.
+            None => (&[][..], Expiry::At(1)),
         };
-        let is_as_it_was = version.timestamp == self.base;
-        let expiry =
-            if version.expiry_ms == 0 { Expiry::Never } else { Expiry::At(version.expiry_ms) };
-        let (value, when, reply) = (version.value, SetIf::Always, SetReply::Ok);
-        (!is_as_it_was).then_some(Write::Set { key, value, when, expiry, reply })
+        Write::Set { key, value, when: SetIf::Always, expiry, reply: SetReply::Ok }
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use keyspace::random::Random;
 
 use super::*;
-use crate::command::{Read, Refusal};
+use crate::command::{ExpireIf, Read, Refusal};
 use crate::limits;
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -91,16 +91,40 @@ fn what_is_written_is_seen_and_nowhere_else() {
     assert_eq!(transaction.commands, [set(b"a", b"9"), delete, set(b"c", b"x")]);
 }
 
-/// What is as it was, or never was, is not written.
+/// What no command has changed is not written.
 #[test]
 fn what_comes_to_nothing_is_not_written() {
     let table = table(&[("a", "7")]);
     let mut all = Interactive::new(NOW, BYTES_MAX);
     run(&mut all, &table, Step::Write(Write::Persist { key: b"a" }));
-    run(&mut all, &table, Step::Write(Write::Append { key: b"n", value: b"x" }));
+    run(&mut all, &table, Step::Write(Write::Increment { key: b"a", by: i64::MAX }));
     run(&mut all, &table, Step::Write(Write::Delete { key: b"n" }));
     let transaction = all.transaction();
     assert_eq!((transaction.watched.len(), transaction.commands.len()), (2, 0));
+}
+
+/// Who watches that a key has no value is to know that it had one.
+#[test]
+fn what_was_made_and_deleted_leaves_a_deletion() {
+    let table = table(&[]);
+    let mut all = Interactive::new(NOW, BYTES_MAX);
+    run(&mut all, &table, Step::Write(Write::Append { key: b"n", value: b"x" }));
+    run(&mut all, &table, Step::Write(Write::Rename { from: b"n", to: b"o", if_absent: false }));
+    run(
+        &mut all,
+        &table,
+        Step::Write(Write::Expire { key: b"o", at: 1, when: ExpireIf::default() }),
+    );
+    run(&mut all, &table, set(b"p", b"1"));
+    run(&mut all, &table, Step::Write(Write::Delete { key: b"p" }));
+    let transaction = all.transaction();
+    let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+    let at = Timestamp::from_millis(2_000);
+    transaction.run(&mut engine, at, &limits::APPLY);
+    for key in [b"n", b"o", b"p"] {
+        assert_eq!(engine.newest_timestamp(&engine.hasher().key(key)), at);
+    }
+    assert!(engine.is_empty(at));
 }
 
 #[test]
@@ -114,7 +138,9 @@ fn what_is_only_written_is_not_read() {
     let delete = Step::Write(Write::Delete { key: b"a" });
     assert_eq!(all.run(&delete, &limits::APPLY), Ok(Reply::Int(1)));
     let transaction = all.transaction();
-    assert_eq!((transaction.watched, transaction.commands), (vec![], vec![delete]));
+    let (value, when, reply) = (&b""[..], SetIf::Always, SetReply::Ok);
+    let ended = Write::Set { key: b"a", value, when, expiry: Expiry::At(1), reply };
+    assert_eq!((transaction.watched, transaction.commands), (vec![], vec![Step::Write(ended)]));
 }
 
 /// A clock elsewhere that is slower has shown it alive.

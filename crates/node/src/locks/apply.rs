@@ -26,7 +26,7 @@ use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
     Outcome, Reach, Record, TxnId,
 };
-use crate::command::Reply;
+use crate::command::{Reply, leave_deletion};
 use crate::limits::ApplyLimits;
 
 /// What the shard has.
@@ -170,7 +170,7 @@ impl Locks {
             );
             return Ok((at, all));
         }
-        let mut draft = Draft::new(engine, part, at);
+        let mut draft = Draft::new(engine, part);
         let answers = part.run(&mut draft, at, limits);
         let intents = draft.into_intents();
         let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
@@ -339,9 +339,7 @@ impl Locks {
                     Intent::Put(value, expiry_ms) => {
                         engine.put(&key, &[value], *expiry_ms, *commit);
                     }
-                    Intent::Delete => {
-                        engine.delete(&key, *commit);
-                    }
+                    Intent::Delete => leave_deletion(engine, &key, *commit),
                 }
                 Mark::Committed(lock.at, *commit, if_short(lock.answers))
             }

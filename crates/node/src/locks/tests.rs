@@ -6,7 +6,7 @@ use storage::engine::{Engine, Layout};
 use super::apply::{Owns, apply};
 use super::*;
 use crate::command::{
-    Expiry, Read, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
+    ExpireIf, Expiry, Read, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
 };
 use crate::limits;
 
@@ -315,6 +315,48 @@ fn what_is_prevented_or_aborted_is_never_locked() {
     assert_eq!(why(shard.step(290, &step)), Why::Aborted);
     let late = Step::Look { id: id(300), record: b"a" };
     assert_eq!(shard.step(300 + AGE_MAX_MS, &late), Said::Record(Standing::TooOld, vec![]));
+}
+
+/// RESOLVE leaves of a key what its commands would have left of it at once: a deletion, too, where
+/// something was made and deleted again; and none, where there was nothing to delete.
+#[test]
+fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
+    let delete = |key| Command::Write(Write::Delete { key });
+    let expire = Command::Write(Write::Expire { key: b"k", at: 1, when: ExpireIf::default() });
+    let (when, reply) = (SetIf::Always, SetReply::Ok);
+    let ended = Write::Set { key: b"k", value: b"1", when, expiry: Expiry::At(1), reply };
+    let all = [
+        (vec![set(b"k", b"1"), delete(b"k")], true),
+        (vec![set(b"k", b"1"), expire], true),
+        (vec![Command::Write(ended)], true),
+        (vec![delete(b"k")], false),
+        (vec![Command::Read(Read::Get(b"k"))], false),
+    ];
+    for (commands, is_told) in all {
+        let mut shard = Shard::new();
+        let step = prepare(id(100), &[], &[], commands.clone());
+        assert!(matches!(shard.step(200, &step), Said::Voted(..)));
+        assert_eq!(shard.locks.hides(b"k"), is_told, "{commands:?}");
+        let outcome = Outcome::Committed(at(205));
+        shard.step(220, &Step::Resolve { id: id(100), outcome, keys: vec![b"k"] });
+        assert!(shard.engine.is_empty(at(220)));
+        let key = HASHER.key(b"k");
+        let left = if is_told { at(205) } else { Timestamp::ZERO };
+        assert_eq!(shard.engine.newest_timestamp(&key), left, "{commands:?}");
+        // The last of several shards does them at once.
+        let mut other = Shard::new();
+        other.step(205, &last(prepare(id(100), &[], &[], commands), at(150)));
+        assert_eq!(other.engine.newest_timestamp(&key), left);
+        assert_eq!(other.engine.usage(), shard.engine.usage());
+        let watched = |since| [(&b"k"[..], Seen::Nothing(at(since)))];
+        let step = prepare(id(102), &[], &watched(205), vec![]);
+        assert!(matches!(shard.step(230, &step), Said::Voted(..)), "it was absent again");
+        shard
+            .step(240, &Step::Resolve { id: id(102), outcome: Outcome::Aborted, keys: vec![b"k"] });
+        let said = shard.step(250, &prepare(id(103), &[], &watched(204), vec![]));
+        let changed = Said::Refused(Why::Changed(b"k"[..].into()));
+        assert_eq!(said == changed, is_told, "{said:?}");
+    }
 }
 
 #[test]

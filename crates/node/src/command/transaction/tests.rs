@@ -117,8 +117,13 @@ fn nothing_that_is_watched_stays_nothing() {
     assert_eq!(put(&mut engine, 60, &exec(&as_of(45), vec![])), is_as_it_was, "it had ended");
     put(&mut engine, 70, &set(b"k", b"v", Expiry::Never));
     put(&mut engine, 80, &Write::Delete { key: b"k" });
-    assert_eq!(put(&mut engine, 90, &exec(&as_of(60), vec![])), changed());
-    assert_eq!(put(&mut engine, 91, &exec(&as_of(80), vec![])), is_as_it_was);
+    assert_eq!(put(&mut engine, 81, &exec(&as_of(60), vec![])), changed());
+    assert_eq!(put(&mut engine, 81, &exec(&as_of(80), vec![])), is_as_it_was);
+    // What has ended when it is set was there.
+    put(&mut engine, 82, &set(b"k", b"v", Expiry::At(81)));
+    assert_eq!(put(&mut engine, 83, &exec(&as_of(81), vec![])), changed());
+    assert_eq!(put(&mut engine, 84, &exec(&as_of(82), vec![])), is_as_it_was);
+    assert!(engine.is_empty(at(84)));
     // Whatever replicas have collected by then, all of them say the same.
     engine.raise_safe_point(at(85));
     assert_eq!(put(&mut engine, 92, &exec(&as_of(60), vec![])), is_as_it_was);
