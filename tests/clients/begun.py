@@ -9,6 +9,8 @@ import time
 from harness.resp import Error, encode
 
 SECONDS = 4
+# Long enough for a command that is run again and again to be refused: 5 s, and 2 s for the last.
+IN_VAIN_SECONDS, ANSWERED_SECONDS = 9, 7
 
 
 class Session:
@@ -101,6 +103,75 @@ def moves_within(cluster):
             same([b"OK", b"OK"], [me("WATCH", "m4"), you("SET", change, "3")])
             same(after, within(me, (["RENAME", "m5", "m6"], ["SET", "m7", "x"])))
         same([None, b"2", b"x"], you("MGET", "m5", "m6", "m7"))
+
+
+def absent_again(cluster):
+    """Who watches that a key is absent is told that it was there, whichever shards the others lie in."""
+    made_and_deleted = (
+        (["SET", "{k}", "1"], ["DEL", "{k}", "{other}"]),
+        (["SET", "{k}", "1"], ["SET", "{other}", "1"], ["EXPIRE", "{k}", "-1"]),
+        (["SET", "{k}", "1"], ["GETDEL", "{k}"], ["SET", "{other}", "1"]),
+        (["SET", "{k}", "1"], ["RENAME", "{k}", "{other}"]),
+        (["SET", "{k}", "1", "EXAT", "1"], ["SET", "{other}", "1"]),
+        (["SET", "{k}", "1", "EXAT", "1"],),
+    )
+    left_alone = ((["DEL", "{k}", "{other}"],), (["GET", "{k}"], ["SET", "{other}", "1"]),
+                  (["SET", "{k}", "1", "XX"], ["SET", "{other}", "1"]))
+    for node, another in zip(cluster.nodes, cluster.nodes[1:] + cluster.nodes[:1]):
+        me, you = Session(node), Session(another)
+        for k, other in (("a1", "a2"), ("a2", "a1"), ("{a}1", "{a}2"), ("a1", "a1x")):
+            for commands in made_and_deleted + left_alone:
+                you("DEL", k, other)
+                size = you("DBSIZE")
+                same(b"OK", me("WATCH", k))
+                within(you, [[part.replace("{k}", k).replace("{other}", other) for part in command]
+                             for command in commands])
+                expected = None if commands in made_and_deleted else [b"PONG"]
+                same((commands, expected), (commands, within(me, (["PING"],))))
+                same((0, you("EXISTS", other)), (you("EXISTS", k), you("DBSIZE") - size))
+
+
+def in_each_others_way(cluster):
+    """Many that take values between few keys of several shards, and others that only write them: each
+    has its answer in time."""
+    stop, failed, seconds = time.monotonic() + IN_VAIN_SECONDS, [], []
+    names = [f"w{number}" for number in range(6)]
+    counts = {"copied": 0, "moved": 0, "written": 0, "busy": 0}
+
+    def until_the_end(number):
+        draw, mine = random.Random(number), Session(cluster.nodes[number % 3])
+        kind = ("copied", "moved", "written", "written")[number % 4]
+        try:
+            while time.monotonic() < stop:
+                one, two, three = draw.sample(names, 3)
+                began = time.monotonic()
+                if kind == "copied":
+                    said = mine("COPY", one, two, "REPLACE")
+                else:
+                    moves = (["SET", one, number], ["RENAME", one, two], ["COPY", two, three, "REPLACE"])
+                    writes = [["SET", name, number] for name in (one, two, three)]
+                    commands = moves if kind == "moved" else writes
+                    said = mine.link.pipeline([("MULTI",), *commands, ("EXEC",)])[-1]
+                seconds.append(time.monotonic() - began)
+                if isinstance(said, Error):
+                    refused(said, "BUSY others had keys of the transaction all the time, 'w")
+                    counts["busy"] += 1
+                else:
+                    done = {"copied": (0, 1), "moved": ([b"OK", b"OK", 1],), "written": ([b"OK"] * 3,)}
+                    assert said in done[kind], said
+                    counts[kind] += 1
+        except BaseException as error:  # noqa: BLE001 - told to who waits
+            failed.append(f"{number}: {error!r}")
+
+    threads = [threading.Thread(target=until_the_end, args=(number,)) for number in range(48)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(IN_VAIN_SECONDS + 30)
+    same([], failed)
+    print(f"  {counts}, {max(seconds):.1f} s at most", flush=True)
+    assert max(seconds) < ANSWERED_SECONDS, f"an answer took {max(seconds):.1f} s"
+    assert min(counts["copied"], counts["moved"], counts["written"]) > 9, counts
 
 
 def within(session, commands):

@@ -240,6 +240,8 @@ def any_mode(report):
         report.run("long commands", long_commands, cluster)
         report.run("BEGIN and COMMIT", begun.one_by_one, cluster)
         report.run("values that move in MULTI", begun.moves_within, cluster)
+        report.run("absent again", begun.absent_again, cluster)
+        report.run("values that move, in each other's way", begun.in_each_others_way, cluster)
         report.run("ranges within", begun.in_order, cluster)
         report.run("a keyspace made anew", begun.made_anew, cluster)
         report.run("WATCH, a write, a read", begun.own_writes, cluster)

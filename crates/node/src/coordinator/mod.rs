@@ -51,7 +51,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time in which attempts begin | the request's patience | busy: not done |
+//! | attempts begin, from when it was first begun on, for | the request's patience | busy: not done |
 //! | time until a client is told | twice that: PREPARE may take one, and DECIDE another | unknown |
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -178,6 +178,8 @@ struct Run {
     /// How many commands these are.
     commands: usize,
     began: BootNanos,
+    /// No attempt begins from then on.
+    until: BootNanos,
     record: Box<[u8]>,
     /// All keys that it locks.
     keys: Vec<Box<[u8]>>,
@@ -256,6 +258,20 @@ impl Coordinator {
         at: At,
         routes: Routes<'_>,
     ) {
+        self.begin_again(keyspace, transaction, token, at.now, at, routes);
+    }
+
+    /// The same, of what was begun at `since` before, and was in vain: attempts begin as long as if
+    /// it had not been.
+    pub fn begin_again(
+        &mut self,
+        keyspace: KeyspaceId,
+        transaction: &Transaction<'_>,
+        token: u64,
+        since: BootNanos,
+        at: At,
+        routes: Routes<'_>,
+    ) {
         let mut body = Vec::with_capacity(STEP_BYTES_ABOUT);
         transaction.encode(&mut body);
         let id = self.new_id(at.time);
@@ -266,6 +282,7 @@ impl Coordinator {
             body: body.into(),
             commands: transaction.commands.len(),
             began: at.now,
+            until: since.saturating_add(self.patience),
             record: Box::default(),
             keys: Vec::new(),
             at_home: BTreeSet::new(),
@@ -344,8 +361,7 @@ impl Coordinator {
             return self.end(number, Ended::NoKeyspace);
         };
         if let Phase::New = run.phase {
-            let is_late = run.began.saturating_add(self.patience) <= at.now;
-            if is_late {
+            if run.until <= at.now {
                 let locked = run.locked.take();
                 return self.end(number, Ended::Busy(locked));
             }
@@ -614,6 +630,7 @@ impl Coordinator {
             body: run.body.clone(),
             commands: run.commands,
             began: run.began,
+            until: run.until,
             record: Box::default(),
             keys: Vec::new(),
             at_home: BTreeSet::new(),

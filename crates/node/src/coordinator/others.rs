@@ -13,6 +13,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use keyspace::Timestamp;
+use replication::BootNanos;
 
 use super::{At, Coordinator, Phase, Routes, Run, Then};
 use crate::lane::NotDone;
@@ -33,6 +34,7 @@ impl Coordinator {
             body: Arc::default(),
             commands: 0,
             began: at.now,
+            until: BootNanos::MAX,
             record,
             keys: Vec::new(),
             at_home: BTreeSet::new(),

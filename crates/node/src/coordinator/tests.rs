@@ -431,6 +431,42 @@ fn answers_that_are_forgotten_are_not_told() {
     assert!(world.coordinators.iter().all(Coordinator::is_idle));
 }
 
+/// What is begun again is not tried for longer than if it had been tried all the time.
+#[test]
+fn what_is_begun_again_has_the_time_that_is_left() {
+    let mut world = World::new(1);
+    world.now += world.coordinators[1].patience;
+    let keyspace = world.keyspace.id;
+    let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
+    let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
+    let commands = keys.iter().map(incr).collect();
+    let transaction = Transaction { commands, ..Transaction::default() };
+    world.with(0, |c, at, routes| c.begin(keyspace, &transaction, 1, at, routes));
+    let held = std::mem::take(&mut world.asked);
+    for (_, _, shard, step) in &held {
+        assert!(matches!(world.apply(*shard, step), Said::Voted(..)));
+    }
+    for (token, ago) in [(2, 2), (3, 1)] {
+        let since = world.now + 1_000_000 * ago - world.coordinators[1].patience;
+        world.with(1, |c, at, routes| {
+            c.begin_again(keyspace, &transaction, token, since, at, routes);
+        });
+    }
+    world.now += 1_000_000;
+    for _ in 0..20 {
+        let asked = std::mem::take(&mut world.asked);
+        for (who, ask, shard, step) in asked {
+            let said = world.apply(shard, &step);
+            world.with(who, |c, at, routes| c.answered(ask, Ok(said), at, routes));
+        }
+    }
+    assert!(matches!(world.ended.get(&3), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
+    assert_eq!(world.ended.get(&2), None, "it has a millisecond left");
+    world.now += 1_000_000;
+    settle(&mut world, 1);
+    assert!(matches!(world.ended.get(&2), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
+}
+
 #[test]
 fn an_intent_counts_what_it_writes() {
     assert_eq!(Intent::Put(b"four".as_slice().into(), 0).bytes(), 4);

@@ -11,7 +11,7 @@ use node::read::Now;
 use node::route::Route;
 
 use super::cluster::SentOn;
-use super::executes::Again;
+use super::executes::{Repeated, Told};
 use super::takes::TakesOwed;
 use super::transactions::{Part, write_executed};
 use super::waits::Written;
@@ -300,17 +300,21 @@ impl Connection {
         };
     }
 
-    /// A key has changed before the only reply that is owed was true: takes back what is to be run
-    /// again, and whether it is muted.
-    pub(super) fn take_again(&mut self, changed: &[u8]) -> Option<(Again, bool)> {
-        let [slot] = self.pending.make_contiguous() else { return None };
-        let State::Executing(parts) = &mut slot.state else { return None };
-        let [Part::Told(told)] = &mut **parts else { return None };
-        let again = told.run_again(changed)?;
-        let muted = matches!(slot.frame, Frame::Resp { muted: true, .. });
-        self.pending.clear();
+    /// The only reply that is owed, if it is known unless something changes.
+    pub(super) fn told(&self) -> Option<&Told> {
+        let (Some(slot), 1) = (self.pending.front(), self.pending.len()) else { return None };
+        let State::Executing(parts) = &slot.state else { return None };
+        if let [Part::Told(told)] = &**parts { Some(told) } else { None }
+    }
+
+    /// It is not true: takes back what is to be run again, and whether it is muted.
+    pub(super) fn take_again(&mut self) -> Option<(Repeated, bool)> {
+        self.told()?;
+        let slot = self.pending.pop_front()?;
+        let (State::Executing(parts), frame) = (slot.state, slot.frame) else { return None };
+        let Some(Part::Told(told)) = parts.into_iter().next() else { return None };
         self.barrier = false;
-        Some((again, muted))
+        Some((told.again, matches!(frame, Frame::Resp { muted: true, .. })))
     }
 
     /// Writes the replies that are there, in order, up to the first that is not.

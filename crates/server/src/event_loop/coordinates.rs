@@ -25,7 +25,8 @@ use node::shard::Stuck;
 
 use super::EventLoop;
 use super::connection::Connection;
-use super::serve::not_done_text;
+use super::executes::Again;
+use super::serve::{not_done_text, place};
 use crate::hub::mail::{Fate, Transact};
 use crate::hub::{Hub, boot_nanos};
 use crate::peer::COMMAND_BYTES_MAX;
@@ -101,8 +102,10 @@ impl EventLoop {
                 connection.written.add(route.shard(route.place_of_key(key)));
             });
         }
+        let since = self.tries_since(place(waiter));
         self.with_coordinator(|coordinator, at, routes| {
-            coordinator.begin(keyspace, transaction, waiter.0, at, routes);
+            let since = since.unwrap_or(at.now);
+            coordinator.begin_again(keyspace, transaction, waiter.0, since, at, routes);
         });
     }
 
@@ -189,11 +192,15 @@ impl EventLoop {
             let done = self.aside.waiting.remove(&waiter.0).expect("it is ended once");
             return done(ended);
         }
-        if let Ended::Changed(key) = &ended
-            && self.run_again(waiter, key)
-        {
-            return;
-        }
+        let ended = match ended {
+            Ended::Changed(key) => match self.run_again(waiter, &key) {
+                Again::Runs => return,
+                Again::TooLate => Ended::Busy(Some(key)),
+                Again::Never => Ended::Changed(key),
+            },
+            other => other,
+        };
+        self.leaves_turn(place(waiter));
         let reply = match ended {
             Ended::Done(replies) => Ok(Reply::Array(replies)),
             Ended::Changed(key) => Ok(Reply::Changed(key)),

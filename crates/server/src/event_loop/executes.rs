@@ -6,6 +6,12 @@
 //!        └──► a transaction: if all that was read is as it was, what was written
 //!                 └──► changed meanwhile: run again, unless the client has watched the key
 //! ```
+//!
+//! Those of a loop that have a key in common run one after the other ([`super::turns`]), and are
+//! run again until the request's patience is over, counted from the first time: then the client is
+//! told `BUSY`, and nothing is done.
+
+use std::collections::BTreeSet;
 
 use node::command::{Reply, Step, Write};
 use node::entry::Waiter;
@@ -33,15 +39,25 @@ pub struct Told {
     /// In the protocol of its client.
     pub bytes: Vec<u8>,
     /// What is run again otherwise.
-    again: Option<Again>,
+    pub(super) again: Repeated,
 }
 
 /// What is run again.
-pub enum Again {
+pub enum Repeated {
     /// A command, as its client would send it.
     Command(Vec<u8>),
     /// EXEC.
     Exec(Box<Queue>, Watched),
+}
+
+/// Whether what has met a change is run again.
+pub(super) enum Again {
+    /// Yes, or it rests before.
+    Runs,
+    /// Others were in the way for as long as a request may take.
+    TooLate,
+    /// It is another command, or a key has changed that its client has watched.
+    Never,
 }
 
 /// EXEC, as a client would send it.
@@ -74,7 +90,7 @@ impl EventLoop {
         let mut bytes = Vec::new();
         let reply = Reply::Array(replies);
         write_executed(&[Part::Single], &reply, session.version(), &mut bytes);
-        let told = Told { bytes, again: Some(Again::Command(encoded(args))) };
+        let told = Told { bytes, again: Repeated::Command(encoded(args)) };
         let transaction = Box::new(copy.transaction());
         self.write_all(at, connection, session, transaction, Part::Told(Box::new(told)), muted)
     }
@@ -96,7 +112,7 @@ impl EventLoop {
         };
         let mut bytes = Vec::new();
         write_executed(parts, &Reply::Array(replies), session.version(), &mut bytes);
-        let again = Some(Again::Exec(Box::new(queue.clone()), watched.clone()));
+        let again = Repeated::Exec(Box::new(queue.clone()), watched.clone());
         let mut transaction = Box::new(copy.transaction());
         transaction.watched.splice(0..0, watched.keys());
         let part = Part::Told(Box::new(Told { bytes, again }));
@@ -113,6 +129,12 @@ impl EventLoop {
         if connection.waits_its_turn() {
             return Got::Later;
         }
+        let mut keys = BTreeSet::new();
+        steps.iter().for_each(|step| step.each_key(&mut |key| _ = keys.insert(key)));
+        if !self.takes_turn(at, keys.into_iter().map(Box::from).collect()) {
+            connection.awaiting = true;
+            return Got::Later;
+        }
         let begun = connection.copy.take();
         let mut copy = begun.unwrap_or_else(|| Box::new(Interactive::new(self.now, BYTES_MAX)));
         match self.run_steps(at, connection, &mut copy, steps, moment) {
@@ -125,36 +147,41 @@ impl EventLoop {
         }
     }
 
-    /// If what has met a change is one of these, it is run again.
-    pub(super) fn run_again(&mut self, waiter: Waiter, changed: &[u8]) -> bool {
+    /// What has met a change is run again, if it is one of these, and not too late.
+    pub(super) fn run_again(&mut self, waiter: Waiter, changed: &[u8]) -> Again {
         let at = place(waiter);
+        let is_one = self.connection_at(at).told().is_some_and(|told| !told.has_watched(changed));
+        if !is_one {
+            return Again::Never;
+        }
+        if !self.rests(at, changed) {
+            return Again::TooLate;
+        }
         let connection = self.connection_at(at);
-        let Some((again, muted)) = connection.take_again(changed) else { return false };
-        let Protocol::Resp(session, ranges) = &mut connection.protocol else { return false };
+        let Some((again, muted)) = connection.take_again() else { return Again::Never };
+        let Protocol::Resp(session, ranges) = &mut connection.protocol else {
+            return Again::Never;
+        };
         ranges.begin_again();
         let command = match again {
-            Again::Command(command) => command,
-            Again::Exec(queue, watched) => {
+            Repeated::Command(command) => command,
+            Repeated::Exec(queue, watched) => {
                 session.queue_again(queue, watched);
                 EXEC.to_vec()
             }
         };
         connection.input.splice(0..0, command);
         connection.put_off_muted = Some(muted);
-        self.enqueue(at);
-        true
+        connection.awaiting = true;
+        Again::Runs
     }
 }
 
 impl Told {
-    /// What is to be run again, unless the client has watched the key that has changed.
-    pub(super) fn run_again(&mut self, changed: &[u8]) -> Option<Again> {
-        if let Some(Again::Exec(_, watched)) = &self.again
-            && watched.keys().any(|(key, _)| key == changed)
-        {
-            return None;
-        }
-        self.again.take()
+    /// Whether its client has watched a key.
+    fn has_watched(&self, key: &[u8]) -> bool {
+        let Repeated::Exec(_, watched) = &self.again else { return false };
+        watched.keys().any(|(watched, _)| watched == key)
     }
 }
 

@@ -40,6 +40,7 @@ mod sockets;
 mod takes;
 mod topology;
 mod transactions;
+mod turns;
 mod waits;
 mod whole;
 mod wide;
@@ -70,6 +71,7 @@ use crate::hub::mail::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
 use gets::Get;
+use turns::Turns;
 use waits::Waits;
 
 /// Bytes read from one socket per turn, so that all get their turn.
@@ -158,6 +160,8 @@ pub struct EventLoop {
     synced: Vec<(usize, u64)>,
     /// Connections that wait for replicas (WAIT).
     waits: Waits,
+    /// Commands that take values from shard to shard.
+    turns: Turns,
     /// Transactions over several shards.
     coordinator: Coordinator,
     /// What has become of some, which their connections are to be told.
@@ -215,6 +219,7 @@ impl EventLoop {
             answers: Vec::new(),
             synced: Vec::new(),
             waits: Waits::default(),
+            turns: Turns::default(),
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
@@ -248,6 +253,7 @@ impl EventLoop {
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
             self.tick_coordinator();
+            self.tick_turns();
             self.serve_all();
             self.count();
             if self.hub.stopping.load(Ordering::Acquire) {
@@ -339,7 +345,7 @@ impl EventLoop {
             (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
             (false, None) => None,
         };
-        let looks = [timeout, self.waits.next_look(), self.next_tick()];
+        let looks = [timeout, self.waits.next_look(), self.turns.next_look(), self.next_tick()];
         let timeout = looks.into_iter().flatten().min();
         if self.hub.peers.is_some() {
             // Others may need this processor: what they bring is of the same turn then.

@@ -250,6 +250,9 @@ impl EventLoop {
         if !later.is_empty() {
             connection.pending.push_back(Slot::bytes(later));
         }
+        if matches!(done, Done::Yes) && connection.told().is_none() {
+            self.leaves_turn(at);
+        }
         match done {
             Done::PutOff => connection.put_off_muted = Some(muted),
             Done::Yes if connection.ways.is_some() => {

@@ -321,8 +321,8 @@ impl EventLoop {
         Done::Yes
     }
 
-    /// A number that clients cannot foresee matters little here: it chooses a random key.
-    fn random(&mut self) -> u64 {
+    /// A number that clients cannot foresee matters little here: it chooses a key, or a pause.
+    pub(super) fn random(&mut self) -> u64 {
         self.random =
             self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(self.now.0 | 1);
         self.random ^ (self.random >> 29)
