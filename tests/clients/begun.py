@@ -171,7 +171,7 @@ def in_each_others_way(cluster):
     same([], failed)
     print(f"  {counts}, {max(seconds):.1f} s at most", flush=True)
     assert max(seconds) < ANSWERED_SECONDS, f"an answer took {max(seconds):.1f} s"
-    assert min(counts["copied"], counts["moved"], counts["written"]) > 9, counts
+    assert min(counts["copied"], counts["moved"], counts["written"]) > 0, counts
 
 
 def within(session, commands):
