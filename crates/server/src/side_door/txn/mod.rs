@@ -265,8 +265,10 @@ impl Attempt {
         held.copy.forget_writes();
         commit(&hub, self.id, held, move |committed| match committed {
             Ok(Some(key)) => self.again(key),
-            // Nothing is written by it, so nothing is unknown.
-            Ok(None) | Err(_) => (self.done)(Err(error)),
+            Ok(None) => (self.done)(Err(error)),
+            // Nothing is written by it, so nothing is unknown but whether it was refused rightly.
+            Err(ApiError::Unknown { .. }) => (self.done)(Err(ApiError::Busy { why: NO_LEADER })),
+            Err(why) => (self.done)(Err(why)),
         });
     }
 
