@@ -24,7 +24,7 @@ setup: ## Installs what the tests need, skipping what is there
 build: ## Builds target/release/carillon
 	@cargo build --release --locked
 
-dist: ## Builds target/dist/carillon by what it does under load: a sixth faster, in ten minutes
+dist: ## Builds target/dist/carillon by what it does under load: a quarter faster, in ten minutes
 	@scripts/setup.sh
 	@scripts/dist.sh
 
