@@ -188,6 +188,9 @@ impl Steps {
 
     /// Bytes of what waits, and how many entries it may become.
     pub fn held_bytes(&self) -> (u64, u64) {
+        if self.is_idle() {
+            return (0, 0);
+        }
         let steps = self.queue.iter().chain(self.waiting.values());
         let steps = steps.map(|queued| queued.step.len() as u64);
         let held = self.held.iter().map(|(_, queued)| queued.len_bytes());
