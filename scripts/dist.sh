@@ -27,8 +27,11 @@ if ! profdata >/dev/null; then
   echo "  dist: rustup component add llvm-tools"
   rustup component add llvm-tools >"$work/tools.log" 2>&1 || {
     echo "  dist: apt-get install llvm-$llvm"
-    as_root env DEBIAN_FRONTEND=noninteractive \
-      apt-get install -y -qq --no-install-recommends "llvm-$llvm" >>"$work/tools.log" 2>&1 </dev/null || true
+    {
+      as_root apt-get update -qq || true
+      as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "llvm-$llvm" || true
+    } >>"$work/tools.log" 2>&1 </dev/null
   }
   profdata >/dev/null || {
     echo "dist: llvm-profdata of LLVM $llvm cannot be had: $work/tools.log" >&2
