@@ -200,7 +200,7 @@ impl EventLoop {
             },
             other => other,
         };
-        self.leaves_turn(place(waiter));
+        self.leaves_line(place(waiter));
         let reply = match ended {
             Ended::Done(replies) => Ok(Reply::Array(replies)),
             Ended::Changed(key) => Ok(Reply::Changed(key)),

@@ -7,7 +7,7 @@
 //!                 └──► changed meanwhile: run again, unless the client has watched the key
 //! ```
 //!
-//! Those of a loop that have a key in common run one after the other ([`super::turns`]), and are
+//! Those of a loop that have a key in common run one after the other ([`super::lines`]), and are
 //! run again until the request's patience is over, counted from the first time: then the client is
 //! told `BUSY`, and nothing is done.
 
@@ -131,7 +131,7 @@ impl EventLoop {
         }
         let mut keys = BTreeSet::new();
         steps.iter().for_each(|step| step.each_key(&mut |key| _ = keys.insert(key)));
-        if !self.takes_turn(at, keys.into_iter().map(Box::from).collect()) {
+        if !self.may_run_in_line(at, keys.into_iter().map(Box::from).collect()) {
             connection.awaiting = true;
             return Got::Later;
         }

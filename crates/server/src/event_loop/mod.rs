@@ -32,6 +32,7 @@ mod executes;
 mod far;
 mod gets;
 mod interacts;
+mod lines;
 mod looks_up;
 mod native;
 mod resp;
@@ -40,7 +41,6 @@ mod sockets;
 mod takes;
 mod topology;
 mod transactions;
-mod turns;
 mod waits;
 mod whole;
 mod wide;
@@ -71,7 +71,7 @@ use crate::hub::mail::Mail;
 use connection::Connection;
 pub use context::{Clients, Texts};
 use gets::Get;
-use turns::Turns;
+use lines::Lines;
 use waits::Waits;
 
 /// Bytes read from one socket per turn, so that all get their turn.
@@ -161,7 +161,7 @@ pub struct EventLoop {
     /// Connections that wait for replicas (WAIT).
     waits: Waits,
     /// Commands that take values from shard to shard.
-    turns: Turns,
+    lines: Lines,
     /// Transactions over several shards.
     coordinator: Coordinator,
     /// What has become of some, which their connections are to be told.
@@ -219,7 +219,7 @@ impl EventLoop {
             answers: Vec::new(),
             synced: Vec::new(),
             waits: Waits::default(),
-            turns: Turns::default(),
+            lines: Lines::default(),
             write_turns: 0,
             buffer: vec![0; READ_BYTES],
             now: Timestamp::ZERO,
@@ -253,7 +253,7 @@ impl EventLoop {
             mail.drain(..).for_each(|mail| self.read_mail(mail));
             self.look_at_waits();
             self.tick_coordinator();
-            self.tick_turns();
+            self.tick_lines();
             self.serve_all();
             self.count();
             if self.hub.stopping.load(Ordering::Acquire) {
@@ -345,7 +345,7 @@ impl EventLoop {
             (false, None) if self.config.idle_timeout_ms > 0 => Some(SWEEP),
             (false, None) => None,
         };
-        let looks = [timeout, self.waits.next_look(), self.turns.next_look(), self.next_tick()];
+        let looks = [timeout, self.waits.next_look(), self.lines.next_look(), self.next_tick()];
         let timeout = looks.into_iter().flatten().min();
         if self.hub.peers.is_some() {
             // Others may need this processor: what they bring is of the same turn then.

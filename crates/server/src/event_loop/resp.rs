@@ -251,7 +251,7 @@ impl EventLoop {
             connection.pending.push_back(Slot::bytes(later));
         }
         if matches!(done, Done::Yes) && connection.told().is_none() {
-            self.leaves_turn(at);
+            self.leaves_line(at);
         }
         match done {
             Done::PutOff => connection.put_off_muted = Some(muted),

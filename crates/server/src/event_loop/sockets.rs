@@ -120,7 +120,7 @@ impl EventLoop {
     /// Lets go of a connection that is finished.
     pub(super) fn forget(&mut self, at: usize, connection: &Connection) {
         self.connections.remove(at);
-        self.leaves_turn(at);
+        self.leaves_line(at);
         self.clients.remove(connection.id);
         self.hub.counters.connections.sub(1);
     }

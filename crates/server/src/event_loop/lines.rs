@@ -1,4 +1,4 @@
-//! Whose turn is it, of those who take values from shard to shard ([`super::executes`])?
+//! Who is first in line, of those who take values from shard to shard ([`super::executes`])?
 //!
 //! Such a command is in vain if a key that it has read has changed before it is committed. Of two
 //! that are under way with a key in common one is mostly in vain, so those of a loop run one after
@@ -12,7 +12,7 @@
 //!
 //! Who is in the way then came to another node or loop, or is another kind of command. A command
 //! that has met a change runs again after a pause that is drawn, from a range that doubles with
-//! each: so one of several gets through. It keeps its turn meanwhile.
+//! each: so one of several gets through. It keeps its places meanwhile.
 //!
 //! Nobody waits in a circle: a command stands in the lines of all its keys at once, behind all
 //! that came before it.
@@ -41,15 +41,15 @@ const PAUSE_MAX_NANOS: u64 = 32_000_000;
 
 /// See the front page. Connections are known by their places in the loop.
 #[derive(Default)]
-pub(super) struct Turns {
-    all: BTreeMap<usize, Turn>,
+pub(super) struct Lines {
+    all: BTreeMap<usize, InLine>,
     /// Who wants each key, in the order of coming.
-    lines: BTreeMap<Box<[u8]>, VecDeque<usize>>,
+    by_key: BTreeMap<Box<[u8]>, VecDeque<usize>>,
     /// When those who wait or rest are looked at.
     times: BTreeSet<(BootNanos, usize)>,
 }
 
-struct Turn {
+struct InLine {
     keys: Vec<Box<[u8]>>,
     since: BootNanos,
     /// How often it was in vain.
@@ -68,7 +68,7 @@ enum State {
     Runs,
 }
 
-impl Turn {
+impl InLine {
     fn new(keys: Vec<Box<[u8]>>, since: BootNanos) -> Self {
         Self { keys, since, changes: 0, met: None, state: State::Runs }
     }
@@ -88,37 +88,37 @@ pub(super) enum Next {
     Refuse(usize, Box<[u8]>),
 }
 
-impl Turns {
+impl Lines {
     /// Whether a connection's command on these keys may run now; else it stands in line, and is
     /// told.
     fn take(&mut self, at: usize, keys: Vec<Box<[u8]>>, now: BootNanos, patience: u64) -> bool {
-        if let Some(turn) = self.all.get(&at) {
-            let runs = turn.state == State::Runs;
-            let is_late = runs && turn.is_late(now, patience).is_some();
+        if let Some(one) = self.all.get(&at) {
+            let runs = one.state == State::Runs;
+            let is_late = runs && one.is_late(now, patience).is_some();
             if is_late {
                 self.enter(at, State::Rests(now));
             }
             return runs && !is_late;
         }
         for key in &keys {
-            self.lines.entry(key.clone()).or_default().push_back(at);
+            self.by_key.entry(key.clone()).or_default().push_back(at);
         }
-        self.all.insert(at, Turn::new(keys, now));
+        self.all.insert(at, InLine::new(keys, now));
         let Some(key) = self.in_the_way(at).map(Box::from) else { return true };
         self.enter(at, State::Waits(now.saturating_add(patience)));
-        self.all.entry(at).and_modify(|turn| turn.met = Some(key));
+        self.all.entry(at).and_modify(|one| one.met = Some(key));
         false
     }
 
     /// The first of its keys that another had before.
     fn in_the_way(&self, at: usize) -> Option<&[u8]> {
         let keys = self.all.get(&at)?.keys.iter().map(|key| &**key);
-        keys.into_iter().find(|key| self.lines.get(*key).and_then(VecDeque::front) != Some(&at))
+        keys.into_iter().find(|key| self.by_key.get(*key).and_then(VecDeque::front) != Some(&at))
     }
 
     fn enter(&mut self, at: usize, state: State) {
-        let Some(turn) = self.all.get_mut(&at) else { return };
-        let before = std::mem::replace(&mut turn.state, state);
+        let Some(one) = self.all.get_mut(&at) else { return };
+        let before = std::mem::replace(&mut one.state, state);
         if let State::Waits(time) | State::Rests(time) = before {
             self.times.remove(&(time, at));
         }
@@ -135,15 +135,15 @@ impl Turns {
         now: BootNanos,
         (patience, random): (u64, u64),
     ) -> Option<BootNanos> {
-        let turn = self.all.get_mut(&at)?;
-        let doubled = turn.changes.checked_sub(1).map_or(0, |n| PAUSE_NANOS << n.min(16));
+        let one = self.all.get_mut(&at)?;
+        let doubled = one.changes.checked_sub(1).map_or(0, |n| PAUSE_NANOS << n.min(16));
         let pause = random % (doubled.min(PAUSE_MAX_NANOS) + 1);
         let until = now.saturating_add(pause);
-        if until >= turn.since.saturating_add(patience) {
+        if until >= one.since.saturating_add(patience) {
             return None;
         }
-        turn.changes += 1;
-        turn.met = Some(changed.into());
+        one.changes += 1;
+        one.met = Some(changed.into());
         self.enter(at, State::Rests(until));
         Some(until)
     }
@@ -151,14 +151,14 @@ impl Turns {
     /// A connection's command is over, if it had one: who may run now.
     fn leave(&mut self, at: usize) -> Vec<Next> {
         self.enter(at, State::Runs);
-        let Some(turn) = self.all.remove(&at) else { return Vec::new() };
+        let Some(one) = self.all.remove(&at) else { return Vec::new() };
         let mut behind = BTreeSet::new();
-        for key in turn.keys {
-            let Some(line) = self.lines.get_mut(&key) else { continue };
+        for key in one.keys {
+            let Some(line) = self.by_key.get_mut(&key) else { continue };
             line.retain(|other| *other != at);
             behind.extend(line.front());
             if line.is_empty() {
-                self.lines.remove(&key);
+                self.by_key.remove(&key);
             }
         }
         let waits = |at: &usize| matches!(self.all[at].state, State::Waits(_));
@@ -197,39 +197,39 @@ impl Turns {
 
 impl EventLoop {
     /// Whether a connection's command on these keys may run; if not it is told when it may.
-    pub(super) fn takes_turn(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
-        self.turns.take(at, keys, boot_nanos(), self.hub.patience_nanos)
+    pub(super) fn may_run_in_line(&mut self, at: usize, keys: Vec<Box<[u8]>>) -> bool {
+        self.lines.take(at, keys, boot_nanos(), self.hub.patience_nanos)
     }
 
     /// Since when a connection has had such a command that others were in the way of, if it has.
     pub(super) fn tries_since(&self, at: usize) -> Option<BootNanos> {
-        self.turns.all.get(&at).filter(|turn| turn.met.is_some()).map(|turn| turn.since)
+        self.lines.all.get(&at).filter(|one| one.met.is_some()).map(|one| one.since)
     }
 
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
     /// too long.
     pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
         let drawn = (self.hub.patience_nanos, self.random());
-        self.turns.rest(at, changed, boot_nanos(), drawn).is_some()
+        self.lines.rest(at, changed, boot_nanos(), drawn).is_some()
     }
 
     /// A connection's command is over.
-    pub(super) fn leaves_turn(&mut self, at: usize) {
-        if !self.turns.all.is_empty() {
-            let next = self.turns.leave(at);
-            self.tell_turns(next);
+    pub(super) fn leaves_line(&mut self, at: usize) {
+        if !self.lines.all.is_empty() {
+            let next = self.lines.leave(at);
+            self.tell_lines(next);
         }
     }
 
     /// Goes on with those who have rested, and refuses those who have waited too long.
-    pub(super) fn tick_turns(&mut self) {
-        if !self.turns.times.is_empty() {
-            let next = self.turns.due(boot_nanos(), self.hub.patience_nanos);
-            self.tell_turns(next);
+    pub(super) fn tick_lines(&mut self) {
+        if !self.lines.times.is_empty() {
+            let next = self.lines.due(boot_nanos(), self.hub.patience_nanos);
+            self.tell_lines(next);
         }
     }
 
-    fn tell_turns(&mut self, all: Vec<Next>) {
+    fn tell_lines(&mut self, all: Vec<Next>) {
         for next in all {
             match next {
                 Next::Run(at) => self.go_on(go_waiter(at), None),
@@ -254,52 +254,52 @@ mod tests {
 
     #[test]
     fn those_with_a_key_in_common_run_one_after_the_other() {
-        let mut turns = Turns::default();
-        assert!(turns.take(1, keys("ab"), 0, PATIENCE));
-        assert!(!turns.take(2, keys("bc"), 1, PATIENCE));
-        assert!(!turns.take(3, keys("c"), 2, PATIENCE), "behind who came before, though c is free");
-        assert!(turns.take(4, keys("d"), 3, PATIENCE));
-        assert!(turns.take(1, keys("ab"), 4, PATIENCE), "it has its turn still");
-        assert!(!turns.take(2, keys("bc"), 4, PATIENCE));
-        assert_eq!(turns.leave(4), []);
-        assert_eq!(turns.leave(1), [Next::Run(2)]);
-        assert_eq!(turns.leave(1), [], "it had none");
-        assert!(turns.take(2, keys("bc"), 5, PATIENCE));
+        let mut lines = Lines::default();
+        assert!(lines.take(1, keys("ab"), 0, PATIENCE));
+        assert!(!lines.take(2, keys("bc"), 1, PATIENCE));
+        assert!(!lines.take(3, keys("c"), 2, PATIENCE), "behind who came before, though c is free");
+        assert!(lines.take(4, keys("d"), 3, PATIENCE));
+        assert!(lines.take(1, keys("ab"), 4, PATIENCE), "it runs still");
+        assert!(!lines.take(2, keys("bc"), 4, PATIENCE));
+        assert_eq!(lines.leave(4), []);
+        assert_eq!(lines.leave(1), [Next::Run(2)]);
+        assert_eq!(lines.leave(1), [], "it had none");
+        assert!(lines.take(2, keys("bc"), 5, PATIENCE));
         // Who goes away out of the middle lets others by.
-        assert!(!turns.take(5, keys("bx"), 6, PATIENCE));
-        assert!(!turns.take(6, keys("x"), 6, PATIENCE));
-        assert_eq!(turns.leave(5), [Next::Run(6)]);
-        assert_eq!(turns.leave(2), [Next::Run(3)]);
-        assert_eq!((turns.leave(3), turns.leave(6)), (vec![], vec![]));
-        assert!(turns.all.is_empty() && turns.lines.is_empty() && turns.times.is_empty());
+        assert!(!lines.take(5, keys("bx"), 6, PATIENCE));
+        assert!(!lines.take(6, keys("x"), 6, PATIENCE));
+        assert_eq!(lines.leave(5), [Next::Run(6)]);
+        assert_eq!(lines.leave(2), [Next::Run(3)]);
+        assert_eq!((lines.leave(3), lines.leave(6)), (vec![], vec![]));
+        assert!(lines.all.is_empty() && lines.by_key.is_empty() && lines.times.is_empty());
     }
 
     /// Pauses grow and end, and so do repetitions.
     #[test]
     fn what_is_in_vain_rests_and_is_refused_in_the_end() {
-        let mut turns = Turns::default();
-        assert!(turns.take(1, keys("a"), 0, PATIENCE));
-        assert!(!turns.take(2, keys("a"), 7, PATIENCE));
+        let mut lines = Lines::default();
+        assert!(lines.take(1, keys("a"), 0, PATIENCE));
+        assert!(!lines.take(2, keys("a"), 7, PATIENCE));
         let (mut now, mut runs) = (0, 0);
-        while let Some(until) = turns.rest(1, b"a", now, (PATIENCE, u64::MAX - 1)) {
+        while let Some(until) = lines.rest(1, b"a", now, (PATIENCE, u64::MAX - 1)) {
             assert!(until - now <= PAUSE_MAX_NANOS && until < PATIENCE);
-            assert!(!turns.take(1, keys("a"), now, PATIENCE), "it rests");
-            assert_eq!(turns.due(until, PATIENCE), [Next::Run(1)]);
-            assert_eq!(turns.due(until, PATIENCE), []);
-            assert!(turns.take(1, keys("a"), until, PATIENCE));
+            assert!(!lines.take(1, keys("a"), now, PATIENCE), "it rests");
+            assert_eq!(lines.due(until, PATIENCE), [Next::Run(1)]);
+            assert_eq!(lines.due(until, PATIENCE), []);
+            assert!(lines.take(1, keys("a"), until, PATIENCE));
             now = until + 10_000_000;
             runs += 1;
         }
         assert!((100..500).contains(&runs), "{runs}");
         // Nor does it go on if what it reads has taken too long.
-        assert!(!turns.take(1, keys("a"), PATIENCE, PATIENCE));
+        assert!(!lines.take(1, keys("a"), PATIENCE, PATIENCE));
         let refused = |at| Next::Refuse(at, Box::from(*b"a"));
-        assert!(!turns.take(3, keys("a"), PATIENCE, PATIENCE));
-        assert_eq!(turns.due(PATIENCE, PATIENCE), [Next::Run(2), refused(1)]);
+        assert!(!lines.take(3, keys("a"), PATIENCE, PATIENCE));
+        assert_eq!(lines.due(PATIENCE, PATIENCE), [Next::Run(2), refused(1)]);
         // Who waits has waited as long.
-        assert_eq!(turns.due(2 * PATIENCE - 1, PATIENCE), []);
-        assert_eq!(turns.due(2 * PATIENCE, PATIENCE), [refused(3)]);
-        assert_eq!(turns.leave(2), []);
-        assert!(turns.all.is_empty() && turns.lines.is_empty() && turns.times.is_empty());
+        assert_eq!(lines.due(2 * PATIENCE - 1, PATIENCE), []);
+        assert_eq!(lines.due(2 * PATIENCE, PATIENCE), [refused(3)]);
+        assert_eq!(lines.leave(2), []);
+        assert!(lines.all.is_empty() && lines.by_key.is_empty() && lines.times.is_empty());
     }
 }
