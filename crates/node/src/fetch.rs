@@ -47,11 +47,26 @@ const SCAN_STEP: usize = 64;
 /// Where a shard's part of its keyspace begins and ends.
 pub type Ends = (Cut, Cut);
 
+/// Who is about to change keys, which others change all the time: he waits for those who have
+/// reserved them ([`crate::shard`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contender {
+    /// What he is known by. Two of one name do not wait for each other.
+    pub name: Timestamp,
+    /// Whether he reserves the keys, since what he is told is what he goes by.
+    pub reserves: bool,
+}
+
 /// What is wanted of a shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The newest versions of these keys, in rising order, none twice.
-    Keys(Vec<Box<[u8]>>),
+    /// The newest versions of these keys.
+    Keys {
+        /// In rising order, none twice.
+        keys: Vec<Box<[u8]>>,
+        /// Who asks, if he is about to change them and lets others who are go first.
+        contender: Option<Contender>,
+    },
     /// What a key had at a past time.
     At {
         /// The key.
@@ -182,7 +197,15 @@ impl Want {
         let mut keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
         keys.sort_unstable();
         keys.dedup();
-        Self::Keys(keys)
+        Self::Keys { keys, contender: None }
+    }
+
+    /// The same, of somebody who is about to change them.
+    pub fn by(self, contender: Contender) -> Self {
+        match self {
+            Self::Keys { keys, .. } => Self::Keys { keys, contender: Some(contender) },
+            other => other,
+        }
     }
 
     /// About how many bytes it takes.
@@ -192,7 +215,7 @@ impl Want {
             Bound::Unbounded => 0,
         };
         32 + match self {
-            Want::Keys(keys) => keys.iter().map(|key| key.len() + 4).sum(),
+            Want::Keys { keys, .. } => keys.iter().map(|key| key.len() + 4).sum(),
             Want::At { key, .. } => key.len(),
             Want::Catalogue { .. }
             | Want::Size { .. }
@@ -206,7 +229,7 @@ impl Want {
     /// Whether `found` is an answer to it.
     pub(crate) fn fits(&self, found: &Found) -> bool {
         match (self, found) {
-            (Want::Keys(keys), Found::Versions(versions)) => {
+            (Want::Keys { keys, .. }, Found::Versions(versions)) => {
                 versions.len() <= keys.len() && (!versions.is_empty() || keys.is_empty())
             }
             (Want::At { .. }, Found::Then(_))
@@ -232,7 +255,7 @@ impl Want {
     pub(crate) fn is_of(&self, arc: &keyspace::Arc) -> bool {
         let has = |key: &[u8]| arc.has(key);
         match self {
-            Want::Keys(keys) => keys.iter().all(|key| has(key)),
+            Want::Keys { keys, .. } => keys.iter().all(|key| has(key)),
             Want::At { key, .. } => has(key),
             Want::Size { ends } | Want::Random { ends, .. } => *ends == arc.ends(),
             Want::Scan { cursor, end: to, .. } => arc
@@ -266,9 +289,10 @@ impl Want {
     /// `bytes_max` bytes of scanned keys and pairs are enough whatever was wanted.
     pub(crate) fn rest(&self, found: &Found, bytes_max: usize) -> Option<Self> {
         match (self, found) {
-            (Want::Keys(keys), Found::Versions(versions)) => {
+            (Want::Keys { keys, contender }, Found::Versions(versions)) => {
                 let rest = keys.get(versions.len()..).unwrap_or_default();
-                (!rest.is_empty()).then(|| Want::Keys(rest.to_vec()))
+                let contender = *contender;
+                (!rest.is_empty()).then(|| Want::Keys { keys: rest.to_vec(), contender })
             }
             (Want::Scan { end, keys_max, .. }, Found::Keys { keys, next: Some(next) }) => {
                 let bytes: usize = keys.iter().map(|key| key.len()).sum();
@@ -325,7 +349,7 @@ pub(crate) fn is_owned(state: &ShardState, want: &Want) -> bool {
     match (state.keys(), want) {
         (None, want) => matches!(want, Want::Catalogue { .. }),
         (Some(_), Want::Catalogue { .. }) => false,
-        (Some(_), Want::Keys(keys)) if keys.len() > KEYS_MAX => false,
+        (Some(_), Want::Keys { keys, .. }) if keys.len() > KEYS_MAX => false,
         (Some(_), want) => want.is_of(&state.descriptor.arc),
     }
 }
@@ -352,14 +376,14 @@ pub(crate) fn find(
     }
     let engine = state.keys()?;
     match want {
-        Want::Keys(keys) => return versions(state, engine, keys, now, committed),
+        Want::Keys { keys, .. } => return versions(state, engine, keys, now, committed),
         Want::At { key, at } if state.locks.hides_at(key, *at) => return None,
         Want::At { key, at } => return Some(Found::Then(then(engine, key, *at))),
         _ if !crate::whole::is_settled(state, now) || state.locks.writes_by(now) => return None,
         _ => {}
     }
     Some(match want {
-        Want::Keys(_) | Want::At { .. } | Want::Catalogue { .. } => {
+        Want::Keys { .. } | Want::At { .. } | Want::Catalogue { .. } => {
             unreachable!("answered above")
         }
         Want::Size { .. } => Found::Size(engine.len(now)),
@@ -541,7 +565,8 @@ impl Fetched {
         key: &[u8],
     ) -> Option<(&Result<Held, Timestamp>, Timestamp)> {
         let piece = self.0.iter().find(|piece| piece.shard == shard)?;
-        let (Want::Keys(keys), Found::Versions(versions)) = (&piece.want, &piece.found) else {
+        let (Want::Keys { keys, .. }, Found::Versions(versions)) = (&piece.want, &piece.found)
+        else {
             return None;
         };
         let place = keys.binary_search_by(|there| (**there).cmp(key)).ok()?;
@@ -552,7 +577,8 @@ impl Fetched {
     /// answer.
     pub fn is_of_one_moment(&self) -> bool {
         let is_one = |piece: &Piece| {
-            let (Want::Keys(keys), Found::Versions(versions)) = (&piece.want, &piece.found) else {
+            let (Want::Keys { keys, .. }, Found::Versions(versions)) = (&piece.want, &piece.found)
+            else {
                 return true;
             };
             let named: usize = keys.iter().map(|key| key.len()).sum();

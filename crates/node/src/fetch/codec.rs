@@ -9,15 +9,19 @@ use std::ops::Bound;
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot, Timestamp};
 
-use super::{Ends, Found, Held, KEYS_MAX, Then, Want};
+use super::{Contender, Ends, Found, Held, KEYS_MAX, Then, Want};
 
 impl Want {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Want::Keys(keys) => {
-                out.push(0);
+            Want::Keys { keys, contender } => {
+                let reserves = contender.map(|contender| contender.reserves);
+                out.push(reserves.map_or(0, |reserves| 10 + u8::from(reserves)));
                 put_all(keys, out, |key, out| put_bytes(key, out));
+                if let Some(Contender { name, .. }) = contender {
+                    out.extend_from_slice(&name.0.to_le_bytes());
+                }
             }
             Want::At { key, at } => {
                 out.push(1);
@@ -64,13 +68,17 @@ impl Want {
     /// [`DecodeError`] if it is something else, or keys are out of order.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
-            0 => {
+            tag @ (0 | 10 | 11) => {
                 let read = |reader: &mut Reader<'_>| Ok(Box::from(reader.bytes()?));
                 let keys: Vec<Box<[u8]>> = read_all(reader, KEYS_MAX, read)?;
                 if !keys.is_sorted_by(|one, next| one < next) {
                     return Err(DecodeError::Field { what: "wanted keys: order" });
                 }
-                Want::Keys(keys)
+                let contender = match tag {
+                    0 => None,
+                    _ => Some(Contender { name: Timestamp(reader.u64()?), reserves: tag == 11 }),
+                };
+                Want::Keys { keys, contender }
             }
             1 => Want::At { key: reader.bytes()?.into(), at: Timestamp(reader.u64()?) },
             4 => Want::Scan {

@@ -164,7 +164,7 @@ impl Fetches {
         }
         let bytes = fetch.found.as_ref().map_or(0, |(_, all)| all.bytes_about());
         let is_long = bytes > fetch.bytes_max;
-        if is_long && rest.is_some() && matches!(fetch.want, Want::Keys(_)) {
+        if is_long && rest.is_some() && matches!(fetch.want, Want::Keys { .. }) {
             return refuse(self.remove(place).asker, NotDone::TooLong, effects);
         }
         if let Some(rest) = rest.filter(|_| !is_long) {
@@ -237,14 +237,14 @@ impl Fetches {
 
 /// As much of a question as one letter takes.
 fn first_part(want: &Want) -> Want {
-    let Want::Keys(keys) = want else { return want.clone() };
+    let Want::Keys { keys, contender } = want else { return want.clone() };
     let mut bytes = 0;
     let over = keys.iter().take(KEYS_MAX).position(|key| {
         bytes += key.len();
         bytes > ANSWER_BYTES_MAX
     });
     let count = over.unwrap_or(keys.len().min(KEYS_MAX)).max(1);
-    Want::Keys(keys.iter().take(count).cloned().collect())
+    Want::Keys { keys: keys.iter().take(count).cloned().collect(), contender: *contender }
 }
 
 fn refuse((origin, waiter): (Origin, Waiter), why: NotDone, effects: &mut Effects) {

@@ -156,10 +156,11 @@ impl Shard {
         if self.leads()
             && self.serving.at(now)
             && !is_past
-            && !self.steps.sought.has_any_of(&want)
+            && !self.steps.sought.keeps_waiting(&want, now, now)
             && let Some(found) =
                 fetch::find(&state, &want, time, |id| self.steps.sought.committed(id))
         {
+            self.steps.sought.told(&want, now);
             let letter = Letter::Fetched { shard: self.id, number, at: time, found };
             return effects.letters.push((from, letter));
         }

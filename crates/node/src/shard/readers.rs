@@ -20,7 +20,6 @@ use replication::BootNanos;
 use txn::{Clock, SnapshotRead};
 
 use super::Shard;
-use super::steps::SOUGHT_NANOS;
 use crate::entry::{Kind, Waiter, operation};
 use crate::fetch::{self, Found, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
@@ -134,7 +133,7 @@ impl Shard {
         let asked = self.horizon_asked;
         let late = Timestamp::from_millis(asked.millis() + txn::HORIZON_AHEAD_MILLIS / 2);
         let mut unconfirmed = false;
-        let (shard, promise, steps) = (self.id, &mut self.promise, &self.steps);
+        let (shard, promise, sought) = (self.id, &mut self.promise, &mut self.steps.sought);
         let mut let_go = BTreeSet::new();
         let mut moved = Vec::new();
         // Who asked before this term began was asked for too early a time.
@@ -177,14 +176,13 @@ impl Shard {
                         let_go.insert(node);
                     }
                     Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
-                        let waits_until = reader.since.saturating_add(SOUGHT_NANOS);
-                        if now < waits_until && steps.sought.has_any_of(want) {
+                        if sought.keeps_waiting(want, reader.since, now) {
                             return true;
                         }
                         let at = reader.at;
                         let state = self.state.read();
                         let is_owned = fetch::is_owned(&state, want);
-                        let committed = |id| steps.sought.committed(id);
+                        let committed = |id| sought.committed(id);
                         let find = || fetch::find(&state, want, at, committed);
                         let found = is_owned.then(find).flatten();
                         drop(state);
@@ -204,6 +202,9 @@ impl Shard {
                             }
                             // A node elsewhere asks again, as long as anyone there waits for it.
                             return !is_late;
+                        }
+                        if found.is_some() {
+                            sought.told(want, now);
                         }
                         match (&reader.asker, found) {
                             (&Asker::Find { origin, waiter, bytes_max, .. }, found) => {

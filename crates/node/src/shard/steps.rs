@@ -56,7 +56,6 @@ mod held;
 mod sought;
 
 use held::{each_key_of, is_flush};
-pub(super) use sought::SOUGHT_NANOS;
 use sought::Sought;
 
 /// For no longer than that anyone waits for a lock.

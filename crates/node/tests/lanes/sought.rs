@@ -5,12 +5,14 @@
 //!     on its way, then locked: the reader waits       … for 10 ms at most, while it is on its way
 //!     RESOLVE has come: what it writes is told before that is applied
 //!     a PREPARE that has seen that goes with RESOLVE, in one entry
+//!   what has k? (a contender, who reserves it) ─► leader
+//!     other contenders wait until his PREPARE is through … for 2.5 ms at most, if it does not come
 //! ```
 
 use bytes::Bytes;
 use keyspace::{NodeId, Timestamp};
 use node::command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
-use node::fetch::{Found, Want};
+use node::fetch::{Contender, Found, Want};
 use node::lane::Input;
 use node::letter::Letter;
 use node::locks::{Outcome, Prepare, Role, Said, Step, TxnId};
@@ -31,10 +33,30 @@ impl Story {
     }
 
     fn ask(&mut self) -> u64 {
+        self.want(Want::keys([KEY]))
+    }
+
+    fn contend(&mut self, name: u64, reserves: bool) -> u64 {
+        self.want(Want::keys([KEY]).by(Contender { name: Timestamp(name), reserves }))
+    }
+
+    fn want(&mut self, want: Want) -> u64 {
         self.next += 1;
         let (shard, number) = (SHARD, self.next);
-        self.letter(Letter::Fetch { shard, number, want: Want::keys([KEY]) });
+        self.letter(Letter::Fetch { shard, number, want });
         number
+    }
+
+    /// Has the key get its first value, of a transaction that has watched nothing.
+    fn begin(&mut self) -> Timestamp {
+        let id = TxnId { start: Timestamp::from_millis(1), by: 9, attempt: 0 };
+        let asked = self.prepare(id, b"0", None);
+        self.together();
+        let first = self.voted(asked).expect("nobody is in its way");
+        let outcome = Outcome::Committed(first);
+        self.step(&Step::Resolve { id, outcome, keys: vec![KEY] });
+        self.together();
+        first
     }
 
     fn step(&mut self, step: &Step<'_>) -> u64 {
@@ -112,12 +134,7 @@ fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
     let resolve = |id, at| Step::Resolve { id, outcome: Outcome::Committed(at), keys: vec![KEY] };
 
-    // The first value, of a transaction that has watched nothing.
-    let asked = story.prepare(id(1), b"0", None);
-    story.together();
-    let first = story.voted(asked).expect("nobody is in its way");
-    story.step(&resolve(id(1), first));
-    story.together();
+    let first = story.begin();
     let read = story.ask();
     story.together();
     assert_eq!(story.told(read), Some((b"0".to_vec(), first)));
@@ -176,12 +193,7 @@ fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so(
     let mut story = Story { five: Five::new(), next: 0 };
     story.together();
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
-    let asked = story.prepare(id(1), b"0", None);
-    story.together();
-    let first = story.voted(asked).expect("nobody is in its way");
-    let outcome = Outcome::Committed(first);
-    story.step(&Step::Resolve { id: id(1), outcome, keys: vec![KEY] });
-    story.together();
+    let first = story.begin();
 
     let asked = story.prepare(id(2), b"never", None);
     story.together();
@@ -204,4 +216,58 @@ fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so(
     let read = story.ask();
     story.alone(1_000_000);
     assert_eq!(story.told(read), Some((b"2".to_vec(), third)));
+}
+
+/// Who reserves a key is the only contender who is told what it has, until his transaction is
+/// through, or for a moment; nobody else waits for him, and nobody waits for long.
+#[test]
+fn contenders_wait_for_who_has_reserved_a_key() {
+    let mut story = Story { five: Five::new(), next: 0 };
+    story.together();
+    let first = story.begin();
+    let old = Some((b"0".to_vec(), first));
+    let id = TxnId { start: Timestamp::from_millis(2), by: 9, attempt: 0 };
+
+    // Who does not reserve keeps nobody waiting.
+    let (one, two) = (story.contend(1, false), story.contend(2, true));
+    story.alone(100_000);
+    assert_eq!((story.told(one), story.told(two)), (old.clone(), old.clone()));
+    // The second one has, and asks as often as he likes; so do all who are no contenders.
+    let (one, third) = (story.contend(1, false), story.contend(3, true));
+    let (again, reader) = (story.contend(2, true), story.ask());
+    story.alone(2_000_000);
+    assert_eq!((story.told(again), story.told(reader)), (old.clone(), old.clone()));
+    assert_eq!((story.told(one), story.told(third)), (None, None));
+    // His transaction comes, and is through.
+    let prepared = story.prepare(id, b"1", Some(first));
+    story.alone(1_000_000);
+    assert_eq!((story.told(one), story.told(third)), (None, None));
+    story.together();
+    let second = story.voted(prepared).expect("it has seen the newest");
+    let outcome = Outcome::Committed(second);
+    story.step(&Step::Decide { id, record: KEY, outcome, is_sure: true });
+    story.five.settle(&[1], |_, _| true);
+    let new = Some((b"1".to_vec(), second));
+    // In the order in which they came; and the third one has reserved it with that.
+    assert_eq!((story.told(one), story.told(third)), (new.clone(), new.clone()));
+    story.together();
+    let four = story.contend(4, true);
+    story.alone(2_000_000);
+    assert_eq!(story.told(four), None);
+    // He does not come.
+    story.alone(1_000_000);
+    assert_eq!(story.told(four), new.clone());
+
+    // Somebody asks again and again.
+    let five = story.contend(5, true);
+    for _ in 0..19 {
+        story.contend(4, true);
+        story.alone(1_000_000);
+        story.together();
+        assert_eq!(story.told(five), None);
+    }
+    story.contend(4, true);
+    story.alone(1_000_000);
+    story.together();
+    assert_eq!(story.told(five), new);
 }

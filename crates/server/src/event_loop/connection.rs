@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use keyspace::Timestamp;
 use mio::net::TcpStream;
 use node::command::{Reply, Seen};
 use node::fetch::Fetched;
@@ -104,6 +105,10 @@ pub struct Connection {
     /// WATCH has just been answered with all that is to be sent, nothing was watched before, and
     /// nothing but reads has been done since: see [`Connection::may_watch_later`].
     pub watches_anew: bool,
+    /// Its name as a contender for what it watches, if it is one ([`super::contends`]).
+    pub contends_as: Option<Timestamp>,
+    /// Whether it reads what it watches in several shards at once, so that it looks twice.
+    pub looks_twice: bool,
     /// Whether its output is to be sent at the end of the turn.
     pub touched: bool,
     /// Whether its commands waited for its output to be sent.
@@ -250,6 +255,8 @@ impl Connection {
             closing: false,
             broken: false,
             watches_anew: false,
+            contends_as: None,
+            looks_twice: false,
             touched: false,
             paused: false,
             queued: false,

@@ -201,6 +201,9 @@ impl EventLoop {
             other => other,
         };
         self.leaves_line(place(waiter));
+        if let Ended::Done(_) | Ended::Changed(_) = &ended {
+            self.tried(place(waiter), matches!(ended, Ended::Changed(_)));
+        }
         let reply = match ended {
             Ended::Done(replies) => Ok(Reply::Array(replies)),
             Ended::Changed(key) => Ok(Reply::Changed(key)),

@@ -26,6 +26,7 @@
 mod capped;
 mod cluster;
 pub mod connection;
+mod contends;
 mod context;
 mod coordinates;
 mod executes;
@@ -69,6 +70,7 @@ use crate::hub::Hub;
 use crate::hub::boot_nanos;
 use crate::hub::mail::Mail;
 use connection::Connection;
+use contends::Vain;
 pub use context::{Clients, Texts};
 use gets::Get;
 use lines::Lines;
@@ -170,6 +172,8 @@ pub struct EventLoop {
     aside: coordinates::Aside,
     /// When lanes were last had looked after those who wait for locks.
     looked_at: Instant,
+    /// EXECs that are in vain.
+    vain: Vain,
     /// Turns in a row that brought nothing but writes.
     write_turns: u32,
     buffer: Vec<u8>,
@@ -198,6 +202,7 @@ impl EventLoop {
             endings: Vec::new(),
             aside: coordinates::Aside::default(),
             looked_at: Instant::now(),
+            vain: Vain::default(),
             hub,
             limits: resp::limits(&config),
             config,

@@ -121,6 +121,9 @@ impl EventLoop {
         let Some(route) = connection.route.clone() else {
             return self.without_keyspace(at, connection, session, muted);
         };
+        if self.contends(at, connection, &route, keys, (now, &fetched)) {
+            return Done::PutOff;
+        }
         let mut seen = Vec::with_capacity(keys.len());
         for key in keys {
             match node::read::seen(&route, key, now, &fetched) {

@@ -49,7 +49,11 @@ impl EventLoop {
             connection.looked = Some((0, seen));
             (now, fetched) = (self.moment(), Fetched::default());
         }
+        let are_watched = read.keys().iter().all(|key| session.seen(key).is_some());
         loop {
+            if are_watched && self.contends(at, connection, &route, read.keys(), (now, &fetched)) {
+                return Done::PutOff;
+            }
             let mut writer = session.writer(&mut connection.output);
             let mut capped = Capped::new(&mut writer, self.config.output_bytes_max as usize);
             let looked = node::read::look(&route, read, now, &fetched, &mut capped);

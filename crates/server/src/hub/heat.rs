@@ -160,7 +160,7 @@ impl Hub {
                 }
             }
             // These may be of several requests, and each key is taken for one.
-            Letter::Fetch { shard, want: Want::Keys(keys), .. } => {
+            Letter::Fetch { shard, want: Want::Keys { keys, .. }, .. } => {
                 let mut noted = Vec::new();
                 let count = keys.len() as u32;
                 self.heat.sampler.lock().among(count, |which| noted.push(which as usize));

@@ -6,6 +6,14 @@
 //! until what has come is through, for [`SOUGHT_NANOS`] at most; mostly it meets the lock then, and
 //! after that the new value. It could be told the old one as well: nothing of it is committed.
 //!
+//! Where EXEC is often in vain because others have changed what was watched meanwhile, gateways have
+//! those who watch ask as *contenders*: one who reserves a key is the only contender who is told
+//! what it has, until his transaction comes, or for [`RESERVED_NANOS`]; the others wait for that,
+//! for [`CONTENDED_NANOS`] at most. Nobody else knows of it: whoever asks otherwise is told at
+//! once, and PREPARE and all commands go on as if nothing was reserved. So it only keeps attempts
+//! from being made in vain; and who has reserved one key and waits for another keeps nobody for
+//! long.
+//!
 //! And what a lock is about to write is told as soon as it is known here that it is committed, not
 //! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
 //! RESOLVE, which follows the record's outcome, and by a DECIDE that is sure: another's may come
@@ -18,11 +26,21 @@ use replication::BootNanos;
 use smallvec::SmallVec;
 
 use super::StepAsker;
-use crate::fetch::Want;
+use crate::fetch::{Contender, Want};
 use crate::locks::{Name, Outcome, Step, TxnId};
 
 /// For so long a reader waits for those who came before it to change its keys.
-pub(in crate::shard) const SOUGHT_NANOS: BootNanos = 10_000_000;
+const SOUGHT_NANOS: BootNanos = 10_000_000;
+
+/// For so long no other contender is told what a key has: enough for a client nearby to say what he
+/// makes of it.
+const RESERVED_NANOS: BootNanos = 2_500_000;
+
+/// For so long a contender waits until nobody is about to change his keys, or has reserved them.
+const CONTENDED_NANOS: BootNanos = 20_000_000;
+
+/// Keys of a shard that are reserved; no more are.
+const RESERVED_MAX: usize = 4096;
 
 /// Nobody waits for a transaction that watches more keys of the shard: they are compared with all
 /// that it writes.
@@ -39,6 +57,8 @@ pub(in crate::shard) struct Sought {
     tells: BTreeMap<StepAsker, TxnId>,
     /// … when that was, and how many steps say so.
     committed: BTreeMap<TxnId, (Timestamp, u32)>,
+    /// Which contender has reserved each key, and until when.
+    reserved: BTreeMap<Name, (Timestamp, BootNanos)>,
 }
 
 impl Sought {
@@ -63,6 +83,7 @@ impl Sought {
             }
         });
         for key in &written {
+            self.reserved.remove(key);
             *self.keys.entry(key.clone()).or_default() += 1;
         }
         self.by.insert(asker, written);
@@ -99,11 +120,47 @@ impl Sought {
         self.committed.clear();
         self.by.clear();
         self.keys.clear();
+        self.reserved.clear();
+    }
+
+    /// Whether who has asked for this at `since` waits for those who came before.
+    pub fn keeps_waiting(&self, want: &Want, since: BootNanos, now: BootNanos) -> bool {
+        let Want::Keys { keys, contender } = want else { return false };
+        let waits_for = |nanos| now < since.saturating_add(nanos);
+        match contender {
+            None => waits_for(SOUGHT_NANOS) && self.has_any_of(keys),
+            Some(Contender { name, .. }) => {
+                waits_for(CONTENDED_NANOS)
+                    && (self.has_any_of(keys) || self.are_reserved(keys, *name, now))
+            }
+        }
     }
 
     /// Whether somebody who came before is about to change one of these keys.
-    pub fn has_any_of(&self, want: &Want) -> bool {
-        let Want::Keys(keys) = want else { return false };
+    fn has_any_of(&self, keys: &[Box<[u8]>]) -> bool {
         !self.keys.is_empty() && keys.iter().any(|key| self.keys.contains_key(&**key))
+    }
+
+    /// Whether another has reserved one of these keys.
+    fn are_reserved(&self, keys: &[Box<[u8]>], name: Timestamp, now: BootNanos) -> bool {
+        let by_another = |key: &[u8]| {
+            self.reserved.get(key).is_some_and(|(by, until)| *by != name && now < *until)
+        };
+        !self.reserved.is_empty() && keys.iter().any(|key| by_another(key))
+    }
+
+    /// Who asks for this is told it now.
+    pub fn told(&mut self, want: &Want, now: BootNanos) {
+        let Want::Keys { keys, contender: Some(Contender { name, reserves: true }) } = want else {
+            return;
+        };
+        if self.reserved.len() + keys.len() > RESERVED_MAX {
+            self.reserved.retain(|_, (_, until)| now < *until);
+        }
+        let room = RESERVED_MAX.saturating_sub(self.reserved.len());
+        let until = now.saturating_add(RESERVED_NANOS);
+        for key in keys.iter().take(room) {
+            self.reserved.insert((**key).into(), (*name, until));
+        }
     }
 }

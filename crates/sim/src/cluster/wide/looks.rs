@@ -4,7 +4,7 @@
 use keyspace::{ShardId, Timestamp};
 use node::command::{Read, Reply, Seen};
 use node::entry::Waiter;
-use node::fetch::{Fetched, Found, Want};
+use node::fetch::{Contender, Fetched, Found, Want};
 use node::lane::Input;
 use node::locks::Locks;
 use node::read::{self, Blocked, Now};
@@ -161,7 +161,15 @@ impl World {
                 let (shard, origin, waiter) = (route.shard(place), CLIENTS, Waiter(number));
                 let input = if route.must_fetch(place, machine.node()) {
                     let there = |name: &&&[u8]| route.place_of_key(name) == place;
-                    let want = Box::new(Want::keys(names.iter().filter(there).copied()));
+                    let want = Want::keys(names.iter().filter(there).copied());
+                    // As gateways have it, if those who watch often do so in vain.
+                    let contends = looking.watches && number.is_multiple_of(2);
+                    let reserves = number.is_multiple_of(4);
+                    let want = match contends {
+                        true => want.by(Contender { name: now.time, reserves }),
+                        false => want,
+                    };
+                    let want = Box::new(want);
                     Input::Fetch { shard, want, bytes_max: usize::MAX, origin, waiter }
                 } else {
                     Input::Await { shard, at, lock, origin, waiter }

@@ -1,0 +1,79 @@
+//! Who watches keys that others change all the time reserves them before he changes them.
+//!
+//! ```text
+//!   EXEC ──► nil ──► the connection is a contender, until an EXEC of its own is done
+//!     WATCH a b   told by those who lead, when no other contender has reserved a or b
+//!     MGET a b    the same; and reserves them: no other contender is told of them for a moment
+//!     EXEC        mostly not nil
+//! ```
+//!
+//! If EXECs of a loop are often answered nil, all its connections that watch are contenders from
+//! the beginning. What is told last before EXEC reserves: that is WATCH, for who does not read what
+//! he watches in several shards at once, and so is told but once. What a reservation is at a leader
+//! stands in `node::shard::steps::sought`: it keeps attempts from being made in vain, and nothing
+//! depends on it.
+
+use node::fetch::{Contender, Fetched};
+use node::read::Now;
+use node::route::Route;
+
+use super::EventLoop;
+use super::connection::Connection;
+
+/// What an EXEC that is answered nil adds to the heat, of which each that is done takes one.
+const HEAT_OF_ONE: u32 = 32;
+/// Above it, all who watch are contenders.
+const HOT: u32 = 128;
+/// It rises no higher.
+const HEAT_MAX: u32 = 512;
+
+/// How often EXECs of a loop are in vain.
+#[derive(Default)]
+pub(super) struct Vain {
+    heat: u32,
+}
+
+impl EventLoop {
+    /// A transaction over shards of this connection was done, or something that it has watched had
+    /// changed.
+    pub(super) fn tried(&mut self, at: usize, changed: bool) {
+        if self.hub.peers.is_none() {
+            return;
+        }
+        let heat = &mut self.vain.heat;
+        if changed {
+            *heat = (*heat + HEAT_OF_ONE).min(HEAT_MAX);
+            let now = self.hub.now();
+            self.connection_at(at).contends_as.get_or_insert(now);
+        } else {
+            *heat = heat.saturating_sub(1);
+            self.connection_at(at).contends_as = None;
+        }
+    }
+
+    /// Whether a connection that watches these keys is a contender for them, and has not been told
+    /// of them yet; then it is put off until those who lead tell.
+    pub(super) fn contends(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        route: &Route,
+        keys: &[&[u8]],
+        (now, fetched): (Now, &Fetched),
+    ) -> bool {
+        if !fetched.is_empty() {
+            return false;
+        }
+        if connection.contends_as.is_none() && self.vain.heat > HOT {
+            connection.contends_as = Some(self.hub.now());
+        }
+        let Some(name) = connection.contends_as else { return false };
+        let is_second = connection.looked.is_some();
+        connection.looks_twice |= is_second;
+        let contender = Contender { name, reserves: is_second || !connection.looks_twice };
+        let wants = route.wants(keys.iter().copied(), |_| true).into_iter();
+        let wants = wants.map(|(shard, want)| (shard, want.by(contender)));
+        self.fetch(at, connection, wants.collect(), now);
+        true
+    }
+}
