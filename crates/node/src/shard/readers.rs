@@ -57,6 +57,15 @@ impl Asker {
         }
     }
 
+    /// The name of a contender, which is the time when it began to be one.
+    fn contends_since(&self) -> Option<Timestamp> {
+        match self {
+            Asker::Fetch { want: Want::Keys { contender, .. }, .. }
+            | Asker::Find { want: Want::Keys { contender, .. }, .. } => Some((*contender)?.name),
+            _ => None,
+        }
+    }
+
     /// Tells it that there is no room in the log for what it needs there.
     fn refuse_for_room(&self, shard: ShardId, effects: &mut Effects) {
         let (node, what) = match *self {
@@ -104,7 +113,13 @@ impl Shard {
     }
 
     pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
-        self.readers.push(Reader { at, asker, since, after: 0, settled: at });
+        // Of contenders the one who has tried for longest is looked at first.
+        let place = asker.contends_since().and_then(|since| {
+            let is_younger = |other: Timestamp| other > since;
+            self.readers.iter().position(|r| r.asker.contends_since().is_some_and(is_younger))
+        });
+        let reader = Reader { at, asker, since, after: 0, settled: at };
+        self.readers.insert(place.unwrap_or(self.readers.len()), reader);
     }
 
     /// Lets go the readers that may read now; has a horizon logged, unless the disk is full, or

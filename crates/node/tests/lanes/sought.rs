@@ -248,7 +248,7 @@ fn contenders_wait_for_who_has_reserved_a_key() {
     story.step(&Step::Decide { id, record: KEY, outcome, is_sure: true });
     story.five.settle(&[1], |_, _| true);
     let new = Some((b"1".to_vec(), second));
-    // In the order in which they came; and the third one has reserved it with that.
+    // The third one has reserved it with that.
     assert_eq!((story.told(one), story.told(third)), (new.clone(), new.clone()));
     story.together();
     let four = story.contend(4, true);
@@ -258,9 +258,24 @@ fn contenders_wait_for_who_has_reserved_a_key() {
     story.alone(1_000_000);
     assert_eq!(story.told(four), new.clone());
 
+    // The one who has tried for longest comes first: four does so before six.
+    let six = story.contend(6, true);
+    let older = story.contend(4, true);
+    story.alone(1_000_000);
+    assert_eq!((story.told(six), story.told(older)), (None, new.clone()));
+    story.alone(3_000_000);
+    assert_eq!(story.told(six), new.clone());
+    let (seven, older) = (story.contend(7, true), story.contend(5, true));
+    story.alone(3_000_000);
+    assert_eq!((story.told(seven), story.told(older)), (None, new.clone()));
+    story.alone(3_000_000);
+    assert_eq!(story.told(seven), new.clone());
+    story.alone(3_000_000);
+
     // Somebody asks again and again.
+    story.contend(4, true);
     let five = story.contend(5, true);
-    for _ in 0..19 {
+    for _ in 0..99 {
         story.contend(4, true);
         story.alone(1_000_000);
         story.together();

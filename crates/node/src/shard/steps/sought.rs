@@ -9,10 +9,10 @@
 //! Where EXEC is often in vain because others have changed what was watched meanwhile, gateways have
 //! those who watch ask as *contenders*: one who reserves a key is the only contender who is told
 //! what it has, until his transaction comes, or for [`RESERVED_NANOS`]; the others wait for that,
-//! for [`CONTENDED_NANOS`] at most. Nobody else knows of it: whoever asks otherwise is told at
-//! once, and PREPARE and all commands go on as if nothing was reserved. So it only keeps attempts
-//! from being made in vain; and who has reserved one key and waits for another keeps nobody for
-//! long.
+//! for [`CONTENDED_NANOS`] at most, and the one who has tried for longest is next. Nobody else knows
+//! of it: whoever asks otherwise is told at once, and PREPARE and all commands go on as if nothing
+//! was reserved. So it only keeps attempts from being made in vain; and who has reserved one key and
+//! waits for another keeps nobody for long.
 //!
 //! And what a lock is about to write is told as soon as it is known here that it is committed, not
 //! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
@@ -37,7 +37,7 @@ const SOUGHT_NANOS: BootNanos = 10_000_000;
 const RESERVED_NANOS: BootNanos = 2_500_000;
 
 /// For so long a contender waits until nobody is about to change his keys, or has reserved them.
-const CONTENDED_NANOS: BootNanos = 20_000_000;
+const CONTENDED_NANOS: BootNanos = 100_000_000;
 
 /// Keys of a shard that are reserved; no more are.
 const RESERVED_MAX: usize = 4096;
