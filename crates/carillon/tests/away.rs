@@ -379,6 +379,50 @@ fn nodes_that_wait_for_their_states_answer_at_once() {
     assert!(is_under_way(), "all was there before it was asked for");
 }
 
+/// A command whose words are longer than a line may be.
+fn long_command(words: &[&str]) -> String {
+    let all: Vec<_> = words.iter().map(|word| format!("${}\r\n{word}", word.len())).collect();
+    format!("*{}\r\n{}", words.len(), all.join("\r\n"))
+}
+
+/// Clients whose EXEC was in vain ask leaders as contenders: also for what is too long to be told
+/// in one answer, at the node that leads as well as elsewhere.
+#[test]
+fn contenders_are_told_long_values() {
+    let cluster = Cluster::start("away-contend", 3);
+    let value = "7".repeat(3 << 20);
+    let mut other = cluster.client(0);
+    assert_eq!(other.ask(&long_command(&["MSET", "{t}a", &value, "{t}b", &value])), "OK");
+    let near: Vec<_> = (0..10).map(|number| format!("near{number}")).collect();
+    for number in 0..3 {
+        let mut client = cluster.client(number);
+        assert_eq!(client.ask(&format!("WATCH {}", near.join(" "))), "OK");
+        for name in &near {
+            assert_eq!(other.ask(&format!("SET {name} {number}")), "OK");
+        }
+        assert_eq!(client.ask("MULTI"), "OK");
+        for name in &near {
+            assert_eq!(client.ask(&format!("SET {name} never")), "QUEUED");
+        }
+        client.0.get_mut().write_all(b"EXEC\r\n").unwrap();
+        let mut nil = String::new();
+        client.0.read_line(&mut nil).unwrap();
+        assert_eq!(nil, "*-1\r\n");
+
+        let begun = Instant::now();
+        assert_eq!(client.ask("WATCH {t}a {t}b near0"), "OK");
+        let told = client.ask("MGET {t}a near0 {t}b");
+        assert!(told == format!("{value} {number} {value}"), "{} bytes", told.len());
+        let told = client.ask("MGET {t}a {t}b");
+        assert!(told == format!("{value} {value}"), "{} bytes", told.len());
+        assert_eq!(client.ask("MULTI"), "OK");
+        assert_eq!(client.ask("SET near0 mine"), "QUEUED");
+        assert_eq!(client.ask("SET {t}c mine"), "QUEUED");
+        assert_eq!(client.ask("EXEC"), "OK OK");
+        assert!(begun.elapsed() < PATIENCE / 2, "{:?}", begun.elapsed());
+    }
+}
+
 /// Values that are too long for one answer come in several, of moments of their own: who reads both
 /// looks again until nothing has changed.
 #[test]
@@ -394,9 +438,7 @@ fn long_values_of_one_shard_are_read_at_one_moment() {
     cluster.http(1).keyspace_create(&spec).unwrap();
     let both = |number: usize| {
         let value = format!("{number:08}").repeat(LONG / 8);
-        let words = ["MSET", "{t}a", &value, "{t}b", &value];
-        let words = words.map(|word| format!("${}\r\n{word}", word.len()));
-        format!("*{}\r\n{}", words.len(), words.join("\r\n"))
+        long_command(&["MSET", "{t}a", &value, "{t}b", &value])
     };
     let client_of_it = |number| {
         let mut client = cluster.client(number);

@@ -208,6 +208,11 @@ impl Want {
         }
     }
 
+    /// Whether a contender wants it.
+    pub(crate) fn is_contended(&self) -> bool {
+        matches!(self, Want::Keys { contender: Some(_), .. })
+    }
+
     /// About how many bytes it takes.
     pub fn bytes_about(&self) -> usize {
         let of = |bound: &Bound<Box<[u8]>>| match bound {

@@ -11,7 +11,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | questions under way to one shard | [`SENT_MAX`] | wait here |
+//! | questions under way to one shard, and as many of contenders | [`SENT_MAX`] | wait here |
 //! | bytes of questions held for one shard | [`HELD_BYTES_MAX`] | refused: busy |
 //! | bytes found for one question | the asker's | refused: too long; scans and ranges end there |
 //! | time without an answer | the request's patience | refused: nobody is known to lead |
@@ -129,7 +129,17 @@ impl Fetches {
         }
         let Some(leader) = leader else { return };
         // The oldest first: they hold the places.
-        for fetch in self.all.iter_mut().take(SENT_MAX) {
+        let mut places = [SENT_MAX; 2];
+        for fetch in &mut self.all {
+            // Contenders may wait there for long, and take nobody else's place.
+            let left = &mut places[usize::from(fetch.want.is_contended())];
+            if *left == 0 {
+                if places == [0; 2] {
+                    break;
+                }
+                continue;
+            }
+            *left -= 1;
             let waits = |(node, at): (NodeId, BootNanos)| {
                 node == leader && now < at.saturating_add(RESEND_NANOS)
             };

@@ -157,6 +157,7 @@ impl Shard {
             && self.serving.at(now)
             && !is_past
             && !self.steps.sought.keeps_waiting(&want, now, now)
+            && !self.is_behind_others(&want)
             && let Some(found) =
                 fetch::find(&state, &want, time, |id| self.steps.sought.committed(id))
         {

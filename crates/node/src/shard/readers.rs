@@ -112,6 +112,22 @@ impl Shard {
         })
     }
 
+    /// Whether a contender who has tried for longer waits here for one of these keys.
+    pub(super) fn is_behind_others(&self, want: &Want) -> bool {
+        let Want::Keys { keys, contender: Some(contender) } = want else { return false };
+        let wants_one = |reader: &Reader| match &reader.asker {
+            Asker::Fetch { want: Want::Keys { keys: wanted, .. }, .. }
+            | Asker::Find { want: Want::Keys { keys: wanted, .. }, .. } => {
+                keys.iter().any(|key| wanted.contains(key))
+            }
+            _ => false,
+        };
+        self.readers.iter().any(|reader| {
+            let is_older = reader.asker.contends_since().is_some_and(|at| at < contender.name);
+            is_older && wants_one(reader)
+        })
+    }
+
     pub(super) fn read(&mut self, at: Timestamp, asker: Asker, since: BootNanos) {
         // Of contenders the one who has tried for longest is looked at first.
         let place = asker.contends_since().and_then(|since| {

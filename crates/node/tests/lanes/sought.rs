@@ -233,7 +233,7 @@ fn contenders_wait_for_who_has_reserved_a_key() {
     story.alone(100_000);
     assert_eq!((story.told(one), story.told(two)), (old.clone(), old.clone()));
     // The second one has, and asks as often as he likes; so do all who are no contenders.
-    let (one, third) = (story.contend(1, false), story.contend(3, true));
+    let (one, third) = (story.contend(3, false), story.contend(4, true));
     let (again, reader) = (story.contend(2, true), story.ask());
     story.alone(2_000_000);
     assert_eq!((story.told(again), story.told(reader)), (old.clone(), old.clone()));
@@ -251,16 +251,16 @@ fn contenders_wait_for_who_has_reserved_a_key() {
     // The third one has reserved it with that.
     assert_eq!((story.told(one), story.told(third)), (new.clone(), new.clone()));
     story.together();
-    let four = story.contend(4, true);
+    let four = story.contend(5, true);
     story.alone(2_000_000);
     assert_eq!(story.told(four), None);
     // He does not come.
     story.alone(1_000_000);
     assert_eq!(story.told(four), new.clone());
 
-    // The one who has tried for longest comes first: four does so before six.
+    // The one who has tried for longest comes first, whoever came first.
     let six = story.contend(6, true);
-    let older = story.contend(4, true);
+    let older = story.contend(5, true);
     story.alone(1_000_000);
     assert_eq!((story.told(six), story.told(older)), (None, new.clone()));
     story.alone(3_000_000);
@@ -270,6 +270,17 @@ fn contenders_wait_for_who_has_reserved_a_key() {
     assert_eq!((story.told(seven), story.told(older)), (None, new.clone()));
     story.alone(3_000_000);
     assert_eq!(story.told(seven), new.clone());
+    story.alone(3_000_000);
+    // Nor does a younger one who comes just when it is free: eight waits, and nine comes then.
+    story.contend(7, true);
+    let eight = story.contend(8, true);
+    story.five.now += 3_000_000;
+    story.five.lanes[0].observe(story.five.now);
+    let nine = story.contend(9, true);
+    story.alone(0);
+    assert_eq!((story.told(eight), story.told(nine)), (new.clone(), None));
+    story.alone(3_000_000);
+    assert_eq!(story.told(nine), new.clone());
     story.alone(3_000_000);
 
     // Somebody asks again and again.

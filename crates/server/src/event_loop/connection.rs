@@ -109,6 +109,12 @@ pub struct Connection {
     pub contends_as: Option<Timestamp>,
     /// Whether it reads what it watches in several shards at once, so that it looks twice.
     pub looks_twice: bool,
+    /// Whether the transaction that it hands over is an EXEC with watched keys …
+    pub executes_watched: bool,
+    /// … and the one that is under way over shards.
+    pub tries: bool,
+    /// Whether its command has been put off as a contender's, and is to go on as any other.
+    pub has_contended: bool,
     /// Whether its output is to be sent at the end of the turn.
     pub touched: bool,
     /// Whether its commands waited for its output to be sent.
@@ -257,6 +263,9 @@ impl Connection {
             watches_anew: false,
             contends_as: None,
             looks_twice: false,
+            executes_watched: false,
+            tries: false,
+            has_contended: false,
             touched: false,
             paused: false,
             queued: false,

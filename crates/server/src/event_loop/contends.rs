@@ -35,16 +35,18 @@ pub(super) struct Vain {
 
 impl EventLoop {
     /// A transaction over shards of this connection was done, or something that it has watched had
-    /// changed.
+    /// changed. Others than EXEC with watched keys do not count.
     pub(super) fn tried(&mut self, at: usize, changed: bool) {
-        if self.hub.peers.is_none() {
+        let has_tried = std::mem::take(&mut self.connection_at(at).tries);
+        if !has_tried || self.hub.peers.is_none() {
             return;
         }
         let heat = &mut self.vain.heat;
         if changed {
             *heat = (*heat + HEAT_OF_ONE).min(HEAT_MAX);
-            let now = self.hub.now();
-            self.connection_at(at).contends_as.get_or_insert(now);
+            // No other has this time.
+            let name = self.hub.clock.tick();
+            self.connection_at(at).contends_as.get_or_insert(name);
         } else {
             *heat = heat.saturating_sub(1);
             self.connection_at(at).contends_as = None;
@@ -61,19 +63,23 @@ impl EventLoop {
         keys: &[&[u8]],
         (now, fetched): (Now, &Fetched),
     ) -> bool {
-        if !fetched.is_empty() {
+        // It may be told to look by itself, as when all is too long for one answer.
+        let has_contended = std::mem::take(&mut connection.has_contended);
+        if has_contended || !fetched.is_empty() {
             return false;
         }
-        if connection.contends_as.is_none() && self.vain.heat > HOT {
-            connection.contends_as = Some(self.hub.now());
+        let wants = route.wants(keys.iter().copied(), |_| true);
+        // What is watched in one shard is mostly changed by one entry, which waits for nobody.
+        if connection.contends_as.is_none() && self.vain.heat > HOT && wants.len() > 1 {
+            connection.contends_as = Some(self.hub.clock.tick());
         }
         let Some(name) = connection.contends_as else { return false };
         let is_second = connection.looked.is_some();
         connection.looks_twice |= is_second;
         let contender = Contender { name, reserves: is_second || !connection.looks_twice };
-        let wants = route.wants(keys.iter().copied(), |_| true).into_iter();
-        let wants = wants.map(|(shard, want)| (shard, want.by(contender)));
+        let wants = wants.into_iter().map(|(shard, want)| (shard, want.by(contender)));
         self.fetch(at, connection, wants.collect(), now);
+        connection.has_contended = true;
         true
     }
 }

@@ -92,6 +92,7 @@ impl EventLoop {
         waiter: Waiter,
     ) {
         connection.barrier = true;
+        connection.tries = connection.executes_watched;
         let route = connection.route.as_ref();
         if let Some(key) = route.and_then(|route| read::outdated(route, &transaction.watched)) {
             self.endings.push((waiter, Ended::Changed(key.into())));

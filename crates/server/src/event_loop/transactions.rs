@@ -225,9 +225,15 @@ impl EventLoop {
                 return self.refuse(connection, session, OUT_OF_MEMORY, muted);
             }
         }
+        connection.executes_watched = !watched.is_empty();
         let watched = watched.keys().collect();
         let transaction = Box::new(Transaction { watched, commands, ..Transaction::default() });
         let done = self.put_transaction(at, connection, transaction);
+        connection.executes_watched = false;
+        if done.is_ok() && !connection.tries {
+            // One shard does it, or it watches nothing.
+            connection.contends_as = None;
+        }
         match done {
             Ok(()) => {}
             Err(refused) => {

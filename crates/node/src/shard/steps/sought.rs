@@ -42,6 +42,9 @@ const CONTENDED_NANOS: BootNanos = 100_000_000;
 /// Keys of a shard that are reserved; no more are.
 const RESERVED_MAX: usize = 4096;
 
+/// Nobody reserves a longer key.
+const RESERVED_KEY_MAX: usize = 1024;
+
 /// Nobody waits for a transaction that watches more keys of the shard: they are compared with all
 /// that it writes.
 const WATCHED_MAX: usize = 16;
@@ -73,6 +76,12 @@ impl Sought {
             self.committed.entry(*id).or_insert((*at, 0)).1 += 1;
         }
         let Step::Prepare(prepare) = step else { return };
+        if !self.reserved.is_empty() {
+            // What is only watched is free again, too.
+            prepare.part.watched.iter().for_each(|(key, _)| {
+                self.reserved.remove(*key);
+            });
+        }
         if !(1..=WATCHED_MAX).contains(&prepare.part.watched.len()) {
             return;
         }
@@ -83,7 +92,6 @@ impl Sought {
             }
         });
         for key in &written {
-            self.reserved.remove(key);
             *self.keys.entry(key.clone()).or_default() += 1;
         }
         self.by.insert(asker, written);
@@ -159,7 +167,7 @@ impl Sought {
         }
         let room = RESERVED_MAX.saturating_sub(self.reserved.len());
         let until = now.saturating_add(RESERVED_NANOS);
-        for key in keys.iter().take(room) {
+        for key in keys.iter().filter(|key| key.len() <= RESERVED_KEY_MAX).take(room) {
             self.reserved.insert((**key).into(), (*name, until));
         }
     }
