@@ -105,7 +105,7 @@ pub struct Connection {
     /// WATCH has just been answered with all that is to be sent, nothing was watched before, and
     /// nothing but reads has been done since: see [`Connection::may_watch_later`].
     pub watches_anew: bool,
-    /// Its name as a contender for what it watches, if it is one ([`super::contends`]).
+    /// Its name as a contender for what it watches, if it is one (`event_loop::contends`).
     pub contends_as: Option<Timestamp>,
     /// Whether it reads what it watches in several shards at once, so that it looks twice.
     pub looks_twice: bool,
