@@ -9,10 +9,10 @@
 //!
 //! EXECs over shards are meant: one shard's is one entry, and waits for nobody. If those of a loop
 //! are often answered nil, all its connections that watch keys of several shards at once are
-//! contenders from the beginning. What is told last before EXEC reserves: that is WATCH, for who does not read what
-//! he watches in several shards at once, and so is told but once. What a reservation is at a leader
-//! stands in `node::shard::steps::sought`: it keeps attempts from being made in vain, and nothing
-//! depends on it.
+//! contenders from the beginning. What is told last before EXEC reserves: that is WATCH, for who
+//! does not read what he watches in several shards at once, and so is told but once. What a
+//! reservation is at a leader stands in `node::shard::steps::sought`: it keeps attempts from being
+//! made in vain, and nothing depends on it.
 
 use node::fetch::{Contender, Fetched};
 use node::read::Now;

@@ -9,10 +9,10 @@
 //! Where EXEC is often in vain because others have changed what was watched meanwhile, gateways
 //! have those who watch ask as *contenders*: one who reserves a key is the only contender who is
 //! told what it has, until his transaction comes, or for [`RESERVED_NANOS`]; the others wait for
-//! that, for [`CONTENDED_NANOS`] at most, and the one who has tried for longest is next. Nobody else
-//! knows of it: whoever asks otherwise is told at once, and PREPARE and all commands go on as if
-//! nothing was reserved. So it only keeps attempts from being made in vain; and who has reserved one
-//! key and waits for another keeps nobody for long.
+//! that, for [`CONTENDED_NANOS`] at most, and the one who has tried for longest is next. Nobody
+//! else knows of it: whoever asks otherwise is told at once, and PREPARE and all commands go on as
+//! if nothing was reserved. So it only keeps attempts from being made in vain; and who has
+//! reserved one key and waits for another keeps nobody for long.
 //!
 //! And what a lock is about to write is told as soon as it is known here that it is committed, not
 //! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
