@@ -66,12 +66,14 @@ impl EventLoop {
     ) -> bool {
         // It may be told to look by itself, as when all is too long for one answer.
         let has_contended = std::mem::take(&mut connection.has_contended);
-        if has_contended || !fetched.is_empty() {
+        let is_hot = self.vain.heat > HOT;
+        let may_contend = is_hot || connection.contends_as.is_some();
+        if has_contended || !may_contend || !fetched.is_empty() {
             return false;
         }
         let wants = route.wants(keys.iter().copied(), |_| true);
         // What is watched in one shard is mostly changed by one entry, which waits for nobody.
-        if connection.contends_as.is_none() && self.vain.heat > HOT && wants.len() > 1 {
+        if connection.contends_as.is_none() && wants.len() > 1 {
             connection.contends_as = Some(self.hub.clock.tick());
         }
         let Some(name) = connection.contends_as else { return false };

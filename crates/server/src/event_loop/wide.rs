@@ -49,7 +49,8 @@ impl EventLoop {
             connection.looked = Some((0, seen));
             (now, fetched) = (self.moment(), Fetched::default());
         }
-        let are_watched = read.keys().iter().all(|key| session.seen(key).is_some());
+        let are_watched =
+            session.watches() && read.keys().iter().all(|key| session.seen(key).is_some());
         loop {
             if are_watched && self.contends(at, connection, &route, read.keys(), (now, &fetched)) {
                 return Done::PutOff;
