@@ -97,7 +97,8 @@ pub enum Ended {
     Done(Vec<Reply>),
     /// This watched key has changed: nothing was done.
     Changed(Box<[u8]>),
-    /// Others had its keys all the time, this one last; or nobody led a shard: nothing was done.
+    /// Others had its keys all the time, this one last; or a shard has not answered, mostly since
+    /// nobody led it: nothing was done.
     Busy(Option<Box<[u8]>>),
     /// It may be done, or not.
     Unknown,
@@ -132,6 +133,15 @@ pub enum Act {
         /// What.
         ended: Ended,
     },
+}
+
+/// What has come of a transaction's tries before this one.
+#[derive(Clone, Debug)]
+pub struct InVain {
+    /// When the first one began.
+    pub since: BootNanos,
+    /// The last key that others had.
+    pub key: Box<[u8]>,
 }
 
 /// What time it is, for a coordinator.
@@ -258,20 +268,21 @@ impl Coordinator {
         at: At,
         routes: Routes<'_>,
     ) {
-        self.begin_again(keyspace, transaction, token, at.now, at, routes);
+        self.begin_again(keyspace, transaction, token, None, at, routes);
     }
 
-    /// The same, of what was begun at `since` before, and was in vain: attempts begin as long as if
-    /// it had not been.
+    /// The same, of what was begun before, and was in vain: attempts begin as long as if it had not
+    /// been.
     pub fn begin_again(
         &mut self,
         keyspace: KeyspaceId,
         transaction: &Transaction<'_>,
         token: u64,
-        since: BootNanos,
+        before: Option<InVain>,
         at: At,
         routes: Routes<'_>,
     ) {
+        let since = before.as_ref().map_or(at.now, |before| before.since);
         let mut body = Vec::with_capacity(STEP_BYTES_ABOUT);
         transaction.encode(&mut body);
         let id = self.new_id(at.time);
@@ -288,7 +299,7 @@ impl Coordinator {
             at_home: BTreeSet::new(),
             in_order: false,
             phase: Phase::New,
-            locked: None,
+            locked: before.map(|before| before.key),
             tries: 0,
             not_before: 0,
             asks_from: 0,
@@ -505,7 +516,11 @@ impl Coordinator {
                 self.heat = (self.heat + HEAT_OF_ONE).min(HEAT_MAX);
                 Then::Again(0)
             }
-            Ok(Said::Refused(Why::Aborted)) => Then::Again(0),
+            Ok(Said::Refused(Why::Aborted)) => {
+                // Somebody who had met its locks has ended it.
+                run.locked.get_or_insert_with(|| run.record.clone());
+                Then::Again(0)
+            }
             Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
             Err(_) => Then::Tell(Ended::Busy(run.locked.clone())),

@@ -449,7 +449,8 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     for (token, ago) in [(2, 2), (3, 1)] {
         let since = world.now + 1_000_000 * ago - world.coordinators[1].patience;
         world.with(1, |c, at, routes| {
-            c.begin_again(keyspace, &transaction, token, since, at, routes);
+            let before = Some(InVain { since, key: account(0).into() });
+            c.begin_again(keyspace, &transaction, token, before, at, routes);
         });
     }
     world.now += 1_000_000;
@@ -465,6 +466,11 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     world.now += 1_000_000;
     settle(&mut world, 1);
     assert!(matches!(world.ended.get(&2), Some(Ended::Busy(Some(_)))), "{:?}", world.ended);
+    // Begun when its time is over, it says whose fault that was.
+    let since = world.now - world.coordinators[1].patience;
+    let before = Some(InVain { since, key: (*b"w").into() });
+    world.with(1, |c, at, routes| c.begin_again(keyspace, &transaction, 4, before, at, routes));
+    assert_eq!(world.ended.get(&4), Some(&Ended::Busy(Some((*b"w").into()))));
 }
 
 #[test]

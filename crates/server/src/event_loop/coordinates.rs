@@ -103,10 +103,9 @@ impl EventLoop {
                 connection.written.add(route.shard(route.place_of_key(key)));
             });
         }
-        let since = self.tries_since(place(waiter));
+        let before = self.in_vain(place(waiter));
         self.with_coordinator(|coordinator, at, routes| {
-            let since = since.unwrap_or(at.now);
-            coordinator.begin_again(keyspace, transaction, waiter.0, since, at, routes);
+            coordinator.begin_again(keyspace, transaction, waiter.0, before, at, routes);
         });
     }
 
@@ -226,8 +225,8 @@ pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
         }
         Ended::Done(_) | Ended::Changed(_) => unreachable!("these are no errors"),
         Ended::Busy(None) => {
-            "BUSY nobody led one of the transaction's shards all the time; nothing was done. Send \
-             it again"
+            "BUSY a shard of the transaction has not answered in time, or nobody led it; nothing was \
+             done. Send it again"
         }
         Ended::Unknown => {
             "UNKNOWN a shard of the transaction has not answered; all of it may have been done, or \

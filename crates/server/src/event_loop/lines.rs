@@ -26,7 +26,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use node::coordinator::Ended;
+use node::coordinator::{Ended, InVain};
 use replication::BootNanos;
 
 use super::EventLoop;
@@ -201,9 +201,10 @@ impl EventLoop {
         self.lines.take(at, keys, boot_nanos(), self.hub.patience_nanos)
     }
 
-    /// Since when a connection has had such a command that others were in the way of, if it has.
-    pub(super) fn tries_since(&self, at: usize) -> Option<BootNanos> {
-        self.lines.all.get(&at).filter(|one| one.met.is_some()).map(|one| one.since)
+    /// What has come of a connection's command so far, if others were in its way.
+    pub(super) fn in_vain(&self, at: usize) -> Option<InVain> {
+        let one = self.lines.all.get(&at)?;
+        Some(InVain { since: one.since, key: one.met.clone()? })
     }
 
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
