@@ -352,10 +352,6 @@ impl EventLoop {
         };
         let looks = [timeout, self.waits.next_look(), self.lines.next_look(), self.next_tick()];
         let timeout = looks.into_iter().flatten().min();
-        if self.hub.peers.is_some() {
-            // Others may need this processor: what they bring is of the same turn then.
-            std::thread::yield_now();
-        }
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();
         self.lingers = began.elapsed() < LINGER;
