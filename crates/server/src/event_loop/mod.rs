@@ -352,6 +352,11 @@ impl EventLoop {
         };
         let looks = [timeout, self.waits.next_look(), self.lines.next_look(), self.next_tick()];
         let timeout = looks.into_iter().flatten().min();
+        // What others bring who need this processor is of the same turn then; but a transaction's
+        // steps wait for each other, and for this loop between them.
+        if self.hub.peers.is_some() && !self.coordinator.is_busy() {
+            std::thread::yield_now();
+        }
         let polled = self.poll.poll(events, timeout);
         mailbox.awake();
         self.lingers = began.elapsed() < LINGER;
