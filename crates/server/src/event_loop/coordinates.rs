@@ -225,8 +225,8 @@ pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
         }
         Ended::Done(_) | Ended::Changed(_) => unreachable!("these are no errors"),
         Ended::Busy(None) => {
-            "BUSY a shard of the transaction has not answered in time, or nobody led it; nothing was \
-             done. Send it again"
+            "BUSY a shard of the transaction has not answered in time, or nobody led it; nothing \
+             was done. Send it again"
         }
         Ended::Unknown => {
             "UNKNOWN a shard of the transaction has not answered; all of it may have been done, or \
