@@ -10,10 +10,11 @@
 //! Three nodes of each store on this machine, three replicas, durability `sync`; 64 clients in a
 //! closed loop, spread over the nodes, random pairs of accounts ([`accounts`]). A WATCH or etcd
 //! transfer whose accounts were written meanwhile is aborted and begins again ([`clients`]); its
-//! time is that of all attempts. Loads take short turns, in an order that changes with the round, for
-//! a machine may change its speed within a minute; medians of rounds count, and of ratios those of
-//! turns of the same round. etcd is started again after it was filled: version 3.4 is slow for ever after a
-//! bulk of puts. At the end the accounts of both stores are read and must hold what they did.
+//! time is that of all attempts. Loads take short turns, in an order that changes with the round,
+//! for a machine may change its speed within a minute; medians of rounds count, and of ratios those
+//! of turns of the same round. etcd is started again after it was filled: version 3.4 is slow for
+//! ever after a bulk of puts. At the end the accounts of both stores are read and must hold what
+//! they did.
 //!
 //! Caveats: those of [`crate::cluster`]; and etcd's clients are in Go, Carillon's on one thread of
 //! this process, as cheap as can be, so each store's clients take from it what they need.
