@@ -18,7 +18,8 @@ use super::desk::Desk;
 use super::members::MemberInfo;
 use super::{ClusterError, Frames, Identity, KIND_MEMBERSHIP, Options};
 use crate::peer::{
-    Local, PeerCounters, PeerHandler, PeerHello, PeerNet, Refusal, SendError, VERSIONS, draw,
+    Attendance, Local, PeerCounters, PeerHandler, PeerHello, PeerNet, Refusal, SendError, VERSIONS,
+    draw,
 };
 
 /// How often a node that waits for a cluster says so.
@@ -57,7 +58,7 @@ pub struct Cluster {
     frames: OnceLock<Arc<dyn Frames>>,
     /// Links that were told up, and not down; held while they are told.
     told: Mutex<BTreeSet<NodeId>>,
-    /// Something was told to the attached in this turn of the peer thread.
+    /// Something was told to the attached in this turn of the net.
     turned: AtomicBool,
     early_frames: AtomicU64,
     fatal: OnceLock<ClusterError>,
@@ -69,7 +70,7 @@ pub struct Cluster {
 impl Cluster {
     /// Accepts and dials from now on. With an `identity` that is in the node's directory it is a
     /// member at once; without, it asks the seeds, and [`begins`](Self::begin) later.
-    /// `on_fatal` is called, from the peer thread, when [`fatal`](Self::fatal) has something.
+    /// `on_fatal` is called, in a turn of the net, when [`fatal`](Self::fatal) has something.
     ///
     /// # Errors
     /// If the system refuses threads or polls, or the options break a limit; nothing runs then.
@@ -248,6 +249,11 @@ impl Cluster {
         self.net.flush();
     }
 
+    /// The caller reads what other nodes send from now on, see [`PeerNet::attend`].
+    pub fn attend(&self) -> Option<Attendance> {
+        self.net.attend()
+    }
+
     /// Bytes that were sent to a node and have not left.
     pub fn unsent_bytes(&self, node: NodeId) -> usize {
         self.net.unsent_bytes(node)
@@ -351,8 +357,8 @@ impl Cluster {
         self.sooner.notify_one();
     }
 
-    /// On the peer thread: does what is gathered, tells of it, and has the other thread look if it
-    /// has to sooner than it meant.
+    /// In a turn of the net: does what is gathered, tells of it, and has the other thread look if
+    /// it has to sooner than it meant.
     fn take_in(&self, mut desk: MutexGuard<'_, Desk>) {
         self.settle(&mut desk);
         let sooner = desk.deadline() < desk.planned;

@@ -5,7 +5,7 @@
 //! whoever was [attached](Cluster::attach).
 //!
 //! ```text
-//!   peer thread ──► frame ──┬─ kind 1 ──► desk (one lock): membership ──► frames, dials, news
+//!   net's turn ───► frame ──┬─ kind 1 ──► desk (one lock): membership ──► frames, dials, news
 //!        ▲                  └─ others ──► Frames (the hub)      ▲            │
 //!        │                                                      │            ▼
 //!        └──────────────── send, flush ◄── any thread     "members" thread   list of members
@@ -70,8 +70,9 @@ use crate::peer;
 /// The kind of frames that carry membership.
 pub const KIND_MEMBERSHIP: u8 = 1;
 
-/// Who interprets frames of other kinds, and is told of links and members. Calls come from the
-/// peer thread, [`members_changed`](Self::members_changed) also from another; they must be short.
+/// Who interprets frames of other kinds, and is told of links and members. Calls come in turns of
+/// the net, [`members_changed`](Self::members_changed) also from another thread; they must be
+/// short.
 pub trait Frames: Send + Sync {
     /// A frame has come; those of one link come in the order in which they were sent.
     fn frame(&self, from: NodeId, kind: u8, body: Bytes);

@@ -48,6 +48,7 @@ mod wide;
 
 use std::collections::VecDeque;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -55,6 +56,7 @@ use std::time::{Duration, Instant};
 use balancer::hot::Sampler;
 use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
+use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
 use node::command::Read;
 use node::coordinator::{Coordinator, Ended};
@@ -69,6 +71,7 @@ use crate::gateway::resp::Limits;
 use crate::hub::Hub;
 use crate::hub::boot_nanos;
 use crate::hub::mail::Mail;
+use crate::peer::Attendance;
 use connection::Connection;
 use contends::Vain;
 pub use context::{Clients, Texts};
@@ -91,6 +94,7 @@ const SPARE_BYTES_MAX: usize = 300 << 10;
 pub const WAKER: Token = Token(usize::MAX);
 const LISTENER_RESP: Token = Token(usize::MAX - 1);
 const LISTENER_NATIVE: Token = Token(usize::MAX - 2);
+const PEERS: Token = Token(usize::MAX - 3);
 /// How often idle connections are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
 /// How long a loop polls before it sleeps, and how short a sleep must have been for that.
@@ -139,6 +143,8 @@ pub struct EventLoop {
     number: usize,
     poll: Poll,
     listeners: Listeners,
+    /// What a node's only loop has of the links to other nodes.
+    attendance: Option<Attendance>,
     connections: Slab<Option<Box<Connection>>>,
     /// Connections to be served in this turn.
     queue: VecDeque<usize>,
@@ -211,6 +217,7 @@ impl EventLoop {
             number,
             poll,
             listeners,
+            attendance: None,
             connections: Slab::new(),
             queue: VecDeque::new(),
             touched: Vec::new(),
@@ -240,16 +247,23 @@ impl EventLoop {
     /// If the poll fails, which leaves the loop useless.
     pub fn run(mut self) -> io::Result<()> {
         self.listen()?;
+        self.attend()?;
         let mut events = Events::with_capacity(1024);
         let mut mail = Vec::new();
         let mut deadline = None;
         let mut swept = Instant::now();
         loop {
             self.wait(&mut events, deadline)?;
+            // First, so that what it brings is of this turn.
+            if let Some(attendance) = &self.attendance
+                && events.iter().any(|event| event.token() == PEERS)
+            {
+                attendance.turn();
+            }
             self.now = self.hub.now();
             for event in &events {
                 match event.token() {
-                    WAKER => {}
+                    WAKER | PEERS => {}
                     LISTENER_RESP | LISTENER_NATIVE => self.accept(event.token()),
                     Token(at) => self.woken(at, event),
                 }
@@ -310,6 +324,19 @@ impl EventLoop {
         let native = self.listeners.native.as_mut().map(|l| (l, LISTENER_NATIVE));
         resp.into_iter().chain(native).try_for_each(|(listener, token)| {
             registry.register(listener, token, Interest::READABLE)
+        })
+    }
+
+    /// A node's only loop reads what other nodes send, too: on the few processors of such a node a
+    /// thread of its own for that would take from the loop what it gives.
+    fn attend(&mut self) -> io::Result<()> {
+        let Some(peers) = self.hub.peers.as_ref().filter(|_| self.hub.mailboxes.len() == 1) else {
+            return Ok(());
+        };
+        self.attendance = peers.cluster.attend();
+        let poll = self.attendance.as_ref().map(AsRawFd::as_raw_fd);
+        poll.map_or(Ok(()), |poll| {
+            self.poll.registry().register(&mut SourceFd(&poll), PEERS, Interest::READABLE)
         })
     }
 

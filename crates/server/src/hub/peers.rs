@@ -76,7 +76,7 @@ pub struct Peers {
     pub digests: Digests,
     /// What is counted of all that.
     pub tallies: Tallies,
-    /// What has come in the peer thread's turn, by lane.
+    /// What has come in the net's turn, by lane.
     come: Mutex<Vec<Vec<Input>>>,
     stopping: Mutex<bool>,
     wake: Condvar,

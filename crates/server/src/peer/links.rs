@@ -11,7 +11,7 @@
 //!   any thread:   send ─► outbox of the peer ─┐   flush, once a turn: one write per peer
 //!                 send ─► outbox of the peer ─┴─► socket ──────────────────────►
 //!                                                   │ full
-//!   peer thread:  accept, dial, read, decode ─►     └─► goes on when it is not
+//!   a turn:       accept, dial, read, decode ─►     └─► goes on when it is not
 //!                 handler.frame … turn_ended
 //! ```
 
@@ -30,6 +30,7 @@ use mio::net::TcpStream;
 use mio::{Poll, Token, Waker};
 use parking_lot::Mutex;
 
+use super::attend::{Attendance, Turns};
 use super::counters::PeerCounters;
 use super::frame::{FRAME_BYTES_MAX, KIND_OWN_MIN};
 use super::handshake::{Cluster, Local, PeerHello};
@@ -40,8 +41,8 @@ use super::{Options, Refusal};
 
 pub(super) const WAKER: Token = Token(usize::MAX);
 
-/// Who interprets what peers send. Called by the peer thread only, one call at a time: while a
-/// call runs nothing is read from any peer, so it must be short; longer than the time after which
+/// Who interprets what peers send. Called by whoever takes the net's turns, one call at a time:
+/// while a call runs nothing is read from any peer, so it must be short; longer than the time after which
 /// a peer is taken for dead, and peers are lost. It may send.
 pub trait PeerHandler: Send + Sync {
     /// A link is there; what is sent from now on goes over it. Between two calls for one node
@@ -164,7 +165,7 @@ impl Shared {
         self.wake();
     }
 
-    fn wake(&self) {
+    pub fn wake(&self) {
         // The eventfd can only fail to take a wake-up that is pending already.
         let _pending = self.waker.wake();
     }
@@ -230,9 +231,15 @@ impl Shared {
 pub struct PeerNet {
     shared: Arc<Shared>,
     address: Option<SocketAddr>,
-    /// The thread before it runs.
+    /// What turns need, before the first.
     thread: Mutex<Option<PeerThread>>,
-    running: Mutex<Option<JoinHandle<()>>>,
+    running: Mutex<Option<Running>>,
+}
+
+/// The peer thread, and what it shares with an attendant.
+struct Running {
+    thread: JoinHandle<()>,
+    turns: Arc<Turns>,
 }
 
 impl PeerNet {
@@ -271,9 +278,20 @@ impl PeerNet {
     /// If the system refuses a thread; the net is of no use then.
     pub fn start(&self, handler: Arc<dyn PeerHandler>) -> io::Result<()> {
         let peer_thread = self.thread.lock().take().expect("a net is started once");
+        let turns = Arc::new(Turns::new(peer_thread, self.shared.clone(), handler));
         let builder = thread::Builder::new().name("peers".into());
-        *self.running.lock() = Some(builder.spawn(move || peer_thread.run(&*handler))?);
+        let run = turns.clone();
+        let thread = builder.spawn(move || run.run())?;
+        *self.running.lock() = Some(Running { thread, turns });
         Ok(())
+    }
+
+    /// The caller takes the net's turns from now on, until it drops what is returned: see
+    /// [`attend`](super::attend). None before the start and after the end. One may at a time.
+    pub fn attend(&self) -> Option<Attendance> {
+        let running = self.running.lock();
+        let Running { thread, turns } = running.as_ref()?;
+        Some(Attendance::new(turns.clone(), thread.thread().clone()))
     }
 
     /// Where it listens.
@@ -366,16 +384,15 @@ impl PeerNet {
     }
 
     /// Ends: no more connections, what was sent is written as far as peers take it within
-    /// [`Options::stop`], every link is closed and the handler told. Returns when all is done;
-    /// called by the handler, before.
+    /// [`Options::stop`], every link is closed and the handler told. Returns when all is done, so
+    /// it is not for the handler to call.
     pub fn stop(&self) {
         self.shared.stopping.store(true, Ordering::Release);
         self.shared.wake();
         let running = self.running.lock().take();
-        if let Some(running) = running
-            && running.thread().id() != thread::current().id()
-        {
-            running.join().expect("the peer thread does not panic");
+        if let Some(Running { thread, .. }) = running {
+            thread.thread().unpark();
+            thread.join().expect("the peer thread does not panic");
         }
     }
 }

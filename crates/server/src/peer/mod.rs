@@ -4,8 +4,10 @@
 //! ```text
 //!   any thread ── PeerNet::send, flush ──► outbox ──► socket ══════════╗
 //!                                                                      ║
-//!   PeerHandler ◄── frame, turn_ended ── peer thread ◄── decoder ◄═════╝
+//!   PeerHandler ◄── frame, turn_ended ── a turn ◄── decoder ◄══════════╝
 //! ```
+//!
+//! Turns are the peer thread's, or those of a thread that attends to the net ([`attend`]).
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
@@ -33,6 +35,7 @@
 //! Connections are not encrypted; see `handshake`. The sender's and the receiver's kernel buffers
 //! come on top of the bound on what is on its way.
 
+pub mod attend;
 pub mod counters;
 mod dial;
 pub mod frame;
@@ -47,6 +50,7 @@ mod thread;
 
 use std::time::Duration;
 
+pub use attend::Attendance;
 pub use counters::PeerCounters;
 pub use frame::{COMMAND_BYTES_MAX, FRAME_BYTES_MAX};
 pub use handshake::{Cluster, Local, PeerHello, Secret, VERSIONS};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use keyspace::NodeId;
 use server::peer::{FRAME_BYTES_MAX, Options, SendError};
 
-use crate::common::{ECHO, ECHOED, Node, cluster, eventually, local, options, start};
+use crate::common::{ECHO, ECHOED, Node, PATIENCE, cluster, eventually, local, options, start};
 
 /// Sends numbered frames to a node; waits where it must.
 fn send_numbers(from: &Node, to: u64, kind: u8, count: u32) {
@@ -224,4 +224,48 @@ fn round_trips_are_counted() {
         println!("{under_way} under way: {rate:.0} round trips per second");
         assert!(rate > 100.0);
     }
+}
+
+/// Who attends takes the turns; while he is about something else the peer thread does, and again
+/// when he attends no more.
+#[test]
+fn links_live_whoever_takes_the_turns() {
+    let nodes = cluster(2, options());
+    let (a, b) = (&nodes[0], &nodes[1]);
+    let send = |body: &[u8]| {
+        a.net.send(NodeId(2), ECHO, &[body]).unwrap();
+        a.net.flush();
+    };
+    let echo = |body: &'static [u8]| {
+        send(body);
+        assert_eq!(a.notes.frame(2), (ECHOED, Bytes::from_static(body)));
+    };
+    echo(b"before");
+
+    let attendance = b.net.attend().expect("it is started");
+    // The peer thread has seen it, and looks in at its ticks only.
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..50 {
+        send(b"attended");
+        let until = Instant::now() + PATIENCE;
+        while a.notes.frames(2).is_empty() {
+            assert!(Instant::now() < until, "an attendant's turn reads and sends");
+            attendance.turn();
+        }
+        assert_eq!(a.notes.frame(2), (ECHOED, Bytes::from_static(b"attended")));
+    }
+
+    // No turn of the attendant's any more.
+    for _ in 0..50 {
+        echo(b"late");
+    }
+    drop(attendance);
+    echo(b"after");
+
+    let _attendance = b.net.attend().expect("again");
+    echo(b"late again");
+    // A stop needs nobody who attends.
+    b.net.stop();
+    a.notes.disconnected(2);
+    assert!(b.net.attend().is_none(), "it has ended");
 }

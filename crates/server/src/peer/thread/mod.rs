@@ -1,11 +1,12 @@
-//! The thread that accepts, dials, reads and keeps links alive.
+//! What the peer thread does, or its attendant ([`attend`](super::attend)): accepts, dials, reads
+//! and keeps links alive.
 //!
 //! ```text
 //!   turn:  wait ─► sockets, asks ─► read links ─► timers ─► handler.turn_ended ─► flush
 //! ```
 //!
 //! Sockets are edge-triggered, for reading and writing from the beginning: a sender that finds
-//! one full leaves, and the edge that tells of room brings this thread to go on.
+//! one full leaves, and the edge that tells of room brings the next turn to go on.
 
 mod arrivals;
 mod greetings;
@@ -14,7 +15,7 @@ mod linked;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::Shutdown;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -56,10 +57,22 @@ struct LookUp {
     failures: u32,
 }
 
-/// The peer thread's own.
+/// What came of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// The handler was told nothing.
+    Quiet,
+    /// It was told something.
+    Delivered,
+    /// The net has ended.
+    Last,
+}
+
+/// All that only whoever is in a turn needs.
 pub(super) struct PeerThread {
     shared: Arc<Shared>,
     poll: Poll,
+    events: Events,
     listener: Option<TcpListener>,
     /// The listener may have more, but the system refused.
     accept_again: bool,
@@ -82,6 +95,12 @@ pub(super) struct PeerThread {
     leaving: BTreeMap<NodeId, Instant>,
     began: Instant,
     now: Instant,
+    /// When timers were last looked at.
+    ticked: Instant,
+    /// What others send is to be written on.
+    more: bool,
+    /// Stopping: until then.
+    until: Option<Instant>,
 }
 
 impl PeerThread {
@@ -106,6 +125,7 @@ impl PeerThread {
         Ok(Self {
             shared,
             poll,
+            events: Events::with_capacity(256),
             listener,
             accept_again: false,
             connections: Slab::new(),
@@ -122,59 +142,75 @@ impl PeerThread {
             leaving: BTreeMap::new(),
             began: now,
             now,
+            ticked: now,
+            more: false,
+            until: None,
         })
     }
 
-    /// Runs until the net is stopped.
-    pub fn run(mut self, handler: &dyn PeerHandler) {
-        let mut events = Events::with_capacity(256);
-        let mut ticked = self.now;
-        let mut more = false;
-        let mut until = None;
-        loop {
-            let tick = match until {
-                Some(_) => TICK_STOPPING,
-                None if self.is_dialling() => TICK_DIALLING,
-                None => TICK,
-            };
-            let busy = more || !self.queue.is_empty();
-            let timeout = match busy {
-                true => Duration::ZERO,
-                false => (ticked + tick).saturating_duration_since(Instant::now()),
-            };
+    /// How long it may be until the next turn.
+    pub fn tick(&self) -> Duration {
+        match self.until {
+            Some(_) => TICK_STOPPING,
+            None if self.is_dialling() => TICK_DIALLING,
+            None => TICK,
+        }
+    }
+
+    /// Its poll.
+    pub fn poll(&self) -> RawFd {
+        self.poll.as_raw_fd()
+    }
+
+    /// One turn. Waits for something to do until the next tick, if it is to.
+    pub fn turn(&mut self, handler: &dyn PeerHandler, waits: bool) -> Turn {
+        let tick = self.tick();
+        let timeout = match !waits || self.more || !self.queue.is_empty() {
+            true => Duration::ZERO,
+            false => (self.ticked + tick).saturating_duration_since(Instant::now()),
+        };
+        if waits {
             // Whoever else wants this processor goes first: what he sends is of the same turn then.
             std::thread::yield_now();
-            match self.poll.poll(&mut events, Some(timeout)) {
-                Err(error) if error.kind() != ErrorKind::Interrupted => {
-                    panic!("the peer thread's poll is broken: {error}");
-                }
-                _ => self.now = Instant::now(),
+        }
+        let mut events = std::mem::replace(&mut self.events, Events::with_capacity(0));
+        match self.poll.poll(&mut events, Some(timeout)) {
+            Err(error) if error.kind() != ErrorKind::Interrupted => {
+                panic!("the links' poll is broken: {error}");
             }
-            for event in &events {
-                match event.token() {
-                    WAKER => {}
-                    LISTENER => self.accept(),
-                    Token(at) => self.woken(at, event, handler),
-                }
+            _ => self.now = Instant::now(),
+        }
+        for event in &events {
+            match event.token() {
+                WAKER => {}
+                LISTENER => self.accept(),
+                Token(at) => self.woken(at, event, handler),
             }
-            self.answer_asks(handler);
-            self.read_queued(handler);
-            if self.now >= ticked + tick {
-                ticked = self.now;
-                self.tick(handler);
-            }
-            if self.shared.stopping.load(Ordering::Acquire) {
-                let until =
-                    *until.get_or_insert_with(|| self.begin_to_stop() + self.shared.options.stop);
-                self.shut_links(self.now >= until, handler);
-            }
-            if std::mem::take(&mut self.delivered) {
-                handler.turn_ended();
-            }
-            more = self.shared.flush();
-            if until.is_some() && self.connections.is_empty() {
-                return;
-            }
+        }
+        self.events = events;
+        self.answer_asks(handler);
+        self.read_queued(handler);
+        if self.now >= self.ticked + tick {
+            self.ticked = self.now;
+            self.look_at_timers(handler);
+        }
+        if self.shared.stopping.load(Ordering::Acquire) {
+            let until = match self.until {
+                Some(until) => until,
+                None => self.begin_to_stop() + self.shared.options.stop,
+            };
+            self.until = Some(until);
+            self.shut_links(self.now >= until, handler);
+        }
+        let delivered = std::mem::take(&mut self.delivered);
+        if delivered {
+            handler.turn_ended();
+        }
+        self.more = self.shared.flush();
+        match delivered {
+            _ if self.until.is_some() && self.connections.is_empty() => Turn::Last,
+            true => Turn::Delivered,
+            false => Turn::Quiet,
         }
     }
 
@@ -235,7 +271,7 @@ impl PeerThread {
         handler.disconnected(link.node);
     }
 
-    fn tick(&mut self, handler: &dyn PeerHandler) {
+    fn look_at_timers(&mut self, handler: &dyn PeerHandler) {
         if self.accept_again {
             self.accept();
         }

@@ -1,0 +1,147 @@
+//! Who takes a net's turns: the peer thread, or an *attendant*, who waits for much else as well?
+//!
+//! ```text
+//!   nobody attends     peer thread:  waits for sockets ─► turn ─► waits …
+//!
+//!   somebody does      attendant:    its poll has the net's in it ─► turn, among what else it does
+//!                      peer thread:  sleeps, looks in at every tick: a turn that waits for nothing
+//! ```
+//!
+//! Where processors are few, a thread of its own for the links costs more than it gives: what it
+//! has read another has to be woken for, and what each sends goes by itself. An attendant reads and
+//! sends for both in one turn.
+//!
+//! The peer thread's looks keep the timers, and see to it that links live while the attendant is
+//! about something long: if there was anything to read, and the attendant has taken no turn since,
+//! the next look is after [`LATE_PAUSE`]. Nobody waits for another's turn: who finds one under way
+//! leaves word, and another follows it.
+
+use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use super::links::{PeerHandler, Shared};
+use super::thread::{PeerThread, Turn};
+
+/// How often the peer thread takes a turn while an attendant that should is late.
+const LATE_PAUSE: Duration = Duration::from_millis(1);
+
+/// See the front page.
+pub(super) struct Turns {
+    shared: Arc<Shared>,
+    /// Whoever has it is in a turn. None when the net has ended.
+    running: Mutex<Option<(PeerThread, Arc<dyn PeerHandler>)>>,
+    /// A turn was asked for while one was under way.
+    again: AtomicBool,
+    attended: AtomicBool,
+    /// Turns that an attendant has begun.
+    attendances: AtomicU64,
+    poll: RawFd,
+}
+
+impl Turns {
+    /// Of a net that is about to be started.
+    pub fn new(thread: PeerThread, shared: Arc<Shared>, handler: Arc<dyn PeerHandler>) -> Self {
+        let poll = thread.poll();
+        let running = Mutex::new(Some((thread, handler)));
+        let (again, attended, attendances) = Default::default();
+        Self { shared, running, again, attended, attendances, poll }
+    }
+
+    /// The peer thread: returns when the net has ended.
+    pub fn run(&self) {
+        while !self.is_over() {
+            if !self.is_attended() {
+                self.turn(true);
+            } else {
+                thread::park_timeout(self.tick());
+                self.look_in();
+            }
+        }
+    }
+
+    /// A stop is seen through by the peer thread.
+    fn is_attended(&self) -> bool {
+        self.attended.load(Ordering::SeqCst) && !self.shared.stopping.load(Ordering::Acquire)
+    }
+
+    fn is_over(&self) -> bool {
+        self.running.lock().is_none()
+    }
+
+    fn tick(&self) -> Duration {
+        self.running.lock().as_ref().map(|(thread, _)| thread.tick()).unwrap_or_default()
+    }
+
+    /// Takes a turn, unless somebody is in one: then that one takes another. Whether the handler
+    /// was told anything.
+    fn turn(&self, waits: bool) -> bool {
+        let mut delivered = false;
+        self.again.store(true, Ordering::SeqCst);
+        while self.again.load(Ordering::SeqCst) {
+            let Some(mut running) = self.running.try_lock() else { return delivered };
+            self.again.store(false, Ordering::SeqCst);
+            let Some((thread, handler)) = &mut *running else { return delivered };
+            // With an attendant it waits for nothing, from when that begins on.
+            match thread.turn(&**handler, waits && !self.is_attended()) {
+                Turn::Delivered => delivered = true,
+                Turn::Quiet => {}
+                // The handler may own the net: neither would ever go.
+                Turn::Last => *running = None,
+            }
+        }
+        delivered
+    }
+
+    /// The peer thread, while another attends.
+    fn look_in(&self) {
+        let before = self.attendances.load(Ordering::SeqCst);
+        let mut late = self.turn(false);
+        while late && self.is_attended() && self.attendances.load(Ordering::SeqCst) == before {
+            thread::park_timeout(LATE_PAUSE);
+            self.turn(false);
+            late = !self.is_over();
+        }
+    }
+}
+
+/// Takes a net's turns as long as it lives, see [`super::PeerNet::attend`].
+pub struct Attendance {
+    turns: Arc<Turns>,
+    peer_thread: thread::Thread,
+}
+
+impl Attendance {
+    pub(super) fn new(turns: Arc<Turns>, peer_thread: thread::Thread) -> Self {
+        let attended = turns.attended.swap(true, Ordering::SeqCst);
+        assert!(!attended, "a net has one attendant");
+        // Out of its poll.
+        turns.shared.wake();
+        Self { turns, peer_thread }
+    }
+
+    /// Reads what has come on all links, has the handler do what it is about, and writes what that
+    /// has sent; without waiting. To be called soon after the net's poll has become readable.
+    pub fn turn(&self) {
+        self.turns.attendances.fetch_add(1, Ordering::SeqCst);
+        self.turns.turn(false);
+    }
+}
+
+/// The net's poll: readable when there is something to do. Not to be used when the net has ended.
+impl AsRawFd for Attendance {
+    fn as_raw_fd(&self) -> RawFd {
+        self.turns.poll
+    }
+}
+
+impl Drop for Attendance {
+    fn drop(&mut self) {
+        self.turns.attended.store(false, Ordering::SeqCst);
+        self.peer_thread.unpark();
+    }
+}
