@@ -42,8 +42,8 @@ use super::{Options, Refusal};
 pub(super) const WAKER: Token = Token(usize::MAX);
 
 /// Who interprets what peers send. Called by whoever takes the net's turns, one call at a time:
-/// while a call runs nothing is read from any peer, so it must be short; longer than the time after which
-/// a peer is taken for dead, and peers are lost. It may send.
+/// while a call runs nothing is read from any peer, so it must be short; longer than the time after
+/// which a peer is taken for dead, and peers are lost. It may send.
 pub trait PeerHandler: Send + Sync {
     /// A link is there; what is sent from now on goes over it. Between two calls for one node
     /// there is one of [`disconnected`](Self::disconnected).
