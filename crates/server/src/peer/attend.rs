@@ -91,7 +91,14 @@ impl Turns {
                 Turn::Delivered => delivered = true,
                 Turn::Quiet => {}
                 // The handler may own the net: neither would ever go.
-                Turn::Last => *running = None,
+                Turn::Last => {
+                    *running = None;
+                    return delivered;
+                }
+            }
+            // What was left for the next turn makes no edge.
+            if thread.has_more() && self.is_attended() {
+                self.shared.wake();
             }
         }
         delivered

@@ -157,6 +157,11 @@ impl PeerThread {
         }
     }
 
+    /// Whether a turn has left something for the next one.
+    pub fn has_more(&self) -> bool {
+        self.more || !self.queue.is_empty()
+    }
+
     /// Its poll.
     pub fn poll(&self) -> RawFd {
         self.poll.as_raw_fd()
@@ -165,7 +170,7 @@ impl PeerThread {
     /// One turn. Waits for something to do until the next tick, if it is to.
     pub fn turn(&mut self, handler: &dyn PeerHandler, waits: bool) -> Turn {
         let tick = self.tick();
-        let timeout = match !waits || self.more || !self.queue.is_empty() {
+        let timeout = match !waits || self.has_more() {
             true => Duration::ZERO,
             false => (self.ticked + tick).saturating_duration_since(Instant::now()),
         };
