@@ -18,7 +18,7 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::thread;
 use std::time::Duration;
 
@@ -58,7 +58,11 @@ impl Turns {
             if !self.is_attended() {
                 self.turn(true);
             } else {
-                thread::park_timeout(self.tick());
+                let tick = self.tick();
+                // Who finds the lock taken leaves word, also where no turn is under way.
+                if !self.again.load(Ordering::SeqCst) {
+                    thread::park_timeout(tick);
+                }
                 self.look_in();
             }
         }
@@ -82,6 +86,8 @@ impl Turns {
     fn turn(&self, waits: bool) -> bool {
         let mut delivered = false;
         self.again.store(true, Ordering::SeqCst);
+        // Either this finds the lock free, or who has it finds the word when he has let go of it.
+        fence(Ordering::SeqCst);
         while self.again.load(Ordering::SeqCst) {
             let Some(mut running) = self.running.try_lock() else { return delivered };
             self.again.store(false, Ordering::SeqCst);
@@ -100,6 +106,8 @@ impl Turns {
             if thread.has_more() && self.is_attended() {
                 self.shared.wake();
             }
+            drop(running);
+            fence(Ordering::SeqCst);
         }
         delivered
     }
@@ -108,6 +116,10 @@ impl Turns {
     fn look_in(&self) {
         let before = self.attendances.load(Ordering::SeqCst);
         let mut late = self.turn(false);
+        if late && self.is_attended() {
+            // One who only sleeps, and was outrun, is not late any more when he has taken a turn.
+            self.shared.wake();
+        }
         while late && self.is_attended() && self.attendances.load(Ordering::SeqCst) == before {
             thread::park_timeout(LATE_PAUSE);
             self.turn(false);

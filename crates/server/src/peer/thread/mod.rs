@@ -36,6 +36,8 @@ use linked::Linked;
 const LISTENER: Token = Token(usize::MAX - 1);
 /// Bytes read of one link in a turn, so that all get their turn.
 const READ_BYTES_MAX: usize = 1 << 20;
+/// Sockets that one turn is told of.
+const EVENTS_MAX: usize = 256;
 /// Connections accepted in a turn.
 const ACCEPT_MAX: usize = 64;
 /// How often timers are looked at, while something is being dialled and otherwise.
@@ -97,7 +99,7 @@ pub(super) struct PeerThread {
     now: Instant,
     /// When timers were last looked at.
     ticked: Instant,
-    /// What others send is to be written on.
+    /// What others send is to be written on, or more sockets wait than one turn is told of.
     more: bool,
     /// Stopping: until then.
     until: Option<Instant>,
@@ -125,7 +127,7 @@ impl PeerThread {
         Ok(Self {
             shared,
             poll,
-            events: Events::with_capacity(256),
+            events: Events::with_capacity(EVENTS_MAX),
             listener,
             accept_again: false,
             connections: Slab::new(),
@@ -192,6 +194,7 @@ impl PeerThread {
                 Token(at) => self.woken(at, event, handler),
             }
         }
+        let is_all = events.iter().count() < EVENTS_MAX;
         self.events = events;
         self.answer_asks(handler);
         self.read_queued(handler);
@@ -211,7 +214,7 @@ impl PeerThread {
         if delivered {
             handler.turn_ended();
         }
-        self.more = self.shared.flush();
+        self.more = self.shared.flush() || !is_all;
         match delivered {
             _ if self.until.is_some() && self.connections.is_empty() => Turn::Last,
             true => Turn::Delivered,
