@@ -13,7 +13,7 @@
 //!
 //! The peer thread's looks keep the timers, and see to it that links live while the attendant is
 //! about something long: if there was anything to read, and the attendant has taken no turn since,
-//! the next look is after [`LATE_PAUSE`]. Nobody waits for another's turn: who finds one under way
+//! the next look is after `LATE_PAUSE`. Nobody waits for another's turn: who finds one under way
 //! leaves word, and another follows it.
 
 use std::os::fd::{AsRawFd, RawFd};
