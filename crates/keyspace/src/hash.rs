@@ -39,6 +39,7 @@ impl KeyHasher {
     }
 
     /// The key with its slot and hash.
+    #[inline]
     pub fn key<'a>(&self, bytes: &'a [u8]) -> HashedKey<'a> {
         HashedKey { bytes, slot: slot_of(bytes), hash: self.hash(bytes) }
     }

@@ -168,7 +168,7 @@ impl EventLoop {
 
     /// Whether this connection is told who leads.
     #[inline]
-    fn sends_on(&self, session: &Session) -> bool {
+    pub(super) fn sends_on(&self, session: &Session) -> bool {
         self.config.resp_mode == Mode::Cluster || session.is_routing()
     }
 

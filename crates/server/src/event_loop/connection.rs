@@ -350,7 +350,9 @@ impl Connection {
     }
 
     fn write(&mut self, slot: Slot, reason: native::Reason) {
-        self.output.extend_from_slice(&slot.before);
+        if !slot.before.is_empty() {
+            self.output.extend_from_slice(&slot.before);
+        }
         match (slot.frame, slot.state) {
             (_, State::Bytes(bytes)) => self.output.extend_from_slice(&bytes),
             (Frame::Resp { muted: true, .. } | Frame::Bytes, _) => {}

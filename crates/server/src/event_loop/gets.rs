@@ -23,21 +23,6 @@ pub(super) struct Get {
     key_len: usize,
 }
 
-/// Whether the next GETs of a connection can wait for others: their replies are wanted, and there
-/// is nothing else about them. A command that is no GET may change that.
-pub(super) fn gathers(connection: &Connection, session: &Session) -> bool {
-    !session.is_quiet()
-        && !session.is_queueing()
-        && !session.is_begun()
-        && session.stale_nanos() == 0
-        && !session.names_lookup()
-        && connection.pending.is_empty()
-        && connection.refuse_next.is_none()
-        && connection.put_off_muted.is_none()
-        && connection.route.is_some()
-        && !connection.sent_on.has_writes()
-}
-
 impl Get {
     /// The command, which begins there in the input, if it is a GET and its key lies in the input.
     #[inline]

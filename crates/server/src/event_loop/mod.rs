@@ -36,6 +36,7 @@ mod interacts;
 mod lines;
 mod looks_up;
 mod native;
+mod plain;
 mod resp;
 mod serve;
 mod sockets;

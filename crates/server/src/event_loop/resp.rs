@@ -16,7 +16,8 @@ use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Protocol, Slot};
 use super::context::CommandContext;
 use super::executes::moves;
-use super::gets::{self, GETS_MAX, Get};
+use super::gets::{GETS_MAX, Get};
+use super::plain::plain_set;
 use super::serve::{go_waiter, waiter};
 use super::takes::Takes;
 use super::transactions::Part;
@@ -73,7 +74,7 @@ impl EventLoop {
         let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
         let Protocol::Resp(mut session, mut ranges) = protocol else { return 0 };
         let (mut done, mut commands) = (0, 0);
-        let mut gathers = gets::gathers(connection, &session);
+        let mut plain = self.plain(connection, &session);
         while done < input.len() && self.may_run(connection) {
             let rest = &input[done..];
             let consumed = match resp::parse(rest, &self.limits, &mut ranges) {
@@ -96,7 +97,9 @@ impl EventLoop {
             };
             let args = ranges.args(rest);
             let key_bytes_max = self.limits.key_bytes_max;
-            if gathers && let Some(get) = Get::of(args, input, done, key_bytes_max) {
+            if plain.gets
+                && let Some(get) = Get::of(args, input, done, key_bytes_max)
+            {
                 self.gets.push(get);
                 if self.gets.len() == GETS_MAX
                     && let Some(waits) = self.answer_gets(at, connection, &session, input)
@@ -109,10 +112,18 @@ impl EventLoop {
                     done = waits;
                     break;
                 }
-                if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
-                    break;
+                if plain.sets
+                    && let Some(pair) = plain_set(args, key_bytes_max)
+                {
+                    self.set(at, connection, &mut session, pair);
+                    // Its reply is owed before theirs.
+                    plain.gets = false;
+                } else {
+                    if let Done::PutOff = self.run_command(at, connection, &mut session, args) {
+                        break;
+                    }
+                    plain = self.plain(connection, &session);
                 }
-                gathers = gets::gathers(connection, &session);
             }
             done += consumed;
             commands += 1;
@@ -614,17 +625,10 @@ impl EventLoop {
         if self.hub.peers.is_some() && write.bytes_about() > COMMAND_BYTES_MAX {
             return Err(TOO_LONG_TO_SEND);
         }
-        let mut place = None;
-        let mut crosses = false;
-        write.each_key(&mut |key| {
-            let here = route.place_of_key(key);
-            crosses |= place.is_some_and(|place| place != here);
-            place = Some(here);
-        });
-        if crosses {
-            return Err(CROSS_SLOT);
-        }
-        let shard = route.shard(place.expect("commands for one shard name a key"));
+        let shard = match write {
+            Write::Set { key, .. } => route.shard(route.place_of_key(key)),
+            other => shard_of_all(route, other)?,
+        };
         if self.sampler.notes() {
             self.hub.heat.note_write(route, write);
         }
@@ -746,6 +750,21 @@ impl EventLoop {
             connection.pending.push_back(Slot::bytes(bytes));
         }
     }
+}
+
+/// The shard in which all keys of a write lie.
+fn shard_of_all(route: &Route, write: &Write<'_>) -> Result<ShardId, &'static str> {
+    let mut place = None;
+    let mut crosses = false;
+    write.each_key(&mut |key| {
+        let here = route.place_of_key(key);
+        crosses |= place.is_some_and(|place| place != here);
+        place = Some(here);
+    });
+    if crosses {
+        return Err(CROSS_SLOT);
+    }
+    Ok(route.shard(place.expect("commands for one shard name a key")))
 }
 
 /// Whether keys lie in several shards.

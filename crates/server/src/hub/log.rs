@@ -30,6 +30,8 @@ pub struct LogRoom {
     /// Wakes the thread that makes segments.
     wake_maker: Condvar,
     interval: Duration,
+    /// Whether the log thread lets others go first.
+    yields: bool,
     /// How long fsyncs that somebody waited for took.
     sync_times: Durations,
 }
@@ -94,8 +96,10 @@ pub struct LogFacts {
 }
 
 impl LogRoom {
-    /// Around an open log. `interval` is the time between fsyncs at durability `interval`.
-    pub fn new(log: Log, interval: Duration) -> Self {
+    /// Around an open log. `interval` is the time between fsyncs at durability `interval`. With
+    /// `yields`, the log thread lets whoever else wants its processor go first: good where other
+    /// nodes bring work beside clients, but clients of a node alone wait for nothing but the sync.
+    pub fn new(log: Log, interval: Duration, yields: bool) -> Self {
         let inner = Inner {
             log,
             outstanding_bytes: 0,
@@ -117,6 +121,7 @@ impl LogRoom {
             wake: Condvar::new(),
             wake_maker: Condvar::new(),
             interval,
+            yields,
             sync_times: Durations::default(),
         }
     }
@@ -347,8 +352,10 @@ impl LogRoom {
                     break;
                 }
             }
-            // Whoever else wants this processor goes first: what he appends is synced with this.
-            MutexGuard::unlocked(&mut inner, std::thread::yield_now);
+            if self.yields {
+                // What those append who go first is synced with this.
+                MutexGuard::unlocked(&mut inner, std::thread::yield_now);
+            }
             inner.asleep = false;
             inner.interval_due = None;
             inner.overdue = false;

@@ -333,7 +333,11 @@ fn build(
         hasher: KeyHasher::new(manifest.hash_seed),
         clock,
         lanes,
-        log: LogRoom::new(replay.log, Duration::from_millis(config.interval_ms)),
+        log: LogRoom::new(
+            replay.log,
+            Duration::from_millis(config.interval_ms),
+            config.has_peers(),
+        ),
         mailboxes,
         side_door: SideDoor::default(),
         open_txns: OpenTxns::default(),

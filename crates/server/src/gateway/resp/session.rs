@@ -331,6 +331,12 @@ impl Session {
         self.translate_by_table(args, ctx, out)
     }
 
+    /// A command has been run beside [`Self::translate`].
+    #[inline]
+    pub fn note_command(&mut self, name: &'static str) {
+        self.last_command = name;
+    }
+
     /// Whether commands are queued until EXEC.
     #[inline]
     pub fn is_queueing(&self) -> bool {

@@ -1,0 +1,74 @@
+//! GETs and SETs about which there is nothing else, as most commands are.
+//!
+//! Whether a command was put off, is queued, muted, looked up in a certain way or sent on to who
+//! leads is asked once for all that come in one piece, and again after each that is another.
+
+use node::command::{Expiry, SetIf, SetReply, Write};
+
+use super::EventLoop;
+use super::connection::{Connection, Frame, Slot};
+use super::serve::waiter;
+use crate::gateway::resp::{Args, Session};
+
+/// Which of a connection's next commands there is nothing else about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plain {
+    /// GETs: they can wait for each other ([`super::gets`]).
+    pub gets: bool,
+    /// SETs of a key and a value: they are on their way at once.
+    pub sets: bool,
+}
+
+/// Key and value of a SET that has nothing else.
+#[inline]
+pub(super) fn plain_set<'a>(args: Args<'a>, key_bytes_max: usize) -> Option<(&'a [u8], &'a [u8])> {
+    if args.len() != 3 || args.name_of_three() != Some(*b"set") {
+        return None;
+    }
+    let key = args.at(1);
+    (key.len() <= key_bytes_max).then(|| (key, args.at(2)))
+}
+
+impl EventLoop {
+    pub(super) fn plain(&self, connection: &Connection, session: &Session) -> Plain {
+        let is_plain = !session.is_quiet()
+            && !session.is_queueing()
+            && !session.is_begun()
+            && !session.names_lookup()
+            && connection.refuse_next.is_none()
+            && connection.put_off_muted.is_none()
+            && connection.route.is_some();
+        Plain {
+            gets: is_plain
+                && session.stale_nanos() == 0
+                && connection.pending.is_empty()
+                && !connection.sent_on.has_writes(),
+            sets: is_plain && connection.put_off_at.is_none() && !self.sends_on(session),
+        }
+    }
+
+    /// Has a plain SET done.
+    #[inline]
+    pub(super) fn set(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        (key, value): (&[u8], &[u8]),
+    ) {
+        session.note_command("set");
+        connection.watches_anew = false;
+        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+        let write = Write::Set { key, value, when, expiry, reply };
+        let number = connection.next_number();
+        match self.put_write(connection, &write, waiter(at, number)) {
+            Ok(()) => {
+                let frame = Frame::Resp { version: session.version(), muted: false };
+                connection.pending.push_back(Slot::waiting(frame));
+                connection.takes.lengthens(write.lengthens_bytes());
+            }
+            Err(text) => _ = self.refuse(connection, session, text, false),
+        }
+        self.leaves_line(at);
+    }
+}
