@@ -523,7 +523,8 @@ impl Coordinator {
             }
             Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
-            Err(_) => Then::Tell(Ended::Busy(run.locked.clone())),
+            // Whatever was locked before, this shard has not answered.
+            Err(_) => Then::Tell(Ended::Busy(None)),
         };
         if is_nothing {
             let next = self.go_on_with(number, then, at);

@@ -473,6 +473,25 @@ fn what_is_begun_again_has_the_time_that_is_left() {
     assert_eq!(world.ended.get(&4), Some(&Ended::Busy(Some((*b"w").into()))));
 }
 
+/// Who has met others before, and then a shard that nobody led, is told of the shard.
+#[test]
+fn silence_is_nobody_elses_fault() {
+    let mut world = World::new(1);
+    world.coordinators[0].heat = 0;
+    world.now += world.coordinators[0].patience;
+    let keyspace = world.keyspace.id;
+    let keys: Vec<Vec<u8>> = (0..ACCOUNTS).map(account).collect();
+    let incr = |key: &Vec<u8>| Command::Write(Write::Increment { key: leak(key), by: 1 });
+    let commands = keys.iter().map(incr).collect();
+    let transaction = Transaction { commands, ..Transaction::default() };
+    let before = Some(InVain { since: world.now - 1, key: account(0).into() });
+    world.with(0, |c, at, routes| c.begin_again(keyspace, &transaction, 1, before, at, routes));
+    let (who, ask, ..) = world.asked.pop().expect("all shards are asked");
+    world.with(who, |c, at, routes| c.answered(ask, Err(NotDone::NotLeader), at, routes));
+    settle(&mut world, 0);
+    assert_eq!(world.ended.get(&1), Some(&Ended::Busy(None)));
+}
+
 #[test]
 fn an_intent_counts_what_it_writes() {
     assert_eq!(Intent::Put(b"four".as_slice().into(), 0).bytes(), 4);

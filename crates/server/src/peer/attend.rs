@@ -13,8 +13,8 @@
 //!
 //! The peer thread's looks keep the timers, and see to it that links live while the attendant is
 //! about something long: if there was anything to read, and the attendant has taken no turn since,
-//! the next look is after `LATE_PAUSE`. Nobody waits for another's turn: who finds one under way
-//! leaves word, and another follows it.
+//! the next look is after `LATE_PAUSE`. An attendant waits for nobody's turn: who finds one under
+//! way leaves word, and another follows it.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
@@ -33,8 +33,12 @@ const LATE_PAUSE: Duration = Duration::from_millis(1);
 /// See the front page.
 pub(super) struct Turns {
     shared: Arc<Shared>,
-    /// Whoever has it is in a turn. None when the net has ended.
+    /// Whoever has it is in a turn, and nobody else. None when the net has ended …
     running: Mutex<Option<(PeerThread, Arc<dyn PeerHandler>)>>,
+    /// … which is said here.
+    over: AtomicBool,
+    /// When the last turn wants the next one, in nanoseconds from then.
+    tick_nanos: AtomicU64,
     /// A turn was asked for while one was under way.
     again: AtomicBool,
     attended: AtomicBool,
@@ -48,22 +52,19 @@ impl Turns {
     pub fn new(thread: PeerThread, shared: Arc<Shared>, handler: Arc<dyn PeerHandler>) -> Self {
         let poll = thread.poll();
         let running = Mutex::new(Some((thread, handler)));
-        let (again, attended, attendances) = Default::default();
-        Self { shared, running, again, attended, attendances, poll }
+        let (over, tick_nanos, again, attended, attendances) = Default::default();
+        Self { shared, running, over, tick_nanos, again, attended, attendances, poll }
     }
 
     /// The peer thread: returns when the net has ended.
     pub fn run(&self) {
         while !self.is_over() {
-            if !self.is_attended() {
-                self.turn(true);
-            } else {
-                let tick = self.tick();
-                // Who finds the lock taken leaves word, also where no turn is under way.
-                if !self.again.load(Ordering::SeqCst) {
-                    thread::park_timeout(tick);
-                }
+            if self.is_attended() {
+                let tick = self.tick_nanos.load(Ordering::SeqCst);
+                thread::park_timeout(Duration::from_nanos(tick));
                 self.look_in();
+            } else {
+                self.turn(true);
             }
         }
     }
@@ -74,22 +75,22 @@ impl Turns {
     }
 
     fn is_over(&self) -> bool {
-        self.running.lock().is_none()
+        self.over.load(Ordering::SeqCst)
     }
 
-    fn tick(&self) -> Duration {
-        self.running.lock().as_ref().map(|(thread, _)| thread.tick()).unwrap_or_default()
-    }
-
-    /// Takes a turn, unless somebody is in one: then that one takes another. Whether the handler
-    /// was told anything.
+    /// Takes a turn. If somebody is in one, that one takes another instead, unless this may wait:
+    /// for another's turn, and for sockets. Whether the handler was told anything.
     fn turn(&self, waits: bool) -> bool {
         let mut delivered = false;
         self.again.store(true, Ordering::SeqCst);
         // Either this finds the lock free, or who has it finds the word when he has let go of it.
         fence(Ordering::SeqCst);
         while self.again.load(Ordering::SeqCst) {
-            let Some(mut running) = self.running.try_lock() else { return delivered };
+            let running = match waits {
+                true => Some(self.running.lock()),
+                false => self.running.try_lock(),
+            };
+            let Some(mut running) = running else { return delivered };
             self.again.store(false, Ordering::SeqCst);
             let Some((thread, handler)) = &mut *running else { return delivered };
             // With an attendant it waits for nothing, from when that begins on.
@@ -99,9 +100,11 @@ impl Turns {
                 // The handler may own the net: neither would ever go.
                 Turn::Last => {
                     *running = None;
+                    self.over.store(true, Ordering::SeqCst);
                     return delivered;
                 }
             }
+            self.tick_nanos.store(thread.tick().as_nanos() as u64, Ordering::SeqCst);
             // What was left for the next turn makes no edge.
             if thread.has_more() && self.is_attended() {
                 self.shared.wake();
@@ -116,11 +119,10 @@ impl Turns {
     fn look_in(&self) {
         let before = self.attendances.load(Ordering::SeqCst);
         let mut late = self.turn(false);
-        if late && self.is_attended() {
-            // One who only sleeps, and was outrun, is not late any more when he has taken a turn.
-            self.shared.wake();
-        }
         while late && self.is_attended() && self.attendances.load(Ordering::SeqCst) == before {
+            // One who only sleeps, and was outrun, is not late any more when he has taken a turn.
+            // Each of these turns takes the last ring with it, and he may have slept through that.
+            self.shared.wake();
             thread::park_timeout(LATE_PAUSE);
             self.turn(false);
             late = !self.is_over();
