@@ -183,3 +183,30 @@ fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
     assert_eq!(made, dropped);
     assert!(made > 20, "too little happened: {made}");
 }
+
+/// An error of the protocol is no command's reply: it is not kept from a client because the reply
+/// of the command before was.
+#[test]
+fn protocol_errors_are_told_whatever_was_muted_before() {
+    let node = Node::start("muted", &[]).ready();
+    let said = |bytes: &str| {
+        let mut stream = node.connect();
+        stream.write_all(bytes.as_bytes()).unwrap();
+        let mut all = String::new();
+        stream.read_to_string(&mut all).unwrap();
+        all
+    };
+    let error = "-ERR Protocol error: invalid multibulk length\r\n";
+    for (between, replies) in [
+        ("", ""),
+        ("SET s 1\r\n", "+OK\r\n"),
+        ("SET s 1 EX 100\r\n", "+OK\r\n"),
+        ("SET s 1\r\nGET s\r\nSET s 2\r\n", "+OK\r\n$1\r\n1\r\n+OK\r\n"),
+        ("GET none\r\n", "$-1\r\n"),
+    ] {
+        let bytes = format!("CLIENT REPLY SKIP\r\nPING\r\n{between}*x\r\n");
+        assert_eq!(said(&bytes), format!("{replies}{error}"), "{between:?}");
+    }
+    assert_eq!(said("CLIENT REPLY OFF\r\nSET s 1\r\n*x\r\n"), "");
+    assert_eq!(said("CLIENT REPLY SKIP\r\n*x\r\n"), "");
+}

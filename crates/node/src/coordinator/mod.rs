@@ -58,21 +58,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use keyspace::codec::Reader;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use replication::BootNanos;
 
 use crate::command::{Reply, Transaction};
 use crate::lane::NotDone;
-use crate::locks::{Answers, Finding, Outcome, Said, Standing, Step, TxnId, Why};
+use crate::locks::{Answers, Finding, Outcome, Said, Step, TxnId};
 use crate::route::Route;
 
+mod attempt;
+mod behind;
 mod others;
 mod plan;
 #[cfg(test)]
 mod tests;
 
-use plan::{Plan, by_shard};
+use plan::by_shard;
 
 /// When a shard has other keys by now, it is looked up again after so long.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;
@@ -424,34 +425,6 @@ impl Coordinator {
         self.acts.push(Act::Ask { shard, step: step.into(), ask });
     }
 
-    fn prepare(&mut self, number: u64, route: &Route) {
-        let Some(run) = self.runs.get_mut(&number) else { return };
-        let body = run.body.clone();
-        let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");
-        let is_contended = run.id.attempt > 0 || self.heat > HOT;
-        let Some(plan) = Plan::of(&transaction, route, is_contended) else {
-            return self.end(number, Ended::CrossShard);
-        };
-        run.record = plan.record.into();
-        run.keys = plan.keys.iter().map(|key| Box::from(*key)).collect();
-        run.at_home = plan.keys_at_home(route).map(Box::from).collect();
-        let in_order = plan.in_order;
-        run.in_order = in_order;
-        let mut steps = plan.steps(run.id);
-        if steps.iter().any(|(_, step)| step.len() > self.step_bytes_max) {
-            return self.end(number, Ended::TooLong);
-        }
-        let votes = vec![None; steps.len()];
-        if !in_order {
-            run.phase = Phase::Preparing(votes, Vec::new());
-            return self.ask_all(number, steps);
-        }
-        steps.reverse();
-        let first = steps.pop().expect("it has parts");
-        run.phase = Phase::Preparing(votes, steps);
-        self.ask(number, 0, first);
-    }
-
     /// A question has its answer.
     pub fn answered(&mut self, ask: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
         let Some((number, part)) = self.asks.remove(&ask) else { return };
@@ -473,262 +446,6 @@ impl Coordinator {
             (run.phase, run.asks_from) = (phase, next_ask);
         }
         self.go_on(number, at, routes);
-    }
-
-    fn voted(
-        &mut self,
-        number: u64,
-        part: usize,
-        said: Result<Said, NotDone>,
-        at: At,
-        routes: Routes<'_>,
-    ) {
-        let Some(run) = self.runs.get_mut(&number) else { return };
-        let Phase::Preparing(votes, rest) = &mut run.phase else { return };
-        // Of several shards only the first was asked, and has locked nothing if it says so: this
-        // attempt cannot be committed, so no record need say that it is not.
-        let is_refused = matches!(said, Ok(Said::Refused(_)));
-        let is_nothing = is_refused && !rest.is_empty() && votes.iter().all(Option::is_none);
-        let then = match said {
-            Ok(Said::Voted(locked_at, answers)) => {
-                votes[part] = Some((locked_at, answers));
-                if let Some(mut next) = rest.pop() {
-                    if rest.is_empty() {
-                        let after = votes.iter().flatten().map(|(at, _)| *at).max();
-                        Step::set_after(&mut next.1, after.unwrap_or_default());
-                    }
-                    return self.ask(number, part + 1, next);
-                }
-                if votes.iter().all(Option::is_some) {
-                    let votes = std::mem::take(votes).into_iter().flatten().collect();
-                    self.commit(number, votes, at, routes);
-                }
-                return;
-            }
-            Ok(Said::Refused(Why::Changed(key))) => Then::Tell(Ended::Changed(key)),
-            Ok(Said::Refused(Why::TooMuch)) => Then::Tell(Ended::TooMuch),
-            Ok(Said::Refused(Why::TooOld(time))) => {
-                self.newest = self.newest.max(time);
-                Then::Afresh
-            }
-            Ok(Said::Refused(Why::Locked(key))) => {
-                run.locked = Some(key);
-                self.heat = (self.heat + HEAT_OF_ONE).min(HEAT_MAX);
-                Then::Again(0)
-            }
-            Ok(Said::Refused(Why::Aborted)) => {
-                // Somebody who had met its locks has ended it.
-                run.locked.get_or_insert_with(|| run.record.clone());
-                Then::Again(0)
-            }
-            Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
-            Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
-            // Whatever was locked before, this shard has not answered.
-            Err(_) => Then::Tell(Ended::Busy(None)),
-        };
-        if is_nothing {
-            let next = self.go_on_with(number, then, at);
-            self.runs.remove(&number);
-            return next.into_iter().for_each(|next| self.go_on(next, at, routes));
-        }
-        self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
-    }
-
-    /// An attempt has failed, for good: tells who waits, or begins the next one, in a run that is
-    /// to go on now if it is told.
-    fn go_on_with(&mut self, number: u64, then: Then, at: At) -> Option<u64> {
-        let id = self.runs.get(&number)?.id;
-        match then {
-            Then::Nothing | Then::Acknowledged => None,
-            Then::Tell(ended) => {
-                self.tell(number, ended);
-                None
-            }
-            Then::Again(pause) => {
-                let id = TxnId { attempt: id.attempt + 1, ..id };
-                self.try_again(number, id, pause, at)
-            }
-            Then::Afresh => {
-                let id = self.new_id(at.time);
-                self.try_again(number, id, 0, at)
-            }
-        }
-    }
-
-    /// All have voted: it is committed, at the latest time of its locks.
-    fn commit(
-        &mut self,
-        number: u64,
-        votes: Vec<(Timestamp, Answers)>,
-        at: At,
-        routes: Routes<'_>,
-    ) {
-        let commit = votes.iter().map(|(at, _)| *at).max().expect("it has parts");
-        let mut answers: Answers = votes.into_iter().flat_map(|(_, answers)| answers).collect();
-        answers.sort_by_key(|(place, _)| *place);
-        let replies: Vec<Reply> = answers.into_iter().map(|(_, answer)| answer).collect();
-        // A shard that was asked again, after another had finished the transaction, has forgotten
-        // answers that are long (KEPT_ANSWER_BYTES_MAX): it is done, but what it said is gone.
-        let commands = self.runs.get(&number).map(|run| run.commands);
-        let is_whole = commands == Some(replies.len());
-        self.tell(number, if is_whole { Ended::Done(replies) } else { Ended::Unknown });
-        self.heat = self.heat.saturating_sub(1);
-        let Some(run) = self.runs.get_mut(&number) else { return };
-        let outcome = Outcome::Committed(commit);
-        if !run.in_order {
-            return self.enter(number, Phase::Deciding(outcome, Then::Acknowledged), at, routes);
-        }
-        // The last one has committed it, and locked nothing.
-        let at_home = std::mem::take(&mut run.at_home);
-        run.keys.retain(|key| !at_home.contains(key));
-        if run.keys.is_empty() {
-            self.runs.remove(&number);
-            return;
-        }
-        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
-    }
-
-    fn decided(&mut self, number: u64, said: Result<Said, NotDone>, at: At, routes: Routes<'_>) {
-        let Ok(Said::Record(standing, rest)) = said else {
-            return self.again_later(number, at);
-        };
-        let Some(run) = self.runs.get_mut(&number) else { return };
-        let Phase::Deciding(_, then) = &run.phase else { return };
-        let then = then.clone();
-        let outcome = match standing {
-            Standing::Committed(at) => Outcome::Committed(at),
-            Standing::Aborted | Standing::TooOld | Standing::Staged => Outcome::Aborted,
-        };
-        if let Outcome::Committed(_) = outcome {
-            // Those that the record's shard has not resolved.
-            run.keys = rest;
-            // Another has finished it, and what was answered is not known.
-            self.tell(number, Ended::Unknown);
-            return self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
-        }
-        if let Then::Acknowledged = then {
-            // Another has finished it long ago, and the record is forgotten.
-            assert!(standing == Standing::TooOld, "what is committed stays so (G8)");
-            self.runs.remove(&number);
-            return;
-        }
-        if standing == Standing::TooOld {
-            // What is so old may have been committed by another, and forgotten.
-            self.tell(number, Ended::Unknown);
-        }
-        let is_known = standing != Standing::TooOld;
-        let next = if is_known { self.go_on_with(number, then, at) } else { None };
-        if let Some(run) = self.runs.get_mut(&number)
-            && let Some(route) = routes(run.keyspace)
-        {
-            // What comes with the record is resolved with it, or never locked. Other keys may have
-            // come there since, by a merge, and keys of the record's may have gone, by a cut.
-            let there = shard_of(&route, &run.record);
-            let is_done = |key: &[u8]| run.at_home.contains(key) && shard_of(&route, key) == there;
-            let rest: BTreeSet<&[u8]> = rest.iter().map(|key| &**key).collect();
-            run.keys.retain(|key| !is_done(key) || rest.contains(&**key));
-        }
-        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
-        if let Some(next) = next {
-            // Behind what gives up the locks of the one before.
-            self.go_on(next, at, routes);
-        }
-    }
-
-    /// Another attempt in a run of its own, which may begin at once if it is told: what is left of
-    /// this one goes on behind it.
-    fn try_again(&mut self, number: u64, id: TxnId, pause: u64, at: At) -> Option<u64> {
-        let run = self.runs.get_mut(&number)?;
-        let next = Run {
-            keyspace: run.keyspace,
-            id,
-            token: run.token.take(),
-            body: run.body.clone(),
-            commands: run.commands,
-            began: run.began,
-            until: run.until,
-            record: Box::default(),
-            keys: Vec::new(),
-            at_home: BTreeSet::new(),
-            in_order: false,
-            phase: Phase::New,
-            locked: run.locked.take(),
-            tries: 0,
-            not_before: at.now.saturating_add(pause).max(1),
-            asks_from: 0,
-        };
-        let number = self.next_run;
-        self.runs.insert(number, next);
-        self.next_run += 1;
-        (pause == 0).then_some(number)
-    }
-
-    fn resolved(&mut self, number: u64, part: usize, said: Result<Said, NotDone>, at: At) {
-        let Some(Run { phase: Phase::Resolving(_, done), .. }) = self.runs.get_mut(&number) else {
-            return;
-        };
-        match said {
-            Ok(Said::Done) => {
-                done[part] = true;
-                if done.iter().all(|done| *done) {
-                    self.is_over(number, at);
-                }
-            }
-            _ => self.again_later(number, at),
-        }
-    }
-
-    /// All keys are resolved: that is written into its record together with others.
-    fn is_over(&mut self, number: u64, at: At) {
-        let Some(run) = self.runs.remove(&number) else { return };
-        if self.over.is_empty() {
-            self.forget_at = at.now.saturating_add(FORGET_NANOS);
-        }
-        self.over.push((run.keyspace, run.id, run.record));
-    }
-
-    /// Has the records that are over lose their keys. Nobody waits for that: if it is not done,
-    /// whoever leads the record's shard has somebody finish the transaction once more.
-    ///
-    /// With it goes the time before which nothing is under way here.
-    fn forget(&mut self, routes: Routes<'_>) {
-        let mine = self.runs.values().map(|run| run.id).filter(|id| id.by == self.by);
-        // The next start is above all that there were.
-        let next = Timestamp(self.newest.0 + 1);
-        let before = mine.map(|id| id.start).min().unwrap_or(next);
-        let floor = Some((self.by, before));
-        let mut by_shard: BTreeMap<ShardId, Vec<(TxnId, &[u8])>> = BTreeMap::new();
-        let over = std::mem::take(&mut self.over);
-        for (keyspace, id, record) in &over {
-            // What is of a keyspace that is gone is gone with it.
-            if let Some(route) = routes(*keyspace) {
-                by_shard.entry(shard_of(&route, record)).or_default().push((*id, record));
-            }
-        }
-        for (shard, all) in by_shard {
-            let ask = self.next_ask;
-            self.next_ask += 1;
-            let step = encoded(&Step::Forget { all, floor }).into();
-            self.acts.push(Act::Ask { shard, step, ask });
-        }
-    }
-
-    /// What a phase needs could not be had: it is asked for again, unless it was too often.
-    fn again_later(&mut self, number: u64, at: At) {
-        let next_ask = self.next_ask;
-        let Some(run) = self.runs.get_mut(&number) else { return };
-        run.asks_from = next_ask;
-        run.tries += 1;
-        run.not_before = at.now.saturating_add(LOOK_AGAIN_NANOS);
-        let is_late = run.began.saturating_add(self.patience) <= at.now;
-        let is_given_up = run.tries > TRIES_MAX && is_late;
-        if is_late {
-            self.tell(number, Ended::Unknown);
-        }
-        if is_given_up {
-            // Whoever leads a shard with a lock has somebody else finish it.
-            self.runs.remove(&number);
-        }
     }
 
     /// Tells who waits, if anyone does still.

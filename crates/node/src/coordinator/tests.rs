@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use keyspace::codec::Reader;
 use keyspace::{Catalogue, Cut, KeyHasher, Keyspace, KeyspaceOptions, random};
 use parking_lot::RwLock;
 
@@ -15,7 +16,7 @@ use crate::birth;
 use crate::command::{Read, Step as Command, Write, integer};
 use crate::limits;
 use crate::locks::apply::Owns;
-use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role};
+use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
 use crate::route::tiles;
 use crate::shard::Stuck;
 use crate::state::ShardState;

@@ -33,7 +33,7 @@ use crate::letter::Letter;
 use crate::locks::Said;
 use crate::proxy::Proxy;
 use crate::record;
-use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit};
+use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Tally, Unfit, WAIT_NANOS};
 use crate::state::ShardState;
 
 mod absorbed;
@@ -740,6 +740,14 @@ pub(crate) struct Turn<'a> {
     pub level: Level,
     /// Drawn for the lane.
     pub seed: u64,
+}
+
+impl Turn<'_> {
+    /// How long anyone waits for a lock, in nanoseconds: so that who asks hears of it while it
+    /// still waits.
+    pub fn waits_for_locks(&self) -> u64 {
+        WAIT_NANOS.min(self.patience / 5 * 3)
+    }
 }
 
 /// How long who asks waits, if the driver does not say otherwise.

@@ -32,7 +32,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time that commands and PREPAREs wait | [`WAIT_NANOS`] | busy, not done; refused |
+//! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the request's patience | busy, not done; refused |
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -178,8 +178,10 @@ impl Steps {
     }
 
     /// A PREPARE waits.
-    fn wait(&mut self, id: TxnId, queued: QueuedStep, now: BootNanos) {
-        let ends = [YOUNG_NANOS, FAIR_NANOS, WAIT_NANOS].map(|nanos| queued.since + nanos);
+    fn wait(&mut self, id: TxnId, queued: QueuedStep, turn: &Turn<'_>) {
+        let now = turn.now;
+        let ends = [YOUNG_NANOS, FAIR_NANOS, turn.waits_for_locks()];
+        let ends = ends.map(|nanos| queued.since.saturating_add(nanos));
         let next = ends.into_iter().filter(|end| *end > now).min();
         self.look_at = self.look_at.min(next.unwrap_or(now));
         self.waiting.insert(id, queued);
@@ -300,7 +302,7 @@ impl Shard {
     }
 
     /// In a turn: lets readers go that have met a lock, if one has gone since.
-    fn let_lock_readers_go(&mut self, now: BootNanos, effects: &mut Effects) {
+    fn let_lock_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if self.steps.readers.is_empty() {
             return;
         }
@@ -311,7 +313,7 @@ impl Shard {
                 effects.answers.push(Answer::Go { origin, waiter });
                 return false;
             }
-            let is_late = reader.since.saturating_add(WAIT_NANOS) <= now;
+            let is_late = reader.since.saturating_add(turn.waits_for_locks()) <= turn.now;
             if is_late {
                 let (waiters, why) = (vec![waiter], NotDone::Locked);
                 effects.answers.push(Answer::NotDone { origin, waiters, why });
@@ -407,7 +409,8 @@ impl Shard {
                 let is_wanted = !keys.iter().any(is_mine)
                     && (flushes || keys.iter().any(|key| wanted.contains(*key)));
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
-                let may_wait = waits_since(WAIT_NANOS) && self.steps.waiting.len() < WAITING_MAX;
+                let may_wait =
+                    waits_since(turn.waits_for_locks()) && self.steps.waiting.len() < WAITING_MAX;
                 // What locks nothing passes nobody for long.
                 let is_wanted = is_wanted && prepare.role == Role::Votes && waits_since(FAIR_NANOS);
                 // It would be in vain, and is refused for that once they are applied.
@@ -419,7 +422,7 @@ impl Shard {
                                 || !by.is_older_than(&id)
                                 || waits_since(YOUNG_NANOS)) =>
                     {
-                        self.steps.wait(id, queued, turn.now);
+                        self.steps.wait(id, queued, turn);
                         continue;
                     }
                     Some((_, key)) => {
@@ -428,7 +431,7 @@ impl Shard {
                         continue;
                     }
                     None if (is_wanted || is_early) && may_wait => {
-                        self.steps.wait(id, queued, turn.now);
+                        self.steps.wait(id, queued, turn);
                         continue;
                     }
                     None => match prepare.role {
@@ -495,7 +498,7 @@ impl Shard {
     /// At the end of a turn: sees to who waits, and whether anything is left to be seen to.
     #[inline(never)]
     pub(super) fn end_steps(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        self.let_lock_readers_go(turn.now, effects);
+        self.let_lock_readers_go(turn, effects);
         self.look_for_stuck(turn, effects);
         let Steps { is_busy, coming, readers, .. } = &self.steps;
         let is_calm = self.steps.is_calm() && coming.is_empty() && readers.is_empty();

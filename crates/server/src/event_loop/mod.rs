@@ -37,6 +37,7 @@ mod lines;
 mod looks_up;
 mod native;
 mod plain;
+mod reads;
 mod resp;
 mod serve;
 mod sockets;
@@ -46,6 +47,7 @@ mod transactions;
 mod waits;
 mod whole;
 mod wide;
+mod writes;
 
 use std::collections::VecDeque;
 use std::io;

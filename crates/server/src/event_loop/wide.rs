@@ -4,6 +4,7 @@
 //! ```text
 //!   look: versions 7, 9 ──► look again, with a later clock: 7, 9 ──► answered: so it was between
 //!                      └─► another version: look again, up to LOOKS_MAX ──► the keys are locked
+//!                                              LCS: up to LOOKS_UNLOCKED_MAX ──► busy
 //! ```
 //!
 //! Each look is a linearizable read of every key by itself. A version that was the newest of its
@@ -26,6 +27,11 @@ use crate::gateway::resp::Session;
 
 /// Looks that may see something else than those before, until the keys are locked for a read.
 const LOOKS_MAX: u32 = 4;
+/// Looks for LCS, whose work is too long for an entry, so that it locks nothing. Beyond: busy.
+const LOOKS_UNLOCKED_MAX: u32 = 64;
+
+const CHANGES_ALL_THE_TIME: &str = "BUSY others changed one of the keys between any two looks at \
+                                    them; nothing was done. Send it again";
 
 impl EventLoop {
     /// Serves a read of keys in several shards.
@@ -105,6 +111,9 @@ impl EventLoop {
                 connection.pending.push_back(Slot::executing(vec![part], frame));
                 return Done::Yes;
             }
+            if count == LOOKS_UNLOCKED_MAX {
+                return self.refuse(connection, session, CHANGES_ALL_THE_TIME, muted);
+            }
             connection.looked = Some((count, seen));
             // What was fetched was so before: the next look is at what is then.
             (now, fetched) = (self.moment(), Fetched::default());
@@ -132,7 +141,7 @@ fn locking<'a>(read: &Read<'a>) -> Option<(Transaction<'a>, Part)> {
             let part = Part::Alone(crate::gateway::resp::Gather::Sum, keys.len());
             Some((each(one, keys), part))
         }
-        // LCS is too long for an entry: it looks until it sees the same twice.
+        // LCS, and its keys may be of any length: it looks until it sees the same twice.
         _ => None,
     }
 }

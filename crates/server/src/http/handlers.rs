@@ -10,6 +10,7 @@ use axum::{Json, Router};
 
 use super::context::Shared;
 use super::problem::Problem;
+use super::uri::parameters;
 use super::{cluster, keyspaces, kv, levels, nodes, routes, txn};
 use crate::api::Status;
 
@@ -102,8 +103,9 @@ async fn metrics(State(context): State<Shared>) -> ([(HeaderName, &'static str);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text)
 }
 
-async fn status(State(context): State<Shared>) -> Json<Status> {
-    Json(context.api.status())
+async fn status(State(context): State<Shared>, uri: Uri) -> Result<Json<Status>, Problem> {
+    let [] = parameters(uri.query(), [])?;
+    Ok(Json(context.api.status()))
 }
 
 pub(super) async fn unknown_path(uri: Uri) -> Problem {

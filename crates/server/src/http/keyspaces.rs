@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::body::{self, Held, Object};
 use super::context::{Context, Shared};
 use super::problem::Problem;
-use super::uri::decode_text;
+use super::uri::{decode_text, parameters};
 use crate::api::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 
 /// No description of a keyspace is longer.
@@ -24,16 +24,19 @@ pub struct List {
 }
 
 /// All of them.
-pub async fn list(State(context): State<Shared>) -> Json<List> {
-    Json(List { keyspaces: context.api.keyspaces() })
+pub async fn list(State(context): State<Shared>, uri: Uri) -> Result<Json<List>, Problem> {
+    let [] = parameters(uri.query(), [])?;
+    Ok(Json(List { keyspaces: context.api.keyspaces() }))
 }
 
 /// Makes one: 201.
 pub async fn create(
     State(context): State<Shared>,
+    uri: Uri,
     headers: HeaderMap,
     body: Body,
 ) -> Result<(StatusCode, Json<KeyspaceInfo>), Problem> {
+    let [] = parameters(uri.query(), [])?;
     let spec: KeyspaceSpec = json(&context, &headers, body).await?;
     let id = context.next_id();
     let info = context.write(id, |done| context.api.keyspace_create(spec, done)).await?;
@@ -71,7 +74,9 @@ pub async fn remove(State(context): State<Shared>, uri: Uri) -> Result<StatusCod
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// The keyspace that a path names. Nothing else about it can be asked.
 fn name(uri: &Uri) -> Result<String, Problem> {
+    let [] = parameters(uri.query(), [])?;
     decode_text(uri.path().strip_prefix("/v1/keyspaces/").unwrap_or_default())
 }
 

@@ -51,8 +51,9 @@ impl Turns {
     /// Of a net that is about to be started.
     pub fn new(thread: PeerThread, shared: Arc<Shared>, handler: Arc<dyn PeerHandler>) -> Self {
         let poll = thread.poll();
+        let tick_nanos = AtomicU64::new(thread.tick().as_nanos() as u64);
         let running = Mutex::new(Some((thread, handler)));
-        let (over, tick_nanos, again, attended, attendances) = Default::default();
+        let (over, again, attended, attendances) = Default::default();
         Self { shared, running, over, tick_nanos, again, attended, attendances, poll }
     }
 

@@ -1,12 +1,12 @@
 //! Commands that meet locks of transactions, at a shard's leader: they wait, and behind them all
 //! that their asker sends later; so an asker's commands are done in their order.
 //!
-//! What waits for longer than [`WAIT_NANOS`] is refused, not done; but for what another node has
-//! sent as one of a session, which that node gives up by itself.
+//! What waits for longer than [`Turn::waits_for_locks`] is refused, not done; but for what another
+//! node has sent as one of a session, which that node gives up by itself.
 
 use std::collections::{BTreeSet, VecDeque};
 
-use super::{Steps, WAIT_NANOS};
+use super::Steps;
 use crate::command::{Write, codec};
 use crate::entry::COMMANDS_OF_ONCE_AT;
 use crate::lane::{Effects, NotDone, Turn};
@@ -74,7 +74,7 @@ impl Shard {
                 || self.steps.stops_any(&state.locks, &queued);
             if !waits {
                 free.push_back(queued);
-            } else if since.saturating_add(WAIT_NANOS) <= turn.now
+            } else if since.saturating_add(turn.waits_for_locks()) <= turn.now
                 && matches!(queued, Queued::Batch { .. })
             {
                 late.push(queued);

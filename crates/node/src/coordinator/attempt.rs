@@ -1,0 +1,135 @@
+//! An attempt: PREPARE at its shards, until all have voted or one has refused.
+
+use keyspace::Timestamp;
+use keyspace::codec::Reader;
+
+use super::plan::Plan;
+use super::{
+    At, Coordinator, Ended, HEAT_MAX, HEAT_OF_ONE, HOT, LOOK_AGAIN_NANOS, Phase, Routes, Then,
+};
+use crate::command::{Reply, Transaction};
+use crate::lane::NotDone;
+use crate::locks::{Answers, Outcome, Said, Step, Why};
+use crate::route::Route;
+
+impl Coordinator {
+    pub(super) fn prepare(&mut self, number: u64, route: &Route) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let body = run.body.clone();
+        let transaction = Transaction::decode(&mut Reader::new(&body)).expect("it was encoded");
+        let is_contended = run.id.attempt > 0 || self.heat > HOT;
+        let Some(plan) = Plan::of(&transaction, route, is_contended) else {
+            return self.end(number, Ended::CrossShard);
+        };
+        run.record = plan.record.into();
+        run.keys = plan.keys.iter().map(|key| Box::from(*key)).collect();
+        run.at_home = plan.keys_at_home(route).map(Box::from).collect();
+        let in_order = plan.in_order;
+        run.in_order = in_order;
+        let mut steps = plan.steps(run.id);
+        if steps.iter().any(|(_, step)| step.len() > self.step_bytes_max) {
+            return self.end(number, Ended::TooLong);
+        }
+        let votes = vec![None; steps.len()];
+        if !in_order {
+            run.phase = Phase::Preparing(votes, Vec::new());
+            return self.ask_all(number, steps);
+        }
+        steps.reverse();
+        let first = steps.pop().expect("it has parts");
+        run.phase = Phase::Preparing(votes, steps);
+        self.ask(number, 0, first);
+    }
+
+    pub(super) fn voted(
+        &mut self,
+        number: u64,
+        part: usize,
+        said: Result<Said, NotDone>,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let Phase::Preparing(votes, rest) = &mut run.phase else { return };
+        // Of several shards only the first was asked, and has locked nothing if it says so: this
+        // attempt cannot be committed, so no record need say that it is not.
+        let is_refused = matches!(said, Ok(Said::Refused(_)));
+        let is_nothing = is_refused && !rest.is_empty() && votes.iter().all(Option::is_none);
+        let then = match said {
+            Ok(Said::Voted(locked_at, answers)) => {
+                votes[part] = Some((locked_at, answers));
+                if let Some(mut next) = rest.pop() {
+                    if rest.is_empty() {
+                        let after = votes.iter().flatten().map(|(at, _)| *at).max();
+                        Step::set_after(&mut next.1, after.unwrap_or_default());
+                    }
+                    return self.ask(number, part + 1, next);
+                }
+                if votes.iter().all(Option::is_some) {
+                    let votes = std::mem::take(votes).into_iter().flatten().collect();
+                    self.commit(number, votes, at, routes);
+                }
+                return;
+            }
+            Ok(Said::Refused(Why::Changed(key))) => Then::Tell(Ended::Changed(key)),
+            Ok(Said::Refused(Why::TooMuch)) => Then::Tell(Ended::TooMuch),
+            Ok(Said::Refused(Why::TooOld(time))) => {
+                self.newest = self.newest.max(time);
+                Then::Afresh
+            }
+            Ok(Said::Refused(Why::Locked(key))) => {
+                run.locked = Some(key);
+                self.heat = (self.heat + HEAT_OF_ONE).min(HEAT_MAX);
+                Then::Again(0)
+            }
+            Ok(Said::Refused(Why::Aborted)) => {
+                // Somebody who had met its locks has ended it.
+                run.locked.get_or_insert_with(|| run.record.clone());
+                Then::Again(0)
+            }
+            Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
+            Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
+            // Whatever was locked before, this shard has not answered.
+            Err(_) => Then::Tell(Ended::Busy(None)),
+        };
+        if is_nothing {
+            let next = self.go_on_with(number, then, at);
+            self.runs.remove(&number);
+            return next.into_iter().for_each(|next| self.go_on(next, at, routes));
+        }
+        self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
+    }
+
+    /// All have voted: it is committed, at the latest time of its locks.
+    pub(super) fn commit(
+        &mut self,
+        number: u64,
+        votes: Vec<(Timestamp, Answers)>,
+        at: At,
+        routes: Routes<'_>,
+    ) {
+        let commit = votes.iter().map(|(at, _)| *at).max().expect("it has parts");
+        let mut answers: Answers = votes.into_iter().flat_map(|(_, answers)| answers).collect();
+        answers.sort_by_key(|(place, _)| *place);
+        let replies: Vec<Reply> = answers.into_iter().map(|(_, answer)| answer).collect();
+        // A shard that was asked again, after another had finished the transaction, has forgotten
+        // answers that are long (KEPT_ANSWER_BYTES_MAX): it is done, but what it said is gone.
+        let commands = self.runs.get(&number).map(|run| run.commands);
+        let is_whole = commands == Some(replies.len());
+        self.tell(number, if is_whole { Ended::Done(replies) } else { Ended::Unknown });
+        self.heat = self.heat.saturating_sub(1);
+        let Some(run) = self.runs.get_mut(&number) else { return };
+        let outcome = Outcome::Committed(commit);
+        if !run.in_order {
+            return self.enter(number, Phase::Deciding(outcome, Then::Acknowledged), at, routes);
+        }
+        // The last one has committed it, and locked nothing.
+        let at_home = std::mem::take(&mut run.at_home);
+        run.keys.retain(|key| !at_home.contains(key));
+        if run.keys.is_empty() {
+            self.runs.remove(&number);
+            return;
+        }
+        self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
+    }
+}

@@ -1,0 +1,207 @@
+//! Reads: answered at once, or put off until their shard serves, or until other nodes have said what
+//! it holds.
+
+use keyspace::ShardId;
+use node::command::Read;
+use node::entry::Waiter;
+use node::fetch::{Fetched, Want};
+use node::lane::{Input, Origin};
+use node::read::{Blocked, Now};
+use node::route::Route;
+
+use super::EventLoop;
+use super::capped::{Capped, TOO_LONG};
+use super::connection::Connection;
+use super::resp::Done;
+use super::serve::go_waiter;
+use super::writes::crosses;
+use crate::gateway::resp::Session;
+use crate::hub::NOBODY;
+
+impl EventLoop {
+    pub(super) fn read(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        read: &Read<'_>,
+        (now, fetched): (Now, Fetched),
+        muted: bool,
+    ) -> Done {
+        if connection.waits_its_turn() {
+            return Done::PutOff;
+        }
+        let Some(route) = &connection.route else {
+            return self.without_keyspace(at, connection, session, muted);
+        };
+        let age_max = session.stale_nanos();
+        let is_wide = read.keys().len() > 1 && self.hub.peers.is_some() && age_max == 0;
+        let in_pieces = || connection.looked.is_some() || !fetched.is_of_one_moment();
+        if is_wide && (in_pieces() || crosses(route, read.keys().iter().copied())) {
+            return self.read_wide(at, connection, session, read, (now, fetched), muted);
+        }
+        let before = connection.output.len();
+        let mut writer = session.writer(&mut connection.output);
+        let bytes_max = self.config.output_bytes_max as usize;
+        let mut capped = Capped::new(&mut writer, bytes_max);
+        let answered = match age_max {
+            0 => node::read::read_with(route, read, now, &fetched, &mut capped).map(|()| 0),
+            _ => node::read::read_stale(route, read, now, age_max, &fetched, &mut capped),
+        };
+        if let (Ok(age), true) = (&answered, age_max > 0) {
+            session.was_old(*age);
+        }
+        match answered {
+            Ok(_) if capped.overflown => {
+                connection.output.truncate(before);
+                self.refuse(connection, session, TOO_LONG, muted)
+            }
+            Ok(_) => {
+                self.note_read(route, read);
+                if let Read::Get(_) = read {
+                    let found =
+                        connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());
+                    if found { self.tally.hits += 1 } else { self.tally.misses += 1 }
+                }
+                if muted {
+                    connection.output.truncate(before);
+                }
+                Done::Yes
+            }
+            Err(blocked) => {
+                connection.output.truncate(before);
+                let route = route.clone();
+                let sent_on = &mut connection.sent_on;
+                if let Some(moved) = self.moved_read(sent_on, session, &route, blocked, read.keys())
+                {
+                    return self.refuse(connection, session, &moved, muted);
+                }
+                connection.fetched = fetched;
+                self.wait_or_fetch(at, connection, &route, blocked, now, read.keys());
+                Done::PutOff
+            }
+        }
+    }
+
+    /// Has a blocked read of keys wait for its shard, or for what is fetched for it of shards that
+    /// are on other nodes, or lag here.
+    pub(super) fn wait_or_fetch(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        keys: &[&[u8]],
+    ) {
+        if !self.hub.must_fetch(route, blocked.place) {
+            self.wait_for(connection, route, blocked, now, go_waiter(at));
+            return self.prepare(route, blocked, now, keys.iter().copied());
+        }
+        let wants = route.wants(keys.iter().copied(), |place| self.hub.must_fetch(route, place));
+        if wants.is_empty() {
+            // It has come here, or has caught up, between two looks.
+            return self.wait_for(connection, route, blocked, now, go_waiter(at));
+        }
+        self.fetch(at, connection, wants, now);
+    }
+
+    /// As [`Self::wait_or_fetch`], for who looks at keys of several shards and soon again: what
+    /// others lead is asked of them, all at once, and what is locked is asked of who leads, who
+    /// tells it when it is not.
+    pub(super) fn fetch_or_wait(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        keys: &[&[u8]],
+    ) {
+        let is_fetched = |place: usize| {
+            let state = route.views[place].read();
+            let is_locked = place == blocked.place && blocked.lock.is_some();
+            let leader = state.serving.leader();
+            let is_elsewhere = leader.is_some_and(|leader| leader != self.hub.node_id);
+            drop(state);
+            (is_locked && leader.is_some())
+                || (is_elsewhere && !route.views[place].read().serving.at(now.boot))
+                || self.hub.must_fetch(route, place)
+        };
+        if self.hub.peers.is_none() || !is_fetched(blocked.place) {
+            return self.wait_or_fetch(at, connection, route, blocked, now, keys);
+        }
+        let wants = route.wants(keys.iter().copied(), is_fetched);
+        match wants.is_empty() {
+            // Somebody else leads by now.
+            true => self.wait_or_fetch(at, connection, route, blocked, now, keys),
+            false => self.fetch(at, connection, wants, now),
+        }
+    }
+
+    /// Has a command wait for what shards on other nodes hold.
+    pub(super) fn fetch(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        wants: Vec<(ShardId, Want)>,
+        now: Now,
+    ) {
+        connection.awaiting = true;
+        connection.put_off_at = Some(now);
+        connection.route_version = u64::MAX;
+        connection.fetching = wants.len() as u32;
+        let bytes_max = usize::try_from(self.config.output_bytes_max).unwrap_or(usize::MAX);
+        let (origin, waiter) = (Origin(self.number as u32), go_waiter(at));
+        let fetch = |(shard, want)| {
+            let want = Box::new(want);
+            (shard, Input::Fetch { shard, want, bytes_max, origin, waiter })
+        };
+        self.inputs.extend(wants.into_iter().map(fetch));
+    }
+
+    /// Has the lane of a shard say when a read may be tried again: with the clock it had, for what
+    /// is found out until then is as of that clock.
+    pub(super) fn wait_for(
+        &mut self,
+        connection: &mut Connection,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        waiter: Waiter,
+    ) {
+        connection.awaiting = true;
+        connection.put_off_at = Some(now);
+        // A shard that was dropped answers that it is not there: look the keyspace up again then.
+        connection.route_version = u64::MAX;
+        let shard = route.shard(blocked.place);
+        let origin = Origin(self.number as u32);
+        self.inputs.push((
+            shard,
+            Input::Await { shard, at: blocked.at, lock: blocked.lock, origin, waiter },
+        ));
+    }
+
+    /// A read that is blocked at one shard may be so at others: has their lanes find out meanwhile.
+    pub(super) fn prepare<'k>(
+        &mut self,
+        route: &Route,
+        blocked: Blocked,
+        now: Now,
+        keys: impl Iterator<Item = &'k [u8]>,
+    ) {
+        if self.hub.peers.is_none() {
+            return;
+        }
+        let mut places: Vec<usize> = keys.map(|key| route.place(&route.key(key))).collect();
+        places.sort_unstable();
+        places.dedup();
+        let serves = |place: usize| route.views[place].read().serving.at(now.boot);
+        let must_fetch = |place: usize| self.hub.must_fetch(route, place);
+        places.retain(|p| *p != blocked.place && !serves(*p) && !must_fetch(*p));
+        for shard in places.into_iter().map(|place| route.shard(place)) {
+            let (at, origin, waiter) = (blocked.at, NOBODY, Waiter(0));
+            self.inputs.push((shard, Input::Await { shard, at, lock: None, origin, waiter }));
+        }
+    }
+}

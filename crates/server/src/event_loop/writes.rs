@@ -1,0 +1,243 @@
+//! Writes: into this turn's batch for their shard, if memory admits them; those of several shards
+//! become one transaction.
+
+use std::sync::atomic::Ordering;
+
+use keyspace::{Feature, ShardId, Timestamp};
+use node::command::{Expiry, Seen, SetIf, SetReply, Step, Transaction, Write};
+use node::entry::Waiter;
+use node::route::Route;
+
+use super::EventLoop;
+use super::connection::{Connection, Frame, Slot};
+use super::resp::{CROSS_SLOT, Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND};
+use super::serve::waiter;
+use super::takes::Takes;
+use super::transactions::Part;
+use crate::gateway::resp::{Gather, Session};
+use crate::peer::COMMAND_BYTES_MAX;
+
+impl EventLoop {
+    pub(super) fn write(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        write: &Write<'_>,
+        muted: bool,
+    ) -> Done {
+        let Some(route) = &connection.route else {
+            return self.without_keyspace(at, connection, session, muted);
+        };
+        if let Write::SetAllIfAbsent { pairs } = write
+            && self.hub.may_use(Feature::Transactions)
+            && crosses(route, pairs.iter().map(|(key, _)| *key))
+        {
+            let transaction = Box::new(all_if_absent(pairs));
+            let part = Part::Alone(Gather::One, pairs.len());
+            return self.write_all(at, connection, session, transaction, part, muted);
+        }
+        let takes = self.takes(connection, write);
+        if takes.must_wait(connection) {
+            connection.barrier = true;
+            return Done::PutOff;
+        }
+        if takes.adds_bytes > 0 {
+            let used_bytes = self.hub.memory_used_bytes.load(Ordering::Relaxed);
+            if !self.hub.growth.ask(takes.adds_bytes, used_bytes, self.hub.memory_bytes_max) {
+                return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+            }
+        }
+        let number = connection.next_number();
+        match self.put_write(connection, write, waiter(at, number)) {
+            Ok(()) => connection
+                .pending
+                .push_back(Slot::waiting(Frame::Resp { version: session.version(), muted })),
+            Err(text) => {
+                if takes.adds_bytes > 0 {
+                    self.hub.growth.done(takes.adds_bytes);
+                }
+                return self.refuse(connection, session, text, muted);
+            }
+        }
+        connection.takes.add(number, &takes);
+        Done::Yes
+    }
+
+    /// What a write may take of memory beyond what the client sends for it.
+    #[inline]
+    pub(super) fn takes(&self, connection: &Connection, write: &Write<'_>) -> Takes {
+        let mut takes =
+            Takes { lengthens_bytes: write.lengthens_bytes(), ..connection.takes.none() };
+        if let Some(key) = write.replies_value_of() {
+            takes.reply_bytes = self.value_bytes(connection, key) + takes.unseen_bytes;
+        }
+        if let Some(from) = write.copies_value_of() {
+            takes.copies = true;
+            takes.lengthens_bytes = self.value_bytes(connection, from);
+        }
+        let from_little = takes.copies || matches!(write, Write::SetRange { .. });
+        if from_little && write.may_grow() && takes.lengthens_bytes >= Takes::ADDS_BYTES_MIN {
+            let before = self.value_bytes(connection, write.last_key());
+            takes.adds_bytes = takes.lengthens_bytes.saturating_sub(before);
+        }
+        takes
+    }
+
+    /// How long the value of a key is now, as far as that can be seen at once.
+    pub(super) fn value_bytes(&self, connection: &Connection, key: &[u8]) -> u64 {
+        let Some(route) = &connection.route else { return 0 };
+        let bytes = node::read::value(route, key, self.moment(), |version| {
+            version.map_or(0, |version| version.value.len() as u64)
+        });
+        bytes.unwrap_or(0)
+    }
+
+    pub(super) fn write_each(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        gather: Gather,
+        writes: &[Write<'_>],
+        muted: bool,
+    ) -> Done {
+        if connection.route.is_none() {
+            return self.without_keyspace(at, connection, session, muted);
+        }
+        if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+        }
+        if writes.len() > 1 && self.hub.may_use(Feature::Transactions) {
+            let commands = writes.iter().cloned().map(Step::Write).collect();
+            let transaction = Box::new(Transaction { commands, ..Transaction::default() });
+            let part = Part::Alone(gather, writes.len());
+            return self.write_all(at, connection, session, transaction, part, muted);
+        }
+        let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
+        if self.hub.peers.is_some() && writes.iter().any(is_long) {
+            return self.refuse(connection, session, TOO_LONG_TO_SEND, muted);
+        }
+        let lengthens_bytes = writes.iter().map(Write::lengthens_bytes).max().unwrap_or_default();
+        connection.takes.lengthens(lengthens_bytes);
+        let number = connection.next_number();
+        for write in writes {
+            // Not judged by memory again: the keeper may find it full between two of them.
+            let put = self.put_admitted(connection, write, waiter(at, number));
+            put.expect("a single key lies in one shard, and is not too long");
+        }
+        let frame = Frame::Resp { version: session.version(), muted };
+        let slot = Slot::gathering(gather, writes.len() as u32, frame);
+        connection.pending.push_back(slot);
+        Done::Yes
+    }
+
+    /// Has several writes done as one, which are one command.
+    pub(super) fn write_all(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        transaction: Box<Transaction<'_>>,
+        part: Part,
+        muted: bool,
+    ) -> Done {
+        let lengths = transaction.writes().map(Write::lengthens_bytes);
+        connection.takes.lengthens(lengths.max().unwrap_or_default());
+        match self.put_transaction(at, connection, transaction) {
+            Ok(()) => {}
+            Err(None) => return Done::PutOff,
+            Err(Some(text)) => return self.refuse(connection, session, text, muted),
+        }
+        let frame = Frame::Resp { version: session.version(), muted };
+        connection.pending.push_back(Slot::executing(vec![part], frame));
+        Done::Yes
+    }
+
+    /// Puts a write into this turn's batch for its shard.
+    pub(super) fn put_write(
+        &mut self,
+        connection: &mut Connection,
+        write: &Write<'_>,
+        waiter: Waiter,
+    ) -> Result<(), &'static str> {
+        if connection.route.is_none() {
+            return Err(NO_KEYSPACE);
+        }
+        if self.hub.out_of_memory.load(Ordering::Relaxed) && write.may_grow() {
+            return Err(OUT_OF_MEMORY);
+        }
+        self.put_admitted(connection, write, waiter)
+    }
+
+    /// As [`Self::put_write`], for a write that memory admits.
+    #[inline]
+    fn put_admitted(
+        &mut self,
+        connection: &mut Connection,
+        write: &Write<'_>,
+        waiter: Waiter,
+    ) -> Result<(), &'static str> {
+        let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
+        if self.hub.peers.is_some() && write.bytes_about() > COMMAND_BYTES_MAX {
+            return Err(TOO_LONG_TO_SEND);
+        }
+        let shard = match write {
+            Write::Set { key, .. } => route.shard(route.place_of_key(key)),
+            other => shard_of_all(route, other)?,
+        };
+        if self.sampler.notes() {
+            self.hub.heat.note_write(route, write);
+        }
+        if self.hub.peers.is_some() {
+            connection.written.add(shard);
+        }
+        self.put_in_batch(shard, write, waiter);
+        Ok(())
+    }
+
+    #[inline]
+    pub(super) fn put_in_batch(
+        &mut self,
+        shard: keyspace::ShardId,
+        write: &Write<'_>,
+        waiter: Waiter,
+    ) {
+        self.batch(shard).push(write, waiter);
+        self.tally.writes += 1;
+    }
+}
+
+/// The shard in which all keys of a write lie.
+fn shard_of_all(route: &Route, write: &Write<'_>) -> Result<ShardId, &'static str> {
+    let mut place = None;
+    let mut crosses = false;
+    write.each_key(&mut |key| {
+        let here = route.place_of_key(key);
+        crosses |= place.is_some_and(|place| place != here);
+        place = Some(here);
+    });
+    if crosses {
+        return Err(CROSS_SLOT);
+    }
+    Ok(route.shard(place.expect("commands for one shard name a key")))
+}
+
+/// Whether keys lie in several shards.
+pub(super) fn crosses<'k>(route: &Route, keys: impl IntoIterator<Item = &'k [u8]>) -> bool {
+    let mut first = None;
+    keys.into_iter()
+        .map(|key| route.place_of_key(key))
+        .any(|here| *first.get_or_insert(here) != here)
+}
+
+/// MSETNX, as a transaction: sets all, unless a key has a value.
+fn all_if_absent<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> Transaction<'a> {
+    let set = |(key, value): &(&'a [u8], &'a [u8])| {
+        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+        Step::Write(Write::Set { key, value, when, expiry, reply })
+    };
+    let watched = pairs.iter().map(|(key, _)| (*key, Seen::Nothing(Timestamp::MAX)));
+    let (watched, commands) = (watched.collect(), pairs.iter().map(set).collect());
+    Transaction { watched, commands, ..Transaction::default() }
+}
