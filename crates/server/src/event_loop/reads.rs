@@ -1,5 +1,5 @@
-//! Reads: answered at once, or put off until their shard serves, or until other nodes have said what
-//! it holds.
+//! Reads: answered at once, or put off until their shard serves, or until other nodes have said
+//! what it holds.
 
 use keyspace::ShardId;
 use node::command::Read;
