@@ -183,6 +183,7 @@ impl Shard {
         self.forward.link_lost(node);
         self.fetches.link_lost(node);
         self.errands.link_lost(node);
+        self.askers_lost(node);
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to a leader

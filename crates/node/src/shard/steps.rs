@@ -28,7 +28,8 @@
 //! that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`] at most.
 //!
 //! Locks that stay for [`STUCK_NANOS`] are told to the driver, which has somebody finish the
-//! transaction ([`crate::coordinator`]).
+//! transaction ([`crate::coordinator`]). If the link to another node is lost, which may have died,
+//! that is [`ORPHAN_NANOS`] for a while, and no PREPARE of that node stands in line any more.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -62,6 +63,10 @@ use sought::Sought;
 pub const WAIT_NANOS: u64 = 3_000_000_000;
 /// Who holds a lock for so long is taken to be gone.
 pub const STUCK_NANOS: u64 = 1_000_000_000;
+/// The same when a link has just been lost.
+const ORPHAN_NANOS: u64 = 200_000_000;
+/// Looks at locks that come so soon: what is under way when it is lost is there at the second.
+const ORPHAN_LOOKS: u32 = 3;
 /// For so long a younger transaction waits for an older one: mostly that has gone by then.
 pub const YOUNG_NANOS: u64 = 10_000_000;
 /// For no longer than that PREPARE lets commands go first.
@@ -140,6 +145,8 @@ pub(super) struct Steps {
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
     looked_at: BootNanos,
+    /// How many of the next looks come soon.
+    soon: u32,
     /// Locks and records that were there then.
     seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
 }
@@ -569,15 +576,33 @@ impl Shard {
         }
     }
 
+    /// The link to a node is lost. If it is alive, it asks again for what it has asked.
+    pub(super) fn askers_lost(&mut self, node: NodeId) {
+        let Steps { queue, waiting, sought, soon, .. } = &mut self.steps;
+        // What was asked to give up locks, or to finish others' transactions, is as good as ever.
+        let mut is_over = |queued: &QueuedStep| {
+            let is_over = queued.asker.from == Some(node) && Step::is_prepare(&queued.step);
+            if is_over {
+                sought.end(queued.asker);
+            }
+            is_over
+        };
+        queue.retain(|queued| !is_over(queued));
+        waiting.retain(|_, queued| !is_over(queued));
+        *soon = ORPHAN_LOOKS;
+    }
+
     /// In a turn of a leader: tells of transactions whose locks have stayed too long.
     fn look_for_stuck(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
         if !self.steps.is_busy || !self.leads() {
             return;
         }
-        if turn.now < self.steps.looked_at.saturating_add(STUCK_NANOS) {
+        let pause = if self.steps.soon > 0 { ORPHAN_NANOS } else { STUCK_NANOS };
+        if turn.now < self.steps.looked_at.saturating_add(pause) {
             return;
         }
         self.steps.looked_at = turn.now;
+        self.steps.soon = self.steps.soon.saturating_sub(1);
         let state = self.state.read();
         let keyspace = state.descriptor.keyspace();
         let locks = state.locks.iter();

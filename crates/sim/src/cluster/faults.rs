@@ -169,7 +169,7 @@ impl World {
 
     /// The process of a node has ended: the others learn that its links are gone, if they had not
     /// better lose patience first.
-    fn end_links(&mut self, at: usize, power: bool) {
+    pub(super) fn end_links(&mut self, at: usize, power: bool) {
         let node = self.seats[at].node;
         for seat in (0..self.seats.len()).filter(|seat| *seat != at) {
             let millis = if power { self.rng.between(20, 4_000) } else { self.rng.below(5) };
