@@ -131,6 +131,8 @@ pub struct Slot {
     frame: Frame,
     /// To stand before it: replies that wait for it, an attribute.
     before: Vec<u8>,
+    /// Whether it is a transaction's that only reads: whatever becomes of that, nothing is done.
+    only_reads: bool,
 }
 
 /// How the reply will be written.
@@ -174,6 +176,10 @@ enum State {
 /// How errors begin when it is not known whether anything was done (SAFETY G10).
 const UNKNOWN: &str = "UNKNOWN";
 
+/// What is said instead to who has only read.
+const NOT_READ: &str = "BUSY a shard of the transaction has not answered in time; it only reads, \
+                        so nothing was done. Send it again";
+
 impl State {
     /// What has failed, once all its parts have come. If others were done, "nothing was done" is
     /// not the truth.
@@ -190,7 +196,7 @@ impl State {
 
 impl Slot {
     fn new(state: State, frame: Frame) -> Self {
-        Self { state, frame, before: Vec::new() }
+        Self { state, frame, before: Vec::new(), only_reads: false }
     }
 
     /// One reply to come.
@@ -206,6 +212,11 @@ impl Slot {
     /// One reply of a transaction's many.
     pub fn executing(parts: Vec<Part>, frame: Frame) -> Self {
         Self::new(State::Executing(parts.into()), frame)
+    }
+
+    /// The same, of one that only reads or does not.
+    pub fn reading(self, only_reads: bool) -> Self {
+        Self { only_reads, ..self }
     }
 
     /// The same, with replies before it that are sent together with it.
@@ -304,6 +315,9 @@ impl Connection {
                 State::Failing { text, left: left - 1, any_done }.settled()
             }
             (State::Executing(parts), Ok(reply)) => State::Executed(Box::new((parts, reply))),
+            (State::Executing(_), Err(text)) if slot.only_reads && text.starts_with(UNKNOWN) => {
+                State::Failed(NOT_READ.into())
+            }
             (State::Executing(_), Err(text)) => State::Failed(text),
             (
                 State::Waiting
@@ -432,5 +446,32 @@ impl Connection {
     pub fn is_finished(&self) -> bool {
         let idle = self.pending.is_empty() && !self.awaiting;
         idle && (self.broken || (self.closing && self.unsent() == 0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn who_only_reads_is_told_that_nothing_was_done() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback has ports");
+        let address = listener.local_addr().expect("it listens");
+        let stream = TcpStream::connect(address).expect("somebody listens");
+        let mut connection = Connection::new(1, stream, Protocol::Native, 0);
+        for only_reads in [true, false] {
+            let frame = Frame::Resp { version: Version::V2, muted: false };
+            let slot = Slot::executing(vec![Part::Next], frame).reading(only_reads);
+            let number = connection.next_number();
+            connection.pending.push_back(slot);
+            connection.fill(number, Err("UNKNOWN nobody has answered".into()));
+            connection.write_replies(native::Reason::Words);
+        }
+        let said = String::from_utf8(connection.output).expect("it is text");
+        let said: Vec<&str> =
+            said.split(' ').map(|word| word.rsplit("\r\n").next().unwrap()).collect();
+        assert!(said.contains(&"-BUSY") && said.contains(&"-UNKNOWN"), "{said:?}");
     }
 }

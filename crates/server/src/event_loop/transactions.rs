@@ -225,6 +225,7 @@ impl EventLoop {
                 return self.refuse(connection, session, OUT_OF_MEMORY, muted);
             }
         }
+        let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
         connection.executes_watched = !watched.is_empty();
         let watched = watched.keys().collect();
         let transaction = Box::new(Transaction { watched, commands, ..Transaction::default() });
@@ -253,7 +254,8 @@ impl EventLoop {
         let queued_bytes = if muted { 0 } else { OK.len() + QUEUED.len() * queue.len() };
         let is_next = connection.pending.is_empty();
         let before = connection.take_unsent(if is_next { queued_bytes } else { 0 });
-        connection.pending.push_back(Slot::executing(parts, frame).behind(before));
+        let slot = Slot::executing(parts, frame).behind(before).reading(only_reads);
+        connection.pending.push_back(slot);
         connection.takes.add(number, &takes);
         Done::Yes
     }

@@ -108,7 +108,7 @@ impl EventLoop {
                     return self.refuse(connection, session, text, muted);
                 }
                 let frame = Frame::Resp { version: session.version(), muted };
-                connection.pending.push_back(Slot::executing(vec![part], frame));
+                connection.pending.push_back(Slot::executing(vec![part], frame).reading(true));
                 return Done::Yes;
             }
             if count == LOOKS_UNLOCKED_MAX {

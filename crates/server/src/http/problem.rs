@@ -59,6 +59,11 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, "bad-request", "Bad request", detail, remedy)
     }
 
+    /// The same, of a part of the request.
+    pub fn at(self, part: &str) -> Self {
+        Self { detail: format!("{part}: {}", self.detail), ..self }
+    }
+
     /// The node did not answer a read in time.
     pub fn no_answer() -> Self {
         Self::new(

@@ -29,7 +29,7 @@ use super::context::{Context, Shared};
 use super::keyspaces::json_within;
 use super::problem::Problem;
 use super::uri::parameters;
-use crate::api::{ApiError, Done, Outcome, RequestId};
+use crate::api::{ApiError, Done, RequestId};
 use words::{BeginBody, DoBody, Judge, Results, TxnBody, TxnShown};
 
 /// Operations, or conditions, in one list of a request.
@@ -74,7 +74,8 @@ impl Context {
         ask: impl FnOnce(Done<T>),
     ) -> Result<T, Problem> {
         let answer = self.wait_for(TIMES, ask).await.unwrap_or(Err(ApiError::Unknown { id }));
-        if answer.as_ref().is_err_and(|error| error.outcome() == Outcome::Unknown) {
+        // Of what is not open there is nothing to be told but to the client.
+        if let Err(ApiError::Unknown { .. }) = &answer {
             tracing::warn!(%id, "the outcome of a transaction is unknown to its client");
         }
         Ok(answer?)

@@ -173,10 +173,12 @@ impl Judge<'_> {
         Ok(Txn {
             keyspace: body.keyspace,
             compare: compare
-                .map(|(at, Object(compare))| self.compare(at + 1, compare))
+                .map(|(at, Object(body))| {
+                    self.compare(body).map_err(|why| why.at(&format!("compare {}", at + 1)))
+                })
                 .collect::<Result<_, _>>()?,
-            then: self.ops(body.then)?,
-            otherwise: self.ops(body.otherwise)?,
+            then: self.ops(body.then, " of then")?,
+            otherwise: self.ops(body.otherwise, " of else")?,
         })
     }
 
@@ -188,11 +190,13 @@ impl Judge<'_> {
         if body.ops.0.is_empty() {
             return Err(Problem::bad_request("do names no operation"));
         }
-        self.ops(body.ops)
+        self.ops(body.ops, "")
     }
 
-    fn ops(&self, ops: Few<OpBody>) -> Result<Vec<TxnOp>, Problem> {
-        ops.0.into_iter().map(|op| self.op(op)).collect()
+    fn ops(&self, ops: Few<OpBody>, list: &str) -> Result<Vec<TxnOp>, Problem> {
+        let at = |at, problem: Problem| problem.at(&format!("operation {}{list}", at + 1));
+        let ops = ops.0.into_iter().enumerate();
+        ops.map(|(place, op)| self.op(op).map_err(|problem| at(place, problem))).collect()
     }
 
     fn key(&self, key: Word) -> Result<Bytes, Problem> {
@@ -203,15 +207,14 @@ impl Judge<'_> {
         Ok(key.0)
     }
 
-    fn compare(&self, at: usize, body: CompareBody) -> Result<Compare, Problem> {
+    fn compare(&self, body: CompareBody) -> Result<Compare, Problem> {
         let key = self.key(body.key)?;
         let test = match (body.exists, body.value, body.version) {
             (Some(exists), None, None) => Test::Exists(exists),
             (None, Some(value), None) => Test::Value(value.0),
             (None, None, Some(Number(version))) => {
-                let version = u64::try_from(version).map_err(|_| {
-                    Problem::bad_request(format!("compare {at}: {version} is no version"))
-                })?;
+                let version = u64::try_from(version)
+                    .map_err(|_| Problem::bad_request(format!("{version} is no version")))?;
                 Test::Version(Timestamp(version))
             }
             (exists, value, version) => {
@@ -220,7 +223,7 @@ impl Judge<'_> {
                 let said: Vec<_> = said.into_iter().flatten().collect();
                 let said = if said.is_empty() { "none".into() } else { said.join(" and ") };
                 return Err(Problem::bad_request(format!(
-                    "compare {at} has to say one of exists, value and version, and says {said}"
+                    "it has to say one of exists, value and version, and says {said}"
                 )));
             }
         };
@@ -242,7 +245,9 @@ impl Judge<'_> {
             OpBody::Increment(Object(IncrementBody { key, by })) => {
                 let by = by.map_or(1, |Number(by)| by);
                 let by = i64::try_from(by).map_err(|_| {
-                    Problem::bad_request(format!("by is {by}, which has more than 64 bits"))
+                    Problem::bad_request(format!(
+                        "by is {by}, which is no signed number of 64 bits"
+                    ))
                 })?;
                 TxnOp::Increment { key: self.key(key)?, by }
             }
