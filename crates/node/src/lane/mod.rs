@@ -347,13 +347,13 @@ impl Lane {
             }
             Input::Letter { from, letter } => self.letter(from, letter),
             Input::LinkLost { node } => {
+                let now = self.now;
                 for id in &self.active {
                     if let Some(shard) = self.shards.get_mut(id) {
-                        shard.link_lost(node);
+                        shard.link_lost(node, now);
                         shard.is_due = true;
                     }
                 }
-                let now = self.now;
                 self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
             }
             Input::Digested { shard: id, replica, index, digest } => {

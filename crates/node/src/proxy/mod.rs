@@ -304,7 +304,7 @@ impl Proxy {
     pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
         self.forward.link_lost(node);
         self.fetches.link_lost(node);
-        self.errands.link_lost(node);
+        self.errands.link_lost(node, now);
         if self.asked == Some(node) {
             self.avoided = Some((node, now.saturating_add(AVOID_NANOS)));
             self.ask_next(now);

@@ -29,6 +29,11 @@ use crate::locks::Said;
 const HELD_BYTES_MAX: usize = 128 << 20;
 /// When nothing is heard for so long, a step is asked for again.
 const RESEND_NANOS: u64 = 500_000_000;
+/// The same while a link that was lost may just have come back: leaders take transactions for
+/// abandoned soon then ([`super::steps`]) …
+const RESEND_AFTER_LOSS_NANOS: u64 = 50_000_000;
+/// … which is for so long.
+const LOSS_NANOS: u64 = 1_000_000_000;
 
 /// See the front page.
 #[derive(Default)]
@@ -38,6 +43,8 @@ pub(crate) struct Errands {
     held_bytes: usize,
     /// Nothing is sent before.
     pause_until: BootNanos,
+    /// Until when all is asked for again sooner.
+    hurries_until: BootNanos,
 }
 
 struct Errand {
@@ -87,9 +94,11 @@ impl Errands {
         now: BootNanos,
     ) -> impl Iterator<Item = (u64, Bytes)> {
         let is_paused = now < self.pause_until;
+        let hurries = now < self.hurries_until;
+        let resend = if hurries { RESEND_AFTER_LOSS_NANOS } else { RESEND_NANOS };
         self.all.iter_mut().filter(move |_| !is_paused).filter_map(move |errand| {
             let is_with = |(to, at): (Option<NodeId>, BootNanos)| {
-                to == leader && (to.is_none() || now < at.saturating_add(RESEND_NANOS))
+                to == leader && (to.is_none() || now < at.saturating_add(resend))
             };
             if errand.sent.is_some_and(is_with) {
                 return None;
@@ -138,8 +147,9 @@ impl Errands {
         }
     }
 
-    pub fn link_lost(&mut self, node: NodeId) {
+    pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
         let to = Some(node);
+        self.hurries_until = now.saturating_add(LOSS_NANOS);
         for errand in self.all.iter_mut().filter(|e| e.sent.is_some_and(|(at, _)| at == to)) {
             errand.sent = None;
         }

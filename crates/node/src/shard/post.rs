@@ -179,11 +179,11 @@ impl Shard {
     }
 
     /// The link to a node is gone.
-    pub(crate) fn link_lost(&mut self, node: NodeId) {
+    pub(crate) fn link_lost(&mut self, node: NodeId, now: BootNanos) {
         self.forward.link_lost(node);
         self.fetches.link_lost(node);
-        self.errands.link_lost(node);
-        self.askers_lost(node);
+        self.errands.link_lost(node, now);
+        self.askers_lost(node, now);
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to a leader

@@ -63,10 +63,11 @@ use sought::Sought;
 pub const WAIT_NANOS: u64 = 3_000_000_000;
 /// Who holds a lock for so long is taken to be gone.
 pub const STUCK_NANOS: u64 = 1_000_000_000;
-/// The same when a link has just been lost.
-const ORPHAN_NANOS: u64 = 200_000_000;
-/// Looks at locks that come so soon: what is under way when it is lost is there at the second.
-const ORPHAN_LOOKS: u32 = 3;
+/// The same when a link has just been lost: mostly it is there again by then if both its ends are
+/// alive, and what was asked over it is asked again (see [`super::errands`]).
+const ORPHAN_NANOS: u64 = 300_000_000;
+/// For so long after that: another may have to be elected first.
+const ORPHANS_FOR_NANOS: u64 = 1_500_000_000;
 /// For so long a younger transaction waits for an older one: mostly that has gone by then.
 pub const YOUNG_NANOS: u64 = 10_000_000;
 /// For no longer than that PREPARE lets commands go first.
@@ -145,8 +146,8 @@ pub(super) struct Steps {
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
     looked_at: BootNanos,
-    /// How many of the next looks come soon.
-    soon: u32,
+    /// Until when looks follow each other sooner.
+    soon_until: BootNanos,
     /// Locks and records that were there then.
     seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
 }
@@ -577,8 +578,8 @@ impl Shard {
     }
 
     /// The link to a node is lost. If it is alive, it asks again for what it has asked.
-    pub(super) fn askers_lost(&mut self, node: NodeId) {
-        let Steps { queue, waiting, sought, soon, .. } = &mut self.steps;
+    pub(super) fn askers_lost(&mut self, node: NodeId, now: BootNanos) {
+        let Steps { queue, waiting, sought, soon_until, .. } = &mut self.steps;
         // What was asked to give up locks, or to finish others' transactions, is as good as ever.
         let mut is_over = |queued: &QueuedStep| {
             let is_over = queued.asker.from == Some(node) && Step::is_prepare(&queued.step);
@@ -589,20 +590,21 @@ impl Shard {
         };
         queue.retain(|queued| !is_over(queued));
         waiting.retain(|_, queued| !is_over(queued));
-        *soon = ORPHAN_LOOKS;
+        *soon_until = now.saturating_add(ORPHANS_FOR_NANOS);
     }
 
-    /// In a turn of a leader: tells of transactions whose locks have stayed too long.
+    /// In a turn: tells of transactions whose locks have stayed too long, if it leads; who comes to
+    /// lead has looked before.
     fn look_for_stuck(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if !self.steps.is_busy || !self.leads() {
+        if !self.steps.is_busy {
             return;
         }
-        let pause = if self.steps.soon > 0 { ORPHAN_NANOS } else { STUCK_NANOS };
+        let is_soon = turn.now < self.steps.soon_until;
+        let pause = if is_soon { ORPHAN_NANOS } else { STUCK_NANOS };
         if turn.now < self.steps.looked_at.saturating_add(pause) {
             return;
         }
         self.steps.looked_at = turn.now;
-        self.steps.soon = self.steps.soon.saturating_sub(1);
         let state = self.state.read();
         let keyspace = state.descriptor.keyspace();
         let locks = state.locks.iter();
@@ -618,8 +620,11 @@ impl Shard {
             }
             seen.insert((id, key));
         }
-        effects.stuck.extend(told.into_values());
+        drop(state);
         self.steps.seen = seen;
+        if self.leads() {
+            effects.stuck.extend(told.into_values());
+        }
     }
 }
 

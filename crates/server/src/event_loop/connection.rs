@@ -177,8 +177,8 @@ enum State {
 const UNKNOWN: &str = "UNKNOWN";
 
 /// What is said instead to who has only read.
-const NOT_READ: &str = "BUSY a shard of the transaction has not answered in time; it only reads, \
-                        so nothing was done. Send it again";
+const NOT_READ: &str = "BUSY a shard of the transaction has not answered in time, or is gone; it \
+                        only reads, so nothing was done. Send it again";
 
 impl State {
     /// What has failed, once all its parts have come. If others were done, "nothing was done" is

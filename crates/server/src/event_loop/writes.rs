@@ -144,13 +144,14 @@ impl EventLoop {
     ) -> Done {
         let lengths = transaction.writes().map(Write::lengthens_bytes);
         connection.takes.lengthens(lengths.max().unwrap_or_default());
+        let only_reads = transaction.writes().next().is_none();
         match self.put_transaction(at, connection, transaction) {
             Ok(()) => {}
             Err(None) => return Done::PutOff,
             Err(Some(text)) => return self.refuse(connection, session, text, muted),
         }
         let frame = Frame::Resp { version: session.version(), muted };
-        connection.pending.push_back(Slot::executing(vec![part], frame));
+        connection.pending.push_back(Slot::executing(vec![part], frame).reading(only_reads));
         Done::Yes
     }
 

@@ -490,6 +490,8 @@ impl Frames for HubFrames {
     fn link_down(&self, node: NodeId) {
         tracing::debug!("the link to node {:016x} is gone", node.0);
         self.peers().snapshots.linked(node, false);
+        // What came before the link's end comes before the word of that.
+        self.turn_ended();
         for lane in &self.0.lanes {
             lane.submit(&self.0, [Input::LinkLost { node }], NOBODY, &mut Vec::new());
         }

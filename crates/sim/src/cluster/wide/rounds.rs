@@ -99,7 +99,7 @@ impl Exact {
         let asked_ms = self.world.now_ms + 1;
         while self.world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
             wait(&mut self.world, 1);
-            assert!(self.world.now_ms < asked_ms + 1_500, "it takes too long");
+            assert!(self.world.now_ms < asked_ms + 2_000, "it takes too long");
         }
         self.world.now_ms - asked_ms
     }
@@ -228,23 +228,26 @@ fn reads_ask_one_shard_after_the_other() {
 /// granted any more, and what is locked is free as soon as its links are missed for a while.
 #[test]
 fn keys_of_the_dead_are_free_soon() {
-    let mut exact = Exact::new();
-    let [a, _, b, ..] = exact.keys;
-    let (dies, lives) = (exact.other(), (exact.leader + 2) % 3);
-    for _ in 0..4 {
+    // All is locked, and the answers are on their way; or those that were refused then stand in
+    // line behind one of them.
+    for (dies_ms, took_ms_max) in [(EXCHANGE / 2 + ROUND + D / 2, 600), (10 * D, 900)] {
+        let mut exact = Exact::new();
+        let [a, _, b, ..] = exact.keys;
+        let (dies, lives) = (exact.other(), (exact.leader + 2) % 3);
+        for _ in 0..4 {
+            let (parts, lists) = (appends(&mut exact, &[a, b]), Workload::ListAppend);
+            let world = &mut exact.world;
+            world.tell_time(dies);
+            let number = world.put_asked(None, dies, lists, parts, Vec::new(), Way::Coordinated);
+            world.coordinate_wide(number);
+        }
+        wait(&mut exact.world, dies_ms);
+        exact.world.kill(dies);
+        exact.world.end_links(dies, false);
+        wait(&mut exact.world, 5);
+        exact.world.lose_links();
         let parts = appends(&mut exact, &[a, b]);
-        let lists = Workload::ListAppend;
-        exact.world.tell_time(dies);
-        let number = exact.world.put_asked(None, dies, lists, parts, Vec::new(), Way::Coordinated);
-        exact.world.coordinate_wide(number);
+        let took = exact.takes(lives, Way::Coordinated, parts);
+        assert!(took < took_ms_max, "{took} ms after it died at {dies_ms}");
     }
-    // All is locked, and the answers are on their way.
-    wait(&mut exact.world, EXCHANGE / 2 + ROUND + D / 2);
-    exact.world.kill(dies);
-    exact.world.end_links(dies, false);
-    wait(&mut exact.world, 5);
-    exact.world.lose_links();
-    let parts = appends(&mut exact, &[a, b]);
-    let took = exact.takes(lives, Way::Coordinated, parts);
-    assert!(took < 700, "{took}");
 }
