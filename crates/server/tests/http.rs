@@ -418,6 +418,11 @@ fn what_nobody_knows_is_a_problem() {
         ("GET", "/v1/kv/%ff/k", 400, "bad-request"),
         ("GET", "/v1/kv/none/k", 404, "no-keyspace"),
         ("DELETE", "/v1/kv/0/k?ttl_ms=1", 400, "bad-request"),
+        ("GET", "/v1/status?all=1", 400, "bad-request"),
+        ("GET", "/v1/keyspaces?name=0", 400, "bad-request"),
+        ("POST", "/v1/keyspaces?name=0", 400, "bad-request"),
+        ("GET", "/v1/keyspaces/0?at=1", 400, "bad-request"),
+        ("DELETE", "/v1/keyspaces/0?force", 400, "bad-request"),
     ] {
         let reply = ask(&server, method, path, b"");
         assert_eq!((reply.status, reply.problem().as_str()), (status, kind), "{method} {path}");

@@ -207,6 +207,15 @@ pub enum Write<'a> {
     },
 }
 
+impl<'a> Write<'a> {
+    /// A SET of a key and a value, and nothing else.
+    #[inline]
+    pub const fn set(key: &'a [u8], value: &'a [u8]) -> Self {
+        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
+        Self::Set { key, value, when, expiry, reply }
+    }
+}
+
 /// A command that only reads, of named keys. Scans, KEYS, DBSIZE, RANDOMKEY are the node's own.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Read<'a> {

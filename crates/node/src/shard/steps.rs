@@ -33,7 +33,7 @@
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
-//! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the request's patience | busy, not done; refused |
+//! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the node's patience | busy, not done; refused |
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

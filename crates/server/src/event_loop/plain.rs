@@ -3,12 +3,12 @@
 //! Whether a command was put off, is queued, muted, looked up in a certain way or sent on to who
 //! leads is asked once for all that come in one piece, and again after each that is another.
 
-use node::command::{Expiry, SetIf, SetReply, Write};
+use node::command::Write;
 
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
 use super::serve::waiter;
-use crate::gateway::resp::{Args, Session};
+use crate::gateway::resp::Session;
 
 /// Which of a connection's next commands there is nothing else about.
 #[derive(Clone, Copy, Debug)]
@@ -17,16 +17,6 @@ pub(super) struct Plain {
     pub gets: bool,
     /// SETs of a key and a value: they are on their way at once.
     pub sets: bool,
-}
-
-/// Key and value of a SET that has nothing else.
-#[inline]
-pub(super) fn plain_set<'a>(args: Args<'a>, key_bytes_max: usize) -> Option<(&'a [u8], &'a [u8])> {
-    if args.len() != 3 || args.name_of_three() != Some(*b"set") {
-        return None;
-    }
-    let key = args.at(1);
-    (key.len() <= key_bytes_max).then(|| (key, args.at(2)))
 }
 
 impl EventLoop {
@@ -58,8 +48,7 @@ impl EventLoop {
     ) {
         session.note_command("set");
         connection.watches_anew = false;
-        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
-        let write = Write::Set { key, value, when, expiry, reply };
+        let write = Write::set(key, value);
         let number = connection.next_number();
         match self.put_write(connection, &write, waiter(at, number)) {
             Ok(()) => {

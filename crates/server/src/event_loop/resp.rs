@@ -10,7 +10,6 @@ use super::connection::{Connection, Protocol, Slot};
 use super::context::CommandContext;
 use super::executes::moves;
 use super::gets::{GETS_MAX, Get};
-use super::plain::plain_set;
 use super::serve::go_waiter;
 use crate::config::Config;
 use crate::gateway::resp::{self, Args, Limits, Parsed, Request, Session};
@@ -103,7 +102,7 @@ impl EventLoop {
                     break;
                 }
                 if plain.sets
-                    && let Some(pair) = plain_set(args, key_bytes_max)
+                    && let Some(pair) = args.plain_set(key_bytes_max)
                 {
                     self.set(at, connection, &mut session, pair);
                     // Its reply is owed before theirs.

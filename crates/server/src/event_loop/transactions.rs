@@ -219,11 +219,8 @@ impl EventLoop {
             connection.barrier = true;
             return Done::PutOff;
         }
-        if takes.adds_bytes > 0 {
-            let used_bytes = self.hub.memory_used_bytes.load(Ordering::Relaxed);
-            if !self.hub.growth.ask(takes.adds_bytes, used_bytes, self.hub.memory_bytes_max) {
-                return self.refuse(connection, session, OUT_OF_MEMORY, muted);
-            }
+        if !self.has_room(&takes) {
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
         connection.executes_watched = !watched.is_empty();

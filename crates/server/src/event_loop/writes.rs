@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering;
 
 use keyspace::{Feature, ShardId, Timestamp};
-use node::command::{Expiry, Seen, SetIf, SetReply, Step, Transaction, Write};
+use node::command::{Seen, Step, Transaction, Write};
 use node::entry::Waiter;
 use node::route::Route;
 
@@ -42,11 +42,8 @@ impl EventLoop {
             connection.barrier = true;
             return Done::PutOff;
         }
-        if takes.adds_bytes > 0 {
-            let used_bytes = self.hub.memory_used_bytes.load(Ordering::Relaxed);
-            if !self.hub.growth.ask(takes.adds_bytes, used_bytes, self.hub.memory_bytes_max) {
-                return self.refuse(connection, session, OUT_OF_MEMORY, muted);
-            }
+        if !self.has_room(&takes) {
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         let number = connection.next_number();
         match self.put_write(connection, write, waiter(at, number)) {
@@ -62,6 +59,14 @@ impl EventLoop {
         }
         connection.takes.add(number, &takes);
         Done::Yes
+    }
+
+    /// Whether memory has room for what a write adds, which is kept for it then.
+    #[inline]
+    pub(super) fn has_room(&self, takes: &Takes) -> bool {
+        let Takes { adds_bytes, .. } = *takes;
+        let used_bytes = || self.hub.memory_used_bytes.load(Ordering::Relaxed);
+        adds_bytes == 0 || self.hub.growth.ask(adds_bytes, used_bytes(), self.hub.memory_bytes_max)
     }
 
     /// What a write may take of memory beyond what the client sends for it.
@@ -234,10 +239,7 @@ pub(super) fn crosses<'k>(route: &Route, keys: impl IntoIterator<Item = &'k [u8]
 
 /// MSETNX, as a transaction: sets all, unless a key has a value.
 fn all_if_absent<'a>(pairs: &[(&'a [u8], &'a [u8])]) -> Transaction<'a> {
-    let set = |(key, value): &(&'a [u8], &'a [u8])| {
-        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
-        Step::Write(Write::Set { key, value, when, expiry, reply })
-    };
+    let set = |(key, value): &(&'a [u8], &'a [u8])| Step::Write(Write::set(key, value));
     let watched = pairs.iter().map(|(key, _)| (*key, Seen::Nothing(Timestamp::MAX)));
     let (watched, commands) = (watched.collect(), pairs.iter().map(set).collect());
     Transaction { watched, commands, ..Transaction::default() }

@@ -54,7 +54,7 @@ mod parse;
 mod tests;
 mod write;
 
-use node::command::{Expiry, Read, SetIf, SetReply, Write};
+use node::command::{Read, Write};
 
 pub use parse::{Fault, FaultKind, Limits, Parsed, parse};
 pub use write::{FrameSink, Reason, write_error, write_fault, write_frame};
@@ -138,13 +138,7 @@ impl<'a> Request<'a> {
         let key = self.key;
         match self.op {
             Op::Get => Command::Read(Read::Get(key)),
-            Op::Put => Command::Write(Write::Set {
-                key,
-                value: self.value,
-                when: SetIf::Always,
-                expiry: Expiry::Never,
-                reply: SetReply::Ok,
-            }),
+            Op::Put => Command::Write(Write::set(key, self.value)),
             Op::Delete => Command::Write(Write::Delete { key }),
         }
     }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use node::command::{Reply, Sink};
+use node::command::{Expiry, Reply, SetIf, SetReply, Sink};
 use proptest::collection::vec;
 use proptest::prelude::*;
 

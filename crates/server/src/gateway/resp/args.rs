@@ -133,6 +133,17 @@ impl<'a> Args<'a> {
         Some([a | 0x20, b | 0x20, c | 0x20])
     }
 
+    /// Key and value, if this is a SET of them and nothing else, with a key that is not longer than
+    /// it may be.
+    #[inline]
+    pub fn plain_set(&self, key_bytes_max: usize) -> Option<(&'a [u8], &'a [u8])> {
+        if self.len() != 3 || self.name_of_three() != Some(*b"set") {
+            return None;
+        }
+        let key = self.at(1);
+        (key.len() <= key_bytes_max).then(|| (key, self.at(2)))
+    }
+
     /// Whether the argument at `index` is this word, whatever its case.
     #[inline]
     pub fn is(&self, index: usize, word: &str) -> bool {

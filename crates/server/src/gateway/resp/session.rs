@@ -12,7 +12,7 @@
 use std::cell::Cell;
 
 use keyspace::KeyspaceId;
-use node::command::{Expiry, Read, Seen, SetIf, SetReply, Write};
+use node::command::{Read, Seen, Write};
 use node::interactive::Interactive;
 use overlay::Kind;
 
@@ -232,26 +232,15 @@ impl Session {
         if self.queue.is_some() {
             return self.enqueue(args, ctx, out);
         }
-        if let Some(name) = args.name_of_three() {
-            if name == *b"get" && args.len() == 2 {
-                let key = args.at(1);
-                if key.len() <= self.limits.key_bytes_max {
-                    self.last_command = "get";
-                    return Request::Read(Read::Get(key));
-                }
-            } else if name == *b"set" && args.len() == 3 {
-                let (key, value) = (args.at(1), args.at(2));
-                if key.len() <= self.limits.key_bytes_max {
-                    self.last_command = "set";
-                    return Request::Write(Write::Set {
-                        key,
-                        value,
-                        when: SetIf::Always,
-                        expiry: Expiry::Never,
-                        reply: SetReply::Ok,
-                    });
-                }
+        if args.len() == 2 && args.name_of_three() == Some(*b"get") {
+            let key = args.at(1);
+            if key.len() <= self.limits.key_bytes_max {
+                self.last_command = "get";
+                return Request::Read(Read::Get(key));
             }
+        } else if let Some((key, value)) = args.plain_set(self.limits.key_bytes_max) {
+            self.last_command = "set";
+            return Request::Write(Write::set(key, value));
         }
         self.translate_by_table(args, ctx, out)
     }

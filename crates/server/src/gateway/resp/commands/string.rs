@@ -50,11 +50,6 @@ pub fn set_key_flags(args: Args<'_>) -> &'static str {
     }
 }
 
-fn plain_set<'a>(key: &'a [u8], value: &'a [u8]) -> Write<'a> {
-    let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
-    Write::Set { key, value, when, expiry, reply }
-}
-
 /// `SETNX key value`
 pub fn setnx<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     let (when, expiry, reply) = (SetIf::Absent, Expiry::Never, SetReply::Flag);
@@ -134,9 +129,9 @@ pub fn mset<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
     if args.len() == 3
         && let Some((key, value)) = pairs.next()
     {
-        return Ok(Request::Write(plain_set(key, value)));
+        return Ok(Request::Write(Write::set(key, value)));
     }
-    let writes = pairs.map(|(key, value)| plain_set(key, value)).collect();
+    let writes = pairs.map(|(key, value)| Write::set(key, value)).collect();
     Ok(Request::WriteEach { gather: Gather::Ok, writes })
 }
 
