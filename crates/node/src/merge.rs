@@ -448,7 +448,10 @@ fn put(tag: u8, words: &[u64], out: &mut Vec<u8>) {
     words.iter().for_each(|word| put_varint(*word, out));
 }
 
+mod gone;
 mod word;
+
+pub use gone::Gone;
 
 #[cfg(test)]
 mod tests;

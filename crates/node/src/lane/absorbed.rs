@@ -14,6 +14,7 @@
 //! Whoever goes on asking has an old idea of whose the keys are, and is told to look again.
 
 use keyspace::{Cut, Generation, ShardId};
+use overlay::Known;
 use replication::BootNanos;
 
 use super::{Effects, Lane, push};
@@ -22,6 +23,7 @@ use crate::entry::{Batch, Spent};
 use crate::lane::Origin;
 use crate::merge::Absorb;
 use crate::moved::answer_applied;
+use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::{Heir, Legacy};
 use crate::state::ShardState;
@@ -104,7 +106,8 @@ impl Lane {
 
     /// The lookup knows that a shard is gone, and who has its first place by now.
     /// What it knows may be from before a replica that ended here: then this is to be replaced,
-    /// and nobody has taken its shard in.
+    /// and nobody has taken its shard in. Nor has anybody if it is from before what was heard of
+    /// the shard itself.
     pub(super) fn supersede(
         &mut self,
         right: ShardId,
@@ -112,7 +115,9 @@ impl Lane {
         effects: &mut Effects,
     ) {
         let ended = self.ended_replicas.get(&right);
-        if ended.is_some_and(|ended| ended.generation >= generation) {
+        let heard = self.away.get(&right).and_then(Proxy::known).map(Known::generation);
+        let ended = ended.map(|ended| ended.generation);
+        if heard.max(ended).is_some_and(|newest| newest >= generation) {
             return;
         }
         let (_, legacy) = self.end_absorbed(right, left, None, effects);

@@ -323,6 +323,25 @@ mod tests {
         assert_eq!((lane.quarantined().count(), lane.absorbed_by(shard)), (0, Some(ShardId(8))));
     }
 
+    /// Nor is a shard that is elsewhere: whoever waits for it would be told of nobody any more.
+    #[test]
+    fn what_is_elsewhere_is_not_taken_for_absorbed() {
+        let shard = ShardId(9);
+        let mut lane = Lane::new(Arc::new(Clock::default()), 1, 1 << 20);
+        lane.observe(1);
+        let nodes = vec![OTHER];
+        lane.accept(Input::Away { shard, nodes });
+        let descriptor = start(shard).view.read().descriptor.clone();
+        let descriptor = Descriptor { generation: Generation(3), ..descriptor };
+        lane.accept(Input::Known { known: Arc::new(Known::new(descriptor, 1)) });
+        for (generation, by) in [(0, None), (3, None), (4, Some(ShardId(8)))] {
+            let generation = Generation(generation);
+            lane.accept(Input::Superseded { shard, by: ShardId(8), generation });
+            turn(&mut lane);
+            assert_eq!(lane.absorbed_by(shard), by, "{generation:?}");
+        }
+    }
+
     /// A replica that had promised, and ended, does not begin again when its shard is gone.
     #[test]
     fn what_was_dropped_after_its_end_does_not_begin_again() {

@@ -268,8 +268,15 @@ pub enum Input {
         /// None: it has come to nothing.
         digest: Option<u128>,
     },
-    /// The link to a node is gone: letters that were on their way may not have arrived.
+    /// The link to a node is gone: letters that were on their way may not have arrived, and the
+    /// node may be gone as well.
     LinkLost {
+        /// Which.
+        node: NodeId,
+    },
+    /// There is a link to a node. What was asked of it before may not have arrived, and is asked
+    /// again.
+    Linked {
         /// Which.
         node: NodeId,
     },

@@ -43,6 +43,7 @@ mod early;
 mod effects;
 mod ended;
 mod input;
+mod losses;
 
 pub use absorbed::{Absorbed, Absorbing, Bequeathed, Given};
 pub use answer::{Answer, NotDone, Origin};
@@ -52,6 +53,7 @@ pub(crate) use effects::{push, report};
 pub use ended::Ended;
 use ended::TELL_TICKS;
 pub use input::Input;
+pub(crate) use losses::Losses;
 
 /// See the module's front page.
 pub struct Lane {
@@ -100,6 +102,7 @@ pub struct Lane {
     absorbed: BTreeMap<ShardId, Absorbed>,
     /// Whether `pending` may have something about that.
     has_merged: bool,
+    losses: Losses,
 }
 
 impl Lane {
@@ -132,6 +135,7 @@ impl Lane {
             unborn: BTreeSet::new(),
             absorbed: BTreeMap::new(),
             has_merged: false,
+            losses: Losses::default(),
         }
     }
 
@@ -348,13 +352,14 @@ impl Lane {
             Input::Letter { from, letter } => self.letter(from, letter),
             Input::LinkLost { node } => {
                 let now = self.now;
-                for id in &self.active {
-                    if let Some(shard) = self.shards.get_mut(id) {
-                        shard.link_lost(node, now);
-                        shard.is_due = true;
-                    }
-                }
+                self.losses.lost(node, now);
+                self.each_active(|shard| shard.link_lost(node));
                 self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
+            }
+            Input::Linked { node } => {
+                self.losses.linked(node, self.now);
+                self.each_active(|shard| shard.ask_again(node));
+                self.away.values_mut().for_each(|proxy| proxy.ask_again(node));
             }
             Input::Digested { shard: id, replica, index, digest } => {
                 let mut pending = std::mem::take(&mut self.pending);
@@ -455,8 +460,10 @@ impl Lane {
             effects.sync = true;
         }
         let Self { now, seed, patience, check_every, is_full, level, .. } = *self;
-        let (shards, clock, bytes_max) = (&mut self.shards, &*self.clock, self.turn_bytes_max);
-        let turn = Turn { now, clock, bytes_max, patience, check_every, is_full, level, seed };
+        let (shards, clock, losses) = (&mut self.shards, &*self.clock, &self.losses);
+        let bytes_max = self.turn_bytes_max;
+        let turn =
+            Turn { now, clock, losses, bytes_max, patience, check_every, is_full, level, seed };
         let (mut unfit, mut given_up) = (Vec::new(), Vec::new());
         let all_are_due = std::mem::take(&mut self.all_are_due);
         self.active.retain(|id| {
@@ -496,6 +503,16 @@ impl Lane {
             self.active.push(id);
         }
         Some(shard)
+    }
+
+    /// Those with something to do or on its way have their turn next.
+    fn each_active(&mut self, mut tell: impl FnMut(&mut Shard)) {
+        for id in &self.active {
+            if let Some(shard) = self.shards.get_mut(id) {
+                tell(shard);
+                shard.is_due = true;
+            }
+        }
     }
 
     /// A shard is on these nodes only.
@@ -597,6 +614,7 @@ impl Lane {
     fn tick(&mut self) {
         self.ticks += 1;
         self.all_are_due = true;
+        self.losses.tick(self.now);
         if self.ticks.is_multiple_of(TELL_TICKS) {
             self.tell_of_quarantined();
         }
@@ -728,6 +746,8 @@ pub(crate) struct Turn<'a> {
     pub now: BootNanos,
     /// The node's clock.
     pub clock: &'a Clock,
+    /// Links that were lost not long ago.
+    pub losses: &'a Losses,
     /// Bytes of commands to be proposed.
     pub bytes_max: u64,
     /// How long who asks waits, in nanoseconds.

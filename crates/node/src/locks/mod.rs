@@ -53,7 +53,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
 use keyspace::codec::{Reader, put_bytes, put_counted, put_varint};
-use keyspace::{Cut, DecodeError, Timestamp};
+use keyspace::{Cut, DecodeError, NodeId, Timestamp};
 use smallvec::SmallVec;
 
 use crate::command::transaction::KeyRange;
@@ -83,13 +83,24 @@ pub const LOCKED_BYTES_MAX: usize = 128 << 20;
 pub struct TxnId {
     /// When it began, by its coordinator's clock. The same for all attempts.
     pub start: Timestamp,
-    /// Drawn by the coordinator's process.
+    /// Which coordinator: see [`TxnId::name`].
     pub by: u64,
     /// 0, 1, 2 … One follows when the one before is ABORTED.
     pub attempt: u32,
 }
 
 impl TxnId {
+    /// The name of a coordinator: half of it is of its node, and half was drawn by its process for
+    /// it, never twice.
+    pub fn name(node: NodeId, drawn: u32) -> u64 {
+        node.0 << 32 | u64::from(drawn)
+    }
+
+    /// Whether it was begun at a node. It may seem so, once in 2³² pairs of nodes.
+    pub(crate) fn is_of(&self, node: NodeId) -> bool {
+        self.by >> 32 == u64::from(node.0 as u32)
+    }
+
     /// Whether it began before the other; attempts do not count.
     pub fn is_older_than(&self, other: &Self) -> bool {
         (self.start, self.by) < (other.start, other.by)

@@ -302,13 +302,18 @@ impl Proxy {
 
     /// The link to a node is gone, and what was sent to it with it.
     pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
-        self.forward.link_lost(node);
-        self.fetches.link_lost(node);
-        self.errands.link_lost(node, now);
+        self.ask_again(node);
         if self.asked == Some(node) {
             self.avoided = Some((node, now.saturating_add(AVOID_NANOS)));
             self.ask_next(now);
         }
+    }
+
+    /// What was asked of a node may not have arrived.
+    pub fn ask_again(&mut self, node: NodeId) {
+        self.forward.link_lost(node);
+        self.fetches.link_lost(node);
+        self.errands.link_lost(node);
     }
 
     /// Sends what is due, and tells who has waited too long.

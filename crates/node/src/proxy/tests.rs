@@ -1,8 +1,9 @@
 //! A node without a replica beside one that has the only one: what it is told, and what it tells.
 
+use bytes::Bytes;
 use keyspace::{
     Arc as RingArc, CatalogueOp, Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId,
-    KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId,
+    KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId, Timestamp,
 };
 use overlay::Known;
 use std::ops::Bound;
@@ -16,6 +17,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::{Ends, Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
 use crate::letter::{Asked, Letter};
+use crate::locks::{Step, TxnId};
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
@@ -395,6 +397,68 @@ fn a_lost_link_has_all_that_is_under_way_sent_again_and_done_once() {
     two.run();
     assert_eq!(two.answers.len(), 3, "{:?}", two.answers);
     assert_eq!(two.get(FIRST_KEY), Some("4".into()));
+}
+
+/// A step that asks for a record which is not there.
+fn look() -> Bytes {
+    let id = TxnId { start: Timestamp::from_millis(1_000_000), by: 1, attempt: 0 };
+    let mut bytes = Vec::new();
+    Step::Look { id, record: FIRST_KEY.as_bytes() }.encode(&mut bytes);
+    bytes.into()
+}
+
+/// What is sent while there is no link is lost; it does not wait for a resend.
+#[test]
+fn what_was_sent_to_nobody_is_sent_again_when_there_is_a_link() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    two.set(FIRST_KEY, "1", Expiry::Never);
+    two.here.accept(Input::LinkLost { node: THERE });
+    two.deaf = Some(THERE);
+    two.write(4, &Write::Increment { key: FIRST_KEY.as_bytes(), by: 1 });
+    two.ask(two.size());
+    let (shard, step, origin, waiter) = (two.shard, look(), ME, Waiter(7));
+    two.here.accept(Input::Step { shard, step, origin, waiter });
+    two.run();
+    assert!(two.answers.is_empty(), "{:?}", two.answers);
+    two.deaf = None;
+    two.run();
+    assert!(two.answers.is_empty(), "nothing is sent without a reason: {:?}", two.answers);
+    two.here.accept(Input::Linked { node: THERE });
+    two.run();
+    assert_eq!(two.answers.len(), 3, "{:?}", two.answers);
+    assert_eq!(two.get(FIRST_KEY), Some("2".into()));
+}
+
+/// Whoever asks twice for a step which is on its way through the log has it proposed once, and is
+/// told once.
+#[test]
+fn a_step_on_its_way_is_not_proposed_again() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    two.set(FIRST_KEY, "1", Expiry::Never);
+    let (shard, step) = (two.shard, look());
+    let ask = |number| {
+        let letter = Letter::Step { shard, number, step: step.clone() };
+        Input::Letter { from: HERE, letter }
+    };
+    let mut effects = Effects::default();
+    two.there.accept(ask(5));
+    two.there.turn(&mut effects);
+    let ticket = effects.ticket;
+    assert!(!effects.records.is_empty(), "it is to be written");
+    effects.clear();
+    two.there.accept(ask(5));
+    two.there.turn(&mut effects);
+    assert!(effects.records.is_empty(), "it is written already");
+    two.there.accept(Input::Durable { ticket });
+    two.there.turn(&mut effects);
+    let told = effects.letters.iter();
+    let told = told.filter(|(_, letter)| matches!(letter, Letter::Stepped { number: 5, .. }));
+    assert_eq!(told.count(), 1, "{:?}", effects.letters);
+    // What was told may be lost.
+    effects.clear();
+    two.there.accept(ask(5));
+    two.there.turn(&mut effects);
+    assert!(!effects.records.is_empty(), "it is asked for again");
 }
 
 #[test]

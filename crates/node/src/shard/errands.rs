@@ -7,7 +7,8 @@
 //!      └────────────────────────┘
 //! ```
 //!
-//! Every step may be asked for twice, at any time, so all that is not answered is asked again.
+//! Every step may be asked for twice, at any time, so all that is not answered is asked again: at
+//! once when there is a link again, or after [`RESEND_NANOS`].
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -29,11 +30,6 @@ use crate::locks::Said;
 const HELD_BYTES_MAX: usize = 128 << 20;
 /// When nothing is heard for so long, a step is asked for again.
 const RESEND_NANOS: u64 = 500_000_000;
-/// The same while a link that was lost may just have come back: leaders take transactions for
-/// abandoned soon then ([`super::steps`]) …
-const RESEND_AFTER_LOSS_NANOS: u64 = 50_000_000;
-/// … which is for so long.
-const LOSS_NANOS: u64 = 1_000_000_000;
 
 /// See the front page.
 #[derive(Default)]
@@ -43,8 +39,6 @@ pub(crate) struct Errands {
     held_bytes: usize,
     /// Nothing is sent before.
     pause_until: BootNanos,
-    /// Until when all is asked for again sooner.
-    hurries_until: BootNanos,
 }
 
 struct Errand {
@@ -94,11 +88,9 @@ impl Errands {
         now: BootNanos,
     ) -> impl Iterator<Item = (u64, Bytes)> {
         let is_paused = now < self.pause_until;
-        let hurries = now < self.hurries_until;
-        let resend = if hurries { RESEND_AFTER_LOSS_NANOS } else { RESEND_NANOS };
         self.all.iter_mut().filter(move |_| !is_paused).filter_map(move |errand| {
             let is_with = |(to, at): (Option<NodeId>, BootNanos)| {
-                to == leader && (to.is_none() || now < at.saturating_add(resend))
+                to == leader && (to.is_none() || now < at.saturating_add(RESEND_NANOS))
             };
             if errand.sent.is_some_and(is_with) {
                 return None;
@@ -147,9 +139,9 @@ impl Errands {
         }
     }
 
-    pub fn link_lost(&mut self, node: NodeId, now: BootNanos) {
+    /// What was sent to a node may not have arrived.
+    pub fn link_lost(&mut self, node: NodeId) {
         let to = Some(node);
-        self.hurries_until = now.saturating_add(LOSS_NANOS);
         for errand in self.all.iter_mut().filter(|e| e.sent.is_some_and(|(at, _)| at == to)) {
             errand.sent = None;
         }

@@ -179,11 +179,16 @@ impl Shard {
     }
 
     /// The link to a node is gone.
-    pub(crate) fn link_lost(&mut self, node: NodeId, now: BootNanos) {
+    pub(crate) fn link_lost(&mut self, node: NodeId) {
+        self.ask_again(node);
+        self.askers_lost(node);
+    }
+
+    /// What was asked of a node may not have arrived.
+    pub(crate) fn ask_again(&mut self, node: NodeId) {
         self.forward.link_lost(node);
         self.fetches.link_lost(node);
-        self.errands.link_lost(node, now);
-        self.askers_lost(node, now);
+        self.errands.link_lost(node);
     }
 
     /// Session and sequence of the batch with a waiter's write, if it was sent to a leader

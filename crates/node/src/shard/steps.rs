@@ -27,9 +27,8 @@
 //! has come with a neighbour that was taken in. So that commands are not passed for ever, a PREPARE
 //! that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`] at most.
 //!
-//! Locks that stay for [`STUCK_NANOS`] are told to the driver, which has somebody finish the
-//! transaction ([`crate::coordinator`]). If the link to another node is lost, which may have died,
-//! that is [`ORPHAN_NANOS`] for a while, and no PREPARE of that node stands in line any more.
+//! Locks that stay are told to the driver ([`stuck`]). If the link to another node is lost, which
+//! may have died, no PREPARE of that node stands in line any more.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -41,7 +40,7 @@ use std::ops::Bound;
 
 use bytes::Bytes;
 use keyspace::codec::Reader;
-use keyspace::{KeyspaceId, NodeId, Timestamp};
+use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
@@ -55,19 +54,15 @@ use crate::state::ShardState;
 
 mod held;
 mod sought;
+mod stuck;
 
 use held::{each_key_of, is_flush};
 use sought::Sought;
+use stuck::Lookout;
+pub use stuck::{STUCK_NANOS, Stuck};
 
 /// For no longer than that anyone waits for a lock.
 pub const WAIT_NANOS: u64 = 3_000_000_000;
-/// Who holds a lock for so long is taken to be gone.
-pub const STUCK_NANOS: u64 = 1_000_000_000;
-/// The same when a link has just been lost: mostly it is there again by then if both its ends are
-/// alive, and what was asked over it is asked again (see [`super::errands`]).
-const ORPHAN_NANOS: u64 = 300_000_000;
-/// For so long after that: another may have to be elected first.
-const ORPHANS_FOR_NANOS: u64 = 1_500_000_000;
 /// For so long a younger transaction waits for an older one: mostly that has gone by then.
 pub const YOUNG_NANOS: u64 = 10_000_000;
 /// For no longer than that PREPARE lets commands go first.
@@ -76,19 +71,6 @@ const FAIR_NANOS: u64 = 50_000_000;
 const PASSES_ON: (u64, u64) = (12_000_000, 16_000_000);
 /// PREPAREs that wait for locks of one shard.
 const WAITING_MAX: usize = 4096;
-
-/// A transaction that somebody must finish.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stuck {
-    /// Of which keyspace.
-    pub keyspace: KeyspaceId,
-    /// Which.
-    pub id: TxnId,
-    /// The key of its record.
-    pub record: Box<[u8]>,
-    /// Keys of the shard that it has locked; none if only its record is there.
-    pub keys: Vec<Box<[u8]>>,
-}
 
 /// Who is told what is said to a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -138,6 +120,8 @@ pub(super) struct Steps {
     coming_ranges: Vec<(OwnedRange, u64, TxnId)>,
     /// Keys that are about to change.
     pub sought: Sought,
+    /// The highest number by which each node has asked for a step.
+    newest: BTreeMap<NodeId, u64>,
     /// Whether there is a lock here, or a record to be seen to, as of what is applied.
     is_busy: bool,
     /// Whether any of this may have something in it, or an errand may be under way: what a shard
@@ -145,11 +129,7 @@ pub(super) struct Steps {
     is_awake: bool,
     /// Readers here that have met a lock.
     readers: Vec<LockReader>,
-    looked_at: BootNanos,
-    /// Until when looks follow each other sooner.
-    soon_until: BootNanos,
-    /// Locks and records that were there then.
-    seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
+    lookout: Lookout,
 }
 
 impl Steps {
@@ -290,12 +270,26 @@ impl Shard {
             return self.not_led(from, Asked::Step { number }, effects);
         }
         let asker = StepAsker { from: Some(from), number };
-        // It asks again what waits here.
-        let waits = self.steps.queue.iter().chain(self.steps.waiting.values());
-        if !waits.map(|queued| queued.asker).any(|other| other == asker) {
-            self.steps.come(QueuedStep { asker, step, since: now });
-            self.steps.is_awake = true;
+        let newest = self.steps.newest.insert(from, number).unwrap_or(0);
+        if number <= newest {
+            self.steps.newest.insert(from, newest);
+            // It asks again, maybe for what is here.
+            if self.has_step_of(asker) {
+                return;
+            }
         }
+        self.steps.come(QueuedStep { asker, step, since: now });
+        self.steps.is_awake = true;
+    }
+
+    /// Whether a step waits here, or is on its way through the log.
+    fn has_step_of(&self, asker: StepAsker) -> bool {
+        let mut waits = self.steps.queue.iter().chain(self.steps.waiting.values());
+        let has = |entry: &InFlight| match &entry.asker {
+            Asker::Steps(askers) => askers.contains(&asker),
+            _ => false,
+        };
+        waits.any(|queued| queued.asker == asker) || self.in_flight.iter().any(has)
     }
 
     /// A reader has met a lock, when so many had gone.
@@ -578,8 +572,8 @@ impl Shard {
     }
 
     /// The link to a node is lost. If it is alive, it asks again for what it has asked.
-    pub(super) fn askers_lost(&mut self, node: NodeId, now: BootNanos) {
-        let Steps { queue, waiting, sought, soon_until, .. } = &mut self.steps;
+    pub(super) fn askers_lost(&mut self, node: NodeId) {
+        let Steps { queue, waiting, sought, .. } = &mut self.steps;
         // What was asked to give up locks, or to finish others' transactions, is as good as ever.
         let mut is_over = |queued: &QueuedStep| {
             let is_over = queued.asker.from == Some(node) && Step::is_prepare(&queued.step);
@@ -590,41 +584,6 @@ impl Shard {
         };
         queue.retain(|queued| !is_over(queued));
         waiting.retain(|_, queued| !is_over(queued));
-        *soon_until = now.saturating_add(ORPHANS_FOR_NANOS);
-    }
-
-    /// In a turn: tells of transactions whose locks have stayed too long, if it leads; who comes to
-    /// lead has looked before.
-    fn look_for_stuck(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        if !self.steps.is_busy {
-            return;
-        }
-        let is_soon = turn.now < self.steps.soon_until;
-        let pause = if is_soon { ORPHAN_NANOS } else { STUCK_NANOS };
-        if turn.now < self.steps.looked_at.saturating_add(pause) {
-            return;
-        }
-        self.steps.looked_at = turn.now;
-        let state = self.state.read();
-        let keyspace = state.descriptor.keyspace();
-        let locks = state.locks.iter();
-        let locks = locks.map(|(key, lock)| (lock.id, lock.record.clone(), Some(Box::from(key))));
-        let records = state.locks.unfinished().map(|(id, key, _)| (id, key.clone(), None));
-        let mut seen = BTreeSet::new();
-        let mut told = BTreeMap::new();
-        for (id, record, key) in records.chain(locks) {
-            if self.steps.seen.contains(&(id, key.clone())) {
-                let (record, keys) = (Box::from(&*record), Vec::new());
-                let stuck = told.entry(id).or_insert(Stuck { keyspace, id, record, keys });
-                stuck.keys.extend(key.clone());
-            }
-            seen.insert((id, key));
-        }
-        drop(state);
-        self.steps.seen = seen;
-        if self.leads() {
-            effects.stuck.extend(told.into_values());
-        }
     }
 }
 

@@ -19,7 +19,7 @@ use node::command::{Reply, Transaction};
 use node::coordinator::{Act, At, Coordinator, Ended, Routes};
 use node::entry::Waiter;
 use node::lane::{Input, NotDone, Origin};
-use node::locks::Said;
+use node::locks::{Said, TxnId};
 use node::read;
 use node::shard::Stuck;
 
@@ -45,7 +45,9 @@ const LOOK: Duration = Duration::from_millis(4);
 
 /// The coordinator of a loop.
 pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
-    let by = keyspace::random::mix(hub.seed ^ (number as u64 + 1).rotate_left(32));
+    // No two loops have the same.
+    let drawn = (keyspace::random::mix(hub.seed) as u32).wrapping_add(number as u32);
+    let by = TxnId::name(hub.node_id, drawn);
     // What is sent to nobody may be as long as it likes.
     let step_bytes_max = hub.peers.as_ref().map_or(usize::MAX, |_| COMMAND_BYTES_MAX);
     Coordinator::new(by, hub.patience_nanos, step_bytes_max)

@@ -15,10 +15,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use keyspace::{Descriptor, Feature, Generation, KeyspaceId, NodeId, Position, ShardId};
+use keyspace::{Descriptor, Feature, KeyspaceId, NodeId, Position, ShardId};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
-use node::merge::{self, Absorb, Step, Word};
+use node::merge::{self, Absorb, Gone, Step, Word};
 use node::route::Route;
 use node::shard::Legacy;
 use overlay::Point;
@@ -45,8 +45,7 @@ pub struct Merges {
     wanted: Mutex<BTreeMap<ShardId, Wanted>>,
     /// Since when two have held little: by the left one.
     cold: Mutex<BTreeMap<ShardId, (ShardId, Instant)>>,
-    /// Tiles that routes have led to and do not any more: where they began.
-    gone: Mutex<BTreeMap<ShardId, Position>>,
+    gone: Mutex<Gone>,
 }
 
 #[derive(Clone, Debug)]
@@ -94,7 +93,7 @@ impl Merges {
 
     /// The keyspace of a shard that is gone.
     pub(super) fn keyspace_of_gone(&self, shard: ShardId) -> Option<KeyspaceId> {
-        self.gone.lock().get(&shard).map(Position::keyspace)
+        self.gone.lock().keyspace_of(shard)
     }
 }
 
@@ -149,22 +148,17 @@ impl Hub {
         self.submit(left, Input::Inherit { shard: left, heir: sent });
     }
 
-    /// A keyspace's tiles have changed: of those that are gone nobody is asked any more.
+    /// A keyspace's tiles have changed: of those that were taken in nobody is asked any more.
     pub(super) fn supersede_gone(&self, old: &Route, new: &Route) {
-        for place in 0..old.shards().len() {
-            let (shard, start) = (old.shard(place), old.arc(place).start());
-            if new.place_of(shard).is_some() {
-                continue;
-            }
-            self.merges.gone.lock().insert(shard, start.clone());
+        let owner = |shard, start: &Position| {
             // A replica here may still be waited for.
-            if !self.views.lock().contains_key(&shard) {
-                let by = new.shard(new.place_at(start.tail()));
-                let point = Point { keyspace: start.keyspace(), tail: start.tail() };
-                let owner = self.peers.as_ref().and_then(|peers| peers.lookup.owner(point));
-                let generation = owner.map_or(Generation(0), |owner| owner.generation());
-                self.submit(shard, Input::Superseded { shard, by, generation });
-            }
+            let peers = self.peers.as_ref().filter(|_| !self.views.lock().contains_key(&shard))?;
+            let point = Point { keyspace: start.keyspace(), tail: start.tail() };
+            let owner = peers.lookup.owner(point)?;
+            Some((owner.shard(), owner.generation()))
+        };
+        for (shard, by, generation) in self.merges.gone.lock().retiled(old, new, owner) {
+            self.submit(shard, Input::Superseded { shard, by, generation });
         }
     }
 

@@ -429,6 +429,12 @@ impl HubFrames {
         self.peers().come.lock()[self.0.lane_of(shard)].push(input);
     }
 
+    fn tell_lanes(&self, input: impl Fn() -> Input) {
+        for lane in &self.0.lanes {
+            lane.submit(&self.0, [input()], NOBODY, &mut Vec::new());
+        }
+    }
+
     /// Takes what is in a frame to its lanes' inboxes, up to the first item that cannot be read.
     fn mail(&self, from: NodeId, body: &mut Bytes, tally: &mut Tally) {
         loop {
@@ -485,6 +491,7 @@ impl Frames for HubFrames {
     fn link_up(&self, node: NodeId) {
         tracing::debug!("linked with node {:016x}", node.0);
         self.peers().snapshots.linked(node, true);
+        self.tell_lanes(|| Input::Linked { node });
     }
 
     fn link_down(&self, node: NodeId) {
@@ -492,9 +499,7 @@ impl Frames for HubFrames {
         self.peers().snapshots.linked(node, false);
         // What came before the link's end comes before the word of that.
         self.turn_ended();
-        for lane in &self.0.lanes {
-            lane.submit(&self.0, [Input::LinkLost { node }], NOBODY, &mut Vec::new());
-        }
+        self.tell_lanes(|| Input::LinkLost { node });
     }
 
     fn members_changed(&self) {

@@ -142,11 +142,16 @@ impl World {
             }
         }
         let now_ms = self.now_ms;
-        for (_, node, with) in self.new_links.extract_if(.., |link| link.0 <= now_ms) {
+        let new: Vec<_> = self.new_links.extract_if(.., |link| link.0 <= now_ms).collect();
+        for (_, node, with) in new {
             self.network.relinked(node, with);
+            let is_there = self.has_link(node, with);
             let seat = self.seats.iter_mut().find(|seat| seat.node == node);
             if let Some(machine) = seat.and_then(|seat| seat.machine.as_mut()) {
                 machine.relinked(with);
+                if is_there {
+                    machine.link(with);
+                }
             }
         }
     }
@@ -180,11 +185,23 @@ impl World {
     /// Tells nodes of links that are gone.
     pub(super) fn lose_links(&mut self) {
         let now_ms = self.now_ms;
-        for (_, at, node) in self.lost_links.extract_if(.., |lost| lost.0 <= now_ms) {
+        let lost: Vec<_> = self.lost_links.extract_if(.., |lost| lost.0 <= now_ms).collect();
+        for (_, at, node) in lost {
+            let is_there = self.has_link(self.seats[at].node, node);
             if let Some(machine) = &mut self.seats[at].machine {
                 machine.lose_link(node);
+                if is_there {
+                    machine.link(node);
+                }
             }
         }
+    }
+
+    /// Whether a node has a link to another that runs, as far as it knows.
+    fn has_link(&self, node: NodeId, with: NodeId) -> bool {
+        let is_to_come = |link: &(u64, NodeId, NodeId)| (link.1, link.2) == (node, with);
+        let other = self.seats.iter().find(|seat| seat.node == with);
+        other.is_some_and(|seat| seat.machine.is_some()) && !self.new_links.iter().any(is_to_come)
     }
 
     /// Planted: some replica holds something else from now on.

@@ -14,12 +14,12 @@ use std::collections::BTreeSet;
 
 use keyspace::codec::Reader;
 use keyspace::random::mix;
-use keyspace::{KeyspaceId, ShardId};
+use keyspace::{KeyspaceId, NodeId, ShardId};
 use node::command::Transaction;
 use node::coordinator::{Act, At, Coordinator, Ended};
 use node::entry::Waiter;
 use node::lane::{Answer, Input, NotDone, Origin};
-use node::locks::{Finding, Mark, Outcome, Said, Standing, Step};
+use node::locks::{Finding, Mark, Outcome, Said, Standing, Step, TxnId};
 use node::shard::Stuck;
 
 use super::Machine;
@@ -81,8 +81,9 @@ pub struct Coordinates {
 const STEP_BYTES_MAX: usize = 64 << 20;
 
 impl Coordinates {
-    /// Of a process that has drawn this name.
-    pub(super) fn new(by: u64) -> Self {
+    /// Of a node's process, which has drawn this number.
+    pub(super) fn new(node: NodeId, drawn: u64) -> Self {
+        let by = TxnId::name(node, drawn as u32);
         let coordinator = Coordinator::new(by, PATIENCE_NANOS, STEP_BYTES_MAX);
         Self {
             coordinator,
@@ -121,7 +122,8 @@ impl Coordinates {
             fuse.left = left;
             return false;
         }
-        self.by = mix(self.by);
+        // Another process of the same node would have drawn another number.
+        self.by = self.by >> 32 << 32 | u64::from(mix(self.by) as u32);
         self.coordinator = Coordinator::new(self.by, PATIENCE_NANOS, STEP_BYTES_MAX);
         self.before += 1;
         (self.fuse, self.has_ended) = (None, true);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use keyspace::{Descriptor, Generation, KeyspaceId, Position, ShardId};
+use keyspace::{Descriptor, KeyspaceId, Position, ShardId};
 use node::lane::{Absorbing, Bequeathed, Given, Input};
 use node::letter::Letter;
 use node::merge::{self, Absorb, Word};
+use node::route::Route;
 use node::shard::Legacy;
 use overlay::Point;
 
@@ -55,14 +56,18 @@ impl Machine {
         self.submit(left, Input::Inherit { shard: left, heir: sent });
     }
 
-    /// The keyspace's tiles were these, and some are gone: nobody is asked for them any more.
-    pub(super) fn supersede_gone(&mut self, before: &[ShardId], now: &[ShardId]) {
-        let gone = before.iter().filter(|shard| !now.contains(shard));
-        for shard in gone.copied().collect::<Vec<_>>() {
-            if self.shard(shard).is_none() {
-                self.supersede(shard);
-            }
+    /// A keyspace's tiles have changed: of those that were taken in nobody is asked any more.
+    pub(super) fn supersede_gone(&mut self, old: &Route, new: &Route) {
+        let mut gone = std::mem::take(&mut self.gone);
+        let owner = |shard, start: &Position| {
+            let point = Point { keyspace: start.keyspace(), tail: start.tail() };
+            let owner = self.table().owner(point).filter(|_| self.shard(shard).is_none())?;
+            Some((owner.shard(), owner.generation()))
+        };
+        for (shard, by, generation) in gone.retiled(old, new, owner) {
+            self.submit(shard, Input::Superseded { shard, by, generation });
         }
+        self.gone = gone;
     }
 
     /// Replicas here whose shards are gone, and which nobody here waits for, end.
@@ -77,38 +82,20 @@ impl Machine {
             .map(|view| view.read().descriptor.clone())
             .map(|descriptor| (descriptor.shard, descriptor))
             .collect();
-        let known = match descriptors.get(&shard) {
-            Some(here) => here.clone(),
-            // A tile that was on other nodes only: whoever has its first place by now.
-            None => {
-                let Some((by, generation)) = self.absorber_of(shard) else { return };
-                return self.submit(shard, Input::Superseded { shard, by, generation });
-            }
-        };
+        let Some(known) = descriptors.get(&shard) else { return };
         let (keyspace, start) = (known.keyspace(), known.arc.start().tail());
         let owner = self.table().owner(Point { keyspace, tail: start });
         let owner = owner.map(|owner| owner.descriptor().clone());
-        if let Some(by) = merge::superseded(&known, descriptors.values(), owner.as_ref())
+        if let Some(by) = merge::superseded(known, descriptors.values(), owner.as_ref())
             && let Some(Descriptor { generation, .. }) = owner
         {
             self.submit(shard, Input::Superseded { shard, by, generation });
         }
     }
 
-    /// Who has the first place of a tile that a route has led to, and its generation as far as the
-    /// table knows.
-    fn absorber_of(&self, shard: ShardId) -> Option<(ShardId, Generation)> {
-        let start = self.gone_tiles.get(&shard)?;
-        let mut routes = self.routes.values();
-        let route = routes.find(|route| route.keyspace.id == start.keyspace())?;
-        let by = Some(route.shard(route.place_at(start.tail()))).filter(|by| *by != shard)?;
-        let owner = self.table().owner(Point { keyspace: start.keyspace(), tail: start.tail() });
-        Some((by, owner.map_or(Generation(0), |owner| owner.generation())))
-    }
-
     /// The keyspace of a shard that is gone.
     pub(super) fn keyspace_of_gone(&self, shard: ShardId) -> Option<KeyspaceId> {
-        self.gone_tiles.get(&shard).map(Position::keyspace)
+        self.gone.keyspace_of(shard)
     }
 
     /// Checkpoints of shards that are gone do not count, nor do those of who has taken them in that

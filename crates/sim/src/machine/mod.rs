@@ -27,13 +27,14 @@ pub mod streams;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, Position, ShardId, Timestamp};
+use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
 use node::digest::{Digesting, Step};
 use node::entry::Waiter;
 use node::lane::admission::{self, Admission, log_bytes, unneeded};
 use node::lane::{Answer, Effects, Input, Lane, Origin, TURN_BYTES_MAX};
+use node::merge::Gone;
 use node::moved::{Moved, Postponed};
 use node::read::Now;
 use node::route::Route;
@@ -143,8 +144,8 @@ pub struct Machine {
     pub inherited: Vec<(Waiter, ShardId)>,
     /// Shards whose replica here has given up what it held, to be looked at by the world.
     pub given_up: Vec<ShardId>,
-    /// Tiles that routes have led to and do not any more: where they began.
-    gone_tiles: BTreeMap<ShardId, Position>,
+    /// Tiles that routes do not lead to any more.
+    gone: Gone,
     /// Answers that no lane has given.
     pub refused: Vec<Answer>,
     /// Transactions over several shards.

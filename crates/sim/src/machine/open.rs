@@ -7,6 +7,7 @@ use keyspace::random::mix;
 use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
 use node::birth;
 use node::lane::{Effects, Input, Lane};
+use node::merge::Gone;
 use node::moved::Postponed;
 use node::record::{HARD_STATE, decode_hard_state, encode_hard_state};
 use node::recovery::{RecoverError, Recovering, Replay, Replayed};
@@ -178,6 +179,7 @@ fn build(
     let highest = highest.unwrap_or_default();
     let clock = Arc::new(Clock::new(highest));
     let seed = manifest.node.0 ^ start.seed;
+    let coordinates = Coordinates::new(manifest.node, mix(seed));
     let seat = |_| Seat {
         lane: Lane::new(clock.clone(), seed, start.limits.turn_bytes_max),
         inbox: VecDeque::new(),
@@ -218,9 +220,9 @@ fn build(
         sent_on: Vec::new(),
         inherited: Vec::new(),
         given_up: Vec::new(),
-        gone_tiles: BTreeMap::new(),
+        gone: Gone::default(),
         refused: Vec::new(),
-        coordinates: Coordinates::new(mix(seed)),
+        coordinates,
     };
     machine.now();
     for seat in &mut machine.lanes {

@@ -328,6 +328,11 @@ impl Machine {
         self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::LinkLost { node }));
     }
 
+    /// … and that there is another.
+    pub fn link(&mut self, node: NodeId) {
+        self.lanes.iter_mut().for_each(|seat| seat.inbox.push_back(Input::Linked { node }));
+    }
+
     /// The catalogue as the replica of the system shard here has it, if there is one.
     pub fn catalogue(&self) -> Option<Catalogue> {
         let view = self.view(ShardId(0))?;

@@ -59,14 +59,10 @@ impl Machine {
         let tiles = tiles.collect();
         let (id, name) = (keyspace.id, keyspace.name.clone());
         let route = Arc::new(Route::new(keyspace, self.hasher, tiles));
-        let now = route.shards().to_vec();
-        if let Some(old) = self.routes.insert(name, route)
+        if let Some(old) = self.routes.insert(name, route.clone())
             && old.keyspace.id == id
         {
-            for place in 0..old.shards().len() {
-                self.gone_tiles.insert(old.shard(place), old.arc(place).start().clone());
-            }
-            self.supersede_gone(old.shards(), &now);
+            self.supersede_gone(&old, &route);
         }
         self.send_on();
     }

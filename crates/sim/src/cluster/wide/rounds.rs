@@ -2,6 +2,7 @@
 //! time: a message [`D`] milliseconds, all else none. A round takes two of them, to the other
 //! replicas and back; an exchange of messages between two nodes takes two as well.
 
+use keyspace::ShardId;
 use node::fetch::Fetched;
 
 use super::looks::see;
@@ -92,6 +93,22 @@ impl Exact {
             false => world.propose_wide(number),
         }
         self.wait_for(number)
+    }
+
+    /// A transaction that appends to these keys begins at a node.
+    fn begins(&mut self, at: usize, keys: &[usize]) -> u64 {
+        let (parts, lists) = (appends(self, keys), Workload::ListAppend);
+        let world = &mut self.world;
+        world.tell_time(at);
+        let number = world.put_asked(None, at, lists, parts, Vec::new(), Way::Coordinated);
+        world.coordinate_wide(number);
+        number
+    }
+
+    fn shards(&self, keys: &[usize]) -> Vec<ShardId> {
+        let route = &self.world.seats[self.leader].machine.as_ref().expect("it runs").routes[WIDE];
+        let names = &self.world.wide.as_ref().expect("there are transactions").names;
+        keys.iter().map(|key| route.shard(route.place_of_key(&names[*key]))).collect()
     }
 
     fn wait_for(&mut self, number: u64) -> u64 {
@@ -235,11 +252,7 @@ fn keys_of_the_dead_are_free_soon() {
         let [a, _, b, ..] = exact.keys;
         let (dies, lives) = (exact.other(), (exact.leader + 2) % 3);
         for _ in 0..4 {
-            let (parts, lists) = (appends(&mut exact, &[a, b]), Workload::ListAppend);
-            let world = &mut exact.world;
-            world.tell_time(dies);
-            let number = world.put_asked(None, dies, lists, parts, Vec::new(), Way::Coordinated);
-            world.coordinate_wide(number);
+            exact.begins(dies, &[a, b]);
         }
         wait(&mut exact.world, dies_ms);
         exact.world.kill(dies);
@@ -250,4 +263,65 @@ fn keys_of_the_dead_are_free_soon() {
         let took = exact.takes(lives, Way::Coordinated, parts);
         assert!(took < took_ms_max, "{took} ms after it died at {dies_ms}");
     }
+}
+
+/// A node dies that leads the shards in which its transactions hold locks: these are free as soon
+/// as others lead there, however long that takes.
+#[test]
+fn keys_of_a_dead_leader_are_free_as_soon_as_another_leads() {
+    for dies_ms in [D + D / 2, ROUND - 2, ROUND + D / 2, 2 * ROUND - D / 2, 2 * ROUND + D / 2] {
+        let mut exact = Exact::new();
+        let [a, _, b, ..] = exact.keys;
+        let (dies, lives) = (exact.leader, exact.other());
+        let shards = exact.shards(&[a, b]);
+        for _ in 0..4 {
+            exact.begins(dies, &[a, b]);
+        }
+        wait(&mut exact.world, dies_ms);
+        exact.world.kill(dies);
+        exact.world.end_links(dies, false);
+        wait(&mut exact.world, 5);
+        exact.world.lose_links();
+        let number = exact.begins(lives, &[a, b]);
+        let world = &mut exact.world;
+        let (died_ms, mut led_ms) = (world.now_ms, 0);
+        while world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+            wait(world, 1);
+            if shards.iter().any(|shard| world.leader_of(*shard).is_none()) {
+                led_ms = world.now_ms;
+            }
+            assert!(world.now_ms < died_ms + 5_000, "it takes too long");
+        }
+        let took = world.now_ms - led_ms;
+        assert!(took < 10 * ROUND, "{took} ms after others led, when it died at {dies_ms}");
+    }
+}
+
+/// Who lives is not taken for dead: a transaction that has locked a key, and waits for a shard
+/// whose leader has died, goes on when there is another one.
+#[test]
+fn who_waits_for_another_leader_is_not_finished_by_others() {
+    let mut exact = Exact::new();
+    let (dies, leads, lives) = (exact.leader, exact.other(), (exact.leader + 2) % 3);
+    // The record is kept where somebody lives, or nobody could finish the transaction either.
+    let [.., dead] = exact.keys;
+    let is_led = |key: &usize| {
+        let shards = exact.shards(&[*key, dead]);
+        shards[0] < shards[1] && exact.world.leader_of(shards[0]) == Some(leads)
+    };
+    let led = (0..super::KEYS).find(is_led).expect("it leads");
+    exact.world.kill(dies);
+    exact.world.end_links(dies, false);
+    wait(&mut exact.world, 5);
+    exact.world.lose_links();
+    let done = exact.world.counts.wide_committed;
+    let number = exact.begins(lives, &[led, dead]);
+    let (began_ms, world) = (exact.world.now_ms, &mut exact.world);
+    while world.wide.as_ref().expect("it is there").asked.contains_key(&number) {
+        wait(world, 1);
+        let other = world.seats[leads].machine.as_ref().expect("it runs");
+        assert_eq!(other.coordinated(), 0, "after {} ms", world.now_ms - began_ms);
+    }
+    assert!(world.now_ms - began_ms > 500, "another had to be elected first");
+    assert_eq!(world.counts.wide_committed, done + 1);
 }
