@@ -7,8 +7,9 @@
 //!                 by a younger one, or an
 //!                 earlier attempt of its own,
 //!                 or it has locked nothing yet ► waits, before all who are younger
-//!                 by an older one ─────────► waits for YOUNG_NANOS, and is refused then: its
-//!                                            coordinator aborts it, and tries again
+//!                 by an older one, or one
+//!                 has waited for it ───────► waits for YOUNG_NANOS, and is refused then: its
+//!                                            coordinator aborts it, and tries again ([`reserved`])
 //!   commands ───► a key is locked, or is about to be ──► wait, and behind them all that their
 //!                 asker sends later; else as always
 //!   other steps ─────────────────────────────► entry
@@ -53,10 +54,12 @@ use crate::locks::{Locks, Name, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use crate::state::ShardState;
 
 mod held;
+mod reserved;
 mod sought;
 mod stuck;
 
 use held::{each_key_of, is_flush};
+use reserved::Reserved;
 use sought::Sought;
 use stuck::Lookout;
 pub use stuck::{STUCK_NANOS, Stuck};
@@ -112,6 +115,8 @@ pub(super) struct Steps {
     has_changed: bool,
     /// When they are looked at again even if none has.
     look_at: BootNanos,
+    /// What those of them who want several keys keep younger ones from.
+    reserved: Reserved,
     /// Commands that do, and what came behind them.
     held: VecDeque<(BootNanos, Queued)>,
     /// Keys that entries which are not applied yet will lock, each with the entry's index.
@@ -169,8 +174,11 @@ impl Steps {
     fn wait(&mut self, id: TxnId, queued: QueuedStep, turn: &Turn<'_>) {
         let now = turn.now;
         let ends = [YOUNG_NANOS, FAIR_NANOS, turn.waits_for_locks()];
-        let ends = ends.map(|nanos| queued.since.saturating_add(nanos));
-        let next = ends.into_iter().filter(|end| *end > now).min();
+        let ends = ends
+            .into_iter()
+            .chain(reserved::BOUNDS)
+            .map(|nanos| queued.since.saturating_add(nanos));
+        let next = ends.filter(|end| *end > now).min();
         self.look_at = self.look_at.min(next.unwrap_or(now));
         self.waiting.insert(id, queued);
     }
@@ -188,11 +196,8 @@ impl Steps {
 
     /// Who is about to lock a key, or a range that it lies in.
     fn coming_to(&self, key: &[u8]) -> Option<TxnId> {
-        let holds = |(low, high): &OwnedRange| {
-            **low <= *key && high.as_ref().is_none_or(|high| *key < **high)
-        };
         let of_key = self.coming.get(key).map(|(_, id)| *id);
-        let range = || self.coming_ranges.iter().find(|(range, ..)| holds(range));
+        let range = || self.coming_ranges.iter().find(|(range, ..)| holds(range, key));
         of_key.or_else(|| range().map(|(_, _, id)| *id))
     }
 
@@ -361,6 +366,7 @@ impl Shard {
         let queue: Vec<_> = match self.steps.are_to_be_looked_at(turn.now) {
             true => {
                 self.steps.look_at = BootNanos::MAX;
+                self.steps.reserved = Reserved::default();
                 let waiting = std::mem::take(&mut self.steps.waiting).into_values();
                 waiting.chain(std::mem::take(&mut self.steps.queue)).collect()
             }
@@ -408,6 +414,7 @@ impl Shard {
                 }
                 let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
                 let stopped = self.steps.stopped_by(&state.locks, &going, prepare, &keys);
+                let stopped = stopped.or_else(|| self.steps.reserved.stops(id, &keys));
                 let is_wanted = !keys.iter().any(is_mine)
                     && (flushes || keys.iter().any(|key| wanted.contains(*key)));
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
@@ -424,6 +431,8 @@ impl Shard {
                                 || !by.is_older_than(&id)
                                 || waits_since(YOUNG_NANOS)) =>
                     {
+                        let waited = turn.now.saturating_sub(queued.since);
+                        self.steps.reserved.wait(prepare, &keys, waited);
                         self.steps.wait(id, queued, turn);
                         continue;
                     }
@@ -564,6 +573,7 @@ impl Shard {
         }
         let queue = std::mem::take(&mut self.steps.queue).into_iter();
         let waiting = std::mem::take(&mut self.steps.waiting).into_values();
+        self.steps.reserved = Reserved::default();
         let askers = waiting.chain(queue).map(|queued| queued.asker).collect();
         self.send_steps_elsewhere(askers, effects);
         for (_, queued) in std::mem::take(&mut self.steps.held).into_iter().rev() {
@@ -573,7 +583,8 @@ impl Shard {
 
     /// The link to a node is lost. If it is alive, it asks again for what it has asked.
     pub(super) fn askers_lost(&mut self, node: NodeId) {
-        let Steps { queue, waiting, sought, .. } = &mut self.steps;
+        let Steps { queue, waiting, sought, has_changed, .. } = &mut self.steps;
+        *has_changed = true;
         // What was asked to give up locks, or to finish others' transactions, is as good as ever.
         let mut is_over = |queued: &QueuedStep| {
             let is_over = queued.asker.from == Some(node) && Step::is_prepare(&queued.step);
@@ -585,6 +596,10 @@ impl Shard {
         queue.retain(|queued| !is_over(queued));
         waiting.retain(|_, queued| !is_over(queued));
     }
+}
+
+fn holds((low, high): &OwnedRange, key: &[u8]) -> bool {
+    **low <= *key && high.as_ref().is_none_or(|high| *key < **high)
 }
 
 /// A watched key for which a PREPARE would be refused by the log as well.

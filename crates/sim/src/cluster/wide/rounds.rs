@@ -325,3 +325,32 @@ fn who_waits_for_another_leader_is_not_finished_by_others() {
     assert!(world.now_ms - began_ms > 500, "another had to be elected first");
     assert_eq!(world.counts.wide_committed, done + 1);
 }
+
+/// Clients go through transactions of one or the other of two keys of a shard, all the time, and
+/// somebody wants both: he is not passed over without end because one of them is never free.
+#[test]
+fn who_wants_several_keys_of_a_shard_gets_them() {
+    for begins_ms in 500..540 {
+        let mut exact = Exact::new();
+        let [a, beside, b, c] = exact.keys;
+        let (began_ms, mut under_way) = (exact.world.now_ms, [0; 6]);
+        let mut wide = None;
+        loop {
+            let asked = &exact.world.wide.as_ref().expect("it is there").asked;
+            if wide.is_some_and(|wide| !asked.contains_key(&wide)) {
+                break;
+            }
+            let is_over = under_way.map(|number| !asked.contains_key(&number));
+            for client in (0..under_way.len()).filter(|client| is_over[*client]) {
+                let keys = if client % 2 == 0 { [a, b] } else { [beside, c] };
+                under_way[client] = exact.begins(client % 3, &keys);
+            }
+            let took = (exact.world.now_ms - began_ms).saturating_sub(begins_ms);
+            if exact.world.now_ms - began_ms == begins_ms {
+                wide = Some(exact.begins(exact.leader, &[a, beside, b, c]));
+            }
+            assert!(took < 30 * ROUND, "{took} ms, when it began at {begins_ms}");
+            wait(&mut exact.world, 1);
+        }
+    }
+}
