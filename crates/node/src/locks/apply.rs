@@ -203,7 +203,7 @@ impl Locks {
     }
 
     /// Whether this id has locked one of these keys, or did, or never will.
-    fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
+    pub(crate) fn knows(&self, id: TxnId, keys: &[&[u8]]) -> bool {
         let is_mine = |key: &[u8]| self.locks.get(key).is_some_and(|lock| lock.id == id);
         let marks = self.marks.get(&id).map(Marks::sorted).unwrap_or_default();
         let is_marked = |key: &[u8]| marks.binary_search_by(|(there, _)| (*there).cmp(key)).is_ok();

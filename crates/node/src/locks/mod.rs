@@ -91,7 +91,7 @@ pub struct TxnId {
 
 impl TxnId {
     /// The name of a coordinator: half of it is of its node, and half was drawn by its process for
-    /// it, never twice.
+    /// it: with its start, that names no two.
     pub fn name(node: NodeId, drawn: u32) -> u64 {
         node.0 << 32 | u64::from(drawn)
     }

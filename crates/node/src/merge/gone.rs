@@ -38,7 +38,8 @@ impl Gone {
         new: &Route,
         owner: impl Fn(ShardId, &Position) -> Option<(ShardId, Generation)>,
     ) -> Vec<(ShardId, ShardId, Generation)> {
-        for place in 0..old.shards().len() {
+        let is_gone = |place: &usize| new.place_of(old.shard(*place)).is_none();
+        for place in (0..old.shards().len()).filter(is_gone) {
             let (start, told) = (old.arc(place).start().clone(), Generation(0));
             self.tiles.entry(old.shard(place)).or_insert(Tile { start, told });
         }

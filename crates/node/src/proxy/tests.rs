@@ -12,12 +12,12 @@ use txn::Clock;
 
 use crate::birth;
 use crate::catalogue::{Change, System};
-use crate::command::{Expiry, Reply, SetIf, SetReply, Write};
+use crate::command::{Expiry, Reply, SetIf, SetReply, Transaction, Write, transaction};
 use crate::entry::{Batch, Waiter};
 use crate::fetch::{Ends, Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Step, TxnId};
+use crate::locks::{Outcome, Prepare, Role, Said, Step, TxnId};
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
@@ -459,6 +459,54 @@ fn a_step_on_its_way_is_not_proposed_again() {
     two.there.accept(ask(5));
     two.there.turn(&mut effects);
     assert!(!effects.records.is_empty(), "it is asked for again");
+}
+
+/// A PREPARE that waited for a lock stands in line no more when its node's link is lost, and again
+/// when it is asked for once more by the same number.
+#[test]
+fn what_was_dropped_with_a_link_is_taken_again() {
+    let mut two = Two::new(Placement::Hashed, &[THERE]);
+    two.set(FIRST_KEY, "1", Expiry::Never);
+    let (shard, key) = (two.shard, FIRST_KEY.as_bytes());
+    let id = |by| TxnId { start: two.clock_there.now(), by, attempt: 0 };
+    let (first, second) = (id(1), id(2));
+    let prepare = |id| {
+        let commands = vec![transaction::Step::Write(Write::Increment { key, by: 1 })];
+        let part = Transaction { commands, ..Transaction::default() };
+        let (is_first, record, promised, places) = (true, key, Vec::new(), vec![0]);
+        let role = Role::Votes;
+        Step::Prepare(Prepare { id, is_first, record, promised, role, places, part })
+    };
+    let (outcome, keys) = (Outcome::Aborted, vec![key]);
+    let resolve = Step::Resolve { id: first, outcome, keys };
+    let mut tells = |number: Option<(u64, &Step<'_>)>| {
+        if let Some((number, step)) = number {
+            let mut bytes = Vec::new();
+            step.encode(&mut bytes);
+            let letter = Letter::Step { shard, number, step: bytes.into() };
+            two.there.accept(Input::Letter { from: HERE, letter });
+        } else {
+            two.there.accept(Input::LinkLost { node: HERE });
+        }
+        let (mut effects, mut told) = (Effects::default(), Vec::new());
+        loop {
+            two.there.turn(&mut effects);
+            if effects.is_empty() {
+                return told;
+            }
+            told.extend(effects.letters.drain(..).filter_map(|(_, letter)| match letter {
+                Letter::Stepped { number, said: Said::Voted(..) | Said::Done, .. } => Some(number),
+                _ => None,
+            }));
+            two.there.accept(Input::Durable { ticket: effects.ticket });
+            effects.clear();
+        }
+    };
+    assert_eq!(tells(Some((5, &prepare(first)))), [5]);
+    assert_eq!(tells(Some((6, &prepare(second)))), []);
+    assert_eq!(tells(None), []);
+    assert_eq!(tells(Some((6, &prepare(second)))), []);
+    assert_eq!(tells(Some((7, &resolve))), [7, 6]);
 }
 
 #[test]

@@ -7,9 +7,9 @@
 //!                 by a younger one, or an
 //!                 earlier attempt of its own,
 //!                 or it has locked nothing yet ► waits, before all who are younger
-//!                 by an older one, or one
-//!                 has waited for it ───────► waits for YOUNG_NANOS, and is refused then: its
-//!                                            coordinator aborts it, and tries again ([`reserved`])
+//!                 by an older one, or it
+//!                 is withheld for one ─────► waits for YOUNG_NANOS, and is refused then: its
+//!                                            coordinator aborts it, and tries again ([`withheld`])
 //!   commands ───► a key is locked, or is about to be ──► wait, and behind them all that their
 //!                 asker sends later; else as always
 //!   other steps ─────────────────────────────► entry
@@ -54,15 +54,15 @@ use crate::locks::{Locks, Name, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use crate::state::ShardState;
 
 mod held;
-mod reserved;
 mod sought;
 mod stuck;
+mod withheld;
 
 use held::{each_key_of, is_flush};
-use reserved::Reserved;
 use sought::Sought;
 use stuck::Lookout;
 pub use stuck::{STUCK_NANOS, Stuck};
+use withheld::Withheld;
 
 /// For no longer than that anyone waits for a lock.
 pub const WAIT_NANOS: u64 = 3_000_000_000;
@@ -116,7 +116,7 @@ pub(super) struct Steps {
     /// When they are looked at again even if none has.
     look_at: BootNanos,
     /// What those of them who want several keys keep younger ones from.
-    reserved: Reserved,
+    withheld: Withheld,
     /// Commands that do, and what came behind them.
     held: VecDeque<(BootNanos, Queued)>,
     /// Keys that entries which are not applied yet will lock, each with the entry's index.
@@ -173,11 +173,8 @@ impl Steps {
     /// A PREPARE waits.
     fn wait(&mut self, id: TxnId, queued: QueuedStep, turn: &Turn<'_>) {
         let now = turn.now;
-        let ends = [YOUNG_NANOS, FAIR_NANOS, turn.waits_for_locks()];
-        let ends = ends
-            .into_iter()
-            .chain(reserved::BOUNDS)
-            .map(|nanos| queued.since.saturating_add(nanos));
+        let ends = [YOUNG_NANOS, FAIR_NANOS, turn.waits_for_locks()].into_iter();
+        let ends = ends.chain(withheld::BOUNDS).map(|nanos| queued.since.saturating_add(nanos));
         let next = ends.filter(|end| *end > now).min();
         self.look_at = self.look_at.min(next.unwrap_or(now));
         self.waiting.insert(id, queued);
@@ -275,9 +272,9 @@ impl Shard {
             return self.not_led(from, Asked::Step { number }, effects);
         }
         let asker = StepAsker { from: Some(from), number };
-        let newest = self.steps.newest.insert(from, number).unwrap_or(0);
-        if number <= newest {
-            self.steps.newest.insert(from, newest);
+        let newest = self.steps.newest.insert(from, number);
+        if newest.is_none_or(|newest| number <= newest) {
+            self.steps.newest.insert(from, newest.unwrap_or(0).max(number));
             // It asks again, maybe for what is here.
             if self.has_step_of(asker) {
                 return;
@@ -366,7 +363,7 @@ impl Shard {
         let queue: Vec<_> = match self.steps.are_to_be_looked_at(turn.now) {
             true => {
                 self.steps.look_at = BootNanos::MAX;
-                self.steps.reserved = Reserved::default();
+                self.steps.withheld = Withheld::default();
                 let waiting = std::mem::take(&mut self.steps.waiting).into_values();
                 waiting.chain(std::mem::take(&mut self.steps.queue)).collect()
             }
@@ -414,7 +411,16 @@ impl Shard {
                 }
                 let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
                 let stopped = self.steps.stopped_by(&state.locks, &going, prepare, &keys);
-                let stopped = stopped.or_else(|| self.steps.reserved.stops(id, &keys));
+                let is_locked = stopped.is_some_and(|(_, key)| {
+                    let lock = state.locks.stopping(key);
+                    let since = lock.map_or(u64::MAX, |lock| lock.at.millis());
+                    turn.clock.now().millis() < since.saturating_add(withheld::STAYS_MILLIS)
+                });
+                // Unless it asks again for what was done.
+                let stopped = stopped.or_else(|| {
+                    let stops = self.steps.withheld.stops(prepare, &keys)?;
+                    (!state.locks.knows(id, &keys)).then_some(stops)
+                });
                 let is_wanted = !keys.iter().any(is_mine)
                     && (flushes || keys.iter().any(|key| wanted.contains(*key)));
                 let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
@@ -431,8 +437,10 @@ impl Shard {
                                 || !by.is_older_than(&id)
                                 || waits_since(YOUNG_NANOS)) =>
                     {
-                        let waited = turn.now.saturating_sub(queued.since);
-                        self.steps.reserved.wait(prepare, &keys, waited);
+                        if is_locked {
+                            let waited = turn.now.saturating_sub(queued.since);
+                            self.steps.withheld.wait(prepare, &keys, waited);
+                        }
                         self.steps.wait(id, queued, turn);
                         continue;
                     }
@@ -573,7 +581,7 @@ impl Shard {
         }
         let queue = std::mem::take(&mut self.steps.queue).into_iter();
         let waiting = std::mem::take(&mut self.steps.waiting).into_values();
-        self.steps.reserved = Reserved::default();
+        self.steps.withheld = Withheld::default();
         let askers = waiting.chain(queue).map(|queued| queued.asker).collect();
         self.send_steps_elsewhere(askers, effects);
         for (_, queued) in std::mem::take(&mut self.steps.held).into_iter().rev() {
@@ -583,8 +591,8 @@ impl Shard {
 
     /// The link to a node is lost. If it is alive, it asks again for what it has asked.
     pub(super) fn askers_lost(&mut self, node: NodeId) {
-        let Steps { queue, waiting, sought, has_changed, .. } = &mut self.steps;
-        *has_changed = true;
+        let Steps { queue, waiting, sought, has_changed, newest, .. } = &mut self.steps;
+        (*has_changed, _) = (true, newest.remove(&node));
         // What was asked to give up locks, or to finish others' transactions, is as good as ever.
         let mut is_over = |queued: &QueuedStep| {
             let is_over = queued.asker.from == Some(node) && Step::is_prepare(&queued.step);

@@ -157,7 +157,8 @@ impl Hub {
             let owner = peers.lookup.owner(point)?;
             Some((owner.shard(), owner.generation()))
         };
-        for (shard, by, generation) in self.merges.gone.lock().retiled(old, new, owner) {
+        let superseded = self.merges.gone.lock().retiled(old, new, owner);
+        for (shard, by, generation) in superseded {
             self.submit(shard, Input::Superseded { shard, by, generation });
         }
     }

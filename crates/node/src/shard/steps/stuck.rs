@@ -47,8 +47,9 @@ pub(super) struct Lookout {
     /// Locks and records that were there then.
     seen: BTreeSet<(TxnId, Option<Box<[u8]>>)>,
     orphans_looked_at: BootNanos,
-    /// Since when those are known which nodes have left whose links were lost.
-    orphans: BTreeMap<TxnId, BootNanos>,
+    /// Since when those are known which nodes have left whose links were lost, and when they were
+    /// last told.
+    orphans: BTreeMap<TxnId, (BootNanos, Option<BootNanos>)>,
     /// The term in which it led then, or 0.
     led: u64,
 }
@@ -72,8 +73,10 @@ impl Shard {
         let led = if self.leads() { self.opened_term } else { 0 };
         let lookout = &self.steps.lookout;
         let is_due = lookout.orphans_looked_at.saturating_add(ORPHANS_EVERY_NANOS) <= turn.now;
-        if !turn.losses.is_empty() && (is_due || led != lookout.led) {
-            self.look_for_orphans(turn, &mut told);
+        if turn.losses.is_empty() {
+            self.steps.lookout.orphans.clear();
+        } else if is_due || led != lookout.led {
+            self.look_for_orphans(turn, led > 0, &mut told);
         }
         self.steps.lookout.led = led;
         if led > 0 {
@@ -96,19 +99,28 @@ impl Shard {
         (*looked_at, *before) = (now, seen);
     }
 
-    fn look_for_orphans(&mut self, turn: &Turn<'_>, told: &mut BTreeMap<TxnId, Stuck>) {
+    fn look_for_orphans(
+        &mut self,
+        turn: &Turn<'_>,
+        leads: bool,
+        told: &mut BTreeMap<TxnId, Stuck>,
+    ) {
         let state = self.state.read();
         let keyspace = state.descriptor.keyspace();
         let Lookout { orphans_looked_at, orphans: before, .. } = &mut self.steps.lookout;
         let mut orphans = BTreeMap::new();
         for (id, record, key) in held(&state.locks) {
             let Some(loss) = turn.losses.of(id) else { continue };
-            let known = before.get(&id).copied().unwrap_or(turn.now);
-            orphans.insert(id, known);
-            let since = if loss.is_over() { known } else { known.min(loss.at) };
-            if since.saturating_add(ORPHAN_NANOS) <= turn.now {
+            let (known, told_at) = before.get(&id).copied().unwrap_or((turn.now, None));
+            let since = if loss.is_over() { known } else { loss.at };
+            // Whoever has begun to finish it may need a while: others' shards may have no leader.
+            let is_to_be_told = leads
+                && since.saturating_add(ORPHAN_NANOS) <= turn.now
+                && told_at.is_none_or(|at| at.saturating_add(STUCK_NANOS) <= turn.now);
+            if is_to_be_told {
                 tell(told, keyspace, (id, record, key));
             }
+            orphans.insert(id, (known, if is_to_be_told { Some(turn.now) } else { told_at }));
         }
         (*orphans_looked_at, *before) = (turn.now, orphans);
     }

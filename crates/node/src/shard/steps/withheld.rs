@@ -1,0 +1,116 @@
+//! Keys that a PREPARE waits for which wants several: each may be free while another is not, and
+//! younger transactions would take turns with them without end. So from [`AFTER_NANOS`] of its wait
+//! on these are kept from them as if it had locked them; unless what it waits for has been locked
+//! for [`STAYS_NANOS`], or it only waits for what is withheld itself.
+//!
+//! Whoever has locked one of his keys, or had, is kept from none: he asks once more for what is
+//! done.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use replication::BootNanos;
+
+use super::{OwnedRange, holds};
+use crate::locks::{Name, Prepare, TxnId};
+
+/// Who has waited for so long is passed over no more. Most have what they want by then.
+const AFTER_NANOS: BootNanos = 20_000_000;
+/// Whoever holds a lock for so long may be gone: nothing is withheld for who waits for it.
+const STAYS_NANOS: BootNanos = 500_000_000;
+/// The same by clocks, which locks are taken by.
+pub(super) const STAYS_MILLIS: u64 = STAYS_NANOS / 1_000_000;
+/// What is withheld for a PREPARE changes when it has waited for so long, at the latest.
+pub(super) const BOUNDS: [BootNanos; 2] = [AFTER_NANOS, STAYS_NANOS];
+
+/// See the front page.
+#[derive(Default)]
+pub(super) struct Withheld {
+    keys: BTreeMap<Name, TxnId>,
+    ranges: Vec<(OwnedRange, TxnId)>,
+}
+
+impl Withheld {
+    /// A PREPARE of these keys waits, as it has for so long. The oldest is told of first.
+    pub fn wait(&mut self, prepare: &Prepare<'_>, keys: &[&[u8]], waited: BootNanos) {
+        let wants_one = keys.len() == 1 && prepare.part.ranges.is_empty();
+        if wants_one || waited < AFTER_NANOS {
+            return;
+        }
+        for key in keys {
+            self.keys.entry((*key).into()).or_insert(prepare.id);
+        }
+        let owned = |(low, high): &(&[u8], Option<&[u8]>)| ((*low).into(), high.map(Box::from));
+        self.ranges.extend(prepare.part.ranges.iter().map(|range| (owned(range), prepare.id)));
+    }
+
+    /// An older transaction that waits for a key of this PREPARE, and which.
+    pub fn stops<'a>(&self, prepare: &Prepare<'a>, keys: &[&'a [u8]]) -> Option<(TxnId, &'a [u8])> {
+        if self.keys.is_empty() {
+            return None;
+        }
+        let is_older = |by: &TxnId| by.is_older_than(&prepare.id);
+        let by = |key: &[u8]| {
+            let mut of_ranges = self.ranges.iter().filter(|(range, _)| holds(range, key));
+            let of_ranges = || of_ranges.find(|(_, by)| is_older(by)).map(|(_, by)| *by);
+            self.keys.get(key).copied().filter(is_older).or_else(of_ranges)
+        };
+        let within = |(low, high): &(&'a [u8], Option<&[u8]>)| {
+            let end = high.map_or(Bound::Unbounded, Bound::Excluded);
+            let mut within = self.keys.range::<[u8], _>((Bound::Included(*low), end));
+            within.find(|(_, by)| is_older(by)).map(|(_, by)| (*by, *low))
+        };
+        let by_key = keys.iter().find_map(|key| by(key).map(|by| (by, *key)));
+        by_key.or_else(|| prepare.part.ranges.iter().find_map(within))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::Timestamp;
+
+    use super::*;
+    use crate::command::Transaction;
+    use crate::locks::Role;
+
+    type Stretch = (&'static [u8], Option<&'static [u8]>);
+
+    fn prepare(start: u64, ranges: &[Stretch]) -> Prepare<'static> {
+        let id = TxnId { start: Timestamp::from_millis(start), by: 1, attempt: 0 };
+        let ranges = ranges.to_vec();
+        let part = Transaction { watched: Vec::new(), commands: Vec::new(), ranges };
+        let (record, role) = (&b"r"[..], Role::Votes);
+        Prepare { id, is_first: true, record, role, promised: Vec::new(), part, places: Vec::new() }
+    }
+
+    #[test]
+    fn younger_ones_are_kept_from_what_an_older_one_wants_several_of() {
+        let mut withheld = Withheld::default();
+        let (old, own, young) = (prepare(1, &[]), prepare(2, &[]), prepare(3, &[]));
+        let (a, b) = (&b"a"[..], &b"b"[..]);
+        withheld.wait(&own, &[a], AFTER_NANOS);
+        withheld.wait(&own, &[a, b], AFTER_NANOS - 1);
+        assert_eq!(withheld.stops(&young, &[a]), None);
+        withheld.wait(&own, &[a, b], AFTER_NANOS);
+        assert_eq!(withheld.stops(&young, &[b"c", b]), Some((own.id, b)));
+        assert_eq!(withheld.stops(&young, &[b"c"]), None);
+        assert_eq!(withheld.stops(&own, &[a, b]), None);
+        assert_eq!(withheld.stops(&old, &[a, b]), None);
+        let again = Prepare { id: TxnId { attempt: 1, ..own.id }, ..own.clone() };
+        assert_eq!(withheld.stops(&again, &[a, b]), None);
+    }
+
+    #[test]
+    fn ranges_and_keys_are_kept_from_each_other() {
+        let mut withheld = Withheld::default();
+        let old = prepare(1, &[(b"a", Some(b"c"))]);
+        withheld.wait(&old, &[b"a", b"m"], AFTER_NANOS);
+        let young = prepare(3, &[]);
+        assert_eq!(withheld.stops(&young, &[b"b"]), Some((old.id, &b"b"[..])));
+        assert_eq!(withheld.stops(&young, &[b"c"]), None);
+        let range = prepare(3, &[(b"k", None)]);
+        assert_eq!(withheld.stops(&range, &[b"k"]), Some((old.id, &b"k"[..])));
+        let range = prepare(3, &[(b"n", None)]);
+        assert_eq!(withheld.stops(&range, &[b"n"]), None);
+    }
+}
