@@ -35,6 +35,7 @@
 //! |---|---|---|
 //! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the node's patience | busy, not done; refused |
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
+//! | what is withheld for who waits ([`withheld`]) | 20 to 500 ms | younger ones pass |
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;

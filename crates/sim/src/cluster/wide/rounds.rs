@@ -105,6 +105,14 @@ impl Exact {
         number
     }
 
+    /// A node dies, and the others miss their links to it.
+    fn dies(&mut self, at: usize) {
+        self.world.kill(at);
+        self.world.end_links(at, false);
+        wait(&mut self.world, 5);
+        self.world.lose_links();
+    }
+
     fn shards(&self, keys: &[usize]) -> Vec<ShardId> {
         let route = &self.world.seats[self.leader].machine.as_ref().expect("it runs").routes[WIDE];
         let names = &self.world.wide.as_ref().expect("there are transactions").names;
@@ -255,10 +263,7 @@ fn keys_of_the_dead_are_free_soon() {
             exact.begins(dies, &[a, b]);
         }
         wait(&mut exact.world, dies_ms);
-        exact.world.kill(dies);
-        exact.world.end_links(dies, false);
-        wait(&mut exact.world, 5);
-        exact.world.lose_links();
+        exact.dies(dies);
         let parts = appends(&mut exact, &[a, b]);
         let took = exact.takes(lives, Way::Coordinated, parts);
         assert!(took < took_ms_max, "{took} ms after it died at {dies_ms}");
@@ -278,10 +283,7 @@ fn keys_of_a_dead_leader_are_free_as_soon_as_another_leads() {
             exact.begins(dies, &[a, b]);
         }
         wait(&mut exact.world, dies_ms);
-        exact.world.kill(dies);
-        exact.world.end_links(dies, false);
-        wait(&mut exact.world, 5);
-        exact.world.lose_links();
+        exact.dies(dies);
         let number = exact.begins(lives, &[a, b]);
         let world = &mut exact.world;
         let (died_ms, mut led_ms) = (world.now_ms, 0);
@@ -310,10 +312,7 @@ fn who_waits_for_another_leader_is_not_finished_by_others() {
         shards[0] < shards[1] && exact.world.leader_of(shards[0]) == Some(leads)
     };
     let led = (0..super::KEYS).find(is_led).expect("it leads");
-    exact.world.kill(dies);
-    exact.world.end_links(dies, false);
-    wait(&mut exact.world, 5);
-    exact.world.lose_links();
+    exact.dies(dies);
     let done = exact.world.counts.wide_committed;
     let number = exact.begins(lives, &[led, dead]);
     let (began_ms, world) = (exact.world.now_ms, &mut exact.world);
