@@ -416,7 +416,7 @@ mod tests {
     use crate::command::{Step as Command, Transaction, Write};
     use crate::limits;
     use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Prepare, Role, Said, Step, TxnId};
+    use crate::locks::{Keys, Places, Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
     use crate::state::Content;
 
@@ -528,7 +528,8 @@ mod tests {
         let id = TxnId { start: Timestamp::from_millis(150), by: 1, attempt: 0 };
         let commands = vec![Command::Write(Write::Delete { key: b"last" })];
         let part = Transaction { commands, ..Transaction::default() };
-        let (record, promised, places) = (&b"last"[..], vec![&b"last"[..]], vec![0]);
+        let record = &b"last"[..];
+        let (promised, places) = (Keys::from_slice(&[record]), Places::from_slice(&[0]));
         let role = Role::Votes;
         let prepare = Prepare { id, is_first: false, record, promised, role, places, part };
         let mut state = route.views[0].write();

@@ -183,12 +183,12 @@ impl<'a> Transaction<'a> {
     }
 
     /// Does its commands, whatever is watched.
-    pub(crate) fn run(
+    pub(crate) fn run<C: FromIterator<Reply>>(
         &self,
         values: &mut impl Values,
         at: Timestamp,
         limits: &ApplyLimits,
-    ) -> Vec<Reply> {
+    ) -> C {
         let hasher = values.hasher();
         let (mut answered, mut written) = (0, 0);
         let done = self.commands.iter().map(|step| match step {
@@ -249,7 +249,10 @@ impl<'a> Transaction<'a> {
             };
             transaction.watched.push((key, seen));
         }
-        for _ in 0..reader.varint()? {
+        let count = reader.varint()?;
+        // Room for what few there mostly are, and no more on trust.
+        transaction.commands.reserve_exact(count.min(4) as usize);
+        for _ in 0..count {
             let first = *reader.rest().first().ok_or(DecodeError::Short)?;
             let step = match first {
                 codec::FLUSH..=codec::TRANSACTION => {

@@ -1,13 +1,13 @@
 //! Which shard has which part of a transaction?
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use keyspace::{ShardId, Timestamp};
 
 use super::{encoded, shard_of};
 use crate::command::Transaction;
 use crate::command::transaction::KeyRange;
-use crate::locks::{Prepare, Role, Step, TxnId};
+use crate::locks::{Keys, Places, Prepare, Role, Step, TxnId};
 use crate::route::Route;
 
 /// A transaction, parted by shards.
@@ -16,7 +16,8 @@ pub(super) struct Plan<'a> {
     pub record: &'a [u8],
     /// All keys, in order.
     pub keys: Vec<&'a [u8]>,
-    parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)>,
+    /// In the order of their shards, each with the places of its commands.
+    parts: Vec<(ShardId, (Places, Transaction<'a>))>,
     /// The shard that has the record.
     home: ShardId,
     /// Whether shards are asked one after the other, and the last one commits.
@@ -38,13 +39,14 @@ impl<'a> Plan<'a> {
         let (first, last) = (places().min()?, places().max()?);
         let in_order = in_order || first.0 == last.0;
         let (home, record) = if in_order { last } else { first };
-        let mut parts: BTreeMap<ShardId, (Vec<u32>, Transaction<'a>)> = BTreeMap::new();
+        let mut parts = Vec::with_capacity(2);
         for (key, seen) in &transaction.watched {
-            let (_, part) = parts.entry(shard_of(route, key)).or_default();
+            let (_, part): &mut (Places, Transaction<'a>) =
+                of_shard(&mut parts, shard_of(route, key));
             part.watched.push((key, *seen));
         }
         for range in ranges {
-            parts.entry(shard_of(route, range.0)).or_default().1.ranges.push(range);
+            of_shard(&mut parts, shard_of(route, range.0)).1.ranges.push(range);
         }
         for (place, command) in (0..).zip(&transaction.commands) {
             let (mut shard, mut crosses) = (None, false);
@@ -56,11 +58,13 @@ impl<'a> Plan<'a> {
             if crosses {
                 return None;
             }
-            let (places, part) = parts.entry(shard.unwrap_or(shard_of(route, record))).or_default();
+            let shard = shard.unwrap_or(shard_of(route, record));
+            let (places, part) = of_shard(&mut parts, shard);
             places.push(place);
             part.commands.push(command.clone());
         }
-        parts.contains_key(&home).then_some(Self { record, keys, parts, home, in_order })
+        let is_home_there = parts.iter().any(|(shard, _)| *shard == home);
+        is_home_there.then_some(Self { record, keys, parts, home, in_order })
     }
 
     /// The keys in the record's shard.
@@ -72,8 +76,8 @@ impl<'a> Plan<'a> {
     /// commits is yet to be told when all else was locked.
     pub fn steps(self, id: TxnId) -> Vec<(ShardId, Vec<u8>)> {
         let Self { record, mut keys, parts, home, in_order } = self;
-        let first = parts.keys().next().copied();
-        if in_order && let Some((_, (_, part))) = parts.last_key_value() {
+        let first = parts.first().map(|(shard, _)| *shard);
+        if in_order && let Some((_, (_, part))) = parts.last() {
             let mut here = BTreeSet::new();
             part.each_key(&mut |key| {
                 here.insert(key);
@@ -82,7 +86,7 @@ impl<'a> Plan<'a> {
         }
         let step = |(shard, (places, part))| {
             let is_home = shard == home;
-            let promised = if is_home { keys.clone() } else { Vec::new() };
+            let promised = if is_home { Keys::from_slice(&keys) } else { Keys::new() };
             let role = match in_order && is_home {
                 true => Role::Commits(Timestamp::ZERO),
                 false => Role::Votes,
@@ -111,13 +115,19 @@ fn pieces<'a>((low, high): KeyRange<'a>, route: &'a Route) -> impl Iterator<Item
 }
 
 /// Keys, by the shards that have them.
-pub(super) fn by_shard<'k>(
-    route: &Route,
-    keys: &'k [Box<[u8]>],
-) -> BTreeMap<ShardId, Vec<&'k [u8]>> {
-    let mut all: BTreeMap<ShardId, Vec<&[u8]>> = BTreeMap::new();
+pub(super) fn by_shard<'k>(route: &Route, keys: &'k [Box<[u8]>]) -> Vec<(ShardId, Keys<'k>)> {
+    let mut all: Vec<(ShardId, Keys<'_>)> = Vec::with_capacity(2);
     for key in keys {
-        all.entry(shard_of(route, key)).or_default().push(key);
+        of_shard(&mut all, shard_of(route, key)).push(key);
     }
     all
+}
+
+/// What there is of a shard, in the order of shards.
+fn of_shard<T: Default>(all: &mut Vec<(ShardId, T)>, shard: ShardId) -> &mut T {
+    let place = all.binary_search_by_key(&shard, |(there, _)| *there).unwrap_or_else(|place| {
+        all.insert(place, (shard, T::default()));
+        place
+    });
+    &mut all[place].1
 }

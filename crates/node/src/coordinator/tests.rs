@@ -142,6 +142,7 @@ impl World {
                     if let Step::Decide { id, is_sure: true, .. } = read {
                         self.sure.insert(id);
                     }
+                    drop(read);
                     self.asked.push((who, ask, shard, step));
                 }
                 Act::End { token, ended } => {

@@ -211,7 +211,7 @@ impl Interactive {
         // Each of its own moment, so that what was written last is the newest.
         self.at = Timestamp(self.at.0 + 1);
         let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
-        let answers = one.run(&mut self.copy, self.at, limits);
+        let answers: Vec<Reply> = one.run(&mut self.copy, self.at, limits);
         for write in one.writes() {
             write.each_key(&mut |key| {
                 if self.copy.newest_timestamp(&self.copy.hasher().key(key)) == self.at {

@@ -120,7 +120,7 @@ fn what_was_made_and_deleted_leaves_a_deletion() {
     let transaction = all.transaction();
     let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
     let at = Timestamp::from_millis(2_000);
-    transaction.run(&mut engine, at, &limits::APPLY);
+    let _: Vec<Reply> = transaction.run(&mut engine, at, &limits::APPLY);
     for key in [b"n", b"o", b"p"] {
         assert_eq!(engine.newest_timestamp(&engine.hasher().key(key)), at);
     }

@@ -17,17 +17,22 @@
 //! 4. What is written at a commit time is written below the entry's own.
 
 use keyspace::Timestamp;
+use smallvec::SmallVec;
 use storage::engine::Engine;
 
 use super::draft::Draft;
 use super::marks::{self, Marks};
-use super::step::{Finding, Prepare, Role, Said, Standing, Step, Why};
+use super::step::{Finding, Keys, Prepare, Role, Said, Standing, Step, Why};
 use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
     Outcome, Reach, Record, TxnId,
 };
 use crate::command::{Reply, leave_deletion};
 use crate::limits::ApplyLimits;
+
+/// Answers of commands, and marks of keys: mostly of one or two.
+type Replies = SmallVec<[Reply; 1]>;
+type News<'k> = SmallVec<[(&'k [u8], Mark); 1]>;
 
 /// What the shard has.
 pub struct Owns<'a> {
@@ -155,11 +160,11 @@ impl Locks {
         }
         if let Role::Commits(after) = role {
             assert!(*after < at, "a transaction is committed above its locks (G8)");
-            let answers = part.run(engine, at, limits);
+            let answers: Replies = part.run(engine, at, limits);
             let (all, of_key) = by_first_key(answers, prepare, &keys);
             let done = |answers| Mark::Committed(at, at, if_short(answers));
-            let marks = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
-            self.marks.entry(*id).or_default().put_all(marks);
+            let mut marks: News<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
+            self.marks.entry(*id).or_default().put_all(&mut marks);
             self.put_record(
                 *id,
                 Record {
@@ -171,7 +176,7 @@ impl Locks {
             return Ok((at, all));
         }
         let mut draft = Draft::new(engine, part);
-        let answers = part.run(&mut draft, at, limits);
+        let answers: Replies = part.run(&mut draft, at, limits);
         let intents = draft.into_intents();
         let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
         let named = keys.iter().map(|key| key.len()).sum::<usize>();
@@ -274,11 +279,12 @@ impl Locks {
             record.outcome = outcome.clone();
         }
         let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
-        let (mut here, mut rest) = (Vec::with_capacity(keys.len()), Vec::new());
+        let (mut here, mut rest) = (Keys::new(), Vec::new());
         for key in &keys {
             if owns(key) { here.push(&**key) } else { rest.push(Box::from(&**key)) }
         }
         self.resolve_all(engine, id, &here, &outcome, at);
+        drop(here);
         self.records.get_mut(&id).expect("it was there").keys = keys;
         let standing = match outcome {
             Outcome::Committed(at) => Standing::Committed(at),
@@ -310,10 +316,10 @@ impl Locks {
         outcome: &Outcome,
         at: Timestamp,
     ) {
-        let resolve = |key: &&[u8]| self.resolve(engine, id, key, outcome, at);
-        let marks: Vec<(Name, Mark)> = keys.iter().filter_map(resolve).collect();
+        let resolve = |key| Some((key, self.resolve(engine, id, key, outcome, at)?));
+        let mut marks: News<'_> = keys.iter().copied().filter_map(resolve).collect();
         if !marks.is_empty() && !self.is_over(id, at) {
-            self.marks.entry(id).or_default().put_all(marks);
+            self.marks.entry(id).or_default().put_all(&mut marks);
         }
     }
 
@@ -325,15 +331,15 @@ impl Locks {
         key: &[u8],
         outcome: &Outcome,
         at: Timestamp,
-    ) -> Option<(Name, Mark)> {
-        let Some((key, lock)) = self.take_lock(id, key) else {
+    ) -> Option<Mark> {
+        let Some(lock) = self.take_lock(id, key) else {
             // What is aborted is never locked from now on.
-            return (*outcome == Outcome::Aborted).then(|| (key.into(), Mark::Aborted));
+            return (*outcome == Outcome::Aborted).then_some(Mark::Aborted);
         };
-        let mark = match outcome {
+        Some(match outcome {
             Outcome::Committed(commit) => {
                 assert!(*commit < at, "what is written lies below its entry (G2)");
-                let key = engine.hasher().key(&key);
+                let key = engine.hasher().key(key);
                 match &lock.intent {
                     Intent::Keep => {}
                     Intent::Put(value, expiry_ms) => {
@@ -344,8 +350,7 @@ impl Locks {
                 Mark::Committed(lock.at, *commit, if_short(lock.answers))
             }
             _ => Mark::Aborted,
-        };
-        Some((key, mark))
+        })
     }
 
     fn forget_keys(&mut self, id: TxnId) {
@@ -372,7 +377,7 @@ impl Locks {
             });
         }
         if !news.is_empty() && !self.is_below_floor(id) {
-            self.marks.entry(id).or_default().put_all(news);
+            self.marks.entry(id).or_default().put_all(&mut news);
         }
         found
     }
@@ -387,20 +392,17 @@ fn if_short(answers: Answers) -> Answers {
 /// The answers of a PREPARE's commands, each with its place; and those of each key, for who asks
 /// again: of a command that names several, those of its first.
 fn by_first_key(
-    answers: Vec<Reply>,
+    answers: Replies,
     prepare: &Prepare<'_>,
     keys: &[&[u8]],
-) -> (Answers, Vec<Answers>) {
-    let mut of_key: Vec<Answers> = keys.iter().map(|_| Answers::new()).collect();
-    let mut all = Vec::with_capacity(answers.len());
+) -> (Answers, SmallVec<[Answers; 1]>) {
+    let mut of_key: SmallVec<[_; 1]> = keys.iter().map(|_| Answers::new()).collect();
+    let mut all = Answers::with_capacity(answers.len());
     let commands = prepare.places.iter().zip(answers).zip(&prepare.part.commands);
     for ((place, answer), command) in commands {
         let first = command.first_key().map_or(Ok(0), |first| keys.binary_search(&first));
         let of_first = first.ok().and_then(|first| of_key.get_mut(first));
         if let Some(answers) = of_first {
-            if answers.is_empty() {
-                answers.reserve_exact(1);
-            }
             answers.push((*place, answer.clone()));
         }
         all.push((*place, answer));

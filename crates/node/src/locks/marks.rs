@@ -38,12 +38,11 @@ impl Marks {
     }
 
     /// Adds marks of keys that have none yet.
-    pub fn put_all<K: AsRef<[u8]>>(&mut self, mut news: Vec<(K, Mark)>) {
+    pub fn put_all<K: AsRef<[u8]>>(&mut self, news: &mut [(K, Mark)]) {
         news.sort_by(|(one, _), (other, _)| one.as_ref().cmp(other.as_ref()));
-        news.dedup_by(|(later, _), (first, _)| later.as_ref() == first.as_ref());
         let mut all = Vec::with_capacity(self.0.len() + INLINE_BYTES);
         let mut there = self.iter().peekable();
-        for (key, mark) in &news {
+        for (key, mark) in news.chunk_by(same_key).filter_map(|same| same.first()) {
             let key = key.as_ref();
             while let Some(before) = there.next_if(|(other, _)| *other < key) {
                 put(before, &mut all);
@@ -66,6 +65,10 @@ impl Marks {
         self.0 = SmallVec::from_slice(&left);
         Self(SmallVec::from_slice(&taken))
     }
+}
+
+fn same_key<K: AsRef<[u8]>>((one, _): &(K, Mark), (other, _): &(K, Mark)) -> bool {
+    one.as_ref() == other.as_ref()
 }
 
 fn put((key, mark): (&[u8], &[u8]), out: &mut Vec<u8>) {
@@ -96,7 +99,8 @@ mod tests {
 
     fn mark(number: u64, long: bool) -> Mark {
         let text = Reply::Bulk(vec![b'x'; if long { 200 } else { 3 }].into());
-        let (at, answers) = (Timestamp(number), vec![(1, Reply::Int(number as i64)), (2, text)]);
+        let answers = [(1, Reply::Int(number as i64)), (2, text)].into_iter().collect();
+        let at = Timestamp(number);
         if number == 0 {
             Mark::Aborted
         } else {
@@ -120,7 +124,7 @@ mod tests {
                     prop_assert_eq!(find(&marks.sorted(), &key), model.get(&key).cloned());
                     news.push((key, mark(number, long)));
                 }
-                marks.put_all(news.clone());
+                marks.put_all(&mut news.clone());
                 for (key, mark) in news {
                     model.entry(key).or_insert(mark);
                 }

@@ -67,7 +67,7 @@ pub mod step;
 mod tests;
 
 use marks::Marks;
-pub use step::{Finding, Prepare, Role, Said, Standing, Step, Why};
+pub use step::{Finding, Keys, Places, Prepare, Role, Said, Standing, Step, Why};
 
 /// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
 /// how long what became of it is known.
@@ -128,15 +128,15 @@ impl TxnId {
 pub type Name = SmallVec<[u8; 24]>;
 
 /// The answers of a transaction's commands in one shard, each with the place of its command.
-pub type Answers = Vec<(u32, Reply)>;
+pub type Answers = SmallVec<[(u32, Reply); 1]>;
 
 /// What a key gets if the transaction is committed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Intent {
     /// What it has: it was read.
     Keep,
-    /// This value, with its expiry in ms (0: never).
-    Put(Box<[u8]>, u64),
+    /// This value, with its expiry in ms (0: never). A number needs no memory of its own.
+    Put(SmallVec<[u8; 24]>, u64),
     /// None.
     Delete,
 }
@@ -344,15 +344,15 @@ impl Locks {
     }
 
     /// Takes away the lock of a key, if it is this transaction's.
-    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<(Name, Lock)> {
+    fn take_lock(&mut self, id: TxnId, key: &[u8]) -> Option<Lock> {
         self.locks.get(key).filter(|lock| lock.id == id)?;
-        let (key, lock) = self.locks.remove_entry(key)?;
-        self.bytes -= lock.bytes(&key);
+        let lock = self.locks.remove(key)?;
+        self.bytes -= lock.bytes(key);
         if lock.reach != Reach::Key {
-            self.reaching.remove(&key);
+            self.reaching.remove(key);
         }
         self.released += 1;
-        Some((key, lock))
+        Some(lock)
     }
 
     fn put_record(&mut self, id: TxnId, record: Record) {
@@ -426,7 +426,7 @@ impl Locks {
         let reach = std::mem::replace(&mut lock.reach, Reach::To(first.into()));
         let (id, record, at) = (lock.id, lock.record.clone(), lock.at);
         let of_right = right.locks.entry(first.into()).or_insert_with(|| {
-            let (intent, answers) = (Intent::Keep, Vec::new());
+            let (intent, answers) = (Intent::Keep, Answers::new());
             Lock { id, record, at, intent, reach: Reach::Key, answers }
         });
         of_right.reach = reach;
@@ -441,7 +441,9 @@ impl Locks {
         }
         for (id, marks) in others.marks {
             let all = self.marks.entry(id).or_default();
-            all.put_all(marks.iter().map(|(key, mark)| (key, marks::read(mark))).collect());
+            let mut news: Vec<_> =
+                marks.iter().map(|(key, mark)| (key, marks::read(mark))).collect();
+            all.put_all(&mut news);
         }
         self.released += 1;
         self.count();
@@ -538,8 +540,8 @@ impl Locks {
             let (id, key) = (TxnId::decode(reader)?, reader.bytes()?);
             marks.entry(id).or_default().push((key, read_mark(reader)?));
         }
-        for (id, marks) in marks {
-            all.marks.entry(id).or_default().put_all(marks);
+        for (id, mut marks) in marks {
+            all.marks.entry(id).or_default().put_all(&mut marks);
         }
         if !reader.rest().is_empty() {
             for _ in 0..reader.varint()? {
@@ -599,7 +601,9 @@ fn put_keys<K: AsRef<[u8]>>(keys: &[K], out: &mut Vec<u8>) {
     keys.iter().for_each(|key| put_bytes(key.as_ref(), out));
 }
 
-fn read_keys<'a, K: From<&'a [u8]>>(reader: &mut Reader<'a>) -> Result<Vec<K>, DecodeError> {
+fn read_keys<'a, K: From<&'a [u8]>, A: FromIterator<K>>(
+    reader: &mut Reader<'a>,
+) -> Result<A, DecodeError> {
     let count = reader.varint()?;
     // A key takes a byte at least: more cannot follow, and are not made room for.
     if count > reader.rest().len() as u64 {
@@ -617,7 +621,7 @@ fn put_answers(answers: &Answers, out: &mut Vec<u8>) {
 }
 
 fn read_answers(reader: &mut Reader<'_>) -> Result<Answers, DecodeError> {
-    let mut answers = Vec::new();
+    let mut answers = Answers::new();
     for _ in 0..reader.varint()? {
         let place = reader.varint_max(u32::MAX.into(), "place of a command")? as u32;
         answers.push((place, reply::decode_one(reader.bytes()?)?));

@@ -39,12 +39,19 @@
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, Timestamp};
+use smallvec::SmallVec;
 
 use super::{
     Answers, Mark, Outcome, TxnId, put_answers, put_keys, put_mark, put_outcome, read_answers,
     read_keys, read_mark, read_outcome,
 };
 use crate::command::Transaction;
+
+/// Keys of a step: most have one or two in a shard, and need no memory for them.
+pub type Keys<'a> = SmallVec<[&'a [u8]; 2]>;
+
+/// Where commands stand in the whole transaction.
+pub type Places = SmallVec<[u32; 4]>;
 
 /// A step, as an entry holds it. All its keys are one shard's, or it does nothing.
 #[derive(Clone, Debug, PartialEq)]
@@ -70,14 +77,14 @@ pub enum Step<'a> {
         /// What has become of it.
         outcome: Outcome,
         /// The keys.
-        keys: Vec<&'a [u8]>,
+        keys: Keys<'a>,
     },
     /// Keeps keys from being locked.
     Prevent {
         /// By whom.
         id: TxnId,
         /// The keys.
-        keys: Vec<&'a [u8]>,
+        keys: Keys<'a>,
     },
     /// Says what a record says.
     Look {
@@ -110,11 +117,11 @@ pub struct Prepare<'a> {
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
     /// The keys of the record.
-    pub promised: Vec<&'a [u8]>,
+    pub promised: Keys<'a>,
     /// What becomes of the record.
     pub role: Role,
     /// Where each of the commands stands in the whole transaction.
-    pub places: Vec<u32>,
+    pub places: Places,
     /// Its part of the transaction: every key that it names is locked.
     pub part: Transaction<'a>,
 }
@@ -299,7 +306,7 @@ impl<'a> Step<'a> {
                 };
                 let record = reader.bytes()?;
                 let promised = read_keys(reader)?;
-                let mut places = Vec::new();
+                let mut places = Places::new();
                 for _ in 0..reader.varint()? {
                     places.push(reader.varint_max(u32::MAX.into(), "place of a command")? as u32);
                 }
@@ -339,9 +346,8 @@ impl<'a> Prepare<'a> {
     }
 
     /// The keys that it locks, or writes, in order.
-    pub fn keys(&self) -> Vec<&'a [u8]> {
-        let Transaction { watched, commands, ranges, .. } = &self.part;
-        let mut keys = Vec::with_capacity(watched.len() + commands.len() + ranges.len());
+    pub fn keys(&self) -> Keys<'a> {
+        let mut keys = Keys::new();
         self.each_key(&mut |key| keys.push(key));
         keys.sort_unstable();
         keys.dedup();

@@ -20,6 +20,10 @@ fn id(start: u64) -> TxnId {
     TxnId { start: at(start), by: 7, attempt: 0 }
 }
 
+fn keys<'a>(all: &[&'a [u8]]) -> Keys<'a> {
+    Keys::from_slice(all)
+}
+
 /// An ordered shard with all keys.
 struct Shard {
     locks: Locks,
@@ -34,8 +38,8 @@ impl Shard {
     fn step(&mut self, millis: u64, step: &Step<'_>) -> Said {
         let mut bytes = Vec::new();
         step.encode(&mut bytes);
-        let reader = &mut Reader::new(&bytes);
-        assert_eq!(Step::decode(reader).as_ref(), Ok(step), "its bytes say the same");
+        let again = Step::decode(&mut Reader::new(&bytes)).map(|step| format!("{step:?}"));
+        assert_eq!(again, Ok(format!("{step:?}")), "its bytes say the same");
         let owns = Owns { key: &|key| !key.starts_with(b"elsewhere"), up_to: &|_| true };
         self.locks.forget(at(millis));
         let said =
@@ -73,7 +77,7 @@ fn prepare(
         id,
         is_first: false,
         record: b"a",
-        promised: promised.to_vec(),
+        promised: Keys::from_slice(promised),
         role: Role::Votes,
         places,
         part,
@@ -125,7 +129,7 @@ fn the_last_shard_commits() {
     shard.step(300, &prepare(id(101), &[], &[], vec![set(b"n", b"z")]));
     let step = last(prepare(id(102), &[], &[], commands.clone()), at(150));
     assert_eq!(why(shard.step(310, &step)), Why::Locked(b"n".as_slice().into()));
-    let resolve = Step::Resolve { id: id(101), outcome: Outcome::Aborted, keys: vec![b"n"] };
+    let resolve = Step::Resolve { id: id(101), outcome: Outcome::Aborted, keys: keys(&[b"n"]) };
     shard.step(320, &resolve);
     let watched = [(&b"a"[..], Seen::Nothing(at(90)))];
     let step = last(prepare(id(103), &[], &watched, commands.clone()), at(150));
@@ -155,7 +159,7 @@ fn what_is_only_read_behind_a_commit_is_kept() {
     let Said::Voted(_, answers) = shard.step(200, &prepare(id(101), &[], &[], vec![read])) else {
         panic!("it votes");
     };
-    assert_eq!(answers, [(0, Reply::Bulk(b"5".as_slice().into()))]);
+    assert_eq!(answers[..], [(0, Reply::Bulk(b"5".as_slice().into()))]);
     assert_eq!(shard.locks.get(b"n").map(|lock| &lock.intent), Some(&Intent::Keep));
 }
 
@@ -170,7 +174,7 @@ fn many_keys_are_no_burden() {
     assert!(matches!(shard.step(200, &step), Said::Voted(..)));
     assert!(matches!(shard.step(210, &step), Said::Voted(..)));
     assert!(matches!(shard.step(300, &prepare(id(101), &[], &[], commands())), Said::Voted(..)));
-    let keys: Vec<&[u8]> = names.iter().map(|name| &**name).collect();
+    let keys: Keys<'_> = names.iter().map(|name| &**name).collect();
     let (id, outcome) = (id(101), Outcome::Committed(at(300)));
     assert_eq!(shard.step(310, &Step::Resolve { id, outcome, keys: keys.clone() }), Said::Done);
     assert!(matches!(shard.step(320, &Step::Prevent { id, keys }), Said::Found(_)));
@@ -237,10 +241,10 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
 #[test]
 fn what_a_coordinator_is_done_with_is_forgotten() {
     let mut shard = Shard::new();
-    let keys: [&'static [u8]; 4] = [b"a", b"b", b"c", b"d"];
+    let all: [&'static [u8]; 4] = [b"a", b"b", b"c", b"d"];
     // Two are done, one of which has its record elsewhere; one is under way; one is another's.
     let steps = [100, 110, 120].map(|start| {
-        let key = keys[(start as usize - 100) / 10];
+        let key = all[(start as usize - 100) / 10];
         let promised = if start == 110 { vec![] } else { vec![key] };
         prepare(id(start), &promised, &[], vec![set(key, b"x")])
     });
@@ -254,7 +258,7 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
         shard
             .step(220, &Step::Decide { id, record: key, outcome: outcome.clone(), is_sure: false });
     }
-    shard.step(230, &Step::Resolve { id: id(110), outcome, keys: vec![b"b"] });
+    shard.step(230, &Step::Resolve { id: id(110), outcome, keys: keys(&[b"b"]) });
     assert_eq!(shard.locks.counts(), (1, 3, 3));
     let forget = |floor| Step::Forget { all: vec![(id(100), b"a".as_slice())], floor };
     shard.step(240, &forget(Some((7, at(120)))));
@@ -264,9 +268,9 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
     assert_eq!(why(shard.step(251, &steps[1])), Why::TooOld(at(251)));
     let look = Step::Look { id: id(100), record: b"a" };
     assert_eq!(shard.step(252, &look), Said::Record(Standing::TooOld, vec![]));
-    let prevent = Step::Prevent { id: id(110), keys: vec![b"b"] };
+    let prevent = Step::Prevent { id: id(110), keys: keys(&[b"b"]) };
     assert_eq!(shard.step(253, &prevent), Said::Found(vec![Finding::Marked(Mark::Aborted)]));
-    let resolve = Step::Resolve { id: id(110), outcome: Outcome::Aborted, keys: vec![b"b"] };
+    let resolve = Step::Resolve { id: id(110), outcome: Outcome::Aborted, keys: keys(&[b"b"]) };
     shard.step(254, &resolve);
     assert_eq!(shard.locks.counts(), (1, 2, 1));
     assert!(matches!(shard.step(255, &steps[2]), Said::Voted(..)), "it has its lock still");
@@ -291,18 +295,18 @@ fn what_a_coordinator_is_done_with_is_forgotten() {
 fn what_is_prevented_or_aborted_is_never_locked() {
     let mut shard = Shard::new();
     let step = prepare(id(100), &[b"a"], &[], vec![set(b"a", b"x")]);
-    let prevent = Step::Prevent { id: id(100), keys: vec![b"a"] };
+    let prevent = Step::Prevent { id: id(100), keys: keys(&[b"a"]) };
     assert_eq!(shard.step(200, &prevent), Said::Found(vec![Finding::Marked(Mark::Aborted)]));
     assert_eq!(why(shard.step(210, &step)), Why::Aborted);
     // Another attempt is another matter.
     let again = TxnId { attempt: 1, ..id(100) };
     let step = prepare(again, &[b"a"], &[], vec![set(b"a", b"x")]);
     assert!(matches!(shard.step(220, &step), Said::Voted(..)));
-    let prevent = Step::Prevent { id: again, keys: vec![b"a"] };
+    let prevent = Step::Prevent { id: again, keys: keys(&[b"a"]) };
     let Said::Found(found) = shard.step(230, &prevent) else { panic!() };
     assert!(matches!(found[..], [Finding::Locked(_, _)]), "the lock is there: {found:?}");
     // Only its own id's end is the end of a lock.
-    let resolve = |id| Step::Resolve { id, outcome: Outcome::Aborted, keys: vec![b"a"] };
+    let resolve = |id| Step::Resolve { id, outcome: Outcome::Aborted, keys: keys(&[b"a"]) };
     shard.step(240, &resolve(id(100)));
     assert!(shard.locks.hides(b"a"));
     shard.step(250, &resolve(again));
@@ -338,7 +342,7 @@ fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
         assert!(matches!(shard.step(200, &step), Said::Voted(..)));
         assert_eq!(shard.locks.hides(b"k"), is_told, "{commands:?}");
         let outcome = Outcome::Committed(at(205));
-        shard.step(220, &Step::Resolve { id: id(100), outcome, keys: vec![b"k"] });
+        shard.step(220, &Step::Resolve { id: id(100), outcome, keys: keys(&[b"k"]) });
         assert!(shard.engine.is_empty(at(220)));
         let key = HASHER.key(b"k");
         let left = if is_told { at(205) } else { Timestamp::ZERO };
@@ -351,8 +355,10 @@ fn who_watches_that_a_key_is_absent_is_told_that_it_was_there() {
         let watched = |since| [(&b"k"[..], Seen::Nothing(at(since)))];
         let step = prepare(id(102), &[], &watched(205), vec![]);
         assert!(matches!(shard.step(230, &step), Said::Voted(..)), "it was absent again");
-        shard
-            .step(240, &Step::Resolve { id: id(102), outcome: Outcome::Aborted, keys: vec![b"k"] });
+        shard.step(
+            240,
+            &Step::Resolve { id: id(102), outcome: Outcome::Aborted, keys: keys(&[b"k"]) },
+        );
         let said = shard.step(250, &prepare(id(103), &[], &watched(204), vec![]));
         let changed = Said::Refused(Why::Changed(b"k"[..].into()));
         assert_eq!(said == changed, is_told, "{said:?}");
@@ -371,7 +377,7 @@ fn conditions_are_judged_where_the_keys_are() {
     let other = prepare(id(101), &[], &seen(49), vec![]);
     assert_eq!(why(shard.step(210, &other)), Why::Locked(b"k".as_slice().into()));
     let outcome = Outcome::Committed(at(205));
-    let keys = vec![b"a".as_slice(), b"k"];
+    let keys = keys(&[b"a", b"k"]);
     shard.step(220, &Step::Resolve { id: id(100), outcome, keys });
     assert_eq!(shard.value(b"k"), Some(b"v".into()));
     let other = prepare(id(102), &[], &seen(49), vec![]);
@@ -392,7 +398,7 @@ fn a_cut_parts_them_by_key_and_a_merge_unites_them() {
     let mut shard = Shard::new();
     let commands = || vec![set(b"a", b"x"), set(b"m", b"y")];
     shard.step(200, &prepare(id(100), &[b"a", b"m"], &[], commands()));
-    shard.step(210, &Step::Prevent { id: id(90), keys: vec![b"b", b"z"] });
+    shard.step(210, &Step::Prevent { id: id(90), keys: keys(&[b"b", b"z"]) });
     let before = shard.locks.clone();
     let right = shard.locks.split_off(&Cut::Key(b"m"[..].into()));
     assert_eq!((right.counts(), shard.locks.counts()), ((1, 0, 1), (1, 1, 1)));
@@ -441,7 +447,7 @@ fn a_range_is_locked_against_what_comes() {
     let narrow = ranged(id(103), (b"e", Some(b"f")), &[], vec![]);
     assert_eq!(why(shard.step(240, &narrow)), Why::Locked(b"e"[..].into()));
     let outcome = Outcome::Committed(at(215));
-    let resolve = Step::Resolve { id: id(100), outcome, keys: vec![b"b", b"c"] };
+    let resolve = Step::Resolve { id: id(100), outcome, keys: keys(&[b"b", b"c"]) };
     assert_eq!(shard.step(250, &resolve), Said::Done);
     inside.iter().for_each(|key| assert_eq!(stops(&shard, key), None));
 }

@@ -17,7 +17,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::{Ends, Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Outcome, Prepare, Role, Said, Step, TxnId};
+use crate::locks::{Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
@@ -473,11 +473,12 @@ fn what_was_dropped_with_a_link_is_taken_again() {
     let prepare = |id| {
         let commands = vec![transaction::Step::Write(Write::Increment { key, by: 1 })];
         let part = Transaction { commands, ..Transaction::default() };
-        let (is_first, record, promised, places) = (true, key, Vec::new(), vec![0]);
+        let (is_first, record, promised, places) =
+            (true, key, Keys::new(), Places::from_slice(&[0]));
         let role = Role::Votes;
         Step::Prepare(Prepare { id, is_first, record, promised, role, places, part })
     };
-    let (outcome, keys) = (Outcome::Aborted, vec![key]);
+    let (outcome, keys) = (Outcome::Aborted, Keys::from_slice(&[key]));
     let resolve = Step::Resolve { id: first, outcome, keys };
     let mut tells = |number: Option<(u64, &Step<'_>)>| {
         if let Some((number, step)) = number {

@@ -37,29 +37,28 @@
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
 //! | what is withheld for who waits ([`withheld`]) | 20 to 500 ms | younger ones pass |
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::ops::Bound;
+use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use keyspace::NodeId;
 use keyspace::codec::Reader;
-use keyspace::{NodeId, Timestamp};
 use replication::BootNanos;
 use txn::Clock;
 
 use super::{Asker, InFlight, Queued, Shard};
-use crate::command::transaction::Seen;
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Locks, Name, Outcome, Prepare, Role, Said, Step, TxnId, Why};
+use crate::locks::{Outcome, Said, Step, TxnId};
 use crate::state::ShardState;
 
 mod held;
+mod judge;
 mod sought;
 mod stuck;
 mod withheld;
 
-use held::{each_key_of, is_flush};
+use judge::{Going, Scene, Verdict, going};
 use sought::Sought;
 use stuck::Lookout;
 pub use stuck::{STUCK_NANOS, Stuck};
@@ -89,10 +88,6 @@ struct QueuedStep {
     step: Bytes,
     since: BootNanos,
 }
-
-/// Locks that go before what is looked at is applied: by whom, and of which keys; and when what
-/// they write was committed, if it was.
-type Going = BTreeMap<(TxnId, Name), Option<Timestamp>>;
 
 /// The first key of a range, and the first behind it.
 type OwnedRange = (Box<[u8]>, Option<Box<[u8]>>);
@@ -190,52 +185,6 @@ impl Steps {
         let steps = steps.map(|queued| queued.step.len() as u64);
         let held = self.held.iter().map(|(_, queued)| queued.len_bytes());
         steps.chain(held).fold((0, 0), |(sum, count), bytes| (sum + bytes, count + 1))
-    }
-
-    /// Who is about to lock a key, or a range that it lies in.
-    fn coming_to(&self, key: &[u8]) -> Option<TxnId> {
-        let of_key = self.coming.get(key).map(|(_, id)| *id);
-        let range = || self.coming_ranges.iter().find(|(range, ..)| holds(range, key));
-        of_key.or_else(|| range().map(|(_, _, id)| *id))
-    }
-
-    /// The transaction that stops a PREPARE, and at which key.
-    fn stopped_by<'a>(
-        &self,
-        locks: &Locks,
-        going: &Going,
-        prepare: &Prepare<'a>,
-        keys: &[&'a [u8]],
-    ) -> Option<(TxnId, &'a [u8])> {
-        let id = prepare.id;
-        let is_going = |key: &[u8], by| {
-            let committed = match going.is_empty() {
-                true => None,
-                false => going.get(&(by, key.into())),
-            };
-            let Some(committed) = committed else { return false };
-            // Else it would have changed meanwhile; but that may be what was seen.
-            let is_seen = |seen: Seen| committed.is_some_and(|at| seen == Seen::Version(at));
-            let watched = prepare.part.watched.iter();
-            watched.filter(|(watched, _)| *watched == key).all(|(_, seen)| is_seen(*seen))
-                && locks.get(key).is_some_and(|lock| lock.id == by)
-        };
-        let by_key = keys.iter().find_map(|key| {
-            let locked = locks.stopping(key).map(|lock| lock.id);
-            locked
-                .filter(|by| *by != id && !is_going(key, *by))
-                .or_else(|| self.coming_to(key).filter(|by| *by != id))
-                .map(|by| (by, *key))
-        });
-        by_key.or_else(|| {
-            prepare.part.ranges.iter().find_map(|(low, high)| {
-                let end = high.map_or(Bound::Unbounded, Bound::Excluded);
-                let locked = locks.within(id, (low, *high)).map(|(_, lock)| lock.id);
-                let mut coming = self.coming.range::<[u8], _>((Bound::Included(*low), end));
-                let coming = || coming.find(|(_, (_, by))| *by != id).map(|(_, (_, by))| *by);
-                locked.or_else(coming).map(|by| (by, *low))
-            })
-        })
     }
 }
 
@@ -384,93 +333,25 @@ impl Shard {
         let (mut bytes, mut askers) = (Vec::with_capacity(room), Vec::new());
         bytes.resize(HEADER_BYTES, 0);
         let mut proposed = effects.records.bytes();
-        // Keys that commands wait for are not locked before these are done.
-        let mut wanted = BTreeSet::new();
-        for (_, held) in &self.steps.held {
-            each_key_of(held, &mut |key| {
-                wanted.insert(Box::<[u8]>::from(key));
-            });
-        }
-        let flushes = self.steps.held.iter().any(|(_, held)| is_flush(held));
-        // Keys that what is proposed here is to write, and not to lock.
-        let mut changing = BTreeSet::<Box<[u8]>>::new();
+        let mut scene = Scene::of(&self.steps, &state, going);
         for queued in others.into_iter().chain(prepares) {
-            let step = decoded(&queued.step);
             if proposed >= turn.bytes_max {
                 self.steps.queue.push_back(queued);
                 continue;
             }
+            let bytes_here = queued.step.clone();
+            let step = decoded(&bytes_here);
             if let Step::Prepare(prepare) = &step {
-                let (id, keys) = (prepare.id, prepare.keys());
-                if let Some(key) = is_in_vain(&state, prepare, &keys) {
-                    self.tell_step(queued.asker, Said::Refused(Why::Changed(key.into())), effects);
-                    continue;
-                }
-                if prepare.role != Role::Votes && state.locks.is_refused(id, &keys) {
-                    self.tell_step(queued.asker, Said::Refused(Why::Aborted), effects);
-                    continue;
-                }
-                let is_mine = |key: &&[u8]| state.locks.get(key).is_some_and(|l| l.id == id);
-                let stopped = self.steps.stopped_by(&state.locks, &going, prepare, &keys);
-                let is_locked = stopped.is_some_and(|(_, key)| {
-                    let lock = state.locks.stopping(key);
-                    let since = lock.map_or(u64::MAX, |lock| lock.at.millis());
-                    turn.clock.now().millis() < since.saturating_add(withheld::STAYS_MILLIS)
-                });
-                // Unless it asks again for what was done.
-                let stopped = stopped.or_else(|| {
-                    let stops = self.steps.withheld.stops(prepare, &keys)?;
-                    (!state.locks.knows(id, &keys)).then_some(stops)
-                });
-                let is_wanted = !keys.iter().any(is_mine)
-                    && (flushes || keys.iter().any(|key| wanted.contains(*key)));
-                let waits_since = |nanos| turn.now < queued.since.saturating_add(nanos);
-                let may_wait =
-                    waits_since(turn.waits_for_locks()) && self.steps.waiting.len() < WAITING_MAX;
-                // What locks nothing passes nobody for long.
-                let is_wanted = is_wanted && prepare.role == Role::Votes && waits_since(FAIR_NANOS);
-                // It would be in vain, and is refused for that once they are applied.
-                let is_early = prepare.part.watched.iter().any(|(key, _)| changing.contains(*key));
-                match stopped {
-                    Some((by, _))
-                        if may_wait
-                            && (prepare.is_first
-                                || !by.is_older_than(&id)
-                                || waits_since(YOUNG_NANOS)) =>
-                    {
-                        if is_locked {
-                            let waited = turn.now.saturating_sub(queued.since);
-                            self.steps.withheld.wait(prepare, &keys, waited);
-                        }
-                        self.steps.wait(id, queued, turn);
+                match self.judge_prepare(prepare, queued.since, &mut scene, turn) {
+                    Verdict::Goes => {}
+                    Verdict::Waits => {
+                        self.steps.wait(prepare.id, queued, turn);
                         continue;
                     }
-                    Some((_, key)) => {
-                        let said = Said::Refused(Why::Locked(key.into()));
-                        self.tell_step(queued.asker, said, effects);
+                    Verdict::Refused(why) => {
+                        self.tell_step(queued.asker, Said::Refused(why), effects);
                         continue;
                     }
-                    None if (is_wanted || is_early) && may_wait => {
-                        self.steps.wait(id, queued, turn);
-                        continue;
-                    }
-                    None => match prepare.role {
-                        Role::Commits(after) => {
-                            // The entry's time is above its locks.
-                            turn.clock.observe(after);
-                            changing.extend(keys.into_iter().map(Box::from));
-                        }
-                        Role::Votes => {
-                            let index = self.group.last_index() + 1;
-                            for key in keys {
-                                self.steps.coming.insert(key.into(), (index, id));
-                            }
-                            for (low, high) in &prepare.part.ranges {
-                                let range = ((*low).into(), high.map(Box::from));
-                                self.steps.coming_ranges.push((range, index, id));
-                            }
-                        }
-                    },
                 }
             }
             if let Step::Decide { outcome: Outcome::Committed(at), .. }
@@ -609,32 +490,6 @@ impl Shard {
 
 fn holds((low, high): &OwnedRange, key: &[u8]) -> bool {
     **low <= *key && high.as_ref().is_none_or(|high| *key < **high)
-}
-
-/// A watched key for which a PREPARE would be refused by the log as well.
-fn is_in_vain<'a>(state: &ShardState, prepare: &Prepare<'a>, keys: &[&[u8]]) -> Option<&'a [u8]> {
-    let engine = state.keys().filter(|_| !prepare.part.watched.is_empty())?;
-    let are_here = keys.iter().all(|key| state.owns(&engine.hasher().key(key)));
-    if are_here { state.locks.is_in_vain(engine, prepare, keys) } else { None }
-}
-
-/// Locks that these steps give up.
-fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
-    let mut going = Going::new();
-    for queued in steps {
-        match decoded(&queued.step) {
-            Step::Resolve { id, keys, outcome } => {
-                let at = outcome.committed();
-                going.extend(keys.into_iter().map(|key| ((id, key.into()), at)));
-            }
-            Step::Decide { id, outcome, .. } => {
-                let keys = locks.keys_of(id).iter();
-                going.extend(keys.map(|key| ((id, key.clone()), outcome.committed())));
-            }
-            _ => {}
-        }
-    }
-    going
 }
 
 /// A step that was looked at as it came.

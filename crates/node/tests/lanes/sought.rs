@@ -8,6 +8,8 @@
 //!   what has k? (a contender, who reserves it) ─► leader
 //!     other contenders wait until his PREPARE is through … for 2.5 ms at most, if it does not come
 //! ```
+//!
+//! And what is a coordinator told that asks once more for its PREPARE, when another has come since?
 
 use bytes::Bytes;
 use keyspace::{NodeId, Timestamp};
@@ -15,11 +17,14 @@ use node::command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction,
 use node::fetch::{Contender, Found, Want};
 use node::lane::Input;
 use node::letter::Letter;
-use node::locks::{Outcome, Prepare, Role, Said, Step, TxnId};
+use node::locks::{Outcome, Prepare, Role, Said, Step, TxnId, Why};
+use smallvec::smallvec;
 
 use crate::five::{Five, SHARD};
 
 const KEY: &[u8] = b"k";
+/// So long a younger transaction waits for an older one, and is refused then.
+const YOUNG_NANOS: u64 = 10_000_000;
 const ALL: [usize; 5] = [1, 2, 3, 4, 5];
 
 struct Story {
@@ -54,7 +59,7 @@ impl Story {
         self.together();
         let first = self.voted(asked).expect("nobody is in its way");
         let outcome = Outcome::Committed(first);
-        self.step(&Step::Resolve { id, outcome, keys: vec![KEY] });
+        self.step(&Step::Resolve { id, outcome, keys: smallvec![KEY] });
         self.together();
         first
     }
@@ -73,7 +78,7 @@ impl Story {
         let set = Command::Write(Write::Set { key: KEY, value, when, expiry, reply });
         let watched = seen.map(|at| (KEY, Seen::Version(at))).into_iter().collect();
         let part = Transaction { watched, commands: vec![set], ..Transaction::default() };
-        let (record, promised, places) = (KEY, vec![KEY], vec![0]);
+        let (record, promised, places) = (KEY, smallvec![KEY], smallvec![0]);
         let role = Role::Votes;
         self.step(&Step::Prepare(Prepare {
             id,
@@ -132,7 +137,8 @@ fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
     story.together();
     assert!(story.five.leads(1), "it stands first");
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
-    let resolve = |id, at| Step::Resolve { id, outcome: Outcome::Committed(at), keys: vec![KEY] };
+    let resolve =
+        |id, at| Step::Resolve { id, outcome: Outcome::Committed(at), keys: smallvec![KEY] };
 
     let first = story.begin();
     let read = story.ask();
@@ -177,7 +183,7 @@ fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
     let fourth = story.voted(prepared).expect("it has seen the newest");
     // What is given up is not told.
     let read = story.ask();
-    story.step(&Step::Resolve { id: id(4), outcome: Outcome::Aborted, keys: vec![KEY] });
+    story.step(&Step::Resolve { id: id(4), outcome: Outcome::Aborted, keys: smallvec![KEY] });
     story.alone(1_000_000);
     assert_eq!(story.told(read), None);
     story.together();
@@ -296,4 +302,29 @@ fn contenders_wait_for_who_has_reserved_a_key() {
     story.alone(1_000_000);
     story.together();
     assert_eq!(story.told(five), new);
+}
+
+#[test]
+fn who_asks_again_for_what_was_done_is_told_it_whoever_has_the_lock_by_now() {
+    let mut story = Story { five: Five::new(), next: 0 };
+    story.together();
+    let first = story.begin();
+    let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
+    // An older one comes, that would wait for nobody younger for long.
+    let older = TxnId { by: 8, ..id(1) };
+    let other = story.prepare(older, b"2", None);
+    story.together();
+    assert!(story.voted(other) > Some(first));
+    // What was done is what it was; what was not stands in line as ever.
+    let again = story.prepare(id(1), b"0", None);
+    let third = story.prepare(id(3), b"3", None);
+    story.together();
+    assert_eq!(story.voted(again), Some(first));
+    story.alone(2 * YOUNG_NANOS);
+    let refused = story.five.letters.iter().filter_map(|(_, _, letter)| match letter {
+        Letter::Stepped { number, said: Said::Refused(why), .. } => Some((*number, why.clone())),
+        _ => None,
+    });
+    assert_eq!(refused.collect::<Vec<_>>(), [(third, Why::Locked(KEY.into()))]);
+    assert_eq!(story.voted(third), None);
 }

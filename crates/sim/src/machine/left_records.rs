@@ -119,7 +119,8 @@ mod tests {
         let write = |key| Command::Write(Write::Append { key, value: b"1 " });
         let commands = vec![write(b"a"), write(b"b")];
         let part = Transaction { commands, ..Transaction::default() };
-        let (promised, places) = (vec![b"a".as_slice(), b"b", b"c"], vec![0, 1]);
+        let promised = [b"a".as_slice(), b"b", b"c"].into_iter().collect();
+        let places = [0, 1].into_iter().collect();
         let record = b"a".as_slice();
         let role = Role::Votes;
         let prepare = Prepare { id, is_first: false, record, promised, role, places, part };

@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::command::Transaction;
-    use crate::locks::Role;
+    use crate::locks::{Keys, Places, Role};
 
     type Stretch = (&'static [u8], Option<&'static [u8]>);
 
@@ -80,7 +80,15 @@ mod tests {
         let ranges = ranges.to_vec();
         let part = Transaction { watched: Vec::new(), commands: Vec::new(), ranges };
         let (record, role) = (&b"r"[..], Role::Votes);
-        Prepare { id, is_first: true, record, role, promised: Vec::new(), part, places: Vec::new() }
+        Prepare {
+            id,
+            is_first: true,
+            record,
+            role,
+            promised: Keys::new(),
+            part,
+            places: Places::new(),
+        }
     }
 
     #[test]

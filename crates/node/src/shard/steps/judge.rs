@@ -1,0 +1,200 @@
+//! May a PREPARE be proposed, is it to wait, or is it refused? The front page of
+//! [`steps`](super) says when.
+//!
+//! Who asks once more for what is done, or will never be, is kept from nothing: it locks nothing
+//! now ([`Locks::knows`]), and is told what it was told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use keyspace::Timestamp;
+use replication::BootNanos;
+
+use super::held::{each_key_of, is_flush};
+use super::{FAIR_NANOS, QueuedStep, Steps, WAITING_MAX, YOUNG_NANOS, decoded, holds, withheld};
+use crate::command::transaction::Seen;
+use crate::lane::Turn;
+use crate::locks::{Locks, Name, Prepare, Role, Step, TxnId, Why};
+use crate::shard::Shard;
+use crate::state::ShardState;
+
+/// Locks that go before what is looked at is applied: by whom, and of which keys; and when what
+/// they write was committed, if it was.
+pub(super) type Going = BTreeMap<(TxnId, Name), Option<Timestamp>>;
+
+/// What steps that are looked at together are judged by.
+pub(super) struct Scene<'s> {
+    state: &'s ShardState,
+    going: Going,
+    /// Keys that commands wait for are not locked before these are done.
+    wanted: BTreeSet<Box<[u8]>>,
+    /// Whether a flush waits, which wants them all.
+    flushes: bool,
+    /// Keys that what is proposed among these is to write, and not to lock.
+    changing: BTreeSet<Box<[u8]>>,
+}
+
+/// What becomes of a PREPARE.
+pub(super) enum Verdict {
+    Goes,
+    Waits,
+    Refused(Why),
+}
+
+impl<'s> Scene<'s> {
+    pub fn of(steps: &Steps, state: &'s ShardState, going: Going) -> Self {
+        let mut wanted = BTreeSet::new();
+        for (_, held) in &steps.held {
+            each_key_of(held, &mut |key| {
+                wanted.insert(Box::<[u8]>::from(key));
+            });
+        }
+        let flushes = steps.held.iter().any(|(_, held)| is_flush(held));
+        Self { state, going, wanted, flushes, changing: BTreeSet::new() }
+    }
+}
+
+impl Shard {
+    /// Judges one that has waited since then; keeps in mind what it locks or withholds.
+    pub(super) fn judge_prepare(
+        &mut self,
+        prepare: &Prepare<'_>,
+        since: BootNanos,
+        scene: &mut Scene<'_>,
+        turn: &Turn<'_>,
+    ) -> Verdict {
+        let (id, keys) = (prepare.id, prepare.keys());
+        let state = scene.state;
+        if let Some(key) = is_in_vain(state, prepare, &keys) {
+            return Verdict::Refused(Why::Changed(key.into()));
+        }
+        if prepare.role != Role::Votes && state.locks.is_refused(id, &keys) {
+            return Verdict::Refused(Why::Aborted);
+        }
+        let stopped = self.steps.stopped_by(&state.locks, &scene.going, prepare, &keys);
+        let is_locked = stopped.is_some_and(|(_, key)| {
+            let lock = state.locks.stopping(key);
+            let since = lock.map_or(u64::MAX, |lock| lock.at.millis());
+            turn.clock.now().millis() < since.saturating_add(withheld::STAYS_MILLIS)
+        });
+        let stopped = stopped.or_else(|| self.steps.withheld.stops(prepare, &keys));
+        let waits_since = |nanos| turn.now < since.saturating_add(nanos);
+        let may_wait =
+            waits_since(turn.waits_for_locks()) && self.steps.waiting.len() < WAITING_MAX;
+        let is_wanted = scene.flushes || keys.iter().any(|key| scene.wanted.contains(*key));
+        // What locks nothing passes nobody for long.
+        let is_wanted = is_wanted && prepare.role == Role::Votes && waits_since(FAIR_NANOS);
+        // It would be in vain, and is refused for that once they are applied.
+        let is_early = prepare.part.watched.iter().any(|(key, _)| scene.changing.contains(*key));
+        if (stopped.is_some() || is_wanted || is_early) && state.locks.knows(id, &keys) {
+            return Verdict::Goes;
+        }
+        match stopped {
+            Some((by, _))
+                if may_wait
+                    && (prepare.is_first || !by.is_older_than(&id) || waits_since(YOUNG_NANOS)) =>
+            {
+                if is_locked {
+                    let waited = turn.now.saturating_sub(since);
+                    self.steps.withheld.wait(prepare, &keys, waited);
+                }
+                return Verdict::Waits;
+            }
+            Some((_, key)) => return Verdict::Refused(Why::Locked(key.into())),
+            None if (is_wanted || is_early) && may_wait => return Verdict::Waits,
+            None => {}
+        }
+        match prepare.role {
+            Role::Commits(after) => {
+                // The entry's time is above its locks.
+                turn.clock.observe(after);
+                scene.changing.extend(keys.into_iter().map(Box::from));
+            }
+            Role::Votes => {
+                let index = self.group.last_index() + 1;
+                for key in keys {
+                    self.steps.coming.insert(key.into(), (index, id));
+                }
+                for (low, high) in &prepare.part.ranges {
+                    let range = ((*low).into(), high.map(Box::from));
+                    self.steps.coming_ranges.push((range, index, id));
+                }
+            }
+        }
+        Verdict::Goes
+    }
+}
+
+impl Steps {
+    /// Who is about to lock a key, or a range that it lies in.
+    pub(super) fn coming_to(&self, key: &[u8]) -> Option<TxnId> {
+        let of_key = self.coming.get(key).map(|(_, id)| *id);
+        let range = || self.coming_ranges.iter().find(|(range, ..)| holds(range, key));
+        of_key.or_else(|| range().map(|(_, _, id)| *id))
+    }
+
+    /// The transaction that stops a PREPARE, and at which key.
+    fn stopped_by<'a>(
+        &self,
+        locks: &Locks,
+        going: &Going,
+        prepare: &Prepare<'a>,
+        keys: &[&'a [u8]],
+    ) -> Option<(TxnId, &'a [u8])> {
+        let id = prepare.id;
+        let is_going = |key: &[u8], by| {
+            let committed = match going.is_empty() {
+                true => None,
+                false => going.get(&(by, key.into())),
+            };
+            let Some(committed) = committed else { return false };
+            // Else it would have changed meanwhile; but that may be what was seen.
+            let is_seen = |seen: Seen| committed.is_some_and(|at| seen == Seen::Version(at));
+            let watched = prepare.part.watched.iter();
+            watched.filter(|(watched, _)| *watched == key).all(|(_, seen)| is_seen(*seen))
+                && locks.get(key).is_some_and(|lock| lock.id == by)
+        };
+        let by_key = keys.iter().find_map(|key| {
+            let locked = locks.stopping(key).map(|lock| lock.id);
+            locked
+                .filter(|by| *by != id && !is_going(key, *by))
+                .or_else(|| self.coming_to(key).filter(|by| *by != id))
+                .map(|by| (by, *key))
+        });
+        by_key.or_else(|| {
+            prepare.part.ranges.iter().find_map(|(low, high)| {
+                let end = high.map_or(Bound::Unbounded, Bound::Excluded);
+                let locked = locks.within(id, (low, *high)).map(|(_, lock)| lock.id);
+                let mut coming = self.coming.range::<[u8], _>((Bound::Included(*low), end));
+                let coming = || coming.find(|(_, (_, by))| *by != id).map(|(_, (_, by))| *by);
+                locked.or_else(coming).map(|by| (by, *low))
+            })
+        })
+    }
+}
+
+/// A watched key for which a PREPARE would be refused by the log as well.
+fn is_in_vain<'a>(state: &ShardState, prepare: &Prepare<'a>, keys: &[&[u8]]) -> Option<&'a [u8]> {
+    let engine = state.keys().filter(|_| !prepare.part.watched.is_empty())?;
+    let are_here = keys.iter().all(|key| state.owns(&engine.hasher().key(key)));
+    if are_here { state.locks.is_in_vain(engine, prepare, keys) } else { None }
+}
+
+/// Locks that these steps give up.
+pub(super) fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
+    let mut going = Going::new();
+    for queued in steps {
+        match decoded(&queued.step) {
+            Step::Resolve { id, keys, outcome } => {
+                let at = outcome.committed();
+                going.extend(keys.into_iter().map(|key| ((id, key.into()), at)));
+            }
+            Step::Decide { id, outcome, .. } => {
+                let keys = locks.keys_of(id).iter();
+                going.extend(keys.map(|key| ((id, key.clone()), outcome.committed())));
+            }
+            _ => {}
+        }
+    }
+    going
+}
