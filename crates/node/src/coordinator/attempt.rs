@@ -9,7 +9,7 @@ use super::{
 };
 use crate::command::{Reply, Transaction};
 use crate::lane::NotDone;
-use crate::locks::{Answers, Outcome, Said, Step, Why};
+use crate::locks::{Answers, Name, Outcome, Said, Step, Why};
 use crate::route::Route;
 
 impl Coordinator {
@@ -22,11 +22,11 @@ impl Coordinator {
             return self.end(number, Ended::CrossShard);
         };
         run.record = plan.record.into();
-        run.keys = plan.keys.iter().map(|key| Box::from(*key)).collect();
-        run.at_home = plan.keys_at_home(route).map(Box::from).collect();
+        run.keys = plan.keys.iter().map(|key| Name::from(*key)).collect();
+        run.at_home = plan.keys_at_home(route).map(Name::from).collect();
         let in_order = plan.in_order;
         run.in_order = in_order;
-        let mut steps = plan.steps(run.id);
+        let mut steps = plan.steps(run.id, &mut self.sheet);
         if steps.iter().any(|(_, step)| step.len() > self.step_bytes_max) {
             return self.end(number, Ended::TooLong);
         }
@@ -61,7 +61,11 @@ impl Coordinator {
                 if let Some(mut next) = rest.pop() {
                     if rest.is_empty() {
                         let after = votes.iter().flatten().map(|(at, _)| *at).max();
-                        Step::set_after(&mut next.1, after.unwrap_or_default());
+                        let after = after.unwrap_or_default();
+                        next.1 = self.sheet.with(|out| {
+                            out.extend_from_slice(&next.1);
+                            Step::set_after(out, after);
+                        });
                     }
                     return self.ask(number, part + 1, next);
                 }
@@ -125,7 +129,7 @@ impl Coordinator {
         }
         // The last one has committed it, and locked nothing.
         let at_home = std::mem::take(&mut run.at_home);
-        run.keys.retain(|key| !at_home.contains(key));
+        run.keys.retain(|key| at_home.binary_search(key).is_err());
         if run.keys.is_empty() {
             self.runs.remove(&number);
             return;

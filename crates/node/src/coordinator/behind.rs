@@ -7,10 +7,10 @@ use keyspace::{ShardId, Timestamp};
 
 use super::{
     Act, At, Coordinator, Ended, FORGET_NANOS, LOOK_AGAIN_NANOS, Phase, Routes, Run, TRIES_MAX,
-    Then, encoded, shard_of,
+    Then, shard_of,
 };
 use crate::lane::NotDone;
-use crate::locks::{Outcome, Said, Standing, Step, TxnId};
+use crate::locks::{Name, Outcome, Said, Standing, Step, TxnId};
 
 impl Coordinator {
     /// An attempt has failed, for good: tells who waits, or begins the next one, in a run that is
@@ -76,9 +76,11 @@ impl Coordinator {
             // What comes with the record is resolved with it, or never locked. Other keys may have
             // come there since, by a merge, and keys of the record's may have gone, by a cut.
             let there = shard_of(&route, &run.record);
-            let is_done = |key: &[u8]| run.at_home.contains(key) && shard_of(&route, key) == there;
-            let rest: BTreeSet<&[u8]> = rest.iter().map(|key| &**key).collect();
-            run.keys.retain(|key| !is_done(key) || rest.contains(&**key));
+            let at_home = &run.at_home;
+            let is_done =
+                |key: &Name| at_home.binary_search(key).is_ok() && shard_of(&route, key) == there;
+            let rest: BTreeSet<Name> = rest.into_iter().collect();
+            run.keys.retain(|key| !is_done(key) || rest.contains(key));
         }
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);
         if let Some(next) = next {
@@ -101,7 +103,7 @@ impl Coordinator {
             until: run.until,
             record: Box::default(),
             keys: Vec::new(),
-            at_home: BTreeSet::new(),
+            at_home: Vec::new(),
             in_order: false,
             phase: Phase::New,
             locked: run.locked.take(),
@@ -166,7 +168,7 @@ impl Coordinator {
         for (shard, all) in by_shard {
             let ask = self.next_ask;
             self.next_ask += 1;
-            let step = encoded(&Step::Forget { all, floor }).into();
+            let step = self.sheet.put(&Step::Forget { all, floor });
             self.acts.push(Act::Ask { shard, step, ask });
         }
     }

@@ -54,24 +54,31 @@
 //! | attempts begin, from when it was first begun on, for | the request's patience | busy: not done |
 //! | time until a client is told | twice that: PREPARE may take one, and DECIDE another | unknown |
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use replication::BootNanos;
+use smallvec::{SmallVec, smallvec};
 
 use crate::command::{Reply, Transaction};
 use crate::lane::NotDone;
-use crate::locks::{Answers, Finding, Outcome, Said, Step, TxnId};
+use crate::locks::{Answers, Finding, Name, Outcome, Said, Step, TxnId};
 use crate::route::Route;
 
 mod attempt;
 mod behind;
 mod others;
 mod plan;
+mod sheet;
 #[cfg(test)]
 mod tests;
+
+use sheet::Sheet;
+
+/// What shards are asked for.
+type Steps = SmallVec<[(ShardId, Bytes); 2]>;
 
 use plan::by_shard;
 
@@ -86,8 +93,6 @@ const HEAT_MAX: u32 = 512;
 /// So long records whose transactions are over are gathered: far below what makes whoever leads
 /// their shards think that nobody sees to them.
 const FORGET_NANOS: u64 = 100_000_000;
-/// Room for most steps and transactions, so that their bytes are not moved as they grow.
-const STEP_BYTES_ABOUT: usize = 128;
 /// How often a step that was not done is asked for again when nobody waits any more.
 const TRIES_MAX: u32 = 8;
 
@@ -171,6 +176,7 @@ pub struct Coordinator {
     /// Which run each question is of, and which of its parts.
     asks: BTreeMap<u64, (u64, usize)>,
     acts: Vec<Act>,
+    sheet: Sheet,
     /// Rises with transactions that others were in the way of, and falls with those that are done.
     heat: u32,
     /// Records whose keys are all resolved: each with its keyspace and key.
@@ -185,7 +191,7 @@ struct Run {
     /// Who waits for it; none if nobody does, or does any more.
     token: Option<u64>,
     /// What is to be done, encoded; nothing, if another's is finished.
-    body: Arc<[u8]>,
+    body: Bytes,
     /// How many commands these are.
     commands: usize,
     began: BootNanos,
@@ -193,9 +199,9 @@ struct Run {
     until: BootNanos,
     record: Box<[u8]>,
     /// All keys that it locks.
-    keys: Vec<Box<[u8]>>,
-    /// Those that are locked together with the record, by one entry.
-    at_home: BTreeSet<Box<[u8]>>,
+    keys: Vec<Name>,
+    /// Those that are locked together with the record, by one entry; in order.
+    at_home: Vec<Name>,
     /// Whether its shards are asked one after the other, and the last one commits it.
     in_order: bool,
     phase: Phase,
@@ -214,7 +220,7 @@ enum Phase {
     New,
     /// What each part has voted; and the steps of those that are still to be asked, the next one
     /// last.
-    Preparing(Vec<Option<(Timestamp, Answers)>>, Vec<(ShardId, Vec<u8>)>),
+    Preparing(Vec<Option<(Timestamp, Answers)>>, Vec<(ShardId, Bytes)>),
     /// The record's outcome is asked for.
     Deciding(Outcome, Then),
     /// Keys of each part.
@@ -254,6 +260,7 @@ impl Coordinator {
             runs: BTreeMap::new(),
             asks: BTreeMap::new(),
             acts: Vec::new(),
+            sheet: Sheet::default(),
             heat: 0,
             over: Vec::new(),
             forget_at: 0,
@@ -284,20 +291,19 @@ impl Coordinator {
         routes: Routes<'_>,
     ) {
         let since = before.as_ref().map_or(at.now, |before| before.since);
-        let mut body = Vec::with_capacity(STEP_BYTES_ABOUT);
-        transaction.encode(&mut body);
+        let body = self.sheet.with(|out| transaction.encode(out));
         let id = self.new_id(at.time);
         let run = Run {
             keyspace,
             id,
             token: Some(token),
-            body: body.into(),
+            body,
             commands: transaction.commands.len(),
             began: at.now,
             until: since.saturating_add(self.patience),
             record: Box::default(),
             keys: Vec::new(),
-            at_home: BTreeSet::new(),
+            at_home: Vec::new(),
             in_order: false,
             phase: Phase::New,
             locked: before.map(|before| before.key),
@@ -380,28 +386,29 @@ impl Coordinator {
             return self.prepare(number, &route);
         }
         let id = run.id;
-        let steps: Vec<(ShardId, Vec<u8>)> = match &run.phase {
+        let sheet = &mut self.sheet;
+        let steps: Steps = match &run.phase {
             Phase::New | Phase::Preparing(..) => return,
             Phase::Looking(_) => {
                 let step = Step::Look { id, record: &run.record };
-                vec![(shard_of(&route, &run.record), encoded(&step))]
+                smallvec![(shard_of(&route, &run.record), sheet.put(&step))]
             }
             Phase::Deciding(outcome, then) => {
                 let outcome = outcome.clone();
                 let is_sure = matches!(then, Then::Acknowledged);
                 let step = Step::Decide { id, record: &run.record, outcome, is_sure };
-                vec![(shard_of(&route, &run.record), encoded(&step))]
+                smallvec![(shard_of(&route, &run.record), sheet.put(&step))]
             }
             Phase::Resolving(outcome, _) => by_shard(&route, &run.keys)
                 .into_iter()
                 .map(|(shard, keys)| {
                     let outcome = outcome.clone();
-                    (shard, encoded(&Step::Resolve { id, outcome, keys }))
+                    (shard, sheet.put(&Step::Resolve { id, outcome, keys }))
                 })
                 .collect(),
             Phase::Preventing(_) => by_shard(&route, &run.keys)
                 .into_iter()
-                .map(|(shard, keys)| (shard, encoded(&Step::Prevent { id, keys })))
+                .map(|(shard, keys)| (shard, sheet.put(&Step::Prevent { id, keys })))
                 .collect(),
         };
         match &mut run.phase {
@@ -414,15 +421,15 @@ impl Coordinator {
         self.ask_all(number, steps);
     }
 
-    fn ask_all(&mut self, run: u64, steps: Vec<(ShardId, Vec<u8>)>) {
+    fn ask_all(&mut self, run: u64, steps: impl IntoIterator<Item = (ShardId, Bytes)>) {
         steps.into_iter().enumerate().for_each(|(part, step)| self.ask(run, part, step));
     }
 
-    fn ask(&mut self, run: u64, part: usize, (shard, step): (ShardId, Vec<u8>)) {
+    fn ask(&mut self, run: u64, part: usize, (shard, step): (ShardId, Bytes)) {
         let ask = self.next_ask;
         self.next_ask += 1;
         self.asks.insert(ask, (run, part));
-        self.acts.push(Act::Ask { shard, step: step.into(), ask });
+        self.acts.push(Act::Ask { shard, step, ask });
     }
 
     /// A question has its answer.
@@ -463,10 +470,4 @@ impl Coordinator {
 
 fn shard_of(route: &Route, key: &[u8]) -> ShardId {
     route.shard(route.place_of_key(key))
-}
-
-fn encoded(step: &Step<'_>) -> Vec<u8> {
-    let mut out = Vec::with_capacity(STEP_BYTES_ABOUT);
-    step.encode(&mut out);
-    out
 }

@@ -9,15 +9,13 @@
 //! Several may do so at a time, and beside the coordinator itself: each step says what is so, and
 //! is done once.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
-
+use bytes::Bytes;
 use keyspace::Timestamp;
 use replication::BootNanos;
 
 use super::{At, Coordinator, Phase, Routes, Run, Then};
 use crate::lane::NotDone;
-use crate::locks::{Finding, Mark, Outcome, Said, Standing};
+use crate::locks::{Finding, Mark, Name, Outcome, Said, Standing};
 use crate::shard::Stuck;
 
 impl Coordinator {
@@ -31,13 +29,13 @@ impl Coordinator {
             keyspace,
             id,
             token: None,
-            body: Arc::default(),
+            body: Bytes::new(),
             commands: 0,
             began: at.now,
             until: BootNanos::MAX,
             record,
             keys: Vec::new(),
-            at_home: BTreeSet::new(),
+            at_home: Vec::new(),
             in_order: false,
             phase: Phase::Looking(keys),
             locked: None,
@@ -74,7 +72,7 @@ impl Coordinator {
             // its keys until all are resolved.
             Standing::Aborted | Standing::TooOld => Outcome::Aborted,
         };
-        run.keys.extend(locked);
+        run.keys.extend(locked.iter().map(|key| Name::from(&**key)));
         run.keys.sort_unstable();
         run.keys.dedup();
         self.enter(number, Phase::Resolving(outcome, Vec::new()), at, routes);

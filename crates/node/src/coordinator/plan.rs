@@ -2,12 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use bytes::Bytes;
 use keyspace::{ShardId, Timestamp};
 
-use super::{encoded, shard_of};
+use super::shard_of;
+use super::sheet::Sheet;
 use crate::command::Transaction;
 use crate::command::transaction::KeyRange;
-use crate::locks::{Keys, Places, Prepare, Role, Step, TxnId};
+use crate::locks::{Keys, Name, Places, Prepare, Role, Step, TxnId};
 use crate::route::Route;
 
 /// A transaction, parted by shards.
@@ -74,7 +76,7 @@ impl<'a> Plan<'a> {
 
     /// What each shard is asked for, in the order in which all transactions would ask them. What
     /// commits is yet to be told when all else was locked.
-    pub fn steps(self, id: TxnId) -> Vec<(ShardId, Vec<u8>)> {
+    pub fn steps(self, id: TxnId, sheet: &mut Sheet) -> Vec<(ShardId, Bytes)> {
         let Self { record, mut keys, parts, home, in_order } = self;
         let first = parts.first().map(|(shard, _)| *shard);
         if in_order && let Some((_, (_, part))) = parts.last() {
@@ -93,7 +95,7 @@ impl<'a> Plan<'a> {
             };
             let is_first = in_order && Some(shard) == first;
             let prepare = Prepare { id, is_first, record, promised, role, places, part };
-            (shard, encoded(&Step::Prepare(prepare)))
+            (shard, sheet.put(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()
     }
@@ -115,7 +117,7 @@ fn pieces<'a>((low, high): KeyRange<'a>, route: &'a Route) -> impl Iterator<Item
 }
 
 /// Keys, by the shards that have them.
-pub(super) fn by_shard<'k>(route: &Route, keys: &'k [Box<[u8]>]) -> Vec<(ShardId, Keys<'k>)> {
+pub(super) fn by_shard<'k>(route: &Route, keys: &'k [Name]) -> Vec<(ShardId, Keys<'k>)> {
     let mut all: Vec<(ShardId, Keys<'_>)> = Vec::with_capacity(2);
     for key in keys {
         of_shard(&mut all, shard_of(route, key)).push(key);

@@ -5,7 +5,7 @@
 //! was said to be done is done, once, everywhere; what was said not to be done is done nowhere; and
 //! when all is over no lock is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use keyspace::codec::Reader;
 use keyspace::{Catalogue, Cut, KeyHasher, Keyspace, KeyspaceOptions, random};

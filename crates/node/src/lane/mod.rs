@@ -343,11 +343,9 @@ impl Lane {
             }
             Input::Install { head, state } => {
                 let now = self.now;
-                let mut pending = std::mem::take(&mut self.pending);
-                if let Some(shard) = self.touch(state.descriptor.shard) {
-                    shard.install(*head, *state, now, &mut pending);
+                if let Some((shard, pending)) = self.touch_here(state.descriptor.shard) {
+                    shard.install(*head, *state, now, pending);
                 }
-                self.pending = pending;
             }
             Input::Letter { from, letter } => self.letter(from, letter),
             Input::LinkLost { node } => {
@@ -362,11 +360,11 @@ impl Lane {
                 self.away.values_mut().for_each(|proxy| proxy.ask_again(node));
             }
             Input::Digested { shard: id, replica, index, digest } => {
-                let mut pending = std::mem::take(&mut self.pending);
-                if let Some(shard) = self.touch(id).filter(|shard| shard.replica() == replica) {
-                    shard.digested(index, digest, &mut pending);
+                if let Some((shard, pending)) = self.touch_here(id)
+                    && shard.replica() == replica
+                {
+                    shard.digested(index, digest, pending);
                 }
-                self.pending = pending;
             }
             Input::Declined { shard, head } => {
                 let now = self.now;
@@ -496,13 +494,18 @@ impl Lane {
 
     /// The shard, put on the list of those with something to do.
     fn touch(&mut self, id: ShardId) -> Option<&mut Shard> {
+        Some(self.touch_here(id)?.0)
+    }
+
+    /// The same, with what its effects come to.
+    fn touch_here(&mut self, id: ShardId) -> Option<(&mut Shard, &mut Effects)> {
         let shard = self.shards.get_mut(&id)?;
         shard.is_due = true;
         if !shard.active {
             shard.active = true;
             self.active.push(id);
         }
-        Some(shard)
+        Some((shard, &mut self.pending))
     }
 
     /// Those with something to do or on its way have their turn next.
@@ -533,16 +536,12 @@ impl Lane {
 
     fn fetch(&mut self, id: ShardId, want: Want, bytes_max: usize, asker: (Origin, Waiter)) {
         let (now, clock, (origin, waiter)) = (self.now, self.clock.clone(), asker);
-        let mut pending = std::mem::take(&mut self.pending);
-        if let Some(shard) = self.touch(id) {
-            match shard.is_elected() {
+        if let Some((shard, pending)) = self.touch_here(id) {
+            return match shard.is_elected() {
                 true => shard.find(want, bytes_max, asker, now, &clock),
-                false => shard.fetch(want, bytes_max, asker, now, &mut pending),
-            }
-            self.pending = pending;
-            return;
+                false => shard.fetch(want, bytes_max, asker, now, pending),
+            };
         }
-        self.pending = pending;
         match self.touch_away(id) {
             Some((proxy, pending)) => proxy.fetch(want, bytes_max, asker, now, pending),
             None => self.refuse(id, origin, vec![waiter]),
@@ -551,13 +550,9 @@ impl Lane {
 
     fn step(&mut self, id: ShardId, step: Bytes, (origin, waiter): (Origin, Waiter)) {
         let now = self.now;
-        let mut pending = std::mem::take(&mut self.pending);
-        if let Some(shard) = self.touch(id) {
-            shard.errand(step, (origin, waiter), now, &mut pending);
-            self.pending = pending;
-            return;
+        if let Some((shard, pending)) = self.touch_here(id) {
+            return shard.errand(step, (origin, waiter), now, pending);
         }
-        self.pending = pending;
         match self.touch_away(id) {
             Some((proxy, pending)) => proxy.errand(step, (origin, waiter), now, pending),
             None => {
@@ -591,13 +586,11 @@ impl Lane {
     /// Old versions here could go, if a keyspace's safe point rose.
     fn raise(&mut self, raise: Raise) {
         let (clock, is_full) = (self.clock.clone(), self.is_full);
-        let mut pending = std::mem::take(&mut self.pending);
-        if let Some(shard) = self.touch(SYSTEM) {
-            shard.raise(None, raise, &clock, is_full, &mut pending);
+        if let Some((shard, pending)) = self.touch_here(SYSTEM) {
+            shard.raise(None, raise, &clock, is_full, pending);
         } else if let Some(proxy) = self.away.get(&SYSTEM) {
-            proxy.raise(raise, &mut pending);
+            proxy.raise(raise, &mut self.pending);
         }
-        self.pending = pending;
     }
 
     fn refuse(&mut self, shard: ShardId, origin: Origin, waiters: Vec<Waiter>) {
@@ -657,19 +650,17 @@ impl Lane {
         let (id, now, clock) = (letter.shard(), self.now, self.clock.clone());
         let is_full = self.is_full;
         self.has_merged |= matches!(letter, Letter::Merge { .. });
-        let mut pending = std::mem::take(&mut self.pending);
         if let Letter::NotLed { known: Some(known), .. } = &letter {
-            pending.known.push((**known).clone());
+            self.pending.known.push((**known).clone());
         }
-        if let Some(shard) = self.touch(id) {
-            shard.letter(from, letter, now, &clock, is_full, &mut pending);
+        if let Some((shard, pending)) = self.touch_here(id) {
+            shard.letter(from, letter, now, &clock, is_full, pending);
         } else if let Some(what) = letter.asks() {
             let known = self.away.get(&id).and_then(Proxy::known).cloned().map(Box::new);
-            pending.letters.push((from, Letter::NotLed { shard: id, what, known }));
-        } else if let Some((proxy, _)) = self.touch_away(id) {
-            proxy.letter(from, letter, now, &mut pending);
+            self.pending.letters.push((from, Letter::NotLed { shard: id, what, known }));
+        } else if let Some((proxy, pending)) = self.touch_away(id) {
+            proxy.letter(from, letter, now, pending);
         }
-        self.pending = pending;
     }
 
     fn create(&mut self, start: ShardStart) {

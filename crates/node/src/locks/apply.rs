@@ -70,8 +70,7 @@ pub fn apply(
         }
         Step::Look { id, record } => {
             let standing = locks.look(*id, record, at);
-            let keys = locks.records.get(id).map(|record| boxed(&record.keys));
-            Said::Record(standing, keys.unwrap_or_default())
+            Said::Record(standing, locks.keys_of(*id).to_vec())
         }
         Step::Resolve { id, outcome, keys } => {
             locks.resolve_all(engine, *id, keys, outcome, at);
@@ -266,7 +265,7 @@ impl Locks {
         outcome: &Outcome,
         at: Timestamp,
         owns: &dyn Fn(&[u8]) -> bool,
-    ) -> (Standing, Vec<Box<[u8]>>) {
+    ) -> (Standing, Vec<Name>) {
         let Some(record) = self.records.get_mut(&id) else {
             let standing = match outcome {
                 Outcome::Aborted => self.look(id, key, at),
@@ -281,7 +280,7 @@ impl Locks {
         let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
         let (mut here, mut rest) = (Keys::new(), Vec::new());
         for key in &keys {
-            if owns(key) { here.push(&**key) } else { rest.push(Box::from(&**key)) }
+            if owns(key) { here.push(&**key) } else { rest.push(key.clone()) }
         }
         self.resolve_all(engine, id, &here, &outcome, at);
         drop(here);
@@ -412,8 +411,4 @@ fn by_first_key(
 
 fn names(keys: &[&[u8]]) -> Vec<Name> {
     keys.iter().map(|key| Name::from(*key)).collect()
-}
-
-fn boxed(keys: &[Name]) -> Vec<Box<[u8]>> {
-    keys.iter().map(|key| Box::from(&**key)).collect()
 }

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::{Mark, put_mark, read_mark};
 
 /// Bytes that stand in the map itself: a mark with a number for an answer, of a key of 20 bytes.
-const INLINE_BYTES: usize = 48;
+const INLINE_BYTES: usize = 56;
 
 /// The marks of one transaction.
 #[derive(Clone, Debug, Default, PartialEq)]

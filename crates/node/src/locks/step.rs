@@ -42,8 +42,8 @@ use keyspace::{DecodeError, Timestamp};
 use smallvec::SmallVec;
 
 use super::{
-    Answers, Mark, Outcome, TxnId, put_answers, put_keys, put_mark, put_outcome, read_answers,
-    read_keys, read_mark, read_outcome,
+    Answers, Mark, Name, Outcome, TxnId, put_answers, put_keys, put_mark, put_outcome,
+    read_answers, read_keys, read_mark, read_outcome,
 };
 use crate::command::Transaction;
 
@@ -183,7 +183,7 @@ pub enum Said {
     /// Nothing is.
     Refused(Why),
     /// What the record says by now, and which of its keys are still to be seen to.
-    Record(Standing, Vec<Box<[u8]>>),
+    Record(Standing, Vec<Name>),
     /// Of each key, in their order.
     Found(Vec<Finding>),
     /// It is done.

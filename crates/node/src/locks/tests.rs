@@ -115,7 +115,7 @@ fn the_last_shard_commits() {
     assert!(shard.locks.is_free() && !shard.locks.is_quiet());
     // It is done once, and its record says so to all who ask.
     assert_eq!(shard.step(210, &step), Said::Voted(at(200), answers));
-    let rest = vec![Box::from(b"elsewhere".as_slice())];
+    let rest = vec![Name::from(b"elsewhere".as_slice())];
     let said = Said::Record(Standing::Committed(at(200)), rest);
     assert_eq!(shard.step(220, &Step::Look { id: id(100), record: b"a" }), said);
     let aborted =
@@ -220,7 +220,7 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
     let outcome = Outcome::Committed(at(250));
     let decide =
         Step::Decide { id: id(100), record: b"a", outcome: outcome.clone(), is_sure: false };
-    let rest = vec![Box::from(b"elsewhere".as_slice())];
+    let rest = vec![Name::from(b"elsewhere".as_slice())];
     assert_eq!(shard.step(300, &decide), Said::Record(Standing::Committed(at(250)), rest));
     assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"y".into()), Some(b"5".into())));
     assert!(shard.locks.is_free() && !shard.locks.is_quiet());

@@ -150,11 +150,6 @@ impl Steps {
         self.is_awake = true;
     }
 
-    fn come(&mut self, queued: QueuedStep) {
-        self.sought.begin(queued.asker, &decoded(&queued.step));
-        self.queue.push_back(queued);
-    }
-
     fn is_calm(&self) -> bool {
         self.queue.is_empty() && self.waiting.is_empty() && self.held.is_empty()
     }
@@ -217,10 +212,10 @@ impl Shard {
         now: BootNanos,
         effects: &mut Effects,
     ) {
-        let is_step = is_step(&step) && self.state.read().keys().is_some();
-        if !self.group.is_leader() || !is_step {
+        let read = read_step(&step).filter(|_| self.state.read().keys().is_some());
+        let Some(read) = read.filter(|_| self.group.is_leader()) else {
             return self.not_led(from, Asked::Step { number }, effects);
-        }
+        };
         let asker = StepAsker { from: Some(from), number };
         let newest = self.steps.newest.insert(from, number);
         if newest.is_none_or(|newest| number <= newest) {
@@ -230,7 +225,9 @@ impl Shard {
                 return;
             }
         }
-        self.steps.come(QueuedStep { asker, step, since: now });
+        self.steps.sought.begin(asker, &read);
+        drop(read);
+        self.steps.queue.push_back(QueuedStep { asker, step, since: now });
         self.steps.is_awake = true;
     }
 
@@ -290,7 +287,8 @@ impl Shard {
             let now = turn.now;
             for (number, step) in self.errands.due(None, now) {
                 let asker = StepAsker { from: None, number };
-                self.steps.come(QueuedStep { asker, step, since: now });
+                self.steps.sought.begin(asker, &decoded(&step));
+                self.steps.queue.push_back(QueuedStep { asker, step, since: now });
             }
         }
         if self.steps.queue.is_empty() && self.steps.waiting.is_empty() {
@@ -497,7 +495,8 @@ fn decoded(bytes: &[u8]) -> Step<'_> {
     Step::decode(&mut Reader::new(bytes)).expect("it was looked at")
 }
 
-fn is_step(bytes: &[u8]) -> bool {
+/// A step that comes from elsewhere, if these bytes are one.
+fn read_step(bytes: &[u8]) -> Option<Step<'_>> {
     let mut reader = Reader::new(bytes);
-    Step::decode(&mut reader).is_ok() && reader.rest().is_empty()
+    Step::decode(&mut reader).ok().filter(|_| reader.rest().is_empty())
 }

@@ -159,8 +159,7 @@ impl EventLoop {
         let at = At { now: boot_nanos(), time: self.hub.now() };
         let hub = &self.hub;
         act(&mut self.coordinator, at, &|id| hub.routes().by_id(id).cloned());
-        let acts: Vec<Act> = self.coordinator.acts().collect();
-        for act in acts {
+        for act in self.coordinator.acts() {
             match act {
                 Act::Ask { shard, step, ask } => {
                     let (origin, waiter) = (Origin(self.number as u32), Waiter(ASK | ask));
