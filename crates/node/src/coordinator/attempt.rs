@@ -22,8 +22,8 @@ impl Coordinator {
             return self.end(number, Ended::CrossShard);
         };
         run.record = plan.record.into();
-        run.keys = plan.keys.iter().map(|key| Name::from(*key)).collect();
-        run.at_home = plan.keys_at_home(route).map(Name::from).collect();
+        run.keys = plan.keys.iter().map(|key| Name::from_slice(key)).collect();
+        run.at_home = plan.keys_at_home(route).map(Name::from_slice).collect();
         let in_order = plan.in_order;
         run.in_order = in_order;
         let mut steps = plan.steps(run.id, &mut self.sheet);

@@ -75,12 +75,11 @@ mod sheet;
 #[cfg(test)]
 mod tests;
 
+use plan::by_shard;
 use sheet::Sheet;
 
 /// What shards are asked for.
 type Steps = SmallVec<[(ShardId, Bytes); 2]>;
-
-use plan::by_shard;
 
 /// When a shard has other keys by now, it is looked up again after so long.
 const LOOK_AGAIN_NANOS: u64 = 5_000_000;

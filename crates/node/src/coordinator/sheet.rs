@@ -1,5 +1,5 @@
 //! Bytes of steps, one behind the other in a piece of memory that many share: a step is short, and
-//! is over soon.
+//! is over soon. One that is not keeps its piece, so at most [`PIECE_BYTES`] beside its own bytes.
 
 use bytes::{Bytes, BytesMut};
 
@@ -27,7 +27,8 @@ impl Sheet {
         self.draft.clear();
         write(&mut self.draft);
         if self.draft.len() > PIECE_BYTES / 2 {
-            return std::mem::take(&mut self.draft).into();
+            // Kept for as long as it is asked for: without the room that it has grown into.
+            return std::mem::take(&mut self.draft).into_boxed_slice().into();
         }
         if self.piece.capacity() < self.draft.len() {
             self.piece = BytesMut::with_capacity(PIECE_BYTES);

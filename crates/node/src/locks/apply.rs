@@ -30,7 +30,7 @@ use super::{
 use crate::command::{Reply, leave_deletion};
 use crate::limits::ApplyLimits;
 
-/// Answers of commands, and marks of keys: mostly of one or two.
+/// Answers of commands, and marks of keys: mostly one.
 type Replies = SmallVec<[Reply; 1]>;
 type News<'k> = SmallVec<[(&'k [u8], Mark); 1]>;
 
@@ -184,7 +184,7 @@ impl Locks {
             return Err(Why::TooMuch);
         }
         let (all, of_key) = by_first_key(answers, prepare, &keys);
-        let record: Name = (*record).into();
+        let record = Name::from_slice(record);
         // Those that are only watched have none.
         let mut intents = intents.into_iter().peekable();
         for (key, answers) in keys.into_iter().zip(of_key) {
@@ -196,7 +196,8 @@ impl Locks {
                 Ok(None) => Reach::End,
                 Ok(Some(high)) => Reach::To(high.into()),
             };
-            let lock = Lock { id: *id, record: record.clone(), at, intent, reach, answers };
+            let record = Name::from_slice(&record);
+            let lock = Lock { id: *id, record, at, intent, reach, answers };
             self.put_lock(key, lock);
         }
         if !promised.is_empty() {
@@ -280,7 +281,7 @@ impl Locks {
         let (outcome, keys) = (record.outcome.clone(), std::mem::take(&mut record.keys));
         let (mut here, mut rest) = (Keys::new(), Vec::new());
         for key in &keys {
-            if owns(key) { here.push(&**key) } else { rest.push(key.clone()) }
+            if owns(key) { here.push(&**key) } else { rest.push(Name::from_slice(key)) }
         }
         self.resolve_all(engine, id, &here, &outcome, at);
         drop(here);
@@ -410,5 +411,5 @@ fn by_first_key(
 }
 
 fn names(keys: &[&[u8]]) -> Vec<Name> {
-    keys.iter().map(|key| Name::from(*key)).collect()
+    keys.iter().map(|key| Name::from_slice(key)).collect()
 }

@@ -340,7 +340,7 @@ impl Locks {
         if lock.reach != Reach::Key {
             self.reaching.insert(key.into());
         }
-        self.locks.insert(key.into(), lock);
+        self.locks.insert(Name::from_slice(key), lock);
     }
 
     /// Takes away the lock of a key, if it is this transaction's.
@@ -517,7 +517,7 @@ impl Locks {
                 0 => Intent::Keep,
                 1 => {
                     let expiry_ms = reader.u64()?;
-                    Intent::Put(reader.bytes()?.into(), expiry_ms)
+                    Intent::Put(SmallVec::from_slice(reader.bytes()?), expiry_ms)
                 }
                 2 => Intent::Delete,
                 found => return Err(DecodeError::Tag { what: "intent", found }),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   PREPARE ──► a watched key has changed ──► refused: it would be refused by the log as well
+//!               it is asked for again, and was done, or never will be ──► entry
 //!               a key is locked by another, or is about to be?
 //!                 no ──────────────────────► entry   (several steps are one entry)
 //!                 by a younger one, or an
@@ -168,7 +169,11 @@ impl Steps {
         let ends = ends.chain(withheld::BOUNDS).map(|nanos| queued.since.saturating_add(nanos));
         let next = ends.filter(|end| *end > now).min();
         self.look_at = self.look_at.min(next.unwrap_or(now));
-        self.waiting.insert(id, queued);
+        let asker = queued.asker;
+        // Who has asked for the same by another number asks again.
+        if let Some(other) = self.waiting.insert(id, queued).filter(|other| other.asker != asker) {
+            self.sought.end(other.asker);
+        }
     }
 
     /// Bytes of what waits, and how many entries it may become.

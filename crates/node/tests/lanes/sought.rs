@@ -74,12 +74,15 @@ impl Story {
     }
 
     fn prepare(&mut self, id: TxnId, value: &[u8], seen: Option<Timestamp>) -> u64 {
+        self.prepare_as(id, value, seen, Role::Votes)
+    }
+
+    fn prepare_as(&mut self, id: TxnId, value: &[u8], seen: Option<Timestamp>, role: Role) -> u64 {
         let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
         let set = Command::Write(Write::Set { key: KEY, value, when, expiry, reply });
         let watched = seen.map(|at| (KEY, Seen::Version(at))).into_iter().collect();
         let part = Transaction { watched, commands: vec![set], ..Transaction::default() };
         let (record, promised, places) = (KEY, smallvec![KEY], smallvec![0]);
-        let role = Role::Votes;
         self.step(&Step::Prepare(Prepare {
             id,
             is_first: false,
@@ -121,6 +124,16 @@ impl Story {
         self.five.letters.iter().find_map(|(_, _, letter)| match letter {
             Letter::Stepped { number, said: Said::Voted(at, _), .. } if *number == asked => {
                 Some(*at)
+            }
+            _ => None,
+        })
+    }
+
+    /// Why a PREPARE was refused.
+    fn refused(&self, asked: u64) -> Option<Why> {
+        self.five.letters.iter().find_map(|(_, _, letter)| match letter {
+            Letter::Stepped { number, said: Said::Refused(why), .. } if *number == asked => {
+                Some(why.clone())
             }
             _ => None,
         })
@@ -320,11 +333,38 @@ fn who_asks_again_for_what_was_done_is_told_it_whoever_has_the_lock_by_now() {
     let third = story.prepare(id(3), b"3", None);
     story.together();
     assert_eq!(story.voted(again), Some(first));
+    assert_eq!(story.refused(third), None);
     story.alone(2 * YOUNG_NANOS);
-    let refused = story.five.letters.iter().filter_map(|(_, _, letter)| match letter {
-        Letter::Stepped { number, said: Said::Refused(why), .. } => Some((*number, why.clone())),
-        _ => None,
-    });
-    assert_eq!(refused.collect::<Vec<_>>(), [(third, Why::Locked(KEY.into()))]);
+    assert_eq!(story.refused(third), Some(Why::Locked(KEY.into())));
     assert_eq!(story.voted(third), None);
+    // Nor does one wait that never will be.
+    story.step(&Step::Prevent { id: id(4), keys: smallvec![KEY] });
+    story.together();
+    let prevented = story.prepare(id(4), b"4", None);
+    story.together();
+    assert_eq!(story.refused(prevented), Some(Why::Aborted));
+}
+
+#[test]
+fn who_asks_again_for_what_was_committed_is_told_so_and_it_is_done_once() {
+    let mut story = Story { five: Five::new(), next: 0 };
+    story.together();
+    let first = story.begin();
+    let id = |by: u64| TxnId { start: Timestamp::from_millis(3), by, attempt: 0 };
+    let commits = Role::Commits(first);
+    let asked = story.prepare_as(id(9), b"1", None, commits);
+    story.together();
+    let done = story.voted(asked).expect("nobody is in its way");
+    let other = story.prepare(id(8), b"2", None);
+    story.together();
+    let locked = story.voted(other).expect("it is free again");
+    let again = story.prepare_as(id(9), b"1", None, commits);
+    story.together();
+    assert_eq!(story.voted(again), Some(done));
+    // What came since is not written over.
+    let outcome = Outcome::Committed(locked);
+    story.step(&Step::Resolve { id: id(8), outcome, keys: smallvec![KEY] });
+    let read = story.ask();
+    story.together();
+    assert_eq!(story.told(read), Some((b"2".to_vec(), locked)));
 }

@@ -1,8 +1,9 @@
 //! May a PREPARE be proposed, is it to wait, or is it refused? The front page of
 //! [`steps`](super) says when.
 //!
-//! Who asks once more for what is done, or will never be, is kept from nothing: it locks nothing
-//! now ([`Locks::knows`]), and is told what it was told.
+//! Who asks once more for what is done, or will never be, waits for nobody: it locks nothing now
+//! ([`Locks::knows`]), and is told what it was told. That is looked up if somebody is in its way,
+//! for most ask once; else its keys count as about to be locked until it is applied.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

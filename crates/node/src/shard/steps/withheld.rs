@@ -2,9 +2,6 @@
 //! younger transactions would take turns with them without end. So from [`AFTER_NANOS`] of its wait
 //! on these are kept from them as if it had locked them; unless what it waits for has been locked
 //! for [`STAYS_NANOS`], or it only waits for what is withheld itself.
-//!
-//! Whoever has locked one of his keys, or had, is kept from none: he asks once more for what is
-//! done.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
