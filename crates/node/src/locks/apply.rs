@@ -148,7 +148,8 @@ impl Locks {
         if let Some(key) = keys.iter().find(|key| self.stopping(key).is_some()) {
             return Err(Why::Locked((*key).into()));
         }
-        if let Some((key, _)) = part.ranges.iter().find_map(|range| self.within(*id, *range)) {
+        if let Some((key, _)) = part.ranges.iter().find_map(|range| self.within(*id, *range).next())
+        {
             return Err(Why::Locked(key.into()));
         }
         if let Some(key) = part.changed(engine, at) {

@@ -299,14 +299,16 @@ impl Locks {
         })
     }
 
-    /// The first lock of another transaction in a range, with its key.
-    pub fn within(&self, id: TxnId, (low, high): KeyRange<'_>) -> Option<(&[u8], &Lock)> {
-        if high.is_some_and(|high| high <= low) {
-            return None;
-        }
-        let high = high.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut there = self.locks.range::<[u8], _>((Bound::Included(low), high));
-        there.find(|(_, lock)| lock.id != id).map(|(key, lock)| (&**key, lock))
+    /// The locks of other transactions in a range, with their keys.
+    pub fn within(
+        &self,
+        id: TxnId,
+        (low, high): KeyRange<'_>,
+    ) -> impl Iterator<Item = (&[u8], &Lock)> {
+        // One that ends before it begins holds nothing.
+        let end = high.map_or(Bound::Unbounded, |high| Bound::Excluded(high.max(low)));
+        let there = self.locks.range::<[u8], _>((Bound::Included(low), end));
+        there.filter(move |(_, lock)| lock.id != id).map(|(key, lock)| (&**key, lock))
     }
 
     /// Whether the newest value of a key may not be told: it may have another one already.

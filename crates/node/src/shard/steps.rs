@@ -36,7 +36,7 @@
 //! |---|---|---|
 //! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the node's patience | busy, not done; refused |
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
-//! | what is withheld for who waits ([`withheld`]) | 20 to 500 ms | younger ones pass |
+//! | what is withheld for who waits ([`withheld`]) | from 20 ms of its wait on, while no lock that it waits for is 500 ms old | younger ones pass |
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -73,12 +73,13 @@ impl Shard {
             return Verdict::Refused(Why::Aborted);
         }
         let stopped = self.steps.stopped_by(&state.locks, &scene.going, prepare, &keys);
-        let is_locked = stopped.is_some_and(|(_, key)| {
-            let lock = state.locks.stopping(key);
-            let since = lock.map_or(u64::MAX, |lock| lock.at.millis());
-            turn.clock.now().millis() < since.saturating_add(withheld::STAYS_MILLIS)
+        let withholds = stopped.is_some()
+            && !is_kept(&state.locks, &scene.going, prepare, &keys, turn.clock.now());
+        let stopped = stopped.or_else(|| match prepare.role {
+            Role::Votes => self.steps.withheld.stops(prepare, &keys),
+            // It locks nothing, and has others give up what it has locked elsewhere.
+            Role::Commits(_) => None,
         });
-        let stopped = stopped.or_else(|| self.steps.withheld.stops(prepare, &keys));
         let waits_since = |nanos| turn.now < since.saturating_add(nanos);
         let may_wait =
             waits_since(turn.waits_for_locks()) && self.steps.waiting.len() < WAITING_MAX;
@@ -95,7 +96,7 @@ impl Shard {
                 if may_wait
                     && (prepare.is_first || !by.is_older_than(&id) || waits_since(YOUNG_NANOS)) =>
             {
-                if is_locked {
+                if withholds {
                     let waited = turn.now.saturating_sub(since);
                     self.steps.withheld.wait(prepare, &keys, waited);
                 }
@@ -164,14 +165,33 @@ impl Steps {
         });
         by_key.or_else(|| {
             prepare.part.ranges.iter().find_map(|(low, high)| {
-                let end = high.map_or(Bound::Unbounded, Bound::Excluded);
-                let locked = locks.within(id, (low, *high)).map(|(_, lock)| lock.id);
+                let end = high.map_or(Bound::Unbounded, |high| Bound::Excluded(high.max(low)));
+                let locked = locks.within(id, (low, *high)).next().map(|(_, lock)| lock.id);
                 let mut coming = self.coming.range::<[u8], _>((Bound::Included(*low), end));
                 let coming = || coming.find(|(_, (_, by))| *by != id).map(|(_, (_, by))| *by);
                 locked.or_else(coming).map(|by| (by, *low))
             })
         })
     }
+}
+
+/// Whether a lock that a PREPARE waits for has been there for so long that whoever has it may be
+/// gone.
+fn is_kept(
+    locks: &Locks,
+    going: &Going,
+    prepare: &Prepare<'_>,
+    keys: &[&[u8]],
+    now: Timestamp,
+) -> bool {
+    let id = prepare.id;
+    let of_keys = keys.iter().filter_map(|key| Some((*key, locks.stopping(key)?)));
+    let within = prepare.part.ranges.iter().flat_map(|range| locks.within(id, *range));
+    let mut stopping = of_keys.filter(|(_, lock)| lock.id != id).chain(within);
+    stopping.any(|(key, lock)| {
+        let kept_until = lock.at.millis().saturating_add(withheld::STAYS_MILLIS);
+        kept_until <= now.millis() && !going.contains_key(&(lock.id, key.into()))
+    })
 }
 
 /// A watched key for which a PREPARE would be refused by the log as well.
@@ -198,4 +218,57 @@ pub(super) fn going(locks: &Locks, steps: &[QueuedStep]) -> Going {
         }
     }
     going
+}
+
+#[cfg(test)]
+mod tests {
+    use keyspace::KeyHasher;
+    use storage::engine::{Engine, Layout};
+
+    use super::*;
+    use crate::command::{Step as Command, Transaction, Write};
+    use crate::limits;
+    use crate::locks::apply::{Owns, apply};
+    use crate::locks::{Keys, Places, Said};
+
+    fn prepare(start: u64, ranges: &[(&'static [u8], Option<&'static [u8]>)]) -> Prepare<'static> {
+        let id = TxnId { start: Timestamp::from_millis(start), by: 1, attempt: 0 };
+        let part = Transaction { ranges: ranges.to_vec(), ..Transaction::default() };
+        let (record, role, promised) = (&b"r"[..], Role::Votes, Keys::new());
+        Prepare { id, is_first: true, record, role, promised, part, places: Places::new() }
+    }
+
+    /// Whoever may be gone has nothing withheld for who waits for it, whichever of the locks that
+    /// are in the way it has.
+    #[test]
+    fn the_oldest_of_all_locks_in_the_way_says_whether_they_are_kept() {
+        let mut locks = Locks::default();
+        let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
+        let mut lock = |start, key| {
+            let commands = vec![Command::Write(Write::Delete { key })];
+            let part = Transaction { commands, ..Transaction::default() };
+            let places = Places::from_slice(&[0]);
+            let step = Step::Prepare(Prepare { places, part, ..prepare(start, &[]) });
+            let owns = Owns { key: &|_| true, up_to: &|_| true };
+            let at = Timestamp::from_millis(start + 1);
+            let said = apply(&mut locks, &mut engine, &step, at, &owns, &limits::APPLY);
+            assert!(matches!(said, Said::Voted(..)));
+        };
+        lock(100, b"m");
+        lock(500, b"a");
+        let (now, none) = (Timestamp::from_millis(700), Going::new());
+        let kept =
+            |going, waits: &Prepare<'_>, keys: &[&[u8]]| is_kept(&locks, going, waits, keys, now);
+        let waits = prepare(50, &[]);
+        assert!(!kept(&none, &waits, &[b"a", b"b"]));
+        assert!(kept(&none, &waits, &[b"a", b"m"]) && kept(&none, &waits, &[b"m", b"z"]));
+        let range = prepare(50, &[(b"b", Some(b"z"))]);
+        assert!(kept(&none, &range, &[b"b"]));
+        assert!(!kept(&none, &prepare(50, &[(b"a", Some(b"m"))]), &[b"a"]));
+        assert!(!kept(&none, &prepare(50, &[(b"z", Some(b"a"))]), &[b"z"]));
+        // What goes with the next entry is not kept; nor is what is its own.
+        let going = Going::from([((prepare(100, &[]).id, Name::from_slice(b"m")), None)]);
+        assert!(!kept(&going, &waits, &[b"a", b"m"]) && !kept(&going, &range, &[b"b"]));
+        assert!(!kept(&none, &prepare(100, &[(b"b", None)]), &[b"m"]));
+    }
 }

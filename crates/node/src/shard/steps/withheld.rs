@@ -1,7 +1,7 @@
 //! Keys that a PREPARE waits for which wants several: each may be free while another is not, and
 //! younger transactions would take turns with them without end. So from [`AFTER_NANOS`] of its wait
-//! on these are kept from them as if it had locked them; unless what it waits for has been locked
-//! for [`STAYS_NANOS`], or it only waits for what is withheld itself.
+//! on these are kept from them as if it had locked them; unless some of what it waits for has been
+//! locked for [`STAYS_NANOS`], or it only waits for what is withheld itself.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -28,14 +28,18 @@ pub(super) struct Withheld {
 }
 
 impl Withheld {
-    /// A PREPARE of these keys waits, as it has for so long. The oldest is told of first.
+    /// A PREPARE of these keys waits, as it has for so long.
     pub fn wait(&mut self, prepare: &Prepare<'_>, keys: &[&[u8]], waited: BootNanos) {
         let wants_one = keys.len() == 1 && prepare.part.ranges.is_empty();
         if wants_one || waited < AFTER_NANOS {
             return;
         }
         for key in keys {
-            self.keys.entry((*key).into()).or_insert(prepare.id);
+            let by = self.keys.entry((*key).into()).or_insert(prepare.id);
+            // In the order of their ages come those who waited before, and not who has just come.
+            if prepare.id.is_older_than(by) {
+                *by = prepare.id;
+            }
         }
         let owned = |(low, high): &(&[u8], Option<&[u8]>)| ((*low).into(), high.map(Box::from));
         self.ranges.extend(prepare.part.ranges.iter().map(|range| (owned(range), prepare.id)));
@@ -53,7 +57,7 @@ impl Withheld {
             self.keys.get(key).copied().filter(is_older).or_else(of_ranges)
         };
         let within = |(low, high): &(&'a [u8], Option<&[u8]>)| {
-            let end = high.map_or(Bound::Unbounded, Bound::Excluded);
+            let end = high.map_or(Bound::Unbounded, |high| Bound::Excluded(high.max(low)));
             let mut within = self.keys.range::<[u8], _>((Bound::Included(*low), end));
             within.find(|(_, by)| is_older(by)).map(|(_, by)| (*by, *low))
         };
@@ -103,6 +107,9 @@ mod tests {
         assert_eq!(withheld.stops(&old, &[a, b]), None);
         let again = Prepare { id: TxnId { attempt: 1, ..own.id }, ..own.clone() };
         assert_eq!(withheld.stops(&again, &[a, b]), None);
+        // Of several who want a key, the oldest keeps it.
+        withheld.wait(&old, &[a, b], AFTER_NANOS);
+        assert_eq!(withheld.stops(&own, &[a]), Some((old.id, a)));
     }
 
     #[test]
