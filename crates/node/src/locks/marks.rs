@@ -9,7 +9,8 @@
 use keyspace::codec::{Reader, put_bytes, put_counted};
 use smallvec::SmallVec;
 
-use super::{Mark, put_mark, read_mark};
+use super::Mark;
+use super::codec::{put_mark, read_mark};
 
 /// Bytes that stand in the map itself: a mark with a number for an answer, of a key of 20 bytes.
 const INLINE_BYTES: usize = 56;

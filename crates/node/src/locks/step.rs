@@ -41,10 +41,10 @@ use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{DecodeError, Timestamp};
 use smallvec::SmallVec;
 
-use super::{
-    Answers, Mark, Name, Outcome, TxnId, put_answers, put_keys, put_mark, put_outcome,
-    read_answers, read_keys, read_mark, read_outcome,
+use super::codec::{
+    put_answers, put_keys, put_mark, put_outcome, read_answers, read_keys, read_mark, read_outcome,
 };
+use super::{Answers, Mark, Name, Outcome, TxnId};
 use crate::command::Transaction;
 
 /// Keys of a step: most have one or two in a shard, and need no memory for them.

@@ -1,6 +1,7 @@
 //! Steps in their order, and what is left of them: parted, united and in bytes.
 
 use keyspace::KeyHasher;
+use keyspace::codec::Reader;
 use storage::engine::{Engine, Layout};
 
 use super::apply::{Owns, apply};

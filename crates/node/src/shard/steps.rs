@@ -57,6 +57,8 @@ mod held;
 mod judge;
 mod sought;
 mod stuck;
+#[cfg(test)]
+mod tests;
 mod withheld;
 
 use judge::{Going, Scene, Verdict, going};

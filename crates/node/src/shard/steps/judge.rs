@@ -229,14 +229,8 @@ mod tests {
     use crate::command::{Step as Command, Transaction, Write};
     use crate::limits;
     use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Keys, Places, Said};
-
-    fn prepare(start: u64, ranges: &[(&'static [u8], Option<&'static [u8]>)]) -> Prepare<'static> {
-        let id = TxnId { start: Timestamp::from_millis(start), by: 1, attempt: 0 };
-        let part = Transaction { ranges: ranges.to_vec(), ..Transaction::default() };
-        let (record, role, promised) = (&b"r"[..], Role::Votes, Keys::new());
-        Prepare { id, is_first: true, record, role, promised, part, places: Places::new() }
-    }
+    use crate::locks::{Places, Said};
+    use crate::shard::steps::tests::prepare;
 
     /// Whoever may be gone has nothing withheld for who waits for it, whichever of the locks that
     /// are in the way it has.

@@ -68,29 +68,8 @@ impl Withheld {
 
 #[cfg(test)]
 mod tests {
-    use keyspace::Timestamp;
-
     use super::*;
-    use crate::command::Transaction;
-    use crate::locks::{Keys, Places, Role};
-
-    type Stretch = (&'static [u8], Option<&'static [u8]>);
-
-    fn prepare(start: u64, ranges: &[Stretch]) -> Prepare<'static> {
-        let id = TxnId { start: Timestamp::from_millis(start), by: 1, attempt: 0 };
-        let ranges = ranges.to_vec();
-        let part = Transaction { watched: Vec::new(), commands: Vec::new(), ranges };
-        let (record, role) = (&b"r"[..], Role::Votes);
-        Prepare {
-            id,
-            is_first: true,
-            record,
-            role,
-            promised: Keys::new(),
-            part,
-            places: Places::new(),
-        }
-    }
+    use crate::shard::steps::tests::prepare;
 
     #[test]
     fn younger_ones_are_kept_from_what_an_older_one_wants_several_of() {

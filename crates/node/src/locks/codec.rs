@@ -1,0 +1,210 @@
+//! The bytes of what a shard knows of transactions.
+//!
+//! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
+//! locks, each: key `bytes`, id, record key `bytes`, time u64, `u8` 0 nothing to be written, 1 a
+//! value: expiry u64, `bytes`, 2 none: the key is deleted; `u8` 0 for the key alone, 1 up to
+//! `bytes`, 2 to the end; answers. Count of records, each: id,
+//! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
+//! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
+//! time of the lock u64, time u64, answers. Count of floors, each: whose u64, time u64; in
+//! checkpoints from before there were any, nothing. An id: start u64, by u64, attempt `varint`.
+//! Answers: count `varint`, each: place `varint`, and a reply as `bytes`.
+
+use std::collections::BTreeMap;
+
+use keyspace::codec::{Reader, put_bytes, put_counted, put_varint};
+use keyspace::{DecodeError, Timestamp};
+use smallvec::SmallVec;
+
+use super::{Answers, Intent, Lock, Locks, Mark, Outcome, Reach, Record, TxnId};
+use crate::command::reply;
+
+impl TxnId {
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.start.0.to_le_bytes());
+        out.extend_from_slice(&self.by.to_le_bytes());
+        put_varint(u64::from(self.attempt), out);
+    }
+
+    pub(crate) fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (start, by) = (Timestamp(reader.u64()?), reader.u64()?);
+        let attempt = reader.varint_max(u32::MAX.into(), "attempt")? as u32;
+        Ok(Self { start, by, attempt })
+    }
+}
+
+impl Locks {
+    /// Appends its bytes.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        put_varint(self.locks.len() as u64, out);
+        for (key, lock) in &self.locks {
+            put_bytes(key, out);
+            lock.id.encode(out);
+            put_bytes(&lock.record, out);
+            out.extend_from_slice(&lock.at.0.to_le_bytes());
+            match &lock.intent {
+                Intent::Keep => out.push(0),
+                Intent::Put(value, expiry_ms) => {
+                    out.push(1);
+                    out.extend_from_slice(&expiry_ms.to_le_bytes());
+                    put_bytes(value, out);
+                }
+                Intent::Delete => out.push(2),
+            }
+            match &lock.reach {
+                Reach::Key => out.push(0),
+                Reach::To(end) => {
+                    out.push(1);
+                    put_bytes(end, out);
+                }
+                Reach::End => out.push(2),
+            }
+            put_answers(&lock.answers, out);
+        }
+        put_varint(self.records.len() as u64, out);
+        for (id, record) in &self.records {
+            id.encode(out);
+            put_bytes(&record.key, out);
+            put_outcome(&record.outcome, out);
+            put_keys(&record.keys, out);
+        }
+        put_varint(self.marked() as u64, out);
+        for (id, marks) in &self.marks {
+            for (key, mark) in marks.iter() {
+                id.encode(out);
+                put_bytes(key, out);
+                out.extend_from_slice(mark);
+            }
+        }
+        put_varint(self.floors.len() as u64, out);
+        for (by, before) in &self.floors {
+            out.extend_from_slice(&by.to_le_bytes());
+            out.extend_from_slice(&before.0.to_le_bytes());
+        }
+    }
+
+    /// Reads what [`Self::encode`] wrote.
+    ///
+    /// # Errors
+    /// [`DecodeError`] if the bytes are something else.
+    pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let mut all = Self::default();
+        let mut marks = BTreeMap::<TxnId, Vec<(&[u8], Mark)>>::new();
+        for _ in 0..reader.varint()? {
+            let (key, id) = (reader.bytes()?.into(), TxnId::decode(reader)?);
+            let (record, at) = (reader.bytes()?.into(), Timestamp(reader.u64()?));
+            let intent = match reader.u8()? {
+                0 => Intent::Keep,
+                1 => {
+                    let expiry_ms = reader.u64()?;
+                    Intent::Put(SmallVec::from_slice(reader.bytes()?), expiry_ms)
+                }
+                2 => Intent::Delete,
+                found => return Err(DecodeError::Tag { what: "intent", found }),
+            };
+            let reach = match reader.u8()? {
+                0 => Reach::Key,
+                1 => Reach::To(reader.bytes()?.into()),
+                2 => Reach::End,
+                found => return Err(DecodeError::Tag { what: "reach of a lock", found }),
+            };
+            let answers = read_answers(reader)?;
+            all.locks.insert(key, Lock { id, record, at, intent, reach, answers });
+        }
+        for _ in 0..reader.varint()? {
+            let (id, key) = (TxnId::decode(reader)?, reader.bytes()?.into());
+            let outcome = read_outcome(reader)?;
+            all.records.insert(id, Record { key, outcome, keys: read_keys(reader)? });
+        }
+        for _ in 0..reader.varint()? {
+            let (id, key) = (TxnId::decode(reader)?, reader.bytes()?);
+            marks.entry(id).or_default().push((key, read_mark(reader)?));
+        }
+        for (id, mut marks) in marks {
+            all.marks.entry(id).or_default().put_all(&mut marks);
+        }
+        if !reader.rest().is_empty() {
+            for _ in 0..reader.varint()? {
+                all.floors.insert(reader.u64()?, Timestamp(reader.u64()?));
+            }
+        }
+        all.count();
+        Ok(all)
+    }
+}
+
+pub(super) fn put_outcome(outcome: &Outcome, out: &mut Vec<u8>) {
+    match outcome {
+        Outcome::Staged => out.push(0),
+        Outcome::Committed(at) => {
+            out.push(1);
+            out.extend_from_slice(&at.0.to_le_bytes());
+        }
+        Outcome::Aborted => out.push(2),
+    }
+}
+
+pub(super) fn read_outcome(reader: &mut Reader<'_>) -> Result<Outcome, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Outcome::Staged,
+        1 => Outcome::Committed(Timestamp(reader.u64()?)),
+        2 => Outcome::Aborted,
+        found => return Err(DecodeError::Tag { what: "outcome of a transaction", found }),
+    })
+}
+
+pub(super) fn put_mark(mark: &Mark, out: &mut Vec<u8>) {
+    match mark {
+        Mark::Aborted => out.push(0),
+        Mark::Committed(locked_at, at, answers) => {
+            out.push(1);
+            out.extend_from_slice(&locked_at.0.to_le_bytes());
+            out.extend_from_slice(&at.0.to_le_bytes());
+            put_answers(answers, out);
+        }
+    }
+}
+
+pub(super) fn read_mark(reader: &mut Reader<'_>) -> Result<Mark, DecodeError> {
+    Ok(match reader.u8()? {
+        0 => Mark::Aborted,
+        1 => {
+            let (locked_at, at) = (Timestamp(reader.u64()?), Timestamp(reader.u64()?));
+            Mark::Committed(locked_at, at, read_answers(reader)?)
+        }
+        found => return Err(DecodeError::Tag { what: "mark of a transaction", found }),
+    })
+}
+
+pub(super) fn put_keys<K: AsRef<[u8]>>(keys: &[K], out: &mut Vec<u8>) {
+    put_varint(keys.len() as u64, out);
+    keys.iter().for_each(|key| put_bytes(key.as_ref(), out));
+}
+
+pub(super) fn read_keys<'a, K: From<&'a [u8]>, A: FromIterator<K>>(
+    reader: &mut Reader<'a>,
+) -> Result<A, DecodeError> {
+    let count = reader.varint()?;
+    // A key takes a byte at least: more cannot follow, and are not made room for.
+    if count > reader.rest().len() as u64 {
+        return Err(DecodeError::Short);
+    }
+    (0..count).map(|_| reader.bytes().map(K::from)).collect()
+}
+
+pub(super) fn put_answers(answers: &Answers, out: &mut Vec<u8>) {
+    put_varint(answers.len() as u64, out);
+    for (place, answer) in answers {
+        put_varint(u64::from(*place), out);
+        put_counted(out, |out| reply::encode_all(std::slice::from_ref(answer), out));
+    }
+}
+
+pub(super) fn read_answers(reader: &mut Reader<'_>) -> Result<Answers, DecodeError> {
+    let mut answers = Answers::new();
+    for _ in 0..reader.varint()? {
+        let place = reader.varint_max(u32::MAX.into(), "place of a command")? as u32;
+        answers.push((place, reply::decode_one(reader.bytes()?)?));
+    }
+    Ok(answers)
+}
