@@ -1,5 +1,6 @@
 //! Transactions of the Rust client.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,10 +29,12 @@ fn accounts(group: usize) -> Vec<String> {
 /// Looks whether all that was in a group is in it, at one moment.
 async fn look(store: &Store, group: usize) -> Result<(), Error> {
     let accounts = accounts(group);
-    let balances = store.transaction(async |tx| tx.mget(&accounts).await).await?;
-    let balances: Vec<i64> = balances.into_iter().map(number).collect();
-    assert!(balances.iter().all(|balance| *balance >= 0), "{balances:?}");
-    assert_eq!(balances.iter().sum::<i64>(), GROUP as i64 * FIRST, "{balances:?}");
+    let in_transaction = store.transaction(async |tx| tx.mget(&accounts).await).await?;
+    for balances in [in_transaction, store.mget(&accounts).await?] {
+        let balances: Vec<i64> = balances.into_iter().map(number).collect();
+        assert!(balances.iter().all(|balance| *balance >= 0), "{balances:?}");
+        assert_eq!(balances.iter().sum::<i64>(), GROUP as i64 * FIRST, "{balances:?}");
+    }
     Ok(())
 }
 
@@ -165,6 +168,7 @@ fn transactions_see_and_do_what_they_should() {
     dev.make_ordered("sorted");
     run(async {
         let store = open(&dev, "0").await;
+        several_keys_are_set_and_seen_at_one_moment(&store).await;
         a_conflict_is_gone_through_again_with_new_values(&store).await;
         an_error_has_nothing_done(&store).await;
         all_commands_see_what_was_written(&store).await;
@@ -173,6 +177,35 @@ fn transactions_see_and_do_what_they_should() {
         what_is_dropped_leaves_nothing(&single).await;
         ranges_are_seen_and_guarded(&open(&dev, "sorted").await).await;
     });
+}
+
+async fn several_keys_are_set_and_seen_at_one_moment(store: &Store) {
+    assert_eq!(store.mget::<&str>(&[]).await.unwrap(), []);
+    store.mset::<&str, &str>(&[]).await.unwrap();
+    let keys: Vec<String> = (0..12).map(|n| format!("together:{n}")).collect();
+    let set = async |store: &Store, value: String| {
+        let pairs: Vec<_> = keys.iter().map(|key| (key, &value)).collect();
+        store.mset(&pairs).await.unwrap();
+    };
+    set(store, "first".to_owned()).await;
+    let stop = AtomicBool::new(false);
+    let writes = async {
+        for n in 0..200 {
+            tokio::join!(set(store, format!("a{n}")), set(store, format!("b{n}")));
+        }
+        stop.store(true, Ordering::Relaxed);
+    };
+    let looks = async {
+        let mut seen = HashSet::new();
+        while !stop.load(Ordering::Relaxed) {
+            let values = store.mget(&keys).await.unwrap();
+            assert!(values.iter().all(|value| value == &values[0]), "{values:?}");
+            seen.insert(values[0].clone());
+        }
+        seen.len()
+    };
+    let ((), seen) = tokio::join!(writes, looks);
+    assert!(seen > 10, "hardly anything was seen while it changed: {seen} values");
 }
 
 async fn a_conflict_is_gone_through_again_with_new_values(store: &Store) {

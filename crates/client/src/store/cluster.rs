@@ -164,11 +164,6 @@ impl Cluster {
         Some(Way { link: link.clone(), node: node.clone() })
     }
 
-    /// The shard of a slot, to sort keys by.
-    pub fn shard(&self, slot: Slot) -> Option<u16> {
-        self.view.load().image.shard(slot)
-    }
-
     fn add(&self, address: &str) {
         let _one_at_a_time = self.replacing.lock();
         let view = self.view.load_full();

@@ -131,11 +131,14 @@ pub(crate) async fn persist(on: impl Runs, key: &[u8]) -> Result<bool, Error> {
     Ok(number(on, Request::of_key(&[b"PERSIST", key], key, false)).await? > 0)
 }
 
-/// Of at least one key.
-pub(crate) async fn mget(on: impl Runs, keys: &[&[u8]]) -> Result<Vec<Option<Bytes>>, Error> {
+pub(crate) async fn mget<K: AsRef<[u8]>>(
+    on: impl Runs,
+    keys: &[K],
+) -> Result<Vec<Option<Bytes>>, Error> {
+    let Some(first) = keys.first() else { return Ok(Vec::new()) };
     let mut args: Vec<&[u8]> = vec![b"MGET"];
-    args.extend(keys);
-    let reply = on.run(Request::of_key(&args, keys[0], true)).await?;
+    args.extend(keys.iter().map(AsRef::as_ref));
+    let reply = on.run(Request::of_key(&args, first.as_ref(), true)).await?;
     let Reply::Array(items) = reply else { return Err(strange()) };
     if items.len() != keys.len() {
         return Err(strange());
@@ -143,11 +146,14 @@ pub(crate) async fn mget(on: impl Runs, keys: &[&[u8]]) -> Result<Vec<Option<Byt
     items.into_iter().map(value).collect()
 }
 
-/// Of at least one pair.
-pub(crate) async fn mset(on: impl Runs, pairs: &[(&[u8], &[u8])]) -> Result<(), Error> {
+pub(crate) async fn mset<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    on: impl Runs,
+    pairs: &[(K, V)],
+) -> Result<(), Error> {
+    let Some((first, _)) = pairs.first() else { return Ok(()) };
     let mut args: Vec<&[u8]> = vec![b"MSET"];
-    args.extend(pairs.iter().flat_map(|(key, value)| [key, value]));
-    on.run(Request::of_key(&args, pairs[0].0, false)).await.map(drop)
+    args.extend(pairs.iter().flat_map(|(key, value)| [key.as_ref(), value.as_ref()]));
+    on.run(Request::of_key(&args, first.as_ref(), false)).await.map(drop)
 }
 
 pub(crate) async fn range(on: impl Runs, keys: &KeyRange) -> Result<Vec<(Bytes, Bytes)>, Error> {

@@ -68,8 +68,7 @@ impl Image {
         self.shards.is_empty()
     }
 
-    /// The shard of a slot. Keys of one shard may be asked for together.
-    pub fn shard(&self, slot: Slot) -> Option<u16> {
+    fn shard(&self, slot: Slot) -> Option<u16> {
         self.shards.get(usize::from(slot)).copied().filter(|shard| *shard != NOBODY)
     }
 

@@ -262,11 +262,7 @@ impl Transaction {
     /// # Errors
     /// They were not read.
     pub async fn mget<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, Error> {
-        if keys.is_empty() {
-            return Ok(Vec::new());
-        }
-        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-        commands::mget(self, &keys).await
+        commands::mget(self, keys).await
     }
 
     /// Gives several keys values, of the same key the last.
@@ -277,12 +273,7 @@ impl Transaction {
         &self,
         pairs: &[(K, V)],
     ) -> Result<(), Error> {
-        if pairs.is_empty() {
-            return Ok(());
-        }
-        let pairs: Vec<_> =
-            pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref())).collect();
-        commands::mset(self, &pairs).await
+        commands::mset(self, pairs).await
     }
 
     /// Pairs of keys and values of an ordered keyspace, in the order of the keys. If a key comes

@@ -1,13 +1,8 @@
 //! The commands that most programs need, with types, on a store.
 
-use std::collections::BTreeMap;
-use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use keyspace::slot_of;
 
 use super::commands::{self, Runs, STRANGE, SetOptions, Ttl};
 use super::range::KeyRange;
@@ -123,60 +118,23 @@ impl Store {
         commands::persist(self, key.as_ref()).await
     }
 
-    /// The values of several keys, in their order. Shard by shard, all at once: each value is
-    /// current, but those of different shards are not of one moment.
+    /// The values of several keys, in their order, as they were at one moment.
     ///
     /// # Errors
     /// Nothing was changed in any case.
     pub async fn mget<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Bytes>>, Error> {
-        let parts = self.by_shard(keys.iter().map(AsRef::as_ref));
-        let asked = parts.iter().map(|places| {
-            Box::pin(async move {
-                let keys: Vec<&[u8]> = places.iter().map(|place| keys[*place].as_ref()).collect();
-                commands::mget(self, &keys).await
-            })
-        });
-        let mut values = vec![None; keys.len()];
-        for (places, read) in parts.iter().zip(all(asked.collect()).await) {
-            for (place, value) in places.iter().zip(read?) {
-                values[*place] = value;
-            }
-        }
-        Ok(values)
+        commands::mget(self, keys).await
     }
 
-    /// Gives several keys values, of the same key the last. Shard by shard, all at once: this is no
-    /// transaction, and others may see some of them before the rest.
+    /// Gives several keys values, of the same key the last: all of them at one moment, or none.
     ///
     /// # Errors
-    /// [`Error::NotDone`] and [`Error::BadRequest`] only if none was set; [`Error::Unknown`] if
-    /// some were, or may have been.
+    /// [`Error`]: none was set, or it is not known whether all were or none.
     pub async fn mset<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &self,
         pairs: &[(K, V)],
     ) -> Result<(), Error> {
-        let parts = self.by_shard(pairs.iter().map(|(key, _)| key.as_ref()));
-        let asked = parts.iter().map(|places| {
-            Box::pin(async move {
-                let pair = |place: &usize| (pairs[*place].0.as_ref(), pairs[*place].1.as_ref());
-                let pairs: Vec<(&[u8], &[u8])> = places.iter().map(pair).collect();
-                commands::mset(self, &pairs).await
-            })
-        });
-        let results = all(asked.collect()).await;
-        let any_done = results.iter().any(Result::is_ok);
-        let failed = results.into_iter().filter_map(Result::err);
-        // Of several reasons the one that says that it is not known.
-        let worst = failed.max_by_key(|error| matches!(error, Error::Unknown { .. }));
-        match worst {
-            None => Ok(()),
-            Some(unknown @ Error::Unknown { .. }) => Err(unknown),
-            Some(error) if any_done => {
-                let text = format!("done for some of the keys only: {error}");
-                Err(self.shared.unknown("MSET".to_owned(), text))
-            }
-            Some(error) => Err(error),
-        }
+        commands::mset(self, pairs).await
     }
 
     /// Pairs of keys and values of an ordered keyspace, in the order of the keys. Each was there at
@@ -196,30 +154,4 @@ impl Store {
     pub async fn range(&self, keys: impl Into<KeyRange>) -> Result<Vec<(Bytes, Bytes)>, Error> {
         commands::range(self, &keys.into()).await
     }
-
-    /// Places of keys, those of one shard together.
-    fn by_shard<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) -> Vec<Vec<usize>> {
-        let mut parts: BTreeMap<Option<u16>, Vec<usize>> = BTreeMap::new();
-        for (place, key) in keys.enumerate() {
-            parts.entry(self.shared.cluster.shard(slot_of(key))).or_default().push(place);
-        }
-        parts.into_values().collect()
-    }
-}
-
-/// The results of all, in their order. Made for few: each time one can go on, all are asked.
-async fn all<F: Future + Unpin>(mut futures: Vec<F>) -> Vec<F::Output> {
-    let mut results: Vec<Option<F::Output>> = futures.iter().map(|_| None).collect();
-    poll_fn(|context| {
-        for (future, result) in futures.iter_mut().zip(&mut results) {
-            if result.is_none()
-                && let Poll::Ready(done) = Pin::new(future).poll(context)
-            {
-                *result = Some(done);
-            }
-        }
-        if results.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    })
-    .await;
-    results.into_iter().map(|result| result.expect("all are ready")).collect()
 }
