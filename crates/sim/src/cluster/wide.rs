@@ -22,27 +22,29 @@ use std::ops::Bound;
 
 use keyspace::random::{Random, mix};
 use keyspace::{CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId};
-use node::command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
-use node::coordinator::Ended;
+use node::command::{Seen, Step, Write};
 use node::entry::{Batch, Waiter};
 use node::interactive::stretches::{KeyRange, Stretches};
-use node::lane::{Answer, Input, NotDone};
+use node::lane::Input;
 
 use super::{Options, Plant, World, upgrade};
 use crate::check::Violation;
 use crate::check::register::Access;
-use crate::check::serial::{Done, Op, Outcome};
+use crate::check::serial::Done;
 use crate::machine::{CLIENTS, NOBODY};
 use crate::rng::Rng;
 
+mod answers;
 mod doomed;
 mod looks;
+mod parts;
 #[cfg(test)]
 mod rounds;
 pub mod workloads;
 
 pub(crate) use doomed::Doomed;
 use looks::Looking;
+use parts::{Part, transaction_of, values_of};
 use workloads::{KEYS_OF_ALL, Watched, Workload};
 
 /// Their keyspace.
@@ -91,23 +93,6 @@ struct Asked {
     /// What keys had that must not have changed.
     watched: Vec<Watched>,
     way: Way,
-}
-
-/// A part of a transaction, of a key.
-#[derive(Clone, Copy, Debug)]
-enum Part {
-    Append(usize, u64),
-    Get(usize),
-    Set(usize, i64),
-    Add(usize, i64),
-}
-
-impl Part {
-    fn key(self) -> usize {
-        match self {
-            Part::Append(key, _) | Part::Get(key) | Part::Set(key, _) | Part::Add(key, _) => key,
-        }
-    }
 }
 
 /// How it is answered.
@@ -465,120 +450,6 @@ impl World {
         }
     }
 
-    /// Coordinators of a node have ended transactions.
-    pub(super) fn follow_coordinator(&mut self, at: usize) {
-        let Some(machine) = self.seats[at].machine.as_mut() else { return };
-        let ended = std::mem::take(&mut machine.coordinates.ended);
-        self.counts.wide_finished += std::mem::take(&mut machine.coordinates.finished);
-        for (number, ended) in ended {
-            match ended {
-                Ended::Done(replies) => {
-                    self.counts.wide_committed += 1;
-                    self.done_wide(number, &replies);
-                }
-                Ended::Changed(_) => {
-                    self.counts.wide_changed += 1;
-                    self.not_done_wide(number, Outcome::NotDone);
-                }
-                Ended::Unknown => {
-                    self.counts.wide_unknown += 1;
-                    self.not_done_wide(number, Outcome::Unknown);
-                }
-                why => {
-                    self.trace.event(format_args!("{why:?}"));
-                    self.counts.wide_busy += 1;
-                    self.not_done_wide(number, Outcome::NotDone);
-                }
-            }
-        }
-    }
-
-    /// Whether an answer is for one of them.
-    pub(super) fn is_wide(answer: &Answer) -> bool {
-        answer.waiters().iter().any(|waiter| waiter.0 >= FIRST)
-    }
-
-    /// One of them has an answer.
-    pub(super) fn answered_wide(&mut self, answer: Answer) {
-        match answer {
-            Answer::Applied { spent, replies, .. } => {
-                for (waiter, reply) in spent.waiters.iter().zip(replies) {
-                    match reply {
-                        Reply::Changed(_) => self.not_done_wide(waiter.0, Outcome::NotDone),
-                        Reply::Array(replies) => self.done_wide(waiter.0, &replies),
-                        reply => self.done_wide(waiter.0, &[reply]),
-                    }
-                }
-            }
-            Answer::NotDone { waiters, why: NotDone::Lags, .. } => {
-                waiters.into_iter().for_each(|waiter| self.may_look(waiter.0, None));
-            }
-            Answer::NotDone { waiters, why, .. } => {
-                let is_open = matches!(why, NotDone::Unknown | NotDone::Dropped);
-                let outcome = if is_open { Outcome::Unknown } else { Outcome::NotDone };
-                waiters.into_iter().for_each(|waiter| self.not_done_wide(waiter.0, outcome));
-            }
-            Answer::Go { waiter, .. } => self.may_look(waiter.0, None),
-            Answer::Fetched { waiter, shard, at, want, found, .. } => {
-                self.may_look(waiter.0, Some((shard, at, *want, *found)));
-            }
-            other => unreachable!("nobody has asked for {other:?}"),
-        }
-    }
-
-    /// It is done, and has one reply for each of its parts.
-    fn done_wide(&mut self, number: u64, replies: &[Reply]) {
-        let Some(wide) = &mut self.wide else { return };
-        let Some(asked) = wide.asked.remove(&number) else { return };
-        self.trace.event(format_args!("transaction {}: {replies:?}", number - FIRST));
-        self.counts.wide_ones += u64::from(!matches!(asked.way, Way::Coordinated));
-        let answered_at = self.clients.next_event();
-        self.counts.workloads[asked.workload as usize] += 1;
-        self.note_wide(asked, Outcome::Committed { answered_at }, replies);
-    }
-
-    /// It is not done, or may not be.
-    fn not_done_wide(&mut self, number: u64, outcome: Outcome) {
-        let Some(wide) = &mut self.wide else { return };
-        let Some(asked) = wide.asked.remove(&number) else { return };
-        self.trace.event(format_args!("transaction {}: {outcome:?}", number - FIRST));
-        self.note_wide(asked, outcome, &[]);
-    }
-
-    fn note_wide(&mut self, asked: Asked, outcome: Outcome, replies: &[Reply]) {
-        let Some(wide) = &mut self.wide else { return };
-        let Asked { client, call: invoked_at, workload, parts, watched, .. } = asked;
-        let think_ms = wide.rng.between(1, wide.think_ms);
-        if let Some(client) = client {
-            wide.free_at[client] = self.now_ms + think_ms;
-        }
-        if let Workload::Register | Workload::Bank = workload {
-            return wide.note_case(workload, (invoked_at, outcome), &parts, replies);
-        }
-        let client = client.map_or(u64::MAX, |client| client as u64);
-        let replies = replies.iter().map(Some).chain(std::iter::repeat(None));
-        let names = &wide.names;
-        // Whoever has watched has seen it if it was done, whether that is known or not.
-        let watched = watched.iter().map(|seen| workloads::list_seen(seen, names));
-        let parts = parts.iter().zip(replies).map(|(part, reply)| op_of(*part, reply, names));
-        let ops = watched.chain(parts).collect();
-        wide.history.push(Done { client, invoked_at, outcome, ops });
-    }
-
-    /// Nobody at this node will be answered any more.
-    pub(super) fn lose_wide(&mut self, at: usize) {
-        let Some(wide) = &self.wide else { return };
-        let lost = wide.asked.iter().filter(|(_, asked)| asked.at == at);
-        let lost: Vec<u64> = lost.map(|(number, _)| *number).collect();
-        for number in lost {
-            let asked = &self.wide.as_ref().expect("it was just there").asked[&number];
-            let begun = matches!(asked.way, Way::Coordinated | Way::Proposed);
-            self.counts.wide_unknown += u64::from(begun);
-            let outcome = if begun { Outcome::Unknown } else { Outcome::NotDone };
-            self.not_done_wide(number, outcome);
-        }
-    }
-
     /// Locks and unfinished records that are left somewhere, and coordinators that are not done.
     pub(super) fn left_of_transactions(&self) -> String {
         let mut text = String::new();
@@ -616,62 +487,4 @@ impl World {
             }
         }
     }
-}
-
-/// What is appended or set by each part, as bytes.
-fn values_of(parts: &[Part]) -> Vec<Vec<u8>> {
-    let value = |part: &Part| match part {
-        Part::Append(_, element) => format!("{element} ").into_bytes(),
-        Part::Set(_, value) => value.to_string().into_bytes(),
-        Part::Get(_) | Part::Add(..) => Vec::new(),
-    };
-    parts.iter().map(value).collect()
-}
-
-fn transaction_of<'a>(
-    asked: &Asked,
-    names: &'a [Vec<u8>],
-    values: &'a [Vec<u8>],
-) -> Transaction<'a> {
-    let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
-        Part::Append(key, _) => Step::Write(Write::Append { key: &names[*key], value }),
-        Part::Set(key, _) => {
-            let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
-            Step::Write(Write::Set { key: &names[*key], value, when, expiry, reply })
-        }
-        Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
-        Part::Get(key) => Step::Read(node::command::Read::Get(&names[*key])),
-    };
-    let watched = asked.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
-    Transaction {
-        watched: watched.collect(),
-        commands: asked.parts.iter().zip(values).map(command).collect(),
-        ranges: Vec::new(),
-    }
-}
-
-/// What a part did, as its reply says.
-fn op_of(part: Part, reply: Option<&Reply>, names: &[Vec<u8>]) -> Op {
-    match part {
-        Part::Append(key, element) => Op::Append { key: names[key].clone(), element },
-        Part::Set(..) | Part::Add(..) => unreachable!("{part:?} is of no list"),
-        Part::Get(key) => {
-            let list = match reply {
-                Some(Reply::Bulk(bytes)) => Some(list_of(bytes)),
-                Some(Reply::Nil) => Some(Vec::new()),
-                Some(_) => Some(vec![u64::MAX]),
-                None => None,
-            };
-            Op::Read { key: names[key].clone(), list }
-        }
-    }
-}
-
-/// The elements of a list. What is none is one that nobody has appended.
-fn list_of(bytes: &[u8]) -> Vec<u64> {
-    let words = bytes.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-    words
-        .map(|word| std::str::from_utf8(word).ok().and_then(|word| word.parse().ok()))
-        .map(|element| element.unwrap_or(u64::MAX))
-        .collect()
 }

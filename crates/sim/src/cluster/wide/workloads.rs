@@ -20,7 +20,8 @@ use std::str::FromStr;
 use keyspace::random::{Random, mix};
 use node::command::{Reply, Seen};
 
-use super::{KEYS, Part, Wide, list_of};
+use super::parts::list_of;
+use super::{KEYS, Part, Wide};
 use crate::check::register::{Access, What, register};
 use crate::check::serial::{self, Outcome, cases};
 use crate::cluster::{Options, World};
