@@ -51,10 +51,21 @@ pub type Ends = (Cut, Cut);
 /// reserved them ([`crate::shard`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contender {
-    /// What he is known by. Two of one name do not wait for each other.
+    /// What he is known by: when he began to be one. Two of one name do not wait for each other.
     pub name: Timestamp,
-    /// Whether he reserves the keys, since what he is told is what he goes by.
-    pub reserves: bool,
+    /// What he reserves the keys from, if what he is told is what he goes by.
+    pub reserves: Reserves,
+}
+
+/// Who is kept from keys for a contender's sake, for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserves {
+    /// Nobody: he only waits.
+    Nothing,
+    /// Other contenders are not told what they have.
+    FromContenders,
+    /// As well, nobody changes them, but for transactions that are older than he is.
+    FromAll,
 }
 
 /// What is wanted of a shard.
@@ -205,6 +216,17 @@ impl Want {
         match self {
             Self::Keys { keys, .. } => Self::Keys { keys, contender: Some(contender) },
             other => other,
+        }
+    }
+
+    /// The keys that are kept from all for a contender's sake, and his name.
+    pub(crate) fn kept(&self) -> Option<(&[Box<[u8]>], Timestamp)> {
+        match self {
+            Want::Keys {
+                keys,
+                contender: Some(Contender { name, reserves: Reserves::FromAll }),
+            } => Some((keys, *name)),
+            _ => None,
         }
     }
 

@@ -531,7 +531,8 @@ mod tests {
         let record = &b"last"[..];
         let (promised, places) = (Keys::from_slice(&[record]), Places::from_slice(&[0]));
         let role = Role::Votes;
-        let prepare = Prepare { id, is_first: false, record, promised, role, places, part };
+        let prepare =
+            Prepare { id, is_first: false, kept_as: None, record, promised, role, places, part };
         let mut state = route.views[0].write();
         let ShardState { locks, content: Content::Keys(engine), .. } = &mut *state else {
             panic!("it has keys");

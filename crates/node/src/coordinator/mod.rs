@@ -147,6 +147,8 @@ pub struct InVain {
     pub since: BootNanos,
     /// The last key that others had.
     pub key: Box<[u8]>,
+    /// The name by which its keys are kept for it now, if they are.
+    pub kept_as: Option<Timestamp>,
 }
 
 /// What time it is, for a coordinator.
@@ -206,6 +208,8 @@ struct Run {
     phase: Phase,
     /// The last key that another had locked.
     locked: Option<Box<[u8]>>,
+    /// See [`InVain::kept_as`].
+    kept_as: Option<Timestamp>,
     /// How often what nobody waits for has been asked for in vain.
     tries: u32,
     /// Nothing is asked before.
@@ -305,6 +309,7 @@ impl Coordinator {
             at_home: Vec::new(),
             in_order: false,
             phase: Phase::New,
+            kept_as: before.as_ref().and_then(|before| before.kept_as),
             locked: before.map(|before| before.key),
             tries: 0,
             not_before: 0,

@@ -76,7 +76,12 @@ impl<'a> Plan<'a> {
 
     /// What each shard is asked for, in the order in which all transactions would ask them. What
     /// commits is yet to be told when all else was locked.
-    pub fn steps(self, id: TxnId, sheet: &mut Sheet) -> Vec<(ShardId, Bytes)> {
+    pub fn steps(
+        self,
+        id: TxnId,
+        kept_as: Option<Timestamp>,
+        sheet: &mut Sheet,
+    ) -> Vec<(ShardId, Bytes)> {
         let Self { record, mut keys, parts, home, in_order } = self;
         let first = parts.first().map(|(shard, _)| *shard);
         if in_order && let Some((_, (_, part))) = parts.last() {
@@ -94,7 +99,7 @@ impl<'a> Plan<'a> {
                 false => Role::Votes,
             };
             let is_first = in_order && Some(shard) == first;
-            let prepare = Prepare { id, is_first, record, promised, role, places, part };
+            let prepare = Prepare { id, is_first, kept_as, record, promised, role, places, part };
             (shard, sheet.put(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()

@@ -9,15 +9,19 @@ use std::ops::Bound;
 use keyspace::codec::{Reader, put_bytes, put_varint};
 use keyspace::{Cut, DecodeError, SLOTS, Slot, Timestamp};
 
-use super::{Contender, Ends, Found, Held, KEYS_MAX, Then, Want};
+use super::{Contender, Ends, Found, Held, KEYS_MAX, Reserves, Then, Want};
 
 impl Want {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Want::Keys { keys, contender } => {
-                let reserves = contender.map(|contender| contender.reserves);
-                out.push(reserves.map_or(0, |reserves| 10 + u8::from(reserves)));
+                out.push(match contender.map(|contender| contender.reserves) {
+                    None => 0,
+                    Some(Reserves::Nothing) => 10,
+                    Some(Reserves::FromContenders) => 11,
+                    Some(Reserves::FromAll) => 12,
+                });
                 put_all(keys, out, |key, out| put_bytes(key, out));
                 if let Some(Contender { name, .. }) = contender {
                     out.extend_from_slice(&name.0.to_le_bytes());
@@ -68,15 +72,21 @@ impl Want {
     /// [`DecodeError`] if it is something else, or keys are out of order.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(match reader.u8()? {
-            tag @ (0 | 10 | 11) => {
+            tag @ (0 | 10..=12) => {
                 let read = |reader: &mut Reader<'_>| Ok(Box::from(reader.bytes()?));
                 let keys: Vec<Box<[u8]>> = read_all(reader, KEYS_MAX, read)?;
                 if !keys.is_sorted_by(|one, next| one < next) {
                     return Err(DecodeError::Field { what: "wanted keys: order" });
                 }
-                let contender = match tag {
-                    0 => None,
-                    _ => Some(Contender { name: Timestamp(reader.u64()?), reserves: tag == 11 }),
+                let reserves = match tag {
+                    10 => Some(Reserves::Nothing),
+                    11 => Some(Reserves::FromContenders),
+                    12 => Some(Reserves::FromAll),
+                    _ => None,
+                };
+                let contender = match reserves {
+                    None => None,
+                    Some(reserves) => Some(Contender { name: Timestamp(reader.u64()?), reserves }),
                 };
                 Want::Keys { keys, contender }
             }

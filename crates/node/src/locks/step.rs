@@ -114,6 +114,9 @@ pub struct Prepare<'a> {
     /// Whether the transaction has locked nothing yet, and asks for nothing else meanwhile: it may
     /// wait for anybody.
     pub is_first: bool,
+    /// The name by which its keys are kept from others for it, if they are
+    /// ([`Reserves::FromAll`](crate::fetch::Reserves::FromAll)).
+    pub kept_as: Option<Timestamp>,
     /// The key by which the transaction's record is found.
     pub record: &'a [u8],
     /// The keys of the record.
@@ -237,12 +240,18 @@ impl<'a> Step<'a> {
             self.id().encode(out);
         };
         match self {
-            Step::Prepare(Prepare { is_first, record, promised, role, places, part, .. }) => {
+            Step::Prepare(prepare) => {
                 begin(PREPARE);
+                let Prepare { is_first, kept_as, record, promised, role, places, part, .. } =
+                    prepare;
                 let commits = matches!(role, Role::Commits(_));
-                out.push(u8::from(*is_first) | u8::from(commits) << 1);
+                let is_kept = kept_as.is_some();
+                out.push(u8::from(*is_first) | u8::from(commits) << 1 | u8::from(is_kept) << 2);
                 if let Role::Commits(after) = role {
                     out.extend_from_slice(&after.0.to_le_bytes());
+                }
+                if let Some(name) = kept_as {
+                    out.extend_from_slice(&name.0.to_le_bytes());
                 }
                 put_bytes(record, out);
                 put_keys(promised, out);
@@ -296,13 +305,17 @@ impl<'a> Step<'a> {
         let id = TxnId::decode(reader)?;
         Ok(match tag {
             PREPARE => {
-                let (is_first, commits) = match reader.u8()? {
-                    flags @ 0..=3 => (flags & 1 != 0, flags & 2 != 0),
+                let (is_first, commits, is_kept) = match reader.u8()? {
+                    flags @ 0..=7 => (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0),
                     found => return Err(DecodeError::Tag { what: "order of a lock", found }),
                 };
                 let role = match commits {
                     true => Role::Commits(Timestamp(reader.u64()?)),
                     false => Role::Votes,
+                };
+                let kept_as = match is_kept {
+                    true => Some(Timestamp(reader.u64()?)),
+                    false => None,
                 };
                 let record = reader.bytes()?;
                 let promised = read_keys(reader)?;
@@ -314,7 +327,16 @@ impl<'a> Step<'a> {
                 if places.len() != part.commands.len() {
                     return Err(DecodeError::Field { what: "places of commands" });
                 }
-                Step::Prepare(Prepare { id, is_first, record, promised, role, places, part })
+                Step::Prepare(Prepare {
+                    id,
+                    is_first,
+                    kept_as,
+                    record,
+                    promised,
+                    role,
+                    places,
+                    part,
+                })
             }
             2 | 8 => {
                 let (record, outcome) = (reader.bytes()?, read_end(reader)?);

@@ -77,6 +77,7 @@ fn prepare(
     Step::Prepare(Prepare {
         id,
         is_first: false,
+        kept_as: None,
         record: b"a",
         promised: Keys::from_slice(promised),
         role: Role::Votes,

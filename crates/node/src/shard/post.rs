@@ -153,9 +153,14 @@ impl Shard {
         // what is said to have expired here stays so.
         let time = clock.now().max(self.serving.floor());
         let is_past = matches!(want, Want::At { .. });
+        let waits_for_all = want.kept().is_some();
+        if self.leads() {
+            self.steps.keep_for(&want, now);
+        }
         if self.leads()
             && self.serving.at(now)
             && !is_past
+            && !waits_for_all
             && !self.steps.sought.keeps_waiting(&want, now, now)
             && !self.is_behind_others(&want)
             && let Some(found) =

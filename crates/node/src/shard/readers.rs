@@ -101,6 +101,7 @@ impl Shard {
         clock: &Clock,
     ) {
         let at = clock.now().max(self.serving.floor());
+        self.steps.keep_for(&want, now);
         self.read(at, Asker::Find { origin, waiter, want, bytes_max }, now);
     }
 

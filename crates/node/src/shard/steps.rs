@@ -29,6 +29,9 @@
 //! has come with a neighbour that was taken in. So that commands are not passed for ever, a PREPARE
 //! that comes for a key which they wait for lets them go first, for [`FAIR_NANOS`] at most.
 //!
+//! Who was in vain before, since others had changed what he had read, may have keys *kept* for him
+//! ([`kept`]): with these commands, and PREPAREs of younger transactions, wait for his.
+//!
 //! Locks that stay are told to the driver ([`stuck`]). If the link to another node is lost, which
 //! may have died, no PREPARE of that node stands in line any more.
 //!
@@ -48,13 +51,15 @@ use txn::Clock;
 
 use super::{Asker, InFlight, Queued, Shard};
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};
+use crate::fetch::Want;
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Outcome, Said, Step, TxnId};
+use crate::locks::{Outcome, Prepare, Said, Step, TxnId};
 use crate::state::ShardState;
 
 mod held;
 mod judge;
+mod kept;
 mod sought;
 mod stuck;
 #[cfg(test)]
@@ -162,6 +167,22 @@ impl Steps {
     fn are_to_be_looked_at(&mut self, now: BootNanos) -> bool {
         let has_changed = std::mem::take(&mut self.has_changed);
         has_changed || !self.held.is_empty() || self.look_at <= now
+    }
+
+    /// Somebody wants keys to be kept for him.
+    pub fn keep_for(&mut self, want: &Want, now: BootNanos) {
+        if let Some((keys, name)) = want.kept() {
+            self.sought.kept.keep(keys, name, now);
+            self.is_awake = true;
+        }
+    }
+
+    /// Nothing is kept for a PREPARE any more.
+    fn give_up_for(&mut self, prepare: &Prepare<'_>) {
+        if prepare.kept_as.is_some() {
+            self.sought.kept.release(prepare);
+            self.has_changed = true;
+        }
     }
 
     /// A PREPARE waits.
@@ -348,12 +369,13 @@ impl Shard {
             let step = decoded(&bytes_here);
             if let Step::Prepare(prepare) = &step {
                 match self.judge_prepare(prepare, queued.since, &mut scene, turn) {
-                    Verdict::Goes => {}
+                    Verdict::Goes => self.steps.give_up_for(prepare),
                     Verdict::Waits => {
                         self.steps.wait(prepare.id, queued, turn);
                         continue;
                     }
                     Verdict::Refused(why) => {
+                        self.steps.give_up_for(prepare);
                         self.tell_step(queued.asker, Said::Refused(why), effects);
                         continue;
                     }
@@ -407,7 +429,8 @@ impl Shard {
         self.let_lock_readers_go(turn, effects);
         self.look_for_stuck(turn, effects);
         let Steps { is_busy, coming, readers, .. } = &self.steps;
-        let is_calm = self.steps.is_calm() && coming.is_empty() && readers.is_empty();
+        let is_kept = !self.steps.sought.kept.is_empty();
+        let is_calm = self.steps.is_calm() && coming.is_empty() && readers.is_empty() && !is_kept;
         self.steps.is_awake = *is_busy || !is_calm || !self.errands.is_idle();
     }
 

@@ -11,144 +11,14 @@
 //!
 //! And what is a coordinator told that asks once more for its PREPARE, when another has come since?
 
-use bytes::Bytes;
-use keyspace::{NodeId, Timestamp};
-use node::command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
-use node::fetch::{Contender, Found, Want};
-use node::lane::Input;
-use node::letter::Letter;
-use node::locks::{Outcome, Prepare, Role, Said, Step, TxnId, Why};
+use keyspace::Timestamp;
+use node::locks::{Outcome, Role, Step, TxnId, Why};
 use smallvec::smallvec;
 
-use crate::five::{Five, SHARD};
-
-const KEY: &[u8] = b"k";
-/// So long a younger transaction waits for an older one, and is refused then.
-const YOUNG_NANOS: u64 = 10_000_000;
-const ALL: [usize; 5] = [1, 2, 3, 4, 5];
-
-struct Story {
-    five: Five,
-    next: u64,
-}
-
-impl Story {
-    fn letter(&mut self, letter: Letter) {
-        self.five.lanes[0].accept(Input::Letter { from: NodeId(2), letter });
-    }
-
-    fn ask(&mut self) -> u64 {
-        self.want(Want::keys([KEY]))
-    }
-
-    fn contend(&mut self, name: u64, reserves: bool) -> u64 {
-        self.want(Want::keys([KEY]).by(Contender { name: Timestamp(name), reserves }))
-    }
-
-    fn want(&mut self, want: Want) -> u64 {
-        self.next += 1;
-        let (shard, number) = (SHARD, self.next);
-        self.letter(Letter::Fetch { shard, number, want });
-        number
-    }
-
-    /// Has the key get its first value, of a transaction that has watched nothing.
-    fn begin(&mut self) -> Timestamp {
-        let id = TxnId { start: Timestamp::from_millis(1), by: 9, attempt: 0 };
-        let asked = self.prepare(id, b"0", None);
-        self.together();
-        let first = self.voted(asked).expect("nobody is in its way");
-        let outcome = Outcome::Committed(first);
-        self.step(&Step::Resolve { id, outcome, keys: smallvec![KEY] });
-        self.together();
-        first
-    }
-
-    fn step(&mut self, step: &Step<'_>) -> u64 {
-        self.next += 1;
-        let mut bytes = Vec::new();
-        step.encode(&mut bytes);
-        let (shard, number) = (SHARD, self.next);
-        self.letter(Letter::Step { shard, number, step: Bytes::from(bytes) });
-        number
-    }
-
-    fn prepare(&mut self, id: TxnId, value: &[u8], seen: Option<Timestamp>) -> u64 {
-        self.prepare_as(id, value, seen, Role::Votes)
-    }
-
-    fn prepare_as(&mut self, id: TxnId, value: &[u8], seen: Option<Timestamp>, role: Role) -> u64 {
-        let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
-        let set = Command::Write(Write::Set { key: KEY, value, when, expiry, reply });
-        let watched = seen.map(|at| (KEY, Seen::Version(at))).into_iter().collect();
-        let part = Transaction { watched, commands: vec![set], ..Transaction::default() };
-        let (record, promised, places) = (KEY, smallvec![KEY], smallvec![0]);
-        self.step(&Step::Prepare(Prepare {
-            id,
-            is_first: false,
-            record,
-            promised,
-            role,
-            places,
-            part,
-        }))
-    }
-
-    /// Lets time pass for the leader alone: the others do nothing yet.
-    fn alone(&mut self, nanos: u64) {
-        self.five.now += nanos;
-        self.five.lanes[0].observe(self.five.now);
-        self.five.lanes[0].accept(Input::Tick);
-        self.five.settle(&[1], |_, _| true);
-    }
-
-    fn together(&mut self) {
-        self.five.settle(&ALL, |_, _| true);
-    }
-
-    /// Value and time, if that question is answered.
-    fn told(&self, asked: u64) -> Option<(Vec<u8>, Timestamp)> {
-        self.five.letters.iter().find_map(|(_, _, letter)| match letter {
-            Letter::Fetched { number, found: Found::Versions(versions), .. }
-                if *number == asked =>
-            {
-                let held = versions[0].as_ref().expect("it has a value");
-                Some((held.value.to_vec(), held.timestamp))
-            }
-            _ => None,
-        })
-    }
-
-    /// When a PREPARE has locked the key.
-    fn voted(&self, asked: u64) -> Option<Timestamp> {
-        self.five.letters.iter().find_map(|(_, _, letter)| match letter {
-            Letter::Stepped { number, said: Said::Voted(at, _), .. } if *number == asked => {
-                Some(*at)
-            }
-            _ => None,
-        })
-    }
-
-    /// Why a PREPARE was refused.
-    fn refused(&self, asked: u64) -> Option<Why> {
-        self.five.letters.iter().find_map(|(_, _, letter)| match letter {
-            Letter::Stepped { number, said: Said::Refused(why), .. } if *number == asked => {
-                Some(why.clone())
-            }
-            _ => None,
-        })
-    }
-
-    fn entries(&self) -> u64 {
-        self.five.lanes[0].shard(SHARD).expect("it is there").report(self.five.now).last_index
-    }
-}
-
+use crate::story::{KEY, Story, YOUNG_NANOS};
 #[test]
 fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
-    let mut story = Story { five: Five::new(), next: 0 };
-    story.together();
-    assert!(story.five.leads(1), "it stands first");
+    let mut story = Story::new();
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
     let resolve =
         |id, at| Step::Resolve { id, outcome: Outcome::Committed(at), keys: smallvec![KEY] };
@@ -209,8 +79,7 @@ fn readers_wait_for_what_is_about_to_come_and_are_told_it_when_it_is_sure() {
 /// first.
 #[test]
 fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so() {
-    let mut story = Story { five: Five::new(), next: 0 };
-    story.together();
+    let mut story = Story::new();
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
     let first = story.begin();
 
@@ -241,8 +110,7 @@ fn what_somebody_else_takes_for_committed_is_not_told_before_the_record_says_so(
 /// through, or for a moment; nobody else waits for him, and nobody waits for long.
 #[test]
 fn contenders_wait_for_who_has_reserved_a_key() {
-    let mut story = Story { five: Five::new(), next: 0 };
-    story.together();
+    let mut story = Story::new();
     let first = story.begin();
     let old = Some((b"0".to_vec(), first));
     let id = TxnId { start: Timestamp::from_millis(2), by: 9, attempt: 0 };
@@ -319,8 +187,7 @@ fn contenders_wait_for_who_has_reserved_a_key() {
 
 #[test]
 fn who_asks_again_for_what_was_done_is_told_it_whoever_has_the_lock_by_now() {
-    let mut story = Story { five: Five::new(), next: 0 };
-    story.together();
+    let mut story = Story::new();
     let first = story.begin();
     let id = |nth: u64| TxnId { start: Timestamp::from_millis(nth), by: 9, attempt: 0 };
     // An older one comes, that would wait for nobody younger for long.
@@ -347,18 +214,17 @@ fn who_asks_again_for_what_was_done_is_told_it_whoever_has_the_lock_by_now() {
 
 #[test]
 fn who_asks_again_for_what_was_committed_is_told_so_and_it_is_done_once() {
-    let mut story = Story { five: Five::new(), next: 0 };
-    story.together();
+    let mut story = Story::new();
     let first = story.begin();
     let id = |by: u64| TxnId { start: Timestamp::from_millis(3), by, attempt: 0 };
     let commits = Role::Commits(first);
-    let asked = story.prepare_as(id(9), b"1", None, commits);
+    let asked = story.prepare_as(id(9), (b"1", None), commits, None);
     story.together();
     let done = story.voted(asked).expect("nobody is in its way");
     let other = story.prepare(id(8), b"2", None);
     story.together();
     let locked = story.voted(other).expect("it is free again");
-    let again = story.prepare_as(id(9), b"1", None, commits);
+    let again = story.prepare_as(id(9), (b"1", None), commits, None);
     story.together();
     assert_eq!(story.voted(again), Some(done));
     // What came since is not written over.

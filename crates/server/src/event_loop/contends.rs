@@ -13,8 +13,12 @@
 //! does not read what he watches in several shards at once, and so is told but once. What a
 //! reservation is at a leader stands in `node::shard::steps::sought`: it keeps attempts from being
 //! made in vain, and nothing depends on it.
+//!
+//! Commands that take values from shard to shard ([`super::executes`]) read before they write, too,
+//! and are run again if that was in vain: from their second time in vain on their keys are kept
+//! from all who are younger, whatever those are, until they are done.
 
-use node::fetch::{Contender, Fetched};
+use node::fetch::{Contender, Fetched, Reserves};
 use node::read::Now;
 use node::route::Route;
 
@@ -79,8 +83,36 @@ impl EventLoop {
         let Some(name) = connection.contends_as else { return false };
         let is_second = connection.looked.is_some();
         connection.looks_twice |= is_second;
-        let contender = Contender { name, reserves: is_second || !connection.looks_twice };
+        let reserves = match is_second || !connection.looks_twice {
+            true => Reserves::FromContenders,
+            false => Reserves::Nothing,
+        };
+        let contender = Contender { name, reserves };
         let wants = wants.into_iter().map(|(shard, want)| (shard, want.by(contender)));
+        self.fetch(at, connection, wants.collect(), now);
+        connection.has_contended = true;
+        true
+    }
+
+    /// Whether a command that takes values from shard to shard, and was in vain, is put off until
+    /// those who lead have told what these keys have, and keep them from all others.
+    pub(super) fn has_kept(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        keys: &[Box<[u8]>],
+        (now, fetched): (Now, &Fetched),
+    ) -> bool {
+        let (Some(name), Some(route)) = (self.kept_as(at), connection.route.clone()) else {
+            return false;
+        };
+        let has_asked = std::mem::take(&mut connection.has_contended);
+        if has_asked || !fetched.is_empty() {
+            return false;
+        }
+        let contender = Contender { name, reserves: Reserves::FromAll };
+        let wants = route.wants(keys.iter().map(|key| &**key), |_| true).into_iter();
+        let wants = wants.map(|(shard, want)| (shard, want.by(contender)));
         self.fetch(at, connection, wants.collect(), now);
         connection.has_contended = true;
         true

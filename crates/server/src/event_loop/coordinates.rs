@@ -80,7 +80,7 @@ impl EventLoop {
         self.aside.waiting.insert(token, asked.done);
         self.with_coordinator(|coordinator, at, routes| {
             let transaction = asked.copy.transaction();
-            coordinator.begin(asked.keyspace, &transaction, token, at, routes);
+            coordinator.begin_again(asked.keyspace, &transaction, token, asked.before, at, routes);
         });
     }
 

@@ -9,7 +9,7 @@
 //!
 //! Those of a loop that have a key in common run one after the other ([`super::lines`]), and are
 //! run again until the request's patience is over, counted from the first time: then the client is
-//! told `BUSY`, and nothing is done.
+//! told `BUSY`, and nothing is done. If others always come first, the keys are kept from them.
 
 use std::collections::BTreeSet;
 
@@ -131,8 +131,12 @@ impl EventLoop {
         }
         let mut keys = BTreeSet::new();
         steps.iter().for_each(|step| step.each_key(&mut |key| _ = keys.insert(key)));
-        if !self.may_run_in_line(at, keys.into_iter().map(Box::from).collect()) {
+        let keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
+        if !self.may_run_in_line(at, keys.clone()) {
             connection.awaiting = true;
+            return Got::Later;
+        }
+        if self.has_kept(at, connection, &keys, (moment.0, &moment.1)) {
             return Got::Later;
         }
         let begun = connection.copy.take();

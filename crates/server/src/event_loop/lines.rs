@@ -12,7 +12,8 @@
 //!
 //! Who is in the way then came to another node or loop, or is another kind of command. A command
 //! that has met a change runs again after a pause that is drawn, from a range that doubles with
-//! each: so one of several gets through. It keeps its places meanwhile.
+//! each: so one of several gets through. It keeps its places meanwhile; and from its second
+//! change on it has its keys kept from all others while it runs ([`super::contends`]).
 //!
 //! Nobody waits in a circle: a command stands in the lines of all its keys at once, behind all
 //! that came before it.
@@ -26,6 +27,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use keyspace::Timestamp;
 use node::coordinator::{Ended, InVain};
 use replication::BootNanos;
 
@@ -38,6 +40,9 @@ use crate::hub::boot_nanos;
 const PAUSE_NANOS: u64 = 1_000_000;
 /// The longest pause.
 const PAUSE_MAX_NANOS: u64 = 32_000_000;
+
+/// What was in vain so often has its keys kept from others (`super::contends`).
+const KEPT_AFTER: u32 = 2;
 
 /// See the front page. Connections are known by their places in the loop.
 #[derive(Default)]
@@ -56,6 +61,8 @@ struct InLine {
     changes: u32,
     /// The key that another has changed last, or had when it came.
     met: Option<Box<[u8]>>,
+    /// By which name its keys are kept from others, if they are.
+    kept_as: Option<Timestamp>,
     state: State,
 }
 
@@ -70,7 +77,7 @@ enum State {
 
 impl InLine {
     fn new(keys: Vec<Box<[u8]>>, since: BootNanos) -> Self {
-        Self { keys, since, changes: 0, met: None, state: State::Runs }
+        Self { keys, since, changes: 0, met: None, kept_as: None, state: State::Runs }
     }
 
     /// If others were in its way and it is not to be run any more: the last key of theirs.
@@ -204,14 +211,25 @@ impl EventLoop {
     /// What has come of a connection's command so far, if others were in its way.
     pub(super) fn in_vain(&self, at: usize) -> Option<InVain> {
         let one = self.lines.all.get(&at)?;
-        Some(InVain { since: one.since, key: one.met.clone()? })
+        Some(InVain { since: one.since, key: one.met.clone()?, kept_as: one.kept_as })
+    }
+
+    /// By which name the keys of a connection's command are to be kept from others.
+    pub(super) fn kept_as(&self, at: usize) -> Option<Timestamp> {
+        self.lines.all.get(&at)?.kept_as
     }
 
     /// Has a connection's command, which was in vain, run again after a pause; not if it has taken
     /// too long.
     pub(super) fn rests(&mut self, at: usize, changed: &[u8]) -> bool {
         let drawn = (self.hub.patience_nanos, self.random());
-        self.lines.rest(at, changed, boot_nanos(), drawn).is_some()
+        let is_again = self.lines.rest(at, changed, boot_nanos(), drawn).is_some();
+        if let Some(one) = self.lines.all.get_mut(&at)
+            && one.changes >= KEPT_AFTER
+        {
+            one.kept_as.get_or_insert_with(|| self.hub.clock.tick());
+        }
+        is_again
     }
 
     /// A connection's command is over.

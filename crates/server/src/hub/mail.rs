@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use keyspace::KeyspaceId;
-use node::coordinator::Ended;
+use node::coordinator::{Ended, InVain};
 use node::entry::Waiter;
 use node::interactive::Interactive;
 use node::lane::Answer;
@@ -43,6 +43,8 @@ pub struct Transact {
     pub keyspace: KeyspaceId,
     /// What is to be committed.
     pub copy: Box<Interactive>,
+    /// What has come of it before.
+    pub before: Option<InVain>,
     /// Called with what has become of it. Dropped uncalled: nobody knows.
     pub done: Fate,
 }

@@ -21,7 +21,9 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use keyspace::random::{Random, mix};
-use keyspace::{CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId};
+use keyspace::{
+    CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp,
+};
 use node::command::{Seen, Step, Write};
 use node::entry::{Batch, Waiter};
 use node::interactive::stretches::{KeyRange, Stretches};
@@ -92,6 +94,8 @@ struct Asked {
     parts: Vec<Part>,
     /// What keys had that must not have changed.
     watched: Vec<Watched>,
+    /// By which name leaders keep the keys from others, if they do.
+    kept_as: Option<Timestamp>,
     way: Way,
 }
 
@@ -293,7 +297,7 @@ impl World {
         match wide.rng.weighted(&[60, 1, 12, 6, 8, 8, 1]) {
             0 => {
                 let parts = wide.some_parts();
-                self.begin_transaction(client, at, lists, parts, Vec::new());
+                self.begin_transaction(client, at, lists, parts, Default::default());
             }
             1 => {
                 let mut parts: Vec<Part> = (0..KEYS).map(Part::Get).collect();
@@ -301,7 +305,7 @@ impl World {
                     let part = wide.some_part();
                     parts.push(part);
                 }
-                self.begin_transaction(client, at, lists, parts, Vec::new());
+                self.begin_transaction(client, at, lists, parts, Default::default());
             }
             2 => {
                 let count = wide.rng.between(1, 3);
@@ -347,7 +351,9 @@ impl World {
         wide.made += 1;
         let number = wide.made;
         self.trace.event(format_args!("transaction {} at node {node}: {parts:?}", number - FIRST));
-        wide.asked.insert(number, Asked { client, at, call, workload, parts, watched, way });
+        let kept_as = None;
+        let asked = Asked { client, at, call, workload, parts, watched, kept_as, way };
+        wide.asked.insert(number, asked);
         number
     }
 
@@ -358,7 +364,7 @@ impl World {
         at: usize,
         workload: Workload,
         parts: Vec<Part>,
-        watched: Vec<Watched>,
+        (watched, kept_as): (Vec<Watched>, Option<Timestamp>),
     ) {
         let wide = self.wide.as_mut().expect("they ask");
         let machine = self.seats[at].machine.as_ref().expect("it was asked");
@@ -371,9 +377,11 @@ impl World {
         let is_one = shards.len() == 1 && wide.rng.one_in(2);
         let is_ranged = !wide.gaps(wide.made + 1, &watched).is_empty();
         self.counts.wide_ranges += u64::from(is_ranged);
-        let is_one = is_one && !is_ranged;
+        let is_one = is_one && !is_ranged && kept_as.is_none();
         let way = if is_one { Way::Proposed } else { Way::Coordinated };
         let number = self.put_asked(client, at, workload, parts, watched, way);
+        let asked = self.wide.as_mut().and_then(|wide| wide.asked.get_mut(&number));
+        asked.expect("it was just asked").kept_as = kept_as;
         match is_one {
             true => self.propose_wide(number),
             false => self.coordinate_wide(number),
@@ -401,7 +409,7 @@ impl World {
         }
         let machine = self.seats[asked.at].machine.as_mut().expect("it was asked");
         let keyspace = machine.routes[WIDE].keyspace.id;
-        machine.coordinate(keyspace, &transaction, number);
+        machine.coordinate(keyspace, &transaction, number, asked.kept_as);
     }
 
     /// Has one shard do it.
@@ -433,9 +441,9 @@ impl World {
         let number = *wide.rng.pick(ready);
         match wide.asked.get(&number).map(|asked| &asked.way) {
             Some(Way::Watching(begins_at)) if *begins_at <= now_ms => {
-                let Asked { client, workload, parts, watched, .. } =
+                let Asked { client, workload, parts, watched, kept_as, .. } =
                     wide.asked.remove(&number).expect("it was just found");
-                self.begin_transaction(client, at, workload, parts, watched);
+                self.begin_transaction(client, at, workload, parts, (watched, kept_as));
             }
             Some(Way::Looking(_)) => self.look_wide(at, number),
             _ => {}

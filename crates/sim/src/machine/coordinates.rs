@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 
 use keyspace::codec::Reader;
 use keyspace::random::mix;
-use keyspace::{KeyspaceId, NodeId, ShardId};
+use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
 use node::command::Transaction;
-use node::coordinator::{Act, At, Coordinator, Ended};
+use node::coordinator::{Act, At, Coordinator, Ended, InVain};
 use node::entry::Waiter;
 use node::lane::{Answer, Input, NotDone, Origin};
 use node::locks::{Finding, Mark, Outcome, Said, Standing, Step, TxnId};
@@ -133,10 +133,19 @@ impl Coordinates {
 }
 
 impl Machine {
-    /// Begins a transaction of the client who is known by this token.
-    pub fn coordinate(&mut self, keyspace: KeyspaceId, transaction: &Transaction<'_>, token: u64) {
+    /// Begins a transaction of the client who is known by this token, for whom its keys may be kept
+    /// by a name.
+    pub fn coordinate(
+        &mut self,
+        keyspace: KeyspaceId,
+        transaction: &Transaction<'_>,
+        token: u64,
+        kept_as: Option<Timestamp>,
+    ) {
         self.with_coordinator(|coordinator, at, routes| {
-            coordinator.begin(keyspace, transaction, token, at, routes);
+            let (since, key) = (at.now, Box::default());
+            let before = kept_as.map(|_| InVain { since, key, kept_as });
+            coordinator.begin_again(keyspace, transaction, token, before, at, routes);
         });
     }
 

@@ -123,7 +123,8 @@ mod tests {
         let places = [0, 1].into_iter().collect();
         let record = b"a".as_slice();
         let role = Role::Votes;
-        let prepare = Prepare { id, is_first: false, record, promised, role, places, part };
+        let prepare =
+            Prepare { id, is_first: false, kept_as: None, record, promised, role, places, part };
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
         let owns = Owns { key: &|_| true, up_to: &|_| true };

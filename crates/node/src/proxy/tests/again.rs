@@ -141,7 +141,7 @@ fn what_was_dropped_with_a_link_is_taken_again() {
         let (is_first, record, promised, places) =
             (true, key, Keys::new(), Places::from_slice(&[0]));
         let role = Role::Votes;
-        Step::Prepare(Prepare { id, is_first, record, promised, role, places, part })
+        Step::Prepare(Prepare { id, is_first, kept_as: None, record, promised, role, places, part })
     };
     let (outcome, keys) = (Outcome::Aborted, Keys::from_slice(&[key]));
     let resolve = Step::Resolve { id: first, outcome, keys };

@@ -1,4 +1,5 @@
-//! Commands that meet locks of transactions, at a shard's leader: they wait, and behind them all
+//! Commands that meet locks of transactions, at a shard's leader, or keys that are kept for one:
+//! they wait, and behind them all
 //! that their asker sends later; so an asker's commands are done in their order.
 //!
 //! What waits for longer than [`Turn::waits_for_locks`] is refused, not done; but for what another
@@ -31,14 +32,17 @@ impl Line {
 }
 
 impl Steps {
-    /// Whether a command must wait: another transaction has locked a key of it, or is about to.
+    /// Whether a command must wait: another transaction has locked a key of it, or is about to, or
+    /// a key is kept for one.
     fn stops(&self, locks: &Locks, write: &Write<'_>) -> bool {
         if let Write::Flush { .. } = write {
             return !locks.is_free() || !self.coming.is_empty();
         }
         let mut any = false;
         write.each_key(&mut |key| {
-            any |= locks.stopping(key).is_some() || self.coming_to(key).is_some();
+            any |= locks.stopping(key).is_some()
+                || self.coming_to(key).is_some()
+                || self.sought.kept.has(key);
         });
         any
     }
@@ -52,8 +56,10 @@ impl Shard {
     /// In a turn, before anything is proposed: takes aside what meets locks.
     #[inline(never)]
     pub(in crate::shard) fn look_at_locks(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let Steps { is_busy, coming, held, .. } = &self.steps;
-        if self.leads() && (*is_busy || !coming.is_empty() || !held.is_empty()) {
+        self.steps.has_changed |= self.steps.sought.kept.forget(turn.now);
+        let Steps { is_busy, coming, held, sought, .. } = &self.steps;
+        let may_wait = *is_busy || !coming.is_empty() || !sought.kept.is_empty();
+        if self.leads() && (may_wait || !held.is_empty()) {
             self.hold_locked(turn, effects);
         }
     }

@@ -19,6 +19,9 @@ use crate::locks::{Locks, Name, Prepare, Role, Step, TxnId, Why};
 use crate::shard::Shard;
 use crate::state::ShardState;
 
+/// Locks in the way of a PREPARE that are looked at, each time that it is.
+const LOOKED_AT_MAX: usize = 256;
+
 /// Locks that go before what is looked at is applied: by whom, and of which keys; and when what
 /// they write was committed, if it was.
 pub(super) type Going = BTreeMap<(TxnId, Name), Option<Timestamp>>;
@@ -69,23 +72,32 @@ impl Shard {
         if let Some(key) = is_in_vain(state, prepare, &keys) {
             return Verdict::Refused(Why::Changed(key.into()));
         }
-        if prepare.role != Role::Votes && state.locks.is_refused(id, &keys) {
+        // Who has a record there may have been ended in it, and nowhere else.
+        let has_record = prepare.role != Role::Votes || !prepare.promised.is_empty();
+        if has_record && state.locks.is_refused(id, &keys) {
             return Verdict::Refused(Why::Aborted);
         }
         let stopped = self.steps.stopped_by(&state.locks, &scene.going, prepare, &keys);
+        let waited = turn.now.saturating_sub(since);
         let withholds = stopped.is_some()
-            && !is_kept(&state.locks, &scene.going, prepare, &keys, turn.clock.now());
+            && withheld::may_withhold(prepare, &keys, waited)
+            && !has_stayed(&state.locks, &scene.going, prepare, &keys, turn.clock.now());
+        // It passes all who wait: they are kept from its keys, or will be told that these changed.
+        let is_kept_for_it = self.steps.sought.kept.is_for(prepare, &keys);
         let stopped = stopped.or_else(|| match prepare.role {
+            _ if is_kept_for_it => None,
             Role::Votes => self.steps.withheld.stops(prepare, &keys),
             // It locks nothing, and has others give up what it has locked elsewhere.
             Role::Commits(_) => None,
         });
+        let stopped = stopped.or_else(|| self.steps.sought.kept.stops(prepare, &keys));
         let waits_since = |nanos| turn.now < since.saturating_add(nanos);
         let may_wait =
             waits_since(turn.waits_for_locks()) && self.steps.waiting.len() < WAITING_MAX;
         let is_wanted = scene.flushes || keys.iter().any(|key| scene.wanted.contains(*key));
         // What locks nothing passes nobody for long.
         let is_wanted = is_wanted && prepare.role == Role::Votes && waits_since(FAIR_NANOS);
+        let is_wanted = is_wanted && !is_kept_for_it;
         // It would be in vain, and is refused for that once they are applied.
         let is_early = prepare.part.watched.iter().any(|(key, _)| scene.changing.contains(*key));
         if (stopped.is_some() || is_wanted || is_early) && state.locks.knows(id, &keys) {
@@ -97,8 +109,7 @@ impl Shard {
                     && (prepare.is_first || !by.is_older_than(&id) || waits_since(YOUNG_NANOS)) =>
             {
                 if withholds {
-                    let waited = turn.now.saturating_sub(since);
-                    self.steps.withheld.wait(prepare, &keys, waited);
+                    self.steps.withheld.wait(prepare, &keys);
                 }
                 return Verdict::Waits;
             }
@@ -176,8 +187,8 @@ impl Steps {
 }
 
 /// Whether a lock that a PREPARE waits for has been there for so long that whoever has it may be
-/// gone.
-fn is_kept(
+/// gone; or it waits for so many that they are not all looked at.
+fn has_stayed(
     locks: &Locks,
     going: &Going,
     prepare: &Prepare<'_>,
@@ -187,10 +198,11 @@ fn is_kept(
     let id = prepare.id;
     let of_keys = keys.iter().filter_map(|key| Some((*key, locks.stopping(key)?)));
     let within = prepare.part.ranges.iter().flat_map(|range| locks.within(id, *range));
-    let mut stopping = of_keys.filter(|(_, lock)| lock.id != id).chain(within);
-    stopping.any(|(key, lock)| {
+    let stopping = of_keys.filter(|(_, lock)| lock.id != id).chain(within);
+    stopping.zip(0..).any(|((key, lock), number)| {
         let kept_until = lock.at.millis().saturating_add(withheld::STAYS_MILLIS);
-        kept_until <= now.millis() && !going.contains_key(&(lock.id, key.into()))
+        let has_stayed = kept_until <= now.millis();
+        number == LOOKED_AT_MAX || (has_stayed && !going.contains_key(&(lock.id, key.into())))
     })
 }
 
@@ -251,8 +263,9 @@ mod tests {
         lock(100, b"m");
         lock(500, b"a");
         let (now, none) = (Timestamp::from_millis(700), Going::new());
-        let kept =
-            |going, waits: &Prepare<'_>, keys: &[&[u8]]| is_kept(&locks, going, waits, keys, now);
+        let kept = |going, waits: &Prepare<'_>, keys: &[&[u8]]| {
+            has_stayed(&locks, going, waits, keys, now)
+        };
         let waits = prepare(50, &[]);
         assert!(!kept(&none, &waits, &[b"a", b"b"]));
         assert!(kept(&none, &waits, &[b"a", b"m"]) && kept(&none, &waits, &[b"m", b"z"]));

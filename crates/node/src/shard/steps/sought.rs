@@ -12,7 +12,8 @@
 //! that, for [`CONTENDED_NANOS`] at most, and the one who has tried for longest is next. Nobody
 //! else knows of it: whoever asks otherwise is told at once, and PREPARE and all commands go on as
 //! if nothing was reserved. So it only keeps attempts from being made in vain; and who has
-//! reserved one key and waits for another keeps nobody for long.
+//! reserved one key and waits for another keeps nobody for long. A contender may also have keys
+//! [`kept`](super::kept) from all.
 //!
 //! And what a lock is about to write is told as soon as it is known here that it is committed, not
 //! only when that is applied: nothing else can become of it (docs/consistency.md). It is known by
@@ -26,7 +27,8 @@ use replication::BootNanos;
 use smallvec::SmallVec;
 
 use super::StepAsker;
-use crate::fetch::{Contender, Want};
+use super::kept::Kept;
+use crate::fetch::{Contender, Reserves, Want};
 use crate::locks::{Name, Outcome, Step, TxnId};
 
 /// For so long a reader waits for those who came before it to change its keys.
@@ -62,6 +64,8 @@ pub(in crate::shard) struct Sought {
     committed: BTreeMap<TxnId, (Timestamp, u32)>,
     /// Which contender has reserved each key, and until when.
     reserved: BTreeMap<Name, (Timestamp, BootNanos)>,
+    /// What one of them has reserved from all.
+    pub kept: Kept,
 }
 
 impl Sought {
@@ -129,6 +133,7 @@ impl Sought {
         self.by.clear();
         self.keys.clear();
         self.reserved.clear();
+        self.kept = Kept::default();
     }
 
     /// Whether who has asked for this at `since` waits for those who came before.
@@ -139,7 +144,9 @@ impl Sought {
             None => waits_for(SOUGHT_NANOS) && self.has_any_of(keys),
             Some(Contender { name, .. }) => {
                 waits_for(CONTENDED_NANOS)
-                    && (self.has_any_of(keys) || self.are_reserved(keys, *name, now))
+                    && (self.has_any_of(keys)
+                        || self.are_reserved(keys, *name, now)
+                        || self.kept.has_any_from(*name, keys))
             }
         }
     }
@@ -159,9 +166,14 @@ impl Sought {
 
     /// Who asks for this is told it now.
     pub fn told(&mut self, want: &Want, now: BootNanos) {
-        let Want::Keys { keys, contender: Some(Contender { name, reserves: true }) } = want else {
+        let Want::Keys { keys, contender: Some(Contender { name, reserves }) } = want else {
             return;
         };
+        match reserves {
+            Reserves::Nothing => return,
+            Reserves::FromContenders => {}
+            Reserves::FromAll => return self.kept.keep(keys, *name, now),
+        }
         if self.reserved.len() + keys.len() > RESERVED_MAX {
             self.reserved.retain(|_, (_, until)| now < *until);
         }

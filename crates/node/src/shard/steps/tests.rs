@@ -13,5 +13,14 @@ pub(super) fn prepare(
     let id = TxnId { start: Timestamp::from_millis(start), by: 1, attempt: 0 };
     let part = Transaction { ranges: ranges.to_vec(), ..Transaction::default() };
     let (record, role, promised) = (&b"r"[..], Role::Votes, Keys::new());
-    Prepare { id, is_first: true, record, role, promised, part, places: Places::new() }
+    Prepare {
+        id,
+        is_first: true,
+        kept_as: None,
+        record,
+        role,
+        promised,
+        part,
+        places: Places::new(),
+    }
 }

@@ -27,13 +27,15 @@ pub(super) struct Withheld {
     ranges: Vec<(OwnedRange, TxnId)>,
 }
 
+/// Whether something may be withheld for a PREPARE of these keys that has waited for so long.
+pub(super) fn may_withhold(prepare: &Prepare<'_>, keys: &[&[u8]], waited: BootNanos) -> bool {
+    let wants_one = keys.len() == 1 && prepare.part.ranges.is_empty();
+    !wants_one && waited >= AFTER_NANOS
+}
+
 impl Withheld {
-    /// A PREPARE of these keys waits, as it has for so long.
-    pub fn wait(&mut self, prepare: &Prepare<'_>, keys: &[&[u8]], waited: BootNanos) {
-        let wants_one = keys.len() == 1 && prepare.part.ranges.is_empty();
-        if wants_one || waited < AFTER_NANOS {
-            return;
-        }
+    /// A PREPARE of these keys waits.
+    pub fn wait(&mut self, prepare: &Prepare<'_>, keys: &[&[u8]]) {
         for key in keys {
             let by = self.keys.entry((*key).into()).or_insert(prepare.id);
             // In the order of their ages come those who waited before, and not who has just come.
@@ -76,10 +78,11 @@ mod tests {
         let mut withheld = Withheld::default();
         let (old, own, young) = (prepare(1, &[]), prepare(2, &[]), prepare(3, &[]));
         let (a, b) = (&b"a"[..], &b"b"[..]);
-        withheld.wait(&own, &[a], AFTER_NANOS);
-        withheld.wait(&own, &[a, b], AFTER_NANOS - 1);
+        assert!(!may_withhold(&own, &[a], AFTER_NANOS));
+        assert!(!may_withhold(&own, &[a, b], AFTER_NANOS - 1));
+        assert!(may_withhold(&own, &[a, b], AFTER_NANOS));
         assert_eq!(withheld.stops(&young, &[a]), None);
-        withheld.wait(&own, &[a, b], AFTER_NANOS);
+        withheld.wait(&own, &[a, b]);
         assert_eq!(withheld.stops(&young, &[b"c", b]), Some((own.id, b)));
         assert_eq!(withheld.stops(&young, &[b"c"]), None);
         assert_eq!(withheld.stops(&own, &[a, b]), None);
@@ -87,7 +90,7 @@ mod tests {
         let again = Prepare { id: TxnId { attempt: 1, ..own.id }, ..own.clone() };
         assert_eq!(withheld.stops(&again, &[a, b]), None);
         // Of several who want a key, the oldest keeps it.
-        withheld.wait(&old, &[a, b], AFTER_NANOS);
+        withheld.wait(&old, &[a, b]);
         assert_eq!(withheld.stops(&own, &[a]), Some((old.id, a)));
     }
 
@@ -95,7 +98,8 @@ mod tests {
     fn ranges_and_keys_are_kept_from_each_other() {
         let mut withheld = Withheld::default();
         let old = prepare(1, &[(b"a", Some(b"c"))]);
-        withheld.wait(&old, &[b"a", b"m"], AFTER_NANOS);
+        assert!(may_withhold(&old, &[b"a"], AFTER_NANOS));
+        withheld.wait(&old, &[b"a", b"m"]);
         let young = prepare(3, &[]);
         assert_eq!(withheld.stops(&young, &[b"b"]), Some((old.id, &b"b"[..])));
         assert_eq!(withheld.stops(&young, &[b"c"]), None);
@@ -103,5 +107,7 @@ mod tests {
         assert_eq!(withheld.stops(&range, &[b"k"]), Some((old.id, &b"k"[..])));
         let range = prepare(3, &[(b"n", None)]);
         assert_eq!(withheld.stops(&range, &[b"n"]), None);
+        let inverted = prepare(3, &[(b"n", Some(b"k"))]);
+        assert_eq!(withheld.stops(&inverted, &[b"n"]), None);
     }
 }

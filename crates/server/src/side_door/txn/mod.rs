@@ -20,9 +20,10 @@ pub mod run;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use bytes::Bytes;
 use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
 use node::command::Write;
-use node::coordinator::Ended;
+use node::coordinator::{Ended, InVain};
 use node::interactive::{BYTES_MAX, Interactive};
 use node::lane::{self, NotDone};
 use replication::BootNanos;
@@ -41,6 +42,8 @@ struct Attempt {
     id: RequestId,
     txn: Txn,
     began: BootNanos,
+    /// What has come of it before, if others were in the way.
+    before: Option<InVain>,
     done: Done<TxnDone>,
 }
 
@@ -55,7 +58,7 @@ impl NodeApi {
             Err(error) => done(Err(error)),
             Ok(keyspace) => {
                 let began = boot_nanos();
-                Box::new(Attempt { hub, keyspace, id, txn, began, done }).begin();
+                Box::new(Attempt { hub, keyspace, id, txn, began, before: None, done }).begin();
             }
         });
     }
@@ -93,7 +96,7 @@ impl NodeApi {
             hub.open_txns.give_back(id, held, boot_nanos());
             done(results);
         };
-        Run::start(&self.hub, held, ops, Box::new(then));
+        Run::start(&self.hub, held, ops, None, Box::new(then));
     }
 
     pub(super) fn ask_commit(&self, id: RequestId, name: &str, done: Done<()>) {
@@ -108,7 +111,7 @@ impl NodeApi {
                 done(Err(ApiError::CommittedPerhaps { id, why }));
             }
             Err(error) => done(Err(error)),
-            Ok(held) => commit(&self.hub, id, held, move |committed| {
+            Ok(held) => commit(&self.hub, id, held, None, move |committed| {
                 done(match committed {
                     Ok(None) => Ok(()),
                     Ok(Some(key)) => Err(ApiError::Conflict { key }),
@@ -227,11 +230,23 @@ impl Attempt {
         let held = hold(&hub, self.keyspace);
         let keys = self.txn.compare.iter().map(|compare| compare.key.clone());
         let ops = keys.map(|key| TxnOp::Get { key }).collect();
+        let kept_as = self.before.as_ref().and_then(|before| before.kept_as);
+        let keeps = kept_as.map(|name| (name, self.keys_read()));
         let then = move |held, found: Result<Vec<_>, _>| match found {
             Ok(found) => self.decide(held, &found),
             Err(error) => (self.done)(Err(error)),
         };
-        Run::start(&hub, held, ops, Box::new(then));
+        Run::start(&hub, held, ops, keeps, Box::new(then));
+    }
+
+    /// All keys that it may read, but for those that it finds in ranges.
+    fn keys_read(&self) -> Vec<Bytes> {
+        let ops = self.txn.then.iter().chain(&self.txn.otherwise);
+        let of_ops = ops.filter_map(|op| match op {
+            TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => Some(key),
+            TxnOp::Put { .. } | TxnOp::Range { .. } => None,
+        });
+        self.txn.compare.iter().map(|compare| &compare.key).chain(of_ops).cloned().collect()
     }
 
     /// Runs the branch that it has come to.
@@ -244,12 +259,12 @@ impl Attempt {
             Ok(results) => self.commit(held, TxnDone { succeeded, results }),
             Err(error) => self.fail(held, error),
         };
-        Run::start(&hub, held, ops, Box::new(then));
+        Run::start(&hub, held, ops, None, Box::new(then));
     }
 
     fn commit(self: Box<Self>, held: Held, answer: TxnDone) {
         let hub = self.hub.clone();
-        commit(&hub, self.id, held, move |committed| match committed {
+        commit(&hub, self.id, held, self.before.clone(), move |committed| match committed {
             Ok(None) => (self.done)(Ok(answer)),
             Ok(Some(key)) => self.again(key),
             Err(error) => (self.done)(Err(error)),
@@ -263,7 +278,7 @@ impl Attempt {
         }
         let hub = self.hub.clone();
         held.copy.forget_writes();
-        commit(&hub, self.id, held, move |committed| match committed {
+        commit(&hub, self.id, held, self.before.clone(), move |committed| match committed {
             Ok(Some(key)) => self.again(key),
             Ok(None) => (self.done)(Err(error)),
             // Nothing is written by it, so nothing is unknown but whether it was refused rightly.
@@ -272,13 +287,17 @@ impl Attempt {
         });
     }
 
-    /// Another has changed what it has read.
-    fn again(self: Box<Self>, key: Box<[u8]>) {
+    /// Another has changed what it has read. From the second time on its keys are kept from others
+    /// (`node::shard::steps::kept`), or it might be in vain each time.
+    fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
-        match began_ago < self.hub.patience_nanos {
-            true => self.begin(),
-            false => (self.done)(Err(ApiError::Contended { key })),
+        if began_ago >= self.hub.patience_nanos {
+            return (self.done)(Err(ApiError::Contended { key }));
         }
+        let before = self.before.take();
+        let kept_as = before.map(|it| it.kept_as.unwrap_or_else(|| self.hub.clock.tick()));
+        self.before = Some(InVain { since: self.began, key, kept_as });
+        self.begin();
     }
 }
 
@@ -287,6 +306,7 @@ fn commit(
     hub: &Arc<Hub>,
     id: RequestId,
     held: Held,
+    before: Option<InVain>,
     done: impl FnOnce(Committed) + Send + 'static,
 ) {
     let transaction = held.copy.transaction();
@@ -323,7 +343,7 @@ fn commit(
             Ended::DiskFull => Err(ApiError::DiskFull),
         });
     };
-    let asked = Transact { keyspace, copy, done: Box::new(ended) };
+    let asked = Transact { keyspace, copy, before, done: Box::new(ended) };
     // In turn, so that one loop has not all of them.
     let number = (id.sequence % hub.mailboxes.len() as u64) as usize;
     // Without a loop the callback is dropped: who waits hears that nobody knows.

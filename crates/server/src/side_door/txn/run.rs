@@ -20,7 +20,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use keyspace::{Placement, ShardId, Timestamp};
 use node::command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Write};
-use node::fetch::{Fetched, Found, Want};
+use node::fetch::{Contender, Fetched, Found, Reserves, Want};
 use node::interactive::{Gap, TooMuch};
 use node::lane::{Answer, Input, NotDone};
 use node::limits;
@@ -71,8 +71,15 @@ struct Gathering {
 }
 
 impl Run {
-    /// Runs all of `ops`, or those before the first that is refused.
-    pub fn start(hub: &Arc<Hub>, held: Held, ops: Vec<TxnOp>, then: Then) {
+    /// Runs all of `ops`, or those before the first that is refused; when leaders have told what
+    /// some keys have, and keep them from others by this name, if that is wanted.
+    pub fn start(
+        hub: &Arc<Hub>,
+        held: Held,
+        ops: Vec<TxnOp>,
+        keeps: Option<(Timestamp, Vec<Bytes>)>,
+        then: Then,
+    ) {
         let Some(route) = hub.routes().by_id(held.keyspace).cloned() else {
             return then(held, Err(not_done(NotDone::NoSuchShard, None)));
         };
@@ -87,7 +94,14 @@ impl Run {
             then,
             hub: hub.clone(),
         };
-        Box::new(run).go();
+        let run = Box::new(run);
+        let Some((name, keys)) = keeps.filter(|(_, keys)| !keys.is_empty()) else {
+            return run.go();
+        };
+        let contender = Contender { name, reserves: Reserves::FromAll };
+        let wants = run.route.wants(keys.iter().map(AsRef::as_ref), |_| true).into_iter();
+        let wants = wants.map(|(shard, want)| (shard, want.by(contender))).collect();
+        run.fetch(wants);
     }
 
     fn go(mut self: Box<Self>) {

@@ -277,11 +277,13 @@ impl World {
                 let parts = keys.into_iter().map(Part::Get).collect();
                 return match wide.rng.one_in(2) {
                     true => self.begin_looking(client, at, workload, parts),
-                    false => self.begin_transaction(client, at, workload, parts, Vec::new()),
+                    false => {
+                        self.begin_transaction(client, at, workload, parts, Default::default())
+                    }
                 };
             }
         };
-        self.begin_transaction(client, at, workload, parts, Vec::new());
+        self.begin_transaction(client, at, workload, parts, Default::default());
     }
 }
 

@@ -1,0 +1,122 @@
+//! Who reads a key in vain, since others change it all the time: does he get to change it?
+//!
+//! ```text
+//!   what has k? (a contender, who reserves it from all) ─► leader
+//!     commands, and PREPAREs that are younger than he is, wait   … for 100 ms at most
+//!     a PREPARE that is older goes, and he is told what it writes
+//!     told: his own PREPARE, by his name, goes before all who wait
+//! ```
+
+use keyspace::Timestamp;
+use node::fetch::Reserves;
+use node::locks::{Outcome, Role, Step, TxnId, Why};
+use smallvec::smallvec;
+
+use crate::story::{KEY, Story, YOUNG_NANOS};
+
+/// So long a key is kept.
+const KEPT_NANOS: u64 = 100_000_000;
+
+fn id(millis: u64) -> TxnId {
+    TxnId { start: Timestamp::from_millis(millis), by: 9, attempt: 0 }
+}
+
+fn name(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn resolve(story: &mut Story, id: TxnId, at: Timestamp) {
+    let outcome = Outcome::Committed(at);
+    story.step(&Step::Resolve { id, outcome, keys: smallvec![KEY] });
+}
+
+#[test]
+fn whose_key_is_kept_changes_it_before_all_who_have_come_since() {
+    let mut story = Story::new();
+    let first = story.begin();
+    let asked = story.contend_by(name(10), Reserves::FromAll);
+    story.together();
+    assert_eq!(story.told(asked), Some((b"0".to_vec(), first)));
+
+    let (command, younger) = (story.set(b"c"), story.prepare(id(20), b"y", None));
+    story.alone(YOUNG_NANOS - 1);
+    story.together();
+    assert!(!story.is_done(command));
+    assert_eq!((story.voted(younger), story.refused(younger)), (None, None));
+    // Who may have locked something elsewhere gives that up, lest he waits for it.
+    story.alone(1);
+    assert_eq!(story.refused(younger), Some(Why::Locked(KEY.into())));
+    // One that commits here waits as well, and so does who has another name.
+    let commits = Role::Commits(Timestamp::ZERO);
+    let last = story.prepare_as(id(21), (b"last", None), commits, None);
+    let other = story.prepare_as(id(22), (b"other", None), Role::Votes, Some(name(11)));
+    let own = story.prepare_as(id(30), (b"own", Some(first)), Role::Votes, Some(name(10)));
+    story.together();
+    assert!(!story.is_done(command));
+    assert_eq!((story.voted(last), story.voted(other)), (None, None));
+    let locked = story.voted(own).expect("nothing has changed since he was told");
+    resolve(&mut story, id(30), locked);
+    story.together();
+    // Nothing is kept any more, and they go.
+    assert!(story.is_done(command));
+    story.together();
+    assert!(story.voted(last) > Some(locked) && story.voted(other) > Some(locked));
+}
+
+#[test]
+fn what_is_older_or_on_its_way_is_waited_for() {
+    let mut story = Story::new();
+    let first = story.begin();
+    // A command is on its way through the log, and a PREPARE comes that began before he did.
+    let command = story.set(b"c");
+    story.five.settle(&[1], |_, _| false);
+    let asked = story.contend_by(name(10), Reserves::FromAll);
+    let older = story.prepare(id(5), b"older", None);
+    story.alone(1_000_000);
+    assert_eq!(story.told(asked), None, "it is about to change");
+    story.together();
+    assert!(story.is_done(command));
+    let locked = story.voted(older).expect("it is older");
+    assert_eq!(story.told(asked), None);
+    resolve(&mut story, id(5), locked);
+    story.together();
+    assert_eq!(story.told(asked), Some((b"older".to_vec(), locked)));
+    assert!(locked > first);
+
+    // Of two who want it kept the older one has it, and the younger is told when he is through.
+    let (younger, again) = (
+        story.contend_by(name(12), Reserves::FromAll),
+        story.contend_by(name(10), Reserves::FromAll),
+    );
+    story.alone(1_000_000);
+    story.together();
+    assert_eq!(story.told(again), Some((b"older".to_vec(), locked)));
+    assert_eq!(story.told(younger), None);
+    let own = story.prepare_as(id(30), (b"own", Some(locked)), Role::Votes, Some(name(10)));
+    story.together();
+    let own = story.voted(own).expect("nothing has changed since he was told");
+    resolve(&mut story, id(30), own);
+    story.together();
+    assert_eq!(story.told(younger), Some((b"own".to_vec(), own)));
+}
+
+/// He was told, and does not come.
+#[test]
+fn nothing_is_kept_for_long() {
+    let mut story = Story::new();
+    story.begin();
+    story.contend_by(name(10), Reserves::FromAll);
+    story.together();
+    let command = story.set(b"c");
+    story.alone(KEPT_NANOS - 1);
+    story.together();
+    assert!(!story.is_done(command));
+    story.alone(1);
+    story.alone(1);
+    story.together();
+    assert!(story.is_done(command));
+    // It passes nobody for that: it is another's by then.
+    let own = story.prepare_as(id(30), (b"own", None), Role::Votes, Some(name(10)));
+    story.together();
+    assert!(story.voted(own).is_some());
+}
