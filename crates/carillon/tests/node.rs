@@ -186,6 +186,45 @@ fn a_keyspace_made_while_another_drops_it_is_answered_soundly() {
 
 /// An error of the protocol is no command's reply: it is not kept from a client because the reply
 /// of the command before was.
+/// What only moves a value is done, as it is in a shard; EXEC says that nothing was, as in Redis.
+#[test]
+fn without_memory_values_go_from_shard_to_shard_and_exec_is_aborted() {
+    let flags = ["--memory-max", "16MiB", "--retention-ms", "0", "--threads", "2"];
+    let node = Node::start("no-memory", &flags).ready();
+    let mut lines = BufReader::new(node.connect());
+    let mut ask = |line: &str| {
+        lines.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+        let mut reply = String::new();
+        lines.read_line(&mut reply).unwrap();
+        reply.trim_end().to_owned()
+    };
+    for key in 0..8 {
+        assert_eq!(ask(&format!("SET key:{key} {key}")), "+OK");
+    }
+    assert_eq!((ask("MULTI"), ask("SET early 1")), ("+OK".into(), "+QUEUED".into()));
+    let mut other = BufReader::new(node.connect());
+    let mut reply = String::new();
+    let value = "v".repeat(20_000);
+    for key in 0..2_000 {
+        other.get_mut().write_all(format!("SET fill:{key} {value}\r\n").as_bytes()).unwrap();
+        reply.clear();
+        other.read_line(&mut reply).unwrap();
+        if reply.starts_with("-OOM") {
+            break;
+        }
+    }
+    assert!(reply.starts_with("-OOM command not allowed"), "{reply}");
+    let aborted = "-EXECABORT Transaction discarded because of: OOM command not allowed when used \
+                   memory > 'maxmemory'.";
+    assert_eq!(ask("EXEC"), aborted);
+    for key in 0..8 {
+        assert_eq!(ask(&format!("RENAME key:{key} moved:{key}")), "+OK");
+    }
+    assert!(ask("COPY moved:0 copy:0").starts_with("-OOM"));
+    assert_eq!((ask("MULTI"), ask("RENAME moved:1 key:1")), ("+OK".into(), "+QUEUED".into()));
+    assert_eq!(ask("EXEC"), "*1");
+}
+
 #[test]
 fn protocol_errors_are_told_whatever_was_muted_before() {
     let node = Node::start("muted", &[]).ready();

@@ -9,6 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use client::{Error, Expiry, KeyRange, Reason, SetOptions, Store, Transaction, Ttl, When};
 
+use serde_json::json;
+
 use super::dev::{Dev, open, run};
 
 /// Groups of accounts, in which money goes around, and what is in each account at first.
@@ -206,6 +208,64 @@ async fn several_keys_are_set_and_seen_at_one_moment(store: &Store) {
     };
     let ((), seen) = tokio::join!(writes, looks);
     assert!(seen > 10, "hardly anything was seen while it changed: {seen} values");
+}
+
+/// Commands, and transactions that only write, are done at once; who reads first and writes then
+/// would be in vain each time, if his keys were not kept for him.
+#[test]
+fn what_reads_first_is_done_while_others_write_its_keys_all_the_time() {
+    const HOT: usize = 12;
+    let dev = Dev::start(7);
+    let names: Vec<String> = (0..HOT).map(|n| format!("hot:{n}")).collect();
+    run(async {
+        let store = Store::connect(dev.addresses()).await.unwrap();
+        store.mset(&names.iter().map(|name| (name, "0")).collect::<Vec<_>>()).await.unwrap();
+        let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
+        let writers: Vec<_> = (0..8)
+            .map(|number| {
+                let (store, stop, written) = (store.clone(), stop.clone(), written.clone());
+                let names = names.clone();
+                tokio::spawn(async move {
+                    for n in number.. {
+                        let [one, other] = [&names[n % HOT], &names[(n * 5 + 1) % HOT]];
+                        match number % 2 {
+                            0 => store.incr(one).await.map(drop).unwrap(),
+                            _ => store.mset(&[(one, "1"), (other, "2")]).await.unwrap(),
+                        }
+                        written.fetch_add(1, Ordering::Relaxed);
+                        if stop.load(Ordering::Relaxed) {
+                            break;
+                        }
+                    }
+                })
+            })
+            .collect();
+        let http = format!("127.0.0.1:{}", dev.base + 1_101);
+        let keys = names.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let client = client::http::Client::new(&http).unwrap();
+            let add = |key: &String| json!({"increment": {"key": key, "by": 0}});
+            let is_there = |key: &String| json!({"key": key, "exists": true});
+            let adds: Vec<_> = keys.iter().map(add).collect();
+            let all: Vec<_> = keys.iter().map(is_there).collect();
+            let put = json!([{"put": {"key": "seen", "value": "all"}}]);
+            for _ in 0..3 {
+                client.transact(&json!({ "then": adds })).unwrap();
+                client.transact(&json!({ "compare": all, "then": put })).unwrap();
+            }
+        });
+        done.await.unwrap();
+        for copy in 0..8 {
+            let (from, to) = (&names[copy], format!("copy:{copy}"));
+            store.command(&[b"COPY", from.as_bytes(), to.as_bytes(), b"REPLACE"]).await.unwrap();
+        }
+        assert_eq!(store.get("seen").await.unwrap().unwrap(), "all");
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer.await.unwrap();
+        }
+        assert!(written.load(Ordering::Relaxed) > 100, "they were in nobody's way");
+    });
 }
 
 async fn a_conflict_is_gone_through_again_with_new_values(store: &Store) {

@@ -40,6 +40,7 @@
 //! | time that commands and PREPAREs wait | [`WAIT_NANOS`], or 3/5 of the node's patience | busy, not done; refused |
 //! | PREPAREs that wait for one shard | [`WAITING_MAX`] | refused |
 //! | what is withheld for who waits ([`withheld`]) | from 20 ms of its wait on, while no lock that it waits for is 500 ms old | younger ones pass |
+//! | what is kept for who was in vain ([`kept`]) | 100 ms; 4096 keys of 1 KiB at most | all pass |
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -135,7 +135,8 @@ settings! {
     http_connections_max: u64 = "1024", Number(1..=100_000), Number;
     /// Close a Redis or native connection that was silent for this long; 0 = never.
     idle_timeout_ms: u64 = "0", Millis(0..=365 * DAY_MS), Millis;
-    /// How long a request may take, from its last byte to its answer.
+    /// How long a request may take, from its last byte to its answer; a transaction over shards,
+    /// of which it is not known then what has become, twice as long.
     request_timeout_ms: u64 = "5s", Millis(100..=3_600_000), Millis;
     /// How often leaders have the replicas of their shards compared in the background, so that one
     /// that holds something else than a majority is found and replaced; 0 = never.

@@ -23,9 +23,9 @@ use node::route::Route;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::interacts::Got;
-use super::resp::Done;
+use super::resp::{Done, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::place;
-use super::transactions::{Part, crosses_in, write_executed};
+use super::transactions::{Part, crosses_in, may_grow, write_executed};
 use crate::gateway::resp::{Args, Queue, Session, Watched};
 
 /// Bytes that such a command may read and write: a value that a shard may have locked, twice.
@@ -80,6 +80,9 @@ impl EventLoop {
         moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
+        if self.is_out_of_memory() && write.may_grow() {
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+        }
         let steps = [Step::Write(write)];
         let ran = self.run_on_copy(at, connection, &steps, moment);
         let (copy, replies) = match ran {
@@ -105,6 +108,9 @@ impl EventLoop {
         moment: (Now, Fetched),
         muted: bool,
     ) -> Done {
+        if self.is_out_of_memory() && steps.iter().any(may_grow) {
+            return self.refuse(connection, session, EXEC_OUT_OF_MEMORY, muted);
+        }
         let (copy, replies) = match self.run_on_copy(at, connection, steps, moment) {
             Got::This(ran) => ran,
             Got::Later => return Done::PutOff,

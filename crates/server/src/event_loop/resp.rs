@@ -16,6 +16,9 @@ use crate::gateway::resp::{self, Args, Limits, Parsed, Request, Session};
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
+/// … and EXEC.
+pub(super) const EXEC_OUT_OF_MEMORY: &str = "EXECABORT Transaction discarded because of: OOM \
+                                             command not allowed when used memory > 'maxmemory'.";
 /// … when the keys of one command lie in different shards.
 pub(super) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the same slot";
 /// … when its keyspace is gone.

@@ -5,8 +5,6 @@
 //! ([`super::coordinates`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
-use std::sync::atomic::Ordering;
-
 use keyspace::Feature;
 use node::command::transaction::WRITTEN_BYTES_MAX;
 use node::command::{Read, Reply, Sink as _, Step, Transaction, Write};
@@ -19,7 +17,7 @@ use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, OK, QUEUED, Slot};
 use super::context::CommandContext;
 use super::executes::Told;
-use super::resp::{Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND};
+use super::resp::{Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE, TOO_LONG_TO_SEND};
 use super::serve::waiter;
 use super::takes::Takes;
 use crate::gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
@@ -219,8 +217,9 @@ impl EventLoop {
             connection.barrier = true;
             return Done::PutOff;
         }
-        if !self.has_room(&takes) {
-            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+        let may_grow = commands.iter().any(may_grow);
+        if !self.has_room(&takes) || (may_grow && self.is_out_of_memory()) {
+            return self.refuse(connection, session, EXEC_OUT_OF_MEMORY, muted);
         }
         let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));
         connection.executes_watched = !watched.is_empty();
@@ -280,11 +279,6 @@ impl EventLoop {
         }
         if connection.waits_its_turn() {
             return Err(None);
-        }
-        if self.hub.out_of_memory.load(Ordering::Relaxed)
-            && transaction.writes().any(Write::may_grow)
-        {
-            return Err(Some(OUT_OF_MEMORY));
         }
         let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
         if self.hub.peers.is_some() && bytes > COMMAND_BYTES_MAX {
@@ -378,6 +372,11 @@ impl EventLoop {
         };
         all
     }
+}
+
+/// Whether a command may take more memory.
+pub(super) fn may_grow(step: &Step<'_>) -> bool {
+    matches!(step, Step::Write(write) if write.may_grow())
 }
 
 /// Whether the keys of one command lie in several shards.

@@ -61,6 +61,12 @@ impl EventLoop {
         Done::Yes
     }
 
+    /// Whether there is no memory for what may take more.
+    #[inline]
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        self.hub.out_of_memory.load(Ordering::Relaxed)
+    }
+
     /// Whether memory has room for what a write adds, which is kept for it then.
     #[inline]
     pub(super) fn has_room(&self, takes: &Takes) -> bool {
@@ -110,7 +116,7 @@ impl EventLoop {
         if connection.route.is_none() {
             return self.without_keyspace(at, connection, session, muted);
         }
-        if self.hub.out_of_memory.load(Ordering::Relaxed) && writes.iter().any(Write::may_grow) {
+        if self.is_out_of_memory() && writes.iter().any(Write::may_grow) {
             return self.refuse(connection, session, OUT_OF_MEMORY, muted);
         }
         if writes.len() > 1 && self.hub.may_use(Feature::Transactions) {
@@ -150,6 +156,11 @@ impl EventLoop {
         let lengths = transaction.writes().map(Write::lengthens_bytes);
         connection.takes.lengthens(lengths.max().unwrap_or_default());
         let only_reads = transaction.writes().next().is_none();
+        // What takes a value from shard to shard was judged by what its client has asked for.
+        let is_judged = matches!(part, Part::Told(_));
+        if !is_judged && self.is_out_of_memory() && transaction.writes().any(Write::may_grow) {
+            return self.refuse(connection, session, OUT_OF_MEMORY, muted);
+        }
         match self.put_transaction(at, connection, transaction) {
             Ok(()) => {}
             Err(None) => return Done::PutOff,
@@ -170,7 +181,7 @@ impl EventLoop {
         if connection.route.is_none() {
             return Err(NO_KEYSPACE);
         }
-        if self.hub.out_of_memory.load(Ordering::Relaxed) && write.may_grow() {
+        if self.is_out_of_memory() && write.may_grow() {
             return Err(OUT_OF_MEMORY);
         }
         self.put_admitted(connection, write, waiter)

@@ -393,7 +393,10 @@ fn bytes_of(result: &TxnResult) -> usize {
 }
 
 fn knows_too_much() -> Stop {
-    too_large("a transaction reads and writes at most 65536 keys, and 32 MiB of keys and values")
+    too_large(
+        "a transaction reads and writes at most 65536 keys, and 32 MiB of keys and values, and \
+         looks at most at 1024 ranges apart",
+    )
 }
 
 fn too_large(why: &str) -> Stop {
