@@ -255,8 +255,8 @@ fn what_reads_first_is_done_while_others_write_its_keys_all_the_time() {
             }
         });
         done.await.unwrap();
-        for copy in 0..8 {
-            let (from, to) = (&names[copy], format!("copy:{copy}"));
+        for from in &names[..8] {
+            let to = format!("copy:{from}");
             store.command(&[b"COPY", from.as_bytes(), to.as_bytes(), b"REPLACE"]).await.unwrap();
         }
         assert_eq!(store.get("seen").await.unwrap().unwrap(), "all");

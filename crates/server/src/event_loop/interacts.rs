@@ -28,7 +28,8 @@ use crate::gateway::resp::{KeyspaceRequest, Range, Request, Session};
 
 /// What a client is told whose transaction would know too much.
 const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, and 32 MiB of keys \
-                        and values, and looks at most at 1024 ranges apart; the command was not run, and the transaction goes on";
+                        and values, and looks at most at 1024 ranges apart; the command was not \
+                        run, and the transaction goes on";
 /// … whose command is of the connection, or of the keyspace as a whole.
 const NOT_WITHIN: &str = "ERR the command is not allowed between BEGIN and COMMIT; it was not run, \
                           and the transaction goes on";
