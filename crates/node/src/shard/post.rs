@@ -161,12 +161,12 @@ impl Shard {
             && self.serving.at(now)
             && !is_past
             && !waits_for_all
-            && !self.steps.sought.keeps_waiting(&want, now, now)
+            && !self.steps.sought.keeps_waiting(&want, &self.steps.coming, now, now)
             && !self.is_behind_others(&want)
             && let Some(found) =
                 fetch::find(&state, &want, time, |id| self.steps.sought.committed(id))
         {
-            self.steps.sought.told(&want, now);
+            self.steps.sought.told(&want, false, now);
             let letter = Letter::Fetched { shard: self.id, number, at: time, found };
             return effects.letters.push((from, letter));
         }

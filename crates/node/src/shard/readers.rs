@@ -165,7 +165,9 @@ impl Shard {
         let asked = self.horizon_asked;
         let late = Timestamp::from_millis(asked.millis() + txn::HORIZON_AHEAD_MILLIS / 2);
         let mut unconfirmed = false;
+        let may_keep = !self.steps.has_held_for_long(now);
         let (shard, promise, sought) = (self.id, &mut self.promise, &mut self.steps.sought);
+        let coming = &self.steps.coming;
         let mut let_go = BTreeSet::new();
         let mut moved = Vec::new();
         // Who asked before this term began was asked for too early a time.
@@ -208,7 +210,7 @@ impl Shard {
                         let_go.insert(node);
                     }
                     Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
-                        if sought.keeps_waiting(want, reader.since, now) {
+                        if sought.keeps_waiting(want, coming, reader.since, now) {
                             return true;
                         }
                         let at = reader.at;
@@ -236,7 +238,7 @@ impl Shard {
                             return !is_late;
                         }
                         if found.is_some() {
-                            sought.told(want, now);
+                            sought.told(want, may_keep, now);
                         }
                         match (&reader.asker, found) {
                             (&Asker::Find { origin, waiter, bytes_max, .. }, found) => {
@@ -266,6 +268,7 @@ impl Shard {
             }
             !go
         });
+        self.steps.wake_if_kept();
         for (node, number) in moved {
             self.not_led(node, Asked::Fetch { number }, effects);
         }

@@ -77,7 +77,7 @@ use withheld::Withheld;
 pub const WAIT_NANOS: u64 = 3_000_000_000;
 /// For so long a younger transaction waits for an older one: mostly that has gone by then.
 pub const YOUNG_NANOS: u64 = 10_000_000;
-/// For no longer than that PREPARE lets commands go first.
+/// For no longer than that PREPARE lets commands go first, or keys are kept for one after another.
 const FAIR_NANOS: u64 = 50_000_000;
 /// For how long of how long locks are passed on within an entry.
 const PASSES_ON: (u64, u64) = (12_000_000, 16_000_000);
@@ -100,6 +100,9 @@ struct QueuedStep {
 
 /// The first key of a range, and the first behind it.
 type OwnedRange = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// Keys that are about to be locked: by which entry, and for whom.
+pub(super) type Coming = BTreeMap<Box<[u8]>, (u64, TxnId)>;
 
 struct LockReader {
     /// How many locks had gone when it was met.
@@ -125,7 +128,7 @@ pub(super) struct Steps {
     /// Commands that do, and what came behind them.
     held: VecDeque<(BootNanos, Queued)>,
     /// Keys that entries which are not applied yet will lock, each with the entry's index.
-    coming: BTreeMap<Box<[u8]>, (u64, TxnId)>,
+    pub coming: Coming,
     /// The same of ranges.
     coming_ranges: Vec<(OwnedRange, u64, TxnId)>,
     /// Keys that are about to change.
@@ -172,10 +175,23 @@ impl Steps {
 
     /// Somebody wants keys to be kept for him.
     pub fn keep_for(&mut self, want: &Want, now: BootNanos) {
-        if let Some((keys, name)) = want.kept() {
+        if let Some((keys, name)) = want.kept()
+            && !self.has_held_for_long(now)
+        {
             self.sought.kept.keep(keys, name, now);
             self.is_awake = true;
         }
+    }
+
+    /// Something may be kept since it was looked at last.
+    pub fn wake_if_kept(&mut self) {
+        self.is_awake |= !self.sought.kept.is_empty();
+    }
+
+    /// Whether a command has waited for so long that nothing more is kept before it is done: many
+    /// who follow each other would never let it go.
+    pub fn has_held_for_long(&self, now: BootNanos) -> bool {
+        self.held.front().is_some_and(|(since, _)| since.saturating_add(FAIR_NANOS) <= now)
     }
 
     /// Nothing is kept for a PREPARE any more.

@@ -14,6 +14,8 @@ use smallvec::smallvec;
 
 use crate::story::{KEY, Story, YOUNG_NANOS};
 
+/// After so long a command has waited long enough.
+const FAIR_NANOS: u64 = 50_000_000;
 /// So long a key is kept.
 const KEPT_NANOS: u64 = 100_000_000;
 
@@ -98,6 +100,50 @@ fn what_is_older_or_on_its_way_is_waited_for() {
     resolve(&mut story, id(30), own);
     story.together();
     assert_eq!(story.told(younger), Some((b"own".to_vec(), own)));
+}
+
+/// One who has a key kept, and has come for it; and an older one, who wants it kept just then: they
+/// do not wait for each other.
+#[test]
+fn who_has_a_key_kept_does_not_wait_for_those_who_wait_for_that() {
+    let mut story = Story::new();
+    let first = story.begin();
+    let younger = story.contend_by(name(12), Reserves::FromAll);
+    story.together();
+    assert!(story.told(younger).is_some());
+    let older = story.contend_by(name(10), Reserves::FromAll);
+    let waits = story.prepare_as(id(30), (b"younger", Some(first)), Role::Votes, Some(name(12)));
+    story.alone(1_000_000);
+    story.together();
+    assert_eq!(story.told(older), Some((b"0".to_vec(), first)));
+    assert_eq!(story.voted(waits), None);
+}
+
+/// A command waits, and many follow each other who want its key kept.
+#[test]
+fn commands_are_done_between_those_who_have_their_key_kept() {
+    let mut story = Story::new();
+    story.begin();
+    story.contend_by(name(10), Reserves::FromAll);
+    story.together();
+    let command = story.set(b"c");
+    for n in 0..10 {
+        story.alone(FAIR_NANOS / 10);
+        story.contend_by(name(11 + n), Reserves::FromAll);
+        story.contend_by(name(10), Reserves::FromAll);
+        story.together();
+    }
+    assert!(!story.is_done(command));
+    // Nothing more is kept, and what is ends as it would have.
+    for n in 0..20 {
+        story.alone(FAIR_NANOS / 10);
+        story.contend_by(name(21 + n), Reserves::FromAll);
+        story.contend_by(name(10), Reserves::FromAll);
+        story.together();
+    }
+    story.alone(1);
+    story.together();
+    assert!(story.is_done(command));
 }
 
 /// He was told, and does not come.

@@ -15,8 +15,8 @@
 //! made in vain, and nothing depends on it.
 //!
 //! Commands that take values from shard to shard ([`super::executes`]) read before they write, too,
-//! and are run again if that was in vain: from their second time in vain on their keys are kept
-//! from all who are younger, whatever those are, until they are done.
+//! and are run again if that was in vain: after a while their keys are kept from all who are
+//! younger, whatever those are, until they are done.
 
 use node::fetch::{Contender, Fetched, Reserves};
 use node::read::Now;

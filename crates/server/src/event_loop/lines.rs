@@ -12,8 +12,8 @@
 //!
 //! Who is in the way then came to another node or loop, or is another kind of command. A command
 //! that has met a change runs again after a pause that is drawn, from a range that doubles with
-//! each: so one of several gets through. It keeps its places meanwhile; and from its second
-//! change on it has its keys kept from all others while it runs ([`super::contends`]).
+//! each: so one of several gets through. It keeps its places meanwhile; and if that does
+//! not help, it has its keys kept from all others while it runs ([`super::contends`]).
 //!
 //! Nobody waits in a circle: a command stands in the lines of all its keys at once, behind all
 //! that came before it.
@@ -41,8 +41,9 @@ const PAUSE_NANOS: u64 = 1_000_000;
 /// The longest pause.
 const PAUSE_MAX_NANOS: u64 = 32_000_000;
 
-/// What was in vain so often has its keys kept from others (`super::contends`).
-const KEPT_AFTER: u32 = 2;
+/// What is in vain again after so long has its keys kept from others ([`super::contends`]): that
+/// has them all wait, and most get through without.
+pub(crate) const KEPT_AFTER_NANOS: u64 = 200_000_000;
 
 /// See the front page. Connections are known by their places in the loop.
 #[derive(Default)]
@@ -225,7 +226,7 @@ impl EventLoop {
         let drawn = (self.hub.patience_nanos, self.random());
         let is_again = self.lines.rest(at, changed, boot_nanos(), drawn).is_some();
         if let Some(one) = self.lines.all.get_mut(&at)
-            && one.changes >= KEPT_AFTER
+            && one.since.saturating_add(KEPT_AFTER_NANOS) <= boot_nanos()
         {
             one.kept_as.get_or_insert_with(|| self.hub.clock.tick());
         }

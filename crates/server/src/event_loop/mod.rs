@@ -79,6 +79,7 @@ use connection::Connection;
 use contends::Vain;
 pub use context::{Clients, Texts};
 use gets::Get;
+pub(crate) use lines::KEPT_AFTER_NANOS;
 use lines::Lines;
 use waits::Waits;
 

@@ -10,7 +10,8 @@
 //!
 //! A transaction that has locked something elsewhere waits for no longer than for an older one's
 //! lock, and gives up what it has; so what he waits for comes free, and nobody waits in a circle.
-//! Nothing depends on it: what is kept is forgotten with the lead, and after [`KEPT_NANOS`].
+//! When a command has waited for 50 ms, nothing more is kept before it is done. Nothing depends on
+//! it: what is kept is forgotten with the lead, and after [`KEPT_NANOS`].
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

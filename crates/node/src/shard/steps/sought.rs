@@ -26,8 +26,8 @@ use keyspace::Timestamp;
 use replication::BootNanos;
 use smallvec::SmallVec;
 
-use super::StepAsker;
 use super::kept::Kept;
+use super::{Coming, StepAsker};
 use crate::fetch::{Contender, Reserves, Want};
 use crate::locks::{Name, Outcome, Step, TxnId};
 
@@ -136,15 +136,27 @@ impl Sought {
         self.kept = Kept::default();
     }
 
-    /// Whether who has asked for this at `since` waits for those who came before.
-    pub fn keeps_waiting(&self, want: &Want, since: BootNanos, now: BootNanos) -> bool {
+    /// Whether who has asked for this at `since` waits for those who came before; some keys are
+    /// about to be locked.
+    pub fn keeps_waiting(
+        &self,
+        want: &Want,
+        coming: &Coming,
+        since: BootNanos,
+        now: BootNanos,
+    ) -> bool {
         let Want::Keys { keys, contender } = want else { return false };
         let waits_for = |nanos| now < since.saturating_add(nanos);
         match contender {
             None => waits_for(SOUGHT_NANOS) && self.has_any_of(keys),
-            Some(Contender { name, .. }) => {
+            Some(Contender { name, reserves }) => {
+                let is_about_to_change = match reserves {
+                    // He is in the way himself of those who are not on their way yet.
+                    Reserves::FromAll => keys.iter().any(|key| coming.contains_key(key)),
+                    Reserves::Nothing | Reserves::FromContenders => self.has_any_of(keys),
+                };
                 waits_for(CONTENDED_NANOS)
-                    && (self.has_any_of(keys)
+                    && (is_about_to_change
                         || self.are_reserved(keys, *name, now)
                         || self.kept.has_any_from(*name, keys))
             }
@@ -164,15 +176,16 @@ impl Sought {
         !self.reserved.is_empty() && keys.iter().any(|key| by_another(key))
     }
 
-    /// Who asks for this is told it now.
-    pub fn told(&mut self, want: &Want, now: BootNanos) {
+    /// Who asks for this is told it now, and may have keys kept.
+    pub fn told(&mut self, want: &Want, may_keep: bool, now: BootNanos) {
         let Want::Keys { keys, contender: Some(Contender { name, reserves }) } = want else {
             return;
         };
         match reserves {
             Reserves::Nothing => return,
             Reserves::FromContenders => {}
-            Reserves::FromAll => return self.kept.keep(keys, *name, now),
+            Reserves::FromAll if may_keep => return self.kept.keep(keys, *name, now),
+            Reserves::FromAll => return,
         }
         if self.reserved.len() + keys.len() > RESERVED_MAX {
             self.reserved.retain(|_, (_, until)| now < *until);

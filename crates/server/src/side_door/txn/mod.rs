@@ -31,6 +31,7 @@ use run::Run;
 
 use super::{NO_LEADER, NodeApi, no_catalogue, not_done, refused};
 use crate::api::{ApiError, Done, RequestId, Txn, TxnDone, TxnOp, TxnResult};
+use crate::event_loop::KEPT_AFTER_NANOS;
 use crate::hub::mail::{Mail, Transact};
 use crate::hub::open_txns::{Held, NotHad, OPEN_MAX, OpenId};
 use crate::hub::{Hub, boot_nanos};
@@ -44,6 +45,8 @@ struct Attempt {
     began: BootNanos,
     /// What has come of it before, if others were in the way.
     before: Option<InVain>,
+    /// Whether the conditions held, when it was tried last.
+    succeeded: bool,
     done: Done<TxnDone>,
 }
 
@@ -58,7 +61,9 @@ impl NodeApi {
             Err(error) => done(Err(error)),
             Ok(keyspace) => {
                 let began = boot_nanos();
-                Box::new(Attempt { hub, keyspace, id, txn, began, before: None, done }).begin();
+                let (before, succeeded) = (None, false);
+                let attempt = Attempt { hub, keyspace, id, txn, began, before, succeeded, done };
+                Box::new(attempt).begin();
             }
         });
     }
@@ -239,10 +244,10 @@ impl Attempt {
         Run::start(&hub, held, ops, keeps, Box::new(then));
     }
 
-    /// All keys that it may read, but for those that it finds in ranges.
+    /// The keys that it has read last, but for those that it has found in ranges.
     fn keys_read(&self) -> Vec<Bytes> {
-        let ops = self.txn.then.iter().chain(&self.txn.otherwise);
-        let of_ops = ops.filter_map(|op| match op {
+        let ops = if self.succeeded { &self.txn.then } else { &self.txn.otherwise };
+        let of_ops = ops.iter().filter_map(|op| match op {
             TxnOp::Get { key } | TxnOp::Delete { key } | TxnOp::Increment { key, .. } => Some(key),
             TxnOp::Put { .. } | TxnOp::Range { .. } => None,
         });
@@ -250,9 +255,10 @@ impl Attempt {
     }
 
     /// Runs the branch that it has come to.
-    fn decide(self: Box<Self>, held: Held, found: &[TxnResult]) {
+    fn decide(mut self: Box<Self>, held: Held, found: &[TxnResult]) {
         let mut compared = self.txn.compare.iter().zip(found);
         let succeeded = compared.all(|(compare, found)| compare.test.holds(found));
+        self.succeeded = succeeded;
         let ops = if succeeded { &self.txn.then } else { &self.txn.otherwise };
         let (hub, ops) = (self.hub.clone(), ops.clone());
         let then = move |held, results| match results {
@@ -287,15 +293,16 @@ impl Attempt {
         });
     }
 
-    /// Another has changed what it has read. From the second time on its keys are kept from others
+    /// Another has changed what it has read. After a while its keys are kept from others
     /// (`node::shard::steps::kept`), or it might be in vain each time.
     fn again(mut self: Box<Self>, key: Box<[u8]>) {
         let began_ago = boot_nanos().saturating_sub(self.began);
         if began_ago >= self.hub.patience_nanos {
             return (self.done)(Err(ApiError::Contended { key }));
         }
-        let before = self.before.take();
-        let kept_as = before.map(|it| it.kept_as.unwrap_or_else(|| self.hub.clock.tick()));
+        let kept_as = self.before.take().and_then(|before| before.kept_as);
+        let is_long = began_ago >= KEPT_AFTER_NANOS;
+        let kept_as = kept_as.or_else(|| is_long.then(|| self.hub.clock.tick()));
         self.before = Some(InVain { since: self.began, key, kept_as });
         self.begin();
     }
