@@ -217,8 +217,9 @@ impl EventLoop {
             connection.barrier = true;
             return Done::PutOff;
         }
-        let may_grow = commands.iter().any(may_grow);
-        if !self.has_room(&takes) || (may_grow && self.is_out_of_memory()) {
+        // Before room is asked for, which would be kept for it.
+        let has_none = self.is_out_of_memory() && commands.iter().any(may_grow);
+        if has_none || !self.has_room(&takes) {
             return self.refuse(connection, session, EXEC_OUT_OF_MEMORY, muted);
         }
         let only_reads = !commands.iter().any(|step| matches!(step, Step::Write(_)));

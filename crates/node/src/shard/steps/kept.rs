@@ -3,7 +3,7 @@
 //!
 //! Who reads first and writes then is in vain if others change meanwhile what he has read. Of keys
 //! that others change all the time he would never change several: so he asks for them all at once
-//! as a contender who reserves them from all, by a name that is the time of his first try in vain.
+//! as a contender who reserves them from all, by a name that is the time when he did so first.
 //! From then on whatever is younger, and all commands, wait with these keys; what is older goes
 //! first. He is told what they have when nothing is under way to change them; and his PREPARE,
 //! which has his name, passes all who wait for them.
