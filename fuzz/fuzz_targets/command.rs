@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use node::command::codec::{decode, encode};
+use command::codec::{decode, encode};
 
 fuzz_target!(|bytes: &[u8]| {
     let mut rest = bytes;

@@ -14,8 +14,8 @@
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, Feature, Level, ShardId, Timestamp};
 
-use crate::command::{Write, codec};
 use crate::session::{BATCH_ID_BYTES, BatchId};
+use command::{Write, codec};
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 21;

@@ -89,17 +89,15 @@
 pub mod birth;
 pub mod catalogue;
 pub mod checkpoint;
-pub mod command;
 pub mod coordinator;
 pub mod digest;
 pub mod entry;
 pub mod fetch;
 pub mod file;
-mod flush;
+
 pub mod interactive;
 pub mod lane;
 pub mod letter;
-pub mod limits;
 pub mod locks;
 pub mod lost;
 pub mod members;

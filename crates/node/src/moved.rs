@@ -1,7 +1,7 @@
 //! What becomes of a command that was sent to the wrong half of a shard?
 //!
 //! A shard was cut in two while the command was on its way, and the left half has turned it away
-//! when it applied it ([`crate::command::Reply::Moved`]): nothing was done. It is asked of the
+//! when it applied it ([`command::Reply::Moved`]): nothing was done. It is asked of the
 //! right half then, in the name of the same asker, who sees nothing of it. If the node does not
 //! know yet whose the keys are, the command waits until it does:
 //!
@@ -25,11 +25,11 @@ use std::sync::Arc;
 use keyspace::{Cut, KeyspaceId, ShardId};
 use replication::BootNanos;
 
-use crate::command::{Reply, Write, codec};
 use crate::entry::{Batch, HEADER_BYTES, Spent, Waiter};
-use crate::flush;
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::route::Route;
+use command::flush;
+use command::{Reply, Write, codec};
 
 /// A command that a shard has turned away.
 #[derive(Clone, Debug, PartialEq, Eq)]

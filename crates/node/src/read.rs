@@ -26,10 +26,10 @@ use parking_lot::RwLockReadGuard;
 use replication::BootNanos;
 use storage::engine::{At, Engine, Version};
 
-use crate::command::{self, Read, Seen, Sink};
 use crate::fetch::Fetched;
 use crate::route::Route;
 use crate::state::ShardState;
+use command::{self, Read, Seen, Sink};
 
 /// When a read happens, on both of the node's clocks, read after all of the request had come. Who
 /// was blocked and was let go asks again with the same.
@@ -573,7 +573,7 @@ mod tests {
         state.serving.follows(false);
         assert!(newest(&state, &key, hour).is_err());
         state.horizon = hour;
-        txn::Promise::new(state.unsettled.clone()).lead();
+        hlc::Promise::new(state.unsettled.clone()).lead();
         assert!(newest(&state, &key, hour).expect("it is settled").is_none());
     }
 

@@ -32,7 +32,7 @@ use std::collections::BTreeMap;
 use keyspace::DecodeError;
 use keyspace::codec::{Reader, put_bytes, put_varint};
 
-use crate::command::{Reply, reply};
+use command::{Reply, reply};
 
 /// How long after its first sending a batch may be applied, in ms of the shard's timestamps.
 pub const WINDOW_MS: u64 = 60_000;

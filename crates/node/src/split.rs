@@ -13,7 +13,7 @@
 //!
 //! What transactions have locked, and what is known of them, goes with its keys ([`crate::locks`]).
 //! What was applied once is known by the left half alone ([`crate::session`]): what it has turned
-//! away ([`crate::command::Reply::Moved`]) was never done, and is asked of the right half as
+//! away ([`command::Reply::Moved`]) was never done, and is asked of the right half as
 //! something new. So nothing is asked of both.
 //!
 //! The entry does nothing if the shard is not as its proposer knew it: replicas are changing, or it

@@ -2,19 +2,16 @@
 
 use std::sync::Arc;
 
+use hlc::Unsettled;
 use keyspace::codec::{DecodeError, Reader};
 use keyspace::linear_hash::turned;
 use keyspace::{Arc as RingArc, Cut, Descriptor, HashedKey, KeyspaceId, Slot, Timestamp, slot_of};
 use replication::Members;
 use smallvec::SmallVec;
 use storage::engine::{Engine, Layout, Settings};
-use txn::Unsettled;
 
 use crate::catalogue::{self, System};
-use crate::command::{self, Reply, Write, codec};
 use crate::entry::{self, Header, Kind, UnknownEntry};
-use crate::flush;
-use crate::limits;
 use crate::locks::apply::Owns;
 use crate::locks::{self, Locks, Said, Step as TxnStep};
 use crate::members::{Roster, Step};
@@ -22,6 +19,9 @@ use crate::merge::{self, Merging};
 use crate::serving::Serving;
 use crate::session::{BatchId, Sessions, Verdict};
 use crate::split::{Half, Split};
+use command::flush;
+use command::limits;
+use command::{self, Reply, Write, codec};
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
 /// read it under the read guard (SAFETY G1).

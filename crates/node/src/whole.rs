@@ -406,19 +406,19 @@ fn range_of_one(
 
 #[cfg(test)]
 mod tests {
+    use hlc::Promise;
     use keyspace::{CatalogueOp, KeyHasher, KeyspaceOptions, Level, NodeId};
     use parking_lot::RwLock;
     use std::sync::Arc;
-    use txn::Promise;
 
     use crate::birth;
     use crate::catalogue::{Change, System};
-    use crate::command::{Step as Command, Transaction, Write};
-    use crate::limits;
     use crate::locks::apply::{Owns, apply};
     use crate::locks::{Keys, Places, Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
     use crate::state::Content;
+    use command::limits;
+    use command::{Step as Command, Transaction, Write};
 
     use super::*;
 

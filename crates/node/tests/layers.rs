@@ -1,84 +1,16 @@
-//! Do crates depend downwards only, and does every file keep the house's rules?
+//! Do crates depend as ARCHITECTURE.md's table says, and does every file keep the house's rules?
 //!
-//! ```text
-//!   carillon ─► server ─► node ─► txn ─► replication ─► storage ─► keyspace
-//!       │          sim ───┘  │                └──────────────────────┘
-//!       │           │        └──► membership, overlay ─► keyspace
-//!       │           └──► balancer ─► keyspace
-//!       ├─► client ─► keyspace
-//!       └─► sim             bench ─► anything; nobody ─► bench
-//!   tests of carillon, bench ─► testbed
-//! ```
-//!
-//! A crate may name only those that [`ALLOWED`] gives it. Every Rust file begins with a front
-//! page, has lines of at most 100 columns (but rows of tables in front pages, `//! | … |`, which
-//! cannot wrap), and holds none of the words that mean "not finished". Test-only dependencies obey
-//! the same table. Caveat: words are searched as text, so a string literal that holds one counts
-//! as well.
+//! The table is the picture; this test compares it with every Cargo.toml in both directions: an
+//! arrow that the table lacks fails, and so does one that no Cargo.toml has. Every Rust file begins
+//! with a front page, has lines of at most 100 columns (but rows of tables in front pages,
+//! `//! | … |`, which cannot wrap), and holds none of the words that mean "not finished". Caveat:
+//! words are searched as text, so a string literal that holds one counts as well.
 
 // This test reads the sources of the whole workspace, which the crate itself must never do.
 #![allow(clippy::disallowed_methods, reason = "a test of source files reads source files")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Each crate, and the crates of ours that it may depend on.
-const ALLOWED: &[(&str, &[&str])] = &[
-    ("keyspace", &[]),
-    ("overlay", &["keyspace"]),
-    ("balancer", &["keyspace"]),
-    ("membership", &["keyspace"]),
-    ("storage", &["keyspace"]),
-    ("replication", &["keyspace"]),
-    ("txn", &["keyspace", "storage", "replication"]),
-    ("node", &["keyspace", "overlay", "membership", "storage", "replication", "txn"]),
-    ("client", &["keyspace"]),
-    (
-        "server",
-        &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"],
-    ),
-    (
-        "sim",
-        &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"],
-    ),
-    ("testbed", &[]),
-    ("threads", &["keyspace", "replication"]),
-    (
-        "carillon",
-        &[
-            "keyspace",
-            "balancer",
-            "membership",
-            "storage",
-            "node",
-            "server",
-            "sim",
-            "client",
-            "testbed",
-        ],
-    ),
-    (
-        "bench",
-        &[
-            "keyspace",
-            "overlay",
-            "balancer",
-            "membership",
-            "storage",
-            "replication",
-            "txn",
-            "node",
-            "server",
-            "sim",
-            "client",
-            "testbed",
-        ],
-    ),
-];
-
-/// Crates whose purity a clippy.toml of their own guards.
-const PURE: &[&str] =
-    &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn", "node"];
 
 const COLUMNS_MAX: usize = 100;
 
@@ -94,19 +26,60 @@ fn crates_dir() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("crates/").to_path_buf()
 }
 
-/// Dependencies of a Cargo.toml by name, of every kind (also for one platform or for tests).
-fn dependencies(manifest: &str) -> Vec<&str> {
+/// A crate as the table or its Cargo.toml has it.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Layer {
+    name: String,
+    is_pure: bool,
+    /// What the crate itself uses, sorted.
+    uses: Vec<String>,
+    /// What its tests use besides, sorted.
+    tests_use: Vec<String>,
+}
+
+fn names(list: &str) -> Vec<String> {
+    let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "–");
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+/// The rows of ARCHITECTURE.md's table of crates, in its order.
+fn table() -> Vec<Layer> {
+    let path = crates_dir().with_file_name("ARCHITECTURE.md");
+    let text = fs::read_to_string(path).expect("ARCHITECTURE.md");
+    let rows = text.lines().skip_while(|line| *line != "| crate | pure | uses |").skip(2);
+    let rows = rows.take_while(|line| line.starts_with('|')).map(|row| {
+        let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
+        let [name, pure, uses] = cells[..] else { panic!("a row of three cells: {row}") };
+        let (uses, tests) = uses.split_once("tests:").unwrap_or((uses, ""));
+        Layer {
+            name: name.to_owned(),
+            is_pure: pure == "pure",
+            uses: names(uses.trim_end().trim_end_matches(';')),
+            tests_use: names(tests),
+        }
+    });
+    rows.collect()
+}
+
+/// Dependencies of a Cargo.toml by name, of every kind (also for one platform), and whether only
+/// its tests have them.
+fn dependencies(manifest: &str) -> Vec<(&str, bool)> {
     let mut section = "";
     let mut found = Vec::new();
     for line in manifest.lines().map(str::trim) {
+        let is_for_tests = |section: &str| section.contains("dev-dependencies");
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name;
             if let Some((_, name)) = name.rsplit_once("dependencies.") {
-                found.push(name);
+                found.push((name, is_for_tests(section)));
             }
         } else if section.ends_with("dependencies") && !line.starts_with('#') {
             let end = line.find(|c: char| " .=".contains(c)).unwrap_or(line.len());
-            found.push(line[..end].trim_matches('"'));
+            if end > 0 {
+                found.push((line[..end].trim_matches('"'), is_for_tests(section)));
+            }
         }
     }
     found
@@ -126,40 +99,58 @@ fn rust_files(folder: &Path, files: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn crates_depend_downwards_only() {
-    let ours: Vec<&str> = ALLOWED.iter().map(|(name, _)| *name).collect();
+fn cargo_and_the_table_of_crates_agree() {
+    let table = table();
     let mut wrong = Vec::new();
+    let mut found = 0;
     for entry in fs::read_dir(crates_dir()).expect("crates/") {
         let folder = entry.expect("a readable entry").path();
         let Ok(manifest) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+        found += 1;
         let name = folder.file_name().and_then(|name| name.to_str()).expect("a plain name");
-        let Some((_, allowed)) = ALLOWED.iter().find(|(each, _)| *each == name) else {
-            wrong.push(format!("{name} has no place in the layers: give it one in ALLOWED"));
+        let Some(row) = table.iter().find(|row| row.name == name) else {
+            wrong.push(format!("{name} has no row in ARCHITECTURE.md's table of crates"));
             continue;
         };
-        for dependency in dependencies(&manifest) {
-            if ours.contains(&dependency) && !allowed.contains(&dependency) {
-                wrong.push(format!("{name} must not depend on {dependency}"));
-            }
+        let of_kind = |tests: bool| {
+            let all = dependencies(&manifest).into_iter();
+            let ours = all.filter(|(other, _)| table.iter().any(|row| row.name == *other));
+            names(
+                &ours
+                    .filter(|(_, dev)| *dev == tests)
+                    .map(|(name, _)| name)
+                    .collect::<Vec<_>>()
+                    .join(","),
+            )
+        };
+        let (uses, tests_use) = (of_kind(false), of_kind(true));
+        let cargo = Layer { name: name.to_owned(), is_pure: row.is_pure, uses, tests_use };
+        if cargo != *row {
+            wrong.push(format!("Cargo.toml says {cargo:?}\nARCHITECTURE.md     {row:?}"));
         }
     }
+    assert_eq!(found, table.len(), "each row is a crate");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[test]
-fn layers_have_no_circle() {
-    for (index, (name, allowed)) in ALLOWED.iter().enumerate() {
-        for lower in *allowed {
-            let place = ALLOWED.iter().position(|(each, _)| each == lower);
-            assert!(place.is_some_and(|p| p < index), "{lower} must stand above {name} in ALLOWED");
+fn crates_use_only_crates_above_them() {
+    let table = table();
+    let place = |name: &str| table.iter().position(|row| row.name == name);
+    for (index, row) in table.iter().enumerate() {
+        for lower in row.uses.iter().chain(&row.tests_use) {
+            let is_above = place(lower).is_some_and(|place| place < index);
+            assert!(is_above, "{lower} must stand above {} in the table", row.name);
         }
     }
 }
 
 #[test]
 fn pure_crates_are_guarded() {
-    for name in PURE {
-        let path = crates_dir().join(name).join("clippy.toml");
+    let pure: Vec<Layer> = table().into_iter().filter(|row| row.is_pure).collect();
+    assert!(pure.iter().any(|row| row.name == "node"), "node is pure");
+    for row in pure {
+        let path = crates_dir().join(&row.name).join("clippy.toml");
         let text = fs::read_to_string(&path).unwrap_or_default();
         for banned in ["Instant::now", "SystemTime::now", "thread::spawn", "HashMap", "fs::File"] {
             assert!(text.contains(banned), "{} does not ban {banned}", path.display());
@@ -202,5 +193,6 @@ fn dependencies_are_read_from_every_form() {
                     # c = \"1\"\n[dev-dependencies]\nd = { path = \"d\" }\n\
                     [target.'cfg(unix)'.dependencies]\ne=\"1\"\n\
                     [dependencies.f]\nversion = \"1\"\n";
-    assert_eq!(dependencies(manifest), ["a", "b", "d", "e", "f"]);
+    let read = [("a", false), ("b", false), ("d", true), ("e", false), ("f", false)];
+    assert_eq!(dependencies(manifest), read);
 }

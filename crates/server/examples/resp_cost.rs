@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use node::command::{Read, Sink as _, Write};
+use command::{Read, Sink as _, Write};
 use server::gateway::resp::{
     ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer, Request, Session,
     parse,

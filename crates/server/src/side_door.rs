@@ -29,11 +29,11 @@ mod txn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use command::{Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
     Timestamp, is_made_on_use,
 };
-use node::command::{Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Batch;
 use node::fetch::{Found, Then, Want};
 use node::lane::{self, Input, NotDone};

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use node::command::{
+use command::{
     ExpireIf, Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Sink, Step, Transaction, Write,
 };
 

@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
 use keyspace::{CatalogueOp, Durability, KeyspaceOptions, Level, ShardId};
-use node::command::{Expiry, Read, Refusal, Reply, SetIf, SetReply, Sink, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, NotDone};
 use node::recovery::RecoverError;

@@ -1,5 +1,5 @@
 //! What a shard's lane publishes and what its readers make of it, in every order in which threads
-//! can take their steps: the sources of `node::serving`, `txn::Promise` and `txn::Clock` compiled
+//! can take their steps: the sources of `node::serving`, `hlc::Promise` and `hlc::Clock` compiled
 //! once more, with loom's atomics in the place of the real ones.
 //!
 //! ```text
@@ -12,10 +12,10 @@
 //! says its comment.
 
 #[allow(dead_code, unused_imports, unused_qualifications)]
-#[path = "../../txn/src/clock.rs"]
+#[path = "../../hlc/src/clock.rs"]
 mod clock;
 #[allow(dead_code, unused_imports, unused_qualifications)]
-#[path = "../../txn/src/promise.rs"]
+#[path = "../../hlc/src/promise.rs"]
 mod promise;
 #[allow(dead_code, unused_imports, unused_qualifications)]
 #[path = "../../node/src/serving.rs"]

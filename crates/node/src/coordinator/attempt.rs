@@ -7,10 +7,10 @@ use super::plan::Plan;
 use super::{
     At, Coordinator, Ended, HEAT_MAX, HEAT_OF_ONE, HOT, LOOK_AGAIN_NANOS, Phase, Routes, Then,
 };
-use crate::command::{Reply, Transaction};
 use crate::lane::NotDone;
 use crate::locks::{Answers, Name, Outcome, Said, Step, Why};
 use crate::route::Route;
+use command::{Reply, Transaction};
 
 impl Coordinator {
     pub(super) fn prepare(&mut self, number: u64, route: &Route) {

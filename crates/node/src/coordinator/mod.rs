@@ -62,10 +62,10 @@ use keyspace::{KeyspaceId, ShardId, Timestamp};
 use replication::BootNanos;
 use smallvec::{SmallVec, smallvec};
 
-use crate::command::{Reply, Transaction};
 use crate::lane::NotDone;
 use crate::locks::{Answers, Finding, Name, Outcome, Said, Step, TxnId};
 use crate::route::Route;
+use command::{Reply, Transaction};
 
 mod attempt;
 mod behind;

@@ -7,10 +7,10 @@ use keyspace::{ShardId, Timestamp};
 
 use super::shard_of;
 use super::sheet::Sheet;
-use crate::command::Transaction;
-use crate::command::transaction::KeyRange;
 use crate::locks::{Keys, Name, Places, Prepare, Role, Step, TxnId};
 use crate::route::Route;
+use command::Transaction;
+use command::transaction::KeyRange;
 
 /// A transaction, parted by shards.
 pub(super) struct Plan<'a> {

@@ -13,13 +13,13 @@ use parking_lot::RwLock;
 
 use super::*;
 use crate::birth;
-use crate::command::{Read, Step as Command, Write, integer};
-use crate::limits;
 use crate::locks::apply::Owns;
 use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
 use crate::route::tiles;
 use crate::shard::Stuck;
 use crate::state::ShardState;
+use command::limits;
+use command::{Read, Step as Command, Write, integer};
 
 const ACCOUNTS: u64 = 6;
 const EACH: i64 = 100;

@@ -34,11 +34,11 @@ use std::ops::Bound;
 use keyspace::{KeyHasher, KeyspaceId, Timestamp};
 use storage::engine::{Engine, Layout, Range, Version};
 
-use crate::command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 use crate::fetch::Pair;
-use crate::limits::ApplyLimits;
 use crate::route::Route;
 use crate::whole::Stretch;
+use command::limits::ApplyLimits;
+use command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 
 pub mod stretches;
 #[cfg(test)]

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use keyspace::random::Random;
 
 use super::*;
-use crate::command::{ExpireIf, Read, Refusal};
-use crate::limits;
+use command::limits;
+use command::{ExpireIf, Read, Refusal};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
 

@@ -18,7 +18,6 @@ use overlay::Known;
 use replication::BootNanos;
 
 use super::{Effects, Lane, push};
-use crate::command::Reply;
 use crate::entry::{Batch, Spent};
 use crate::lane::Origin;
 use crate::merge::Absorb;
@@ -27,6 +26,7 @@ use crate::proxy::Proxy;
 use crate::record;
 use crate::shard::{Heir, Legacy};
 use crate::state::ShardState;
+use command::Reply;
 
 /// A replica waits for what its right neighbour's replica on this node holds.
 #[derive(Debug)]

@@ -2,11 +2,11 @@
 
 use keyspace::{CatalogueError, ShardId, Subject, Timestamp};
 
-use crate::command::Reply;
 use crate::entry::{Spent, Waiter};
 use crate::fetch::{Found, Want};
 use crate::locks::Said;
 use crate::shard::Count;
+use command::Reply;
 
 /// Where an answer goes: the driver's number for a connection thread or other asker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -198,12 +198,12 @@ impl Lane {
 mod tests {
     use std::sync::Arc;
 
+    use hlc::Clock;
     use keyspace::{
         Arc as RingArc, CatalogueOp, Durability, Generation, KeyHasher, KeyspaceId, KeyspaceOptions,
     };
     use overlay::Known;
     use storage::engine::{Engine, Layout};
-    use txn::Clock;
 
     use super::*;
     use crate::catalogue::System;

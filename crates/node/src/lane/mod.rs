@@ -20,10 +20,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hlc::Clock;
 use keyspace::{Level, NodeId, ReplicaId, ShardId};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, HardState};
-use txn::Clock;
 
 use crate::entry::Waiter;
 use crate::proxy::Proxy;

@@ -27,8 +27,8 @@ use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
     Outcome, Reach, Record, TxnId,
 };
-use crate::command::{Reply, leave_deletion};
-use crate::limits::ApplyLimits;
+use command::limits::ApplyLimits;
+use command::{Reply, leave_deletion};
 
 /// Answers of commands, and marks of keys: mostly one.
 type Replies = SmallVec<[Reply; 1]>;

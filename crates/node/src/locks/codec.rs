@@ -17,7 +17,7 @@ use keyspace::{DecodeError, Timestamp};
 use smallvec::SmallVec;
 
 use super::{Answers, Intent, Lock, Locks, Mark, Outcome, Reach, Record, TxnId};
-use crate::command::reply;
+use command::reply;
 
 impl TxnId {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {

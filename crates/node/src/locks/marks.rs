@@ -96,7 +96,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::command::Reply;
+    use command::Reply;
 
     fn mark(number: u64, long: bool) -> Mark {
         let text = Reply::Bulk(vec![b'x'; if long { 200 } else { 3 }].into());

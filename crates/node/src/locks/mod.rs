@@ -44,8 +44,8 @@ use std::ops::Bound;
 use keyspace::{Cut, NodeId, Timestamp};
 use smallvec::SmallVec;
 
-use crate::command::Reply;
-use crate::command::transaction::KeyRange;
+use command::Reply;
+use command::transaction::KeyRange;
 
 pub mod apply;
 mod codec;

@@ -29,7 +29,7 @@
 //! Keys are a count `varint`, and `bytes` each; of PREPARE those of the record, if it carries it:
 //! all that are promised, or, if it commits, all that are locked elsewhere, by that time.
 //! Places are those of its commands in the whole; a transaction is as
-//! [`crate::command::transaction`] has it.
+//! [`command::transaction`] has it.
 //!
 //! What is said: tag `u8`, then: 1 voted: time u64, answers · 2 refused: why `u8` (0 too old: time
 //! u64 · 1 it is aborted here · 2 another's lock: key `bytes` · 3 changed: key `bytes`) · 3 the
@@ -45,7 +45,7 @@ use super::codec::{
     put_answers, put_keys, put_mark, put_outcome, read_answers, read_keys, read_mark, read_outcome,
 };
 use super::{Answers, Mark, Name, Outcome, TxnId};
-use crate::command::Transaction;
+use command::Transaction;
 
 /// Keys of a step: most have one or two in a shard, and need no memory for them.
 pub type Keys<'a> = SmallVec<[&'a [u8]; 2]>;

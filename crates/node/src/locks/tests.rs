@@ -6,10 +6,10 @@ use storage::engine::{Engine, Layout};
 
 use super::apply::{Owns, apply};
 use super::*;
-use crate::command::{
+use command::limits;
+use command::{
     ExpireIf, Expiry, Read, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
 };
-use crate::limits;
 
 const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 

@@ -8,10 +8,10 @@ use replication::Entry;
 use storage::engine::{Engine, Layout, Range};
 
 use super::*;
-use crate::command::{Reply, Write, codec};
 use crate::entry::{once, operation};
 use crate::session::{BatchId, Verdict};
 use crate::state::Outcome;
+use command::{Reply, Write, codec};
 
 const HASHER: KeyHasher = KeyHasher::new([1; 16]);
 const MIDDLE: Slot = 8000;

@@ -3,9 +3,9 @@
 //! What was proposed here keeps its place on a list, with its index and term. An entry of that
 //! index and term answers it; one of another term says that it never will be done.
 
+use hlc::Clock;
 use keyspace::Durability;
 use replication::{Entry, HardState, Work};
-use txn::Clock;
 
 use super::{Append, Asker, InFlight, Queued, Shard};
 use crate::entry::{Header, Kind, Spent};

@@ -19,9 +19,9 @@
 
 use std::collections::VecDeque;
 
+use hlc::Clock;
 use keyspace::{NodeId, ShardId};
 use replication::{BootNanos, Entry};
-use txn::Clock;
 
 use super::forward::legacy::{Heir, Legacy};
 use super::readers::Asker as ReadAsker;

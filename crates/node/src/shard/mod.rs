@@ -28,11 +28,11 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use hlc::Promise;
 use keyspace::{Durability, Generation, KeyspaceId, NodeId, ReplicaId, ShardId, Timestamp};
 use parking_lot::RwLock;
 use replication::{Boot, BootNanos, Group, HardState, Message, Start};
 use storage::log::Lsn;
-use txn::Promise;
 
 use crate::birth;
 use crate::entry::{Batch, Kind, Waiter};

@@ -7,21 +7,21 @@
 //! ```
 
 use bytes::Bytes;
+use hlc::Clock;
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, NodeId, Timestamp};
 use replication::BootNanos;
-use txn::Clock;
 
 use super::forward::{MISLED_NANOS, Post};
 use super::readers::Asker as ReadAsker;
 use super::{Asker, Count, Queued, Shard};
-use crate::command::codec;
 use crate::entry::{HEADER_BYTES, Kind, Waiter, once, operation};
 use crate::fetch::{self, Want};
 use crate::lane::{Answer, Effects, NotDone, Origin, Turn, report};
 use crate::letter::{Asked, Letter};
 use crate::session::{AHEAD_MS_MAX, BatchId, Verdict};
 use crate::state::{Outcome, ShardState};
+use command::codec;
 
 impl Shard {
     /// A letter from another node.

@@ -15,9 +15,9 @@
 
 use std::collections::BTreeSet;
 
+use hlc::{Clock, SnapshotRead};
 use keyspace::{NodeId, ShardId, Timestamp};
 use replication::BootNanos;
-use txn::{Clock, SnapshotRead};
 
 use super::Shard;
 use crate::entry::{Kind, Waiter, operation};
@@ -163,7 +163,7 @@ impl Shard {
         let mut wanted = Timestamp::ZERO;
         // One that is under way will do, unless it takes so long that it may be lost.
         let asked = self.horizon_asked;
-        let late = Timestamp::from_millis(asked.millis() + txn::HORIZON_AHEAD_MILLIS / 2);
+        let late = Timestamp::from_millis(asked.millis() + hlc::HORIZON_AHEAD_MILLIS / 2);
         let mut unconfirmed = false;
         let may_keep = !self.steps.has_held_for_long(now);
         let (shard, promise, sought) = (self.id, &mut self.promise, &mut self.steps.sought);

@@ -14,11 +14,11 @@
 
 use std::cmp::Reverse;
 
+use hlc::Clock;
 use keyspace::descriptor::REPLICAS_MAX;
 use keyspace::{Generation, NodeId, ReplicaId};
 use overlay::Known;
 use replication::{BootNanos, Change, Follower, HardState, Message, Refused};
-use txn::Clock;
 
 use super::{Asker, InFlight, Shard};
 use crate::entry::{Kind, operation};

@@ -15,8 +15,8 @@
 //! 1. A shard's safe point is never above its keyspace's.
 //! 2. However often and by however many it is asked for, a rise is logged once by each leader.
 
+use hlc::{Clock, safe_point};
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
-use txn::{Clock, safe_point};
 
 use super::Shard;
 use crate::catalogue::System;

@@ -8,9 +8,9 @@
 //!
 //! What it does to the state: [`crate::split`].
 
+use hlc::Clock;
 use keyspace::Durability;
 use replication::BootNanos;
-use txn::Clock;
 
 use super::{Asker, HalfOf, InFlight, Shard, ShardStart};
 use crate::entry::{Kind, operation};

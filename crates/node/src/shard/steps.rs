@@ -45,10 +45,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::Bytes;
+use hlc::Clock;
 use keyspace::NodeId;
 use keyspace::codec::Reader;
 use replication::BootNanos;
-use txn::Clock;
 
 use super::{Asker, InFlight, Queued, Shard};
 use crate::entry::{ENTRY_BYTES_MAX, HEADER_BYTES, Kind, Waiter};

@@ -8,9 +8,9 @@
 //!   1 starts: its log has x before y, and x is not to be applied
 //! ```
 
+use command::{Expiry, SetIf, SetReply, Write};
 use keyspace::{KeyHasher, NodeId, Timestamp};
 use node::checkpoint::{BLOCK, Checkpoint};
-use node::command::{Expiry, SetIf, SetReply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Effects, Input, Origin};
 use node::record;

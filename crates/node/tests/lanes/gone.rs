@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
+use command::{Reply, Write};
 use keyspace::{Generation, NodeId, ReplicaId};
-use node::command::{Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 

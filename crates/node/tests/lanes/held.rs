@@ -7,8 +7,8 @@
 //! The room was reserved when the write came. The disk may be full by then, so what was reserved
 //! must not be given back as long as the write is held (decision 0007).
 
+use command::{Expiry, SetIf, SetReply, Write};
 use keyspace::ReplicaId;
-use node::command::{Expiry, SetIf, SetReply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 

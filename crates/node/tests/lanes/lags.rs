@@ -8,13 +8,13 @@
 
 use std::sync::Arc;
 
+use command::{Expiry, SetIf, SetReply, Write};
+use hlc::Clock;
 use keyspace::{Generation, NodeId, ReplicaId, Timestamp};
-use node::command::{Expiry, SetIf, SetReply, Write};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Fetched, Want};
 use node::lane::{Answer, Input, Lane, NotDone, Origin};
 use node::letter::Letter;
-use txn::Clock;
 
 use crate::five::{Five, SHARD};
 

@@ -7,8 +7,8 @@
 //!
 //! So who waits must not be told that nothing was done (SAFETY G10).
 
+use command::Write;
 use keyspace::{KeyHasher, NodeId, ReplicaId, Timestamp};
-use node::command::Write;
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Effects, Input, NotDone, Origin};
 use node::letter::{Asked, Letter};

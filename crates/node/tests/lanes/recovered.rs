@@ -10,10 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use command::Write;
+use hlc::Clock;
 use keyspace::random::Random;
 use keyspace::{Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId, ShardId};
 use keyspace::{Timestamp, random};
-use node::command::Write;
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Effects, Input, Lane, Origin};
 use node::lost::{self, Named, Names, Plan, Refused, Remains, Survivor};
@@ -22,7 +23,6 @@ use node::recovery::{Replay, Replayed};
 use node::state::ShardState;
 use replication::Members;
 use storage::log::{Lsn, Record};
-use txn::Clock;
 
 use crate::five::{Five, SHARD};
 

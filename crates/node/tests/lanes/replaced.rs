@@ -9,8 +9,8 @@
 
 use std::collections::BTreeSet;
 
+use command::{Reply, Write};
 use keyspace::KeyHasher;
-use node::command::{Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};
 

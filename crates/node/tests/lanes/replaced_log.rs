@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use node::command::Write;
+use command::Write;
 use node::entry::{Batch, Waiter};
 use node::lane::{Input, Origin};
 use storage::log::Lsn;

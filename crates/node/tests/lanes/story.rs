@@ -1,8 +1,8 @@
 //! What is said to a leader, and what it says.
 
 use bytes::Bytes;
+use command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
 use keyspace::{NodeId, Timestamp};
-use node::command::{Expiry, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Contender, Found, Reserves, Want};
 use node::lane::{Answer, Input, Origin};

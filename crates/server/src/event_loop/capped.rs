@@ -1,6 +1,6 @@
 //! Keeps one reply from taking all memory: MGET may name a long value a million times.
 
-use node::command::{Refusal, Sink};
+use command::{Refusal, Sink};
 
 /// What a client is told instead of a reply that is too long.
 pub(super) const TOO_LONG: &str =

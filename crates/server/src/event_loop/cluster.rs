@@ -27,8 +27,8 @@
 
 use std::time::Duration;
 
+use command::Write;
 use keyspace::{NodeId, Placement, Slot, slot_of};
-use node::command::Write;
 use node::read::Blocked;
 use node::route::Route;
 

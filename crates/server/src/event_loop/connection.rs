@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use command::{Reply, Seen};
 use keyspace::Timestamp;
 use mio::net::TcpStream;
-use node::command::{Reply, Seen};
 use node::fetch::Fetched;
 use node::interactive::Interactive;
 use node::read::Now;

@@ -14,8 +14,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use command::{Reply, Transaction};
 use keyspace::KeyspaceId;
-use node::command::{Reply, Transaction};
 use node::coordinator::{Act, At, Coordinator, Ended, Routes};
 use node::entry::Waiter;
 use node::lane::{Input, NotDone, Origin};

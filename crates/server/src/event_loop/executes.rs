@@ -13,7 +13,7 @@
 
 use std::collections::BTreeSet;
 
-use node::command::{Reply, Step, Write};
+use command::{Reply, Step, Write};
 use node::entry::Waiter;
 use node::fetch::Fetched;
 use node::interactive::Interactive;

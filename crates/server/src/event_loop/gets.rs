@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use node::command::Sink as _;
+use command::Sink as _;
 
 use super::connection::Connection;
 use super::{EventLoop, OUTPUT_PAUSE_BYTES};

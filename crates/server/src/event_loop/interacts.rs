@@ -9,11 +9,11 @@
 //! A command that must wait for what it lacks is put off, and tried again with what has come: what
 //! it has learnt by then stays.
 
+use command::limits;
+use command::{Read, Reply, Sink as _, Step};
 use keyspace::Feature;
-use node::command::{Read, Reply, Sink as _, Step};
 use node::fetch::{Fetched, Found, Want};
 use node::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
-use node::limits;
 use node::read::Now;
 use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
+use command::Sink as _;
 use keyspace::Position;
-use node::command::Sink as _;
 use node::route::Route;
 
 use super::EventLoop;

@@ -57,11 +57,11 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use balancer::hot::Sampler;
+use command::Read;
 use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token};
-use node::command::Read;
 use node::coordinator::{Coordinator, Ended};
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Input, Origin};

@@ -1,6 +1,6 @@
 //! Native frames, run.
 
-use node::command::Read;
+use command::Read;
 use node::fetch::Fetched;
 use node::route::Route;
 

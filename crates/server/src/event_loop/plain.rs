@@ -3,7 +3,7 @@
 //! Whether a command was put off, is queued, muted, looked up in a certain way or sent on to who
 //! leads is asked once for all that come in one piece, and again after each that is another.
 
-use node::command::Write;
+use command::Write;
 
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};

@@ -1,8 +1,8 @@
 //! Reads: answered at once, or put off until their shard serves, or until other nodes have said
 //! what it holds.
 
+use command::Read;
 use keyspace::ShardId;
-use node::command::Read;
 use node::entry::Waiter;
 use node::fetch::{Fetched, Want};
 use node::lane::{Input, Origin};

@@ -3,9 +3,9 @@
 use std::io::{self, Read as _, Write as _};
 use std::sync::Arc;
 
+use command::Reply;
 use keyspace::CatalogueError;
 use mio::event::Event;
-use node::command::Reply;
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, NotDone};
 

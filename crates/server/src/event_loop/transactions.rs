@@ -1,13 +1,13 @@
 //! WATCH and EXEC, run.
 //!
 //! If all its keys lie in one shard, those watched among them, EXEC becomes one command of that
-//! shard's log ([`node::command::transaction`]); else the loop's coordinator sees it through
+//! shard's log ([`command::transaction`]); else the loop's coordinator sees it through
 //! ([`super::coordinates`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
+use command::transaction::WRITTEN_BYTES_MAX;
+use command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use keyspace::Feature;
-use node::command::transaction::WRITTEN_BYTES_MAX;
-use node::command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use node::fetch::Fetched;
 use node::read::Now;
 use node::route::Route;

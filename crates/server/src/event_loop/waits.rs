@@ -19,8 +19,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
+use command::Sink as _;
 use keyspace::{Durability, ShardId};
-use node::command::Sink as _;
 use node::entry::Waiter;
 use node::lane::{Input, Origin};
 use node::shard::Count;

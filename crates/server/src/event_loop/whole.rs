@@ -5,8 +5,8 @@
 //! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
 //! matters (see [`node::whole`]).
 
+use command::{Sink as _, Write};
 use keyspace::Placement;
-use node::command::{Sink as _, Write};
 use node::fetch::Fetched;
 use node::read::{Blocked, Now};
 use node::route::Route;

@@ -14,7 +14,7 @@
 //! what WATCH saw: both are done at one moment. On a node alone the guards of all shards are held
 //! at once, and one look is enough.
 
-use node::command::{Read, Seen, Step, Transaction};
+use command::{Read, Seen, Step, Transaction};
 use node::fetch::Fetched;
 use node::read::Now;
 

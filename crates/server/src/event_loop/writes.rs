@@ -3,8 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
-use node::command::{Seen, Step, Transaction, Write};
 use node::entry::Waiter;
 use node::route::Route;
 

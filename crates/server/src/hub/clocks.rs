@@ -4,7 +4,7 @@
 //! second the median of all, this node's own clock among them, is compared with the own one:
 //!
 //! ```text
-//!   median more than clock_offset_max_ms away ─► physical time goes there (txn::Physical), health
+//!   median more than clock_offset_max_ms away ─► physical time goes there (hlc::Physical), health
 //!        └─ and physical time is still that far ─► this node hands its leaderships away
 //!   a peer's time that far from the median     ─► nothing is handed to it
 //!   the wall clock has stepped                 ─► said in the log; physical time goes on without
@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
+use hlc::median_offset;
 use keyspace::NodeId;
-use txn::median_offset;
 
 use super::{Hub, wall_millis};
 

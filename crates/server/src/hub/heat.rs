@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use balancer::hot::{Found, Record, Sampler};
+use command::{Write, codec};
 use keyspace::linear_hash::turned;
 use keyspace::random::{Random, mix};
 use keyspace::{Placement, ShardId, Slot, slot_of};
-use node::command::{Write, codec};
 use node::fetch::Want;
 use node::letter::Letter;
 use node::route::Route;

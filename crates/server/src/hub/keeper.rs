@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
 use node::lane::Input;
 use node::route::Route;
 use node::shard::Raise;
 use parking_lot::{Condvar, Mutex};
 use storage::engine::Usage;
-use txn::safe_point;
 
 use super::checkpoints::Checkpoints;
 use super::{Hub, View, boot_nanos};

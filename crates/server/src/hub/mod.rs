@@ -53,6 +53,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use hlc::{Clock, Physical};
 use keyspace::{Catalogue, KeyHasher, KeyspaceId, NodeId, ShardId, Standings, Timestamp};
 use node::catalogue::Change;
 use node::lane::{Absorbing, Answer, Bequeathed, Given, Input, Origin};
@@ -65,7 +66,6 @@ use node::shard::ShardStart;
 use overlay::Known;
 use parking_lot::Mutex;
 use replication::BootNanos;
-use txn::{Clock, Physical};
 
 use crate::api::Overview;
 use crate::counters::Counters;

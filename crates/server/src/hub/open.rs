@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use hlc::{Clock, Physical};
 use keyspace::{
     Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, Levels, NodeId, ShardId, Timestamp,
     Unspoken,
@@ -24,7 +25,6 @@ use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
-use txn::{Clock, Physical};
 
 use super::clocks::Clocks;
 use super::disk_pace::DiskPace;

@@ -166,8 +166,8 @@ impl OpenTxns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use command::Seen;
     use keyspace::Timestamp;
-    use node::command::Seen;
 
     const TIMEOUT: u64 = 10;
 

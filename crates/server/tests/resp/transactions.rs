@@ -1,7 +1,7 @@
 //! MULTI and what is queued behind it, up to EXEC.
 
+use command::Seen;
 use keyspace::{KeyspaceId, Timestamp};
-use node::command::Seen;
 use server::gateway::resp::Session;
 
 use crate::context::{send, session};

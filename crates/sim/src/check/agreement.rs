@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use command::codec;
 use keyspace::codec::Reader;
 use keyspace::{CatalogueOp, KeyspaceId, Level, NodeId, ShardId};
-use node::command::codec;
 use node::entry::{self, Header, Kind};
 use node::merge::Step;
 use node::record;

@@ -16,8 +16,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use command::Reply;
 use keyspace::ShardId;
-use node::command::Reply;
 use node::entry::{Header, Kind};
 use node::record;
 use storage::log::{Group, Lsn};

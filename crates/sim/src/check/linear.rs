@@ -24,7 +24,7 @@
 
 use std::collections::BTreeSet;
 
-use node::command::Reply;
+use command::Reply;
 
 use crate::command::{Cell, Command, Shown};
 
@@ -253,7 +253,7 @@ fn advance(mut done: usize, mut mask: u128, len: usize) -> (usize, u128) {
 
 #[cfg(test)]
 mod tests {
-    use node::command::{Expiry, SetIf, SetReply};
+    use command::{Expiry, SetIf, SetReply};
 
     use crate::command::Value;
 

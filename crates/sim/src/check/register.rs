@@ -97,7 +97,7 @@ fn told(one: &Life, other: &Life) -> String {
 
 #[cfg(test)]
 mod tests {
-    use node::command::{Expiry, Reply, SetIf, SetReply};
+    use command::{Expiry, Reply, SetIf, SetReply};
 
     use super::*;
     use crate::check::linear::{Linear, Seen, is_linear};

@@ -6,8 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use command::{Reply, Write, codec};
 use keyspace::Timestamp;
-use node::command::{Reply, Write, codec};
 use node::entry::{Header, Kind};
 
 use super::Violation;

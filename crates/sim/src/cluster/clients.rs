@@ -19,8 +19,8 @@ mod lost;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use command::{Read, Reply, Write};
 use keyspace::{KeyspaceId, ShardId, Timestamp};
-use node::command::{Read, Reply, Write};
 use node::entry::{Batch, Waiter};
 use node::fetch::{Fetched, Found, Want};
 use node::lane::{Answer, Input, NotDone};

@@ -5,10 +5,10 @@
 //! keyspace's safe point rises for whoever has a replica, wherever the leaders are; all have
 //! collected all they may, and must hold the same.
 
+use hlc::safe_point;
 use keyspace::{Keyspace, ShardId, Timestamp};
 use node::lane::Input;
 use node::shard::Raise;
-use txn::safe_point;
 
 use super::{ANSWER_MS_MAX, World};
 use crate::check::Violation;

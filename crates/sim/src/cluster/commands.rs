@@ -1,8 +1,8 @@
 //! What clients of a cluster ask of keys.
 
+use command::{ExpireIf, Expiry, SetIf, SetReply};
 use keyspace::Feature;
 use keyspace::random::mix;
-use node::command::{ExpireIf, Expiry, SetIf, SetReply};
 
 use super::World;
 use crate::command::{Command, Value};

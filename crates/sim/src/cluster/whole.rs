@@ -17,8 +17,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use command::Reply;
 use keyspace::{KeyspaceId, Placement, ShardId, Timestamp};
-use node::command::Reply;
 use node::entry::Waiter;
 use node::fetch::{Found, Pair, Want};
 use node::lane::Input;

@@ -20,11 +20,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
+use command::{Seen, Step, Write};
 use keyspace::random::{Random, mix};
 use keyspace::{
     CatalogueOp, Cut, Feature, KeyspaceId, KeyspaceOptions, Placement, ShardId, Timestamp,
 };
-use node::command::{Seen, Step, Write};
 use node::entry::{Batch, Waiter};
 use node::interactive::stretches::{KeyRange, Stretches};
 use node::lane::Input;

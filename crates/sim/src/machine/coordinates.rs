@@ -12,10 +12,10 @@
 
 use std::collections::BTreeSet;
 
+use command::Transaction;
 use keyspace::codec::Reader;
 use keyspace::random::mix;
 use keyspace::{KeyspaceId, NodeId, ShardId, Timestamp};
-use node::command::Transaction;
 use node::coordinator::{Act, At, Coordinator, Ended, InVain};
 use node::entry::Waiter;
 use node::lane::{Answer, Input, NotDone, Origin};

@@ -103,9 +103,9 @@ fn skip_id(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
 
 #[cfg(test)]
 mod tests {
+    use command::limits;
+    use command::{Step as Command, Transaction, Write};
     use keyspace::{KeyHasher, Timestamp};
-    use node::command::{Step as Command, Transaction, Write};
-    use node::limits;
     use node::locks::apply::{Owns, apply};
     use node::locks::{Prepare, Role, Step, TxnId};
     use storage::engine::{Engine, Layout};

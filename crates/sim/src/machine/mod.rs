@@ -27,6 +27,7 @@ pub mod streams;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use hlc::{Clock, Physical};
 use keyspace::{Durability, KeyHasher, Keyspace, KeyspaceId, Level, ShardId, Timestamp};
 use node::catalogue::Change;
 use node::checkpoint::BLOCK;
@@ -47,7 +48,6 @@ use storage::Error;
 use storage::disk::Disk;
 use storage::engine::{PieceLimits, Settings};
 use storage::manifest::Manifest;
-use txn::{Clock, Physical};
 
 use crate::check::Violation;
 use crate::check::Witness;

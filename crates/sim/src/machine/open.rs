@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use hlc::{Clock, Physical};
 use keyspace::random::mix;
 use keyspace::{Catalogue, Durability, KeyHasher, Level, NodeId, ShardId};
 use node::birth;
@@ -21,7 +22,6 @@ use storage::disk::Disk;
 use storage::engine::Settings;
 use storage::log::{Log, LogOptions, Lsn, Record};
 use storage::manifest::{self, Manifest, Origin};
-use txn::{Clock, Physical};
 
 use super::coordinates::Coordinates;
 use super::image::Image;

@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 
+use command::Reply;
 use keyspace::{Catalogue, Keyspace, KeyspaceId, NodeId, ShardId, Timestamp};
 use node::birth;
 use node::checkpoint::{BLOCK, Checkpoint};
-use node::command::Reply;
 use node::entry::Waiter;
 use node::lane::{Envelope, Input};
 use node::letter::Letter;

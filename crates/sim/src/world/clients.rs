@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{Alteration, CatalogueOp, Durability, Keyspace, KeyspaceId, KeyspaceOptions};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::command::{ExpireIf, Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Waiter;
 use node::lane::{Answer, Input, NotDone};
 use node::route::Route;

@@ -17,6 +17,7 @@ mod reads;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use hlc::safe_point;
 use keyspace::{KeyspaceId, ShardId, Timestamp};
 use node::entry::Batch;
 use node::lane::Input;
@@ -24,7 +25,6 @@ use node::route::Route;
 use node::shard::Raise;
 use storage::engine::Engine;
 use storage::faulty::FaultyDisk;
-use txn::safe_point;
 
 use crate::check::Violation;
 use crate::check::expiry::Sightings;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};
 use std::sync::Arc;
 
+use command::{Read, Reply};
 use keyspace::{HashedKey, ShardId, Timestamp};
-use node::command::{Read, Reply};
 use node::entry::Waiter;
 use node::lane::Input;
 use node::read::{self, Blocked, NotThen};

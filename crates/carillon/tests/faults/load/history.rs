@@ -18,7 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use node::command::{Expiry, Reply, SetIf, SetReply};
+use command::{Expiry, Reply, SetIf, SetReply};
 use sim::check::linear::{Linear, Seen, first_bad_prefix, is_linear};
 use sim::command::{Command, Value};
 

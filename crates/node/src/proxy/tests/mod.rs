@@ -1,6 +1,7 @@
 //! A node without a replica beside one that has the only one: what it is told, and what it tells.
 
 use bytes::Bytes;
+use hlc::Clock;
 use keyspace::{
     Arc as RingArc, CatalogueOp, Descriptor, Generation, KeyHasher, Keyspace, KeyspaceId,
     KeyspaceOptions, NodeId, Placement, ReplicaId, ShardId, Timestamp,
@@ -8,11 +9,9 @@ use keyspace::{
 use overlay::Known;
 use std::ops::Bound;
 use std::sync::Arc;
-use txn::Clock;
 
 use crate::birth;
 use crate::catalogue::{Change, System};
-use crate::command::{Expiry, Reply, SetIf, SetReply, Transaction, Write, transaction};
 use crate::entry::{Batch, Waiter};
 use crate::fetch::{Ends, Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
@@ -21,6 +20,7 @@ use crate::locks::{Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};
+use command::{Expiry, Reply, SetIf, SetReply, Transaction, Write, transaction};
 
 mod again;
 mod asked;

@@ -127,7 +127,7 @@ fn a_leader_promises_nothing_about_a_time_far_ahead() {
         assert_eq!(*now_ms, 1_000_400);
         assert!(two.clock_there.now().millis() <= 1_000_400);
         let view = two.there.view(shard).expect("it is there");
-        assert!(view.read().horizon.millis() <= 1_000_400 + txn::HORIZON_AHEAD_MILLIS);
+        assert!(view.read().horizon.millis() <= 1_000_400 + hlc::HORIZON_AHEAD_MILLIS);
     }
 }
 

@@ -1,10 +1,10 @@
 //! What is sent when, and what is held how long.
 
+use hlc::Clock;
 use keyspace::NodeId;
-use txn::Clock;
 
 use super::*;
-use crate::command::{Reply, Write, reply};
+use command::{Reply, Write, reply};
 
 const LEADER: NodeId = NodeId(1);
 const ME: Origin = Origin(3);

@@ -8,11 +8,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use super::Steps;
-use crate::command::{Write, codec};
 use crate::entry::COMMANDS_OF_ONCE_AT;
 use crate::lane::{Effects, NotDone, Turn};
 use crate::locks::Locks;
 use crate::shard::{Queued, Shard};
+use command::{Write, codec};
 
 /// Whose commands wait for each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

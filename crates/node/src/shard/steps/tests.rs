@@ -2,8 +2,8 @@
 
 use keyspace::Timestamp;
 
-use crate::command::Transaction;
 use crate::locks::{Keys, Places, Prepare, Role, TxnId};
+use command::Transaction;
 
 /// A PREPARE that votes, begun at this millisecond, which has read these ranges.
 pub(super) fn prepare(

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use hlc::Clock;
 use keyspace::{
     Arc as RingArc, Descriptor, Durability, Generation, KeyHasher, KeyspaceId, NodeId, ReplicaId,
     ShardId,
@@ -15,7 +16,6 @@ use node::state::{Content, ShardState};
 use replication::MessageKind;
 use storage::engine::{Engine, Layout};
 use storage::log::Lsn;
-use txn::Clock;
 
 /// The shard.
 pub const SHARD: ShardId = ShardId(5);

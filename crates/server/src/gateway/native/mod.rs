@@ -54,7 +54,7 @@ mod parse;
 mod tests;
 mod write;
 
-use node::command::{Read, Write};
+use command::{Read, Write};
 
 pub use parse::{Fault, FaultKind, Limits, Parsed, parse};
 pub use write::{FrameSink, Reason, write_error, write_fault, write_frame};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use node::command::{Expiry, Reply, SetIf, SetReply, Sink};
+use command::{Expiry, Reply, SetIf, SetReply, Sink};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -53,7 +53,7 @@ fn replies_of_the_thesis_are_written_byte_for_byte() {
     assert_eq!(answer(Op::Delete, words, &Reply::Int(0)), b"DOK\0\0\0\x03\0\0\0\0key");
     assert_eq!(answer(Op::Get, words, &Reply::Nil), b"GER\0\0\0\x03\0\0\0\x09keynot found");
     assert_eq!(answer(Op::Get, Reason::Empty, &Reply::Nil), b"GER\0\0\0\x03\0\0\0\0key");
-    let refused = Reply::Refused(node::command::Refusal::TooLong);
+    let refused = Reply::Refused(command::Refusal::TooLong);
     assert_eq!(answer(Op::Put, Reason::Empty, &refused), b"PER\0\0\0\x03\0\0\0\0key");
 }
 

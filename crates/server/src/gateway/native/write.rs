@@ -1,6 +1,6 @@
 //! Answers to bytes.
 
-use node::command::{Refusal, Sink};
+use command::{Refusal, Sink};
 
 use super::{Fault, HEADER_BYTES, Op};
 

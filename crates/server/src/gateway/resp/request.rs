@@ -1,7 +1,7 @@
 //! What is left to do after a command was understood?
 
+use command::{Read, Write};
 use keyspace::Slot;
-use node::command::{Read, Write};
 
 use crate::hub::lookups::Way;
 

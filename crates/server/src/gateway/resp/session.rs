@@ -11,8 +11,8 @@
 
 use std::cell::Cell;
 
+use command::{Read, Seen, Write};
 use keyspace::KeyspaceId;
-use node::command::{Read, Seen, Write};
 use node::interactive::Interactive;
 use overlay::Kind;
 

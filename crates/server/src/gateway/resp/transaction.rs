@@ -22,8 +22,8 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use command::Seen;
 use keyspace::KeyspaceId;
-use node::command::Seen;
 
 use super::args::Args;
 use super::error::CommandError;

@@ -12,7 +12,7 @@
 //!
 //! Nothing is buffered here: each call appends to the output at once.
 
-use node::command::{Refusal, Sink};
+use command::{Refusal, Sink};
 
 use super::number::{push_i64, push_u64};
 

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
+use command::Write;
 use keyspace::{CatalogueError, CatalogueOp, Feature, KeyspaceId, NodeId, is_made_on_use};
-use node::command::Write;
 use node::coordinator::{Ended, InVain};
 use node::interactive::{BYTES_MAX, Interactive};
 use node::lane::{self, NotDone};

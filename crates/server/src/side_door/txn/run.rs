@@ -18,12 +18,12 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use command::limits;
+use command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Write};
 use keyspace::{Placement, ShardId, Timestamp};
-use node::command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Write};
 use node::fetch::{Contender, Fetched, Found, Reserves, Want};
 use node::interactive::{Gap, TooMuch};
 use node::lane::{Answer, Input, NotDone};
-use node::limits;
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};

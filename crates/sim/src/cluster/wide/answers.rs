@@ -1,6 +1,6 @@
 //! What becomes of what was asked: it is done, or not, or nobody knows.
 
-use node::command::Reply;
+use command::Reply;
 use node::coordinator::Ended;
 use node::lane::{Answer, NotDone};
 

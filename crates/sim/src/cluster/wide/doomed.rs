@@ -1,8 +1,8 @@
 //! A transaction whose coordinator dies at a step that is chosen, and what must come of it: others
 //! get its keys, nothing of it is left, and it is done as its client was told, or he was not told.
 
+use command::Seen;
 use keyspace::{ShardId, Timestamp};
-use node::command::Seen;
 
 use super::workloads::{Watched, Workload};
 use super::{KEYS, Part, WIDE, Way, World};

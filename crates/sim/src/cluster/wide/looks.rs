@@ -1,8 +1,8 @@
 //! Reads of these keys beside transactions: one look at one key, two equal looks at several, and
 //! one look at each of those that are watched.
 
+use command::{Read, Reply, Seen};
 use keyspace::{ShardId, Timestamp};
-use node::command::{Read, Reply, Seen};
 use node::entry::Waiter;
 use node::fetch::{Contender, Fetched, Found, Reserves, Want};
 use node::lane::Input;

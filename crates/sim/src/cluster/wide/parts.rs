@@ -1,6 +1,6 @@
 //! What is asked of a key, in bytes; and what it did, as its reply says.
 
-use node::command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
+use command::{Expiry, Reply, SetIf, SetReply, Step, Transaction, Write};
 
 use super::Asked;
 use crate::check::serial::Op;
@@ -44,7 +44,7 @@ pub(super) fn transaction_of<'a>(
             Step::Write(Write::Set { key: &names[*key], value, when, expiry, reply })
         }
         Part::Add(key, by) => Step::Write(Write::Increment { key: &names[*key], by: *by }),
-        Part::Get(key) => Step::Read(node::command::Read::Get(&names[*key])),
+        Part::Get(key) => Step::Read(command::Read::Get(&names[*key])),
     };
     let watched = asked.watched.iter().map(|(key, seen, _)| (names[*key].as_slice(), *seen));
     Transaction {

@@ -17,8 +17,8 @@
 use std::ops::Range;
 use std::str::FromStr;
 
+use command::{Reply, Seen};
 use keyspace::random::{Random, mix};
-use node::command::{Reply, Seen};
 
 use super::parts::list_of;
 use super::{KEYS, Part, Wide};

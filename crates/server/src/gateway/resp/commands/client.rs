@@ -1,6 +1,6 @@
 //! `CLIENT …`: what connections there are, and how this one wants to be treated.
 
-use node::command::Sink;
+use command::Sink;
 
 use super::{Call, Outcome, integer, one_of};
 use crate::gateway::resp::args::Args;

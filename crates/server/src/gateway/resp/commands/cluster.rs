@@ -6,8 +6,8 @@
 
 use std::fmt::Write as _;
 
+use command::Sink;
 use keyspace::{SLOTS, Slot, slot_of};
-use node::command::Sink;
 
 use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;

@@ -1,6 +1,6 @@
 //! `COMMAND …`: the command table, told to clients.
 
-use node::command::Sink;
+use command::Sink;
 
 use super::{Call, Outcome};
 use crate::gateway::resp::args::Args;

@@ -1,6 +1,6 @@
 //! `CONFIG …`: settings under the names that Redis gives them.
 
-use node::command::Sink;
+use command::Sink;
 
 use super::generic::NUMBERED_KEYSPACES;
 use super::{Call, Outcome};

@@ -1,6 +1,6 @@
 //! Commands by which a connection says who and where it is.
 
-use node::command::Sink;
+use command::Sink;
 
 use super::generic::NUMBERED_KEYSPACES;
 use super::{Call, Outcome, client};

@@ -1,6 +1,6 @@
 //! When does a value end? The options and commands that say so.
 
-use node::command::{ExpireIf, Expiry, Read, Write};
+use command::{ExpireIf, Expiry, Read, Write};
 
 use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;

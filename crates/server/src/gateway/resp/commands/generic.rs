@@ -1,6 +1,6 @@
 //! Commands on keys, whatever their values.
 
-use node::command::{Read, Sink, Write};
+use command::{Read, Sink, Write};
 
 use super::{Call, Outcome, integer};
 use crate::gateway::resp::args::Args;

@@ -1,6 +1,6 @@
 //! LOOKUP and EXPLAIN, which Redis has not: by which way are owners looked for?
 
-use node::command::Sink as _;
+use command::Sink as _;
 
 use super::{Call, Outcome};
 use crate::gateway::resp::args::Args;

@@ -15,7 +15,7 @@ pub(super) mod server;
 pub(super) mod string;
 pub(super) mod transaction;
 
-use node::command::Sink;
+use ::command::Sink;
 
 use super::args::Args;
 use super::context::Context;

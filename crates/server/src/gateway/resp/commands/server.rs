@@ -1,6 +1,6 @@
 //! Commands on the server, and those that are refused as a whole.
 
-use node::command::Sink;
+use command::Sink;
 
 use super::{Call, Outcome};
 use crate::gateway::resp::args::Args;

@@ -1,6 +1,6 @@
 //! Commands on the values of keys.
 
-use node::command::{Expiry, Read, SetIf, SetReply, Write, float};
+use command::{Expiry, Read, SetIf, SetReply, Write, float};
 
 use super::expiry::{Form, deadline, form_of, same_form};
 use super::{Call, Outcome, integer};

@@ -27,7 +27,7 @@
 
 use keyspace::{Arc as RingArc, Cut, Feature, KeyspaceId, Level};
 
-use crate::command::Write;
+use crate::Write;
 
 impl Write<'_> {
     /// A piece of a flush, for a tile, as all nodes of a cluster of this level can read it.
@@ -47,11 +47,7 @@ impl Write<'_> {
 }
 
 /// What a shard with this arc does of a piece, and where the part begins that is another's.
-pub(crate) fn part(
-    arc: &RingArc,
-    from: Option<&Cut>,
-    end: &Cut,
-) -> (Option<Write<'static>>, Option<Cut>) {
+pub fn part(arc: &RingArc, from: Option<&Cut>, end: &Cut) -> (Option<Write<'static>>, Option<Cut>) {
     let rest = behind(arc, end);
     let all = Write::Flush { from: None, end: Cut::Slot(0) };
     let Some(from) = from else { return (Some(all), rest) };
@@ -77,7 +73,7 @@ fn behind(arc: &RingArc, end: &Cut) -> Option<Cut> {
 
 /// What is left of a piece that says where it begins, if a shard has answered that another has
 /// what lies from `rest` on. A shard that has ended, or stands still, names its own beginning.
-pub(crate) fn left_of(from: Cut, rest: &Cut, keyspace: KeyspaceId) -> Cut {
+pub fn left_of(from: Cut, rest: &Cut, keyspace: KeyspaceId) -> Cut {
     match rest.position(keyspace) > from.position(keyspace) {
         true => rest.clone(),
         false => from,

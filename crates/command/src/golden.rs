@@ -72,7 +72,7 @@ fn replayed(script: &str) -> String {
 #[test]
 #[allow(clippy::disallowed_methods, reason = "golden scripts are files")]
 fn golden_scripts_replay() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/command/scripts");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/scripts");
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     paths.sort();

@@ -137,7 +137,7 @@ pub(super) fn apply_one(
 
 /// Deletes a key; one without a value as if it had had one: who has watched that it has none is to
 /// know that somebody has made and deleted it (SAFETY G15).
-pub(crate) fn leave_deletion(values: &mut impl Values, key: &HashedKey<'_>, at: Timestamp) {
+pub fn leave_deletion(values: &mut impl Values, key: &HashedKey<'_>, at: Timestamp) {
     if !values.delete(key, at) {
         values.put(key, &[], 0, at);
         values.delete(key, at);

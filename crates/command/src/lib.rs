@@ -24,12 +24,14 @@
 pub mod apply;
 pub mod codec;
 pub mod float;
+pub mod flush;
 pub mod glob;
 #[cfg(test)]
 mod golden;
 pub mod integer;
 mod keys;
 mod lcs;
+pub mod limits;
 pub mod read;
 pub mod reply;
 #[cfg(test)]
@@ -40,8 +42,7 @@ pub mod transaction;
 
 use keyspace::Cut;
 
-pub(crate) use apply::leave_deletion;
-pub use apply::{Values, apply, apply_hashed};
+pub use apply::{Values, apply, apply_hashed, leave_deletion};
 pub use read::{View, answer};
 pub use reply::{Collect, Refusal, Reply, Sink};
 pub use transaction::{Seen, Step, Transaction};

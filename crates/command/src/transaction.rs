@@ -129,26 +129,26 @@ impl<'a> Transaction<'a> {
 
     /// Shows every key that its commands name, but not those that are only watched.
     #[cold]
-    pub(crate) fn each_named(&self, show: &mut dyn FnMut(&'a [u8])) {
+    pub fn each_named(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.commands.iter().for_each(|step| step.each_key(show));
     }
 
     /// A watched key that is not as it was seen, at this time.
-    pub(crate) fn changed(&self, engine: &Engine, at: Timestamp) -> Option<&'a [u8]> {
+    pub fn changed(&self, engine: &Engine, at: Timestamp) -> Option<&'a [u8]> {
         let hasher = engine.hasher();
         let changed = |(key, seen): &&(&[u8], Seen)| !seen.is_so(engine, &hasher.key(key), at);
         self.watched.iter().find(changed).map(|(key, _)| *key)
     }
 
     /// A watched key of which something newer is here than what was seen: that stays so.
-    pub(crate) fn outdated(&self, engine: &Engine) -> Option<&'a [u8]> {
+    pub fn outdated(&self, engine: &Engine) -> Option<&'a [u8]> {
         let hasher = engine.hasher();
         let is_newer = |(key, seen): &&(&[u8], Seen)| seen.is_outdated(engine, &hasher.key(key));
         self.watched.iter().find(is_newer).map(|(key, _)| *key)
     }
 
     /// A key that has a value at this time, lies in a range, and is not watched.
-    pub(crate) fn came(&self, engine: &Engine, at: Timestamp) -> Option<Box<[u8]>> {
+    pub fn came(&self, engine: &Engine, at: Timestamp) -> Option<Box<[u8]>> {
         let watched: BTreeSet<&[u8]> = self.watched.iter().map(|(key, _)| *key).collect();
         let mut came = None;
         for (low, high) in &self.ranges {
@@ -183,7 +183,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Does its commands, whatever is watched.
-    pub(crate) fn run<C: FromIterator<Reply>>(
+    pub fn run<C: FromIterator<Reply>>(
         &self,
         values: &mut impl Values,
         at: Timestamp,
@@ -208,7 +208,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Appends its bytes, without its op.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, out: &mut Vec<u8>) {
         put_varint(self.watched.len() as u64, out);
         for (key, seen) in &self.watched {
             put_bytes(key, out);
@@ -235,7 +235,7 @@ impl<'a> Transaction<'a> {
     }
 
     /// Reads what [`Self::encode`] wrote.
-    pub(crate) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    pub fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let watched = reader.varint()?;
         let mut transaction = Self::default();
         for _ in 0..watched {
@@ -278,7 +278,7 @@ impl<'a> Transaction<'a> {
 
 impl<'a> Step<'a> {
     /// The key that comes first, if it names any.
-    pub(crate) fn first_key(&self) -> Option<&'a [u8]> {
+    pub fn first_key(&self) -> Option<&'a [u8]> {
         match self {
             Step::Read(read) => read.keys().first().copied(),
             Step::Write(write) => Some(write.first_key()),
@@ -335,7 +335,7 @@ impl<'a> Step<'a> {
 
 impl Seen {
     /// Whether something newer is there, by now.
-    pub(crate) fn is_outdated(self, engine: &Engine, key: &HashedKey<'_>) -> bool {
+    pub fn is_outdated(self, engine: &Engine, key: &HashedKey<'_>) -> bool {
         let (Seen::Version(time) | Seen::Nothing(time)) = self;
         engine.newest_timestamp(key) > time
     }

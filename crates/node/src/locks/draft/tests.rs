@@ -1,0 +1,65 @@
+//! Commands on a draft do what they do on the engine itself.
+
+use proptest::prelude::*;
+use storage::engine::Layout;
+
+use command::limits;
+use command::{
+    ExpireIf, Expiry, Read, Reply, Seen, SetIf, SetReply, Step, Transaction, Write, apply,
+};
+
+/// Random commands: those of the tests of `command`.
+#[path = "../../../../command/src/samples.rs"]
+mod samples;
+
+use super::*;
+use samples::{KEYS, transactions, writes};
+
+fn held(engine: &Engine, key: &[u8], at: Timestamp) -> Option<(Box<[u8]>, u64)> {
+    let version = engine.newest(&engine.hasher().key(key), at)?;
+    Some((version.value.into(), version.expiry_ms))
+}
+
+proptest! {
+    #[test]
+    fn a_draft_is_what_an_engine_would_become(
+        before in prop::collection::vec(writes(), 0..8),
+        owned in transactions(),
+    ) {
+        let at = Timestamp::from_millis(1000);
+        let hasher = KeyHasher::new([1; 16]);
+        let [there, mut done] = [(), ()].map(|()| {
+            let mut engine = Engine::new(Layout::Ordered, hasher);
+            for (millis, write) in (990..).zip(&before) {
+                let at = Timestamp::from_millis(millis);
+                apply(&mut engine, &write.borrow(), at, &limits::APPLY);
+            }
+            engine
+        });
+        let Write::Transaction(part) = owned.borrow() else { panic!("it is one") };
+        let mut draft = Draft::new(&there, &part);
+        let answers: Vec<Reply> = part.run(&mut draft, at, &limits::APPLY);
+        let on_engine: Vec<Reply> = part.run(&mut done, at, &limits::APPLY);
+        prop_assert_eq!(answers, on_engine);
+        let intents = draft.into_intents();
+        for key in KEYS {
+            let had = held(&there, key, at);
+            let has = held(&done, key, at);
+            let newest = done.newest_timestamp(&hasher.key(key));
+            match intents.iter().find(|(name, _)| *name == key).map(|(_, intent)| intent) {
+                None | Some(Intent::Keep) => {
+                    prop_assert_eq!(&had, &has);
+                    prop_assert!(newest < at);
+                }
+                Some(Intent::Put(value, expiry)) => {
+                    prop_assert_eq!(&has, &Some((value[..].into(), *expiry)));
+                    prop_assert_eq!(newest, at);
+                }
+                Some(Intent::Delete) => {
+                    prop_assert!(has.is_none());
+                    prop_assert_eq!(newest, at);
+                }
+            }
+        }
+    }
+}
