@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::gateway::native::{Limits, Parsed, parse, write_frame};
+use gateway::native::{Limits, Parsed, parse, write_frame};
 
 fuzz_target!(|bytes: &[u8]| {
     let limits = Limits { key_bytes_max: 1024, value_bytes_max: 4096 };

@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use server::gateway::resp::{ArgRanges, Limits, Parsed, parse};
+use gateway::resp::{ArgRanges, Limits, Parsed, parse};
 
 /// The arguments of all commands, and whether the stream ended in an error.
 fn commands(bytes: &[u8], piece: usize) -> (Vec<Vec<Vec<u8>>>, bool) {

@@ -77,6 +77,7 @@
 //! [`lookup`], then [`known`], [`table`], [`walk`], [`full`]; then [`ring`], [`chord`],
 //! [`request`]; [`lh`]; bytes in [`message`].
 
+pub mod choice;
 pub mod chord;
 pub mod chord_sharp;
 pub mod dropped;
@@ -94,6 +95,7 @@ pub mod switchboard;
 pub mod table;
 pub mod walk;
 
+pub use choice::LookupChoice;
 pub use chord::Chord;
 pub use chord_sharp::ChordSharp;
 pub use dropped::Dropped;

@@ -6,7 +6,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use command::{Read, Sink as _, Write};
-use server::gateway::resp::{
+use gateway::resp::{
     ArgRanges, ClientFacts, Context, Facts, KeyspaceFacts, Limits, Parsed, Peer, Request, Session,
     parse,
 };

@@ -43,7 +43,7 @@ pub use metrics::{Family, Histogram, Kind, Metrics, Sample};
 pub use routes::{RouteStatus, RouteStep};
 pub use txn::{Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
-use crate::hub::lookups::Way;
+use overlay::LookupChoice;
 
 /// Called once with the answer, from any thread. Dropped uncalled, it tells whoever waits that the
 /// outcome of a write is unknown.
@@ -85,7 +85,7 @@ pub trait Api: Send + Sync + 'static {
         &self,
         keyspace: &str,
         key: &[u8],
-        ways: &[Way],
+        ways: &[LookupChoice],
         is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     );

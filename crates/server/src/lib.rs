@@ -85,7 +85,6 @@ pub mod cluster;
 pub mod config;
 pub mod counters;
 pub mod event_loop;
-pub mod gateway;
 pub mod http;
 pub mod hub;
 pub mod logging;

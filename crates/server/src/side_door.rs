@@ -49,10 +49,10 @@ use crate::api::{
     Status, Txn, TxnDone, TxnOp, TxnResult,
 };
 use crate::config::Config;
-use crate::hub::lookups::Way;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
 use crate::peer::COMMAND_BYTES_MAX;
+use overlay::LookupChoice;
 
 /// What the node is told about itself at start.
 #[derive(Clone, Debug, Default)]
@@ -263,7 +263,7 @@ impl Api for NodeApi {
         &self,
         keyspace: &str,
         key: &[u8],
-        ways: &[Way],
+        ways: &[LookupChoice],
         is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     ) {

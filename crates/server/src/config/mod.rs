@@ -32,8 +32,8 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::hub::lookups::Way;
 use keyspace::Levels;
+use overlay::LookupChoice;
 
 pub use error::{ConfigError, Origin};
 pub use kind::{Listen, MemoryMax};
@@ -201,12 +201,12 @@ impl Config {
     }
 
     /// How Redis clients' keys are looked up, unless they say otherwise.
-    pub fn resp_way(&self) -> Way {
+    pub fn resp_way(&self) -> LookupChoice {
         self.resp_lookup.unwrap_or(self.lookup)
     }
 
     /// … and those of HTTP clients.
-    pub fn http_way(&self) -> Way {
+    pub fn http_way(&self) -> LookupChoice {
         self.http_lookup.unwrap_or(self.lookup)
     }
 

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
 use super::kind::{Kind, Toml};
-use crate::hub::lookups::Way;
+use overlay::LookupChoice;
 
 /// The longest host name (RFC 1035), in bytes.
 const HOST_BYTES_MAX: usize = 255;
@@ -84,14 +84,14 @@ const LOOKUPS: &str = "a lookup (full, chord, chord-sharp, linear or lh), and pe
                        (iterative, recursive or semi-recursive) and noimages: chord recursive";
 
 impl Kind for Lookup {
-    type Value = Way;
+    type Value = LookupChoice;
     const TOML: Toml = Toml::Text;
 
-    fn parse(&self, text: &str) -> Result<Way, String> {
+    fn parse(&self, text: &str) -> Result<LookupChoice, String> {
         let mut words = text.split_ascii_whitespace().peekable();
         let starts =
             words.peek().is_some_and(|word| overlay::Kind::named(word.as_bytes()).is_some());
-        let way = Way::of_words(words.map(str::as_bytes)).ok();
+        let way = LookupChoice::of_words(words.map(str::as_bytes)).ok();
         way.filter(|_| starts).ok_or_else(|| self.accepts())
     }
 
@@ -101,10 +101,10 @@ impl Kind for Lookup {
 }
 
 impl Kind for ListenerLookup {
-    type Value = Option<Way>;
+    type Value = Option<LookupChoice>;
     const TOML: Toml = Toml::Text;
 
-    fn parse(&self, text: &str) -> Result<Option<Way>, String> {
+    fn parse(&self, text: &str) -> Result<Option<LookupChoice>, String> {
         if text.is_empty() { Ok(None) } else { Lookup.parse(text).map(Some) }
     }
 

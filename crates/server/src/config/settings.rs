@@ -14,9 +14,9 @@ use super::kind::{
 };
 use super::names::{Advertise, Advertised, ListenerLookup, Lookup, MaybePath, Replicas, Seeds};
 use crate::api::Durability;
-use crate::gateway::resp::Mode;
-use crate::hub::lookups::Way;
 use crate::logging::{Format, Level};
+use gateway::resp::Mode;
+use overlay::LookupChoice;
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
@@ -171,11 +171,11 @@ settings! {
     /// node knows all shards), chord, chord-sharp, linear (around the ring) or lh (keyspaces of
     /// linear hashing); then perhaps iterative, recursive or semi-recursive, and noimages: what was
     /// found before is not used.
-    lookup: Way = "full", Lookup, Lookup;
+    lookup: LookupChoice = "full", Lookup, Lookup;
     /// … on the listener of Redis clients.
-    resp_lookup: Option<Way> = "", ListenerLookup, ListenerLookup;
+    resp_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
     /// … on the listener of HTTP.
-    http_lookup: Option<Way> = "", ListenerLookup, ListenerLookup;
+    http_lookup: Option<LookupChoice> = "", ListenerLookup, ListenerLookup;
     /// Highest feature level that this node speaks: below the newest it behaves as the version
     /// before. To hold a node back, or to try a downgrade.
     level_max: u64 = "2", Number(LEVEL_LOWEST..=LEVEL_HIGHEST), Number;

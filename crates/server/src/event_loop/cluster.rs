@@ -35,8 +35,8 @@ use node::route::Route;
 use super::EventLoop;
 use super::connection::Connection;
 use super::resp::CROSS_SLOT;
-use crate::gateway::resp::{Mode, Request, Session};
 use crate::hub::boot_nanos;
+use gateway::resp::{Mode, Request, Session};
 
 /// How long a connection is not sent on again for a shard.
 const SENT_ON: Duration = Duration::from_secs(1);

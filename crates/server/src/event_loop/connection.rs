@@ -16,9 +16,9 @@ use super::executes::{Repeated, Told};
 use super::takes::TakesOwed;
 use super::transactions::{Part, write_executed};
 use super::waits::Written;
-use crate::gateway::native::{self, FrameSink, Op};
-use crate::gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
 use crate::hub::lookups::Trace;
+use gateway::native::{self, FrameSink, Op};
+use gateway::resp::{ArgRanges, Gather, RespWriter, Session, Version};
 
 /// Replies that one connection may be owed. Beyond, its further commands wait in its buffer.
 pub const PENDING_MAX: usize = 4096;

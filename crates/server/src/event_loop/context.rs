@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 
 use super::topology;
 use crate::config::Config;
-use crate::gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology};
 use crate::hub::Hub;
 use crate::hub::mail::Mail;
+use gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology};
 
 /// All Redis clients of the process, for CLIENT LIST and KILL.
 #[derive(Default)]
@@ -135,7 +135,7 @@ impl Context for CommandContext<'_> {
             checkpoint_millis: counters.checkpoint_millis.get(),
             cluster_id: self.hub.cluster_id,
             // As the keeper saw it: a loop waits for no lane but its own.
-            cluster: **self.hub.overview.load(),
+            cluster: self.hub.overview.load().facts(),
             ..Facts::default()
         }
     }

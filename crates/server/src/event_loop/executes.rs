@@ -26,7 +26,7 @@ use super::interacts::Got;
 use super::resp::{Done, EXEC_OUT_OF_MEMORY, OUT_OF_MEMORY};
 use super::serve::place;
 use super::transactions::{Part, crosses_in, may_grow, write_executed};
-use crate::gateway::resp::{Args, Queue, Session, Watched};
+use gateway::resp::{Args, Queue, Session, Watched};
 
 /// Bytes that such a command may read and write: a value that a shard may have locked, twice.
 const BYTES_MAX: u64 = 256 << 20;

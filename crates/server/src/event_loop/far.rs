@@ -17,7 +17,7 @@ use node::route::Route;
 use node::whole;
 
 use super::whole::stretch;
-use crate::gateway::resp::KeyspaceRequest;
+use gateway::resp::KeyspaceRequest;
 
 /// What was found away, put together.
 #[derive(Default)]

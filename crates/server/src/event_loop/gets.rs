@@ -9,7 +9,7 @@ use command::Sink as _;
 
 use super::connection::Connection;
 use super::{EventLoop, OUTPUT_PAUSE_BYTES};
-use crate::gateway::resp::{Args, Session};
+use gateway::resp::{Args, Session};
 
 /// GETs looked up together.
 pub(super) const GETS_MAX: usize = 16;

@@ -24,7 +24,7 @@ use super::resp::Done;
 use super::serve::go_waiter;
 use super::transactions::{LEVEL_TOO_LOW, Part, write_executed};
 use super::whole::{needs_other_layout, stretch};
-use crate::gateway::resp::{KeyspaceRequest, Range, Request, Session};
+use gateway::resp::{KeyspaceRequest, Range, Request, Session};
 
 /// What a client is told whose transaction would know too much.
 const TOO_MUCH: &str = "ERR a transaction reads and writes at most 65536 keys, and 32 MiB of keys \

@@ -17,8 +17,10 @@ use node::route::Route;
 use super::EventLoop;
 use super::connection::Connection;
 use super::resp::Done;
-use crate::gateway::resp::{Explain, Request, RespWriter, Session};
-use crate::hub::lookups::{Trace, Way};
+use gateway::resp::{Explain, Request, RespWriter, Session};
+use overlay::LookupChoice;
+
+use crate::hub::lookups::Trace;
 use crate::hub::mail::Mail;
 use crate::hub::overview::name_of;
 
@@ -54,7 +56,7 @@ impl EventLoop {
         &mut self,
         at: usize,
         connection: &mut Connection,
-        wanted: Vec<(Way, Position)>,
+        wanted: Vec<(LookupChoice, Position)>,
         is_traced: bool,
     ) -> bool {
         let ways = connection.ways.insert(Vec::with_capacity(wanted.len()));

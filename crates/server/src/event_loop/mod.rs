@@ -70,7 +70,6 @@ use node::route::Route;
 use slab::Slab;
 
 use crate::config::Config;
-use crate::gateway::resp::Limits;
 use crate::hub::Hub;
 use crate::hub::boot_nanos;
 use crate::hub::mail::Mail;
@@ -78,6 +77,7 @@ use crate::peer::Attendance;
 use connection::Connection;
 use contends::Vain;
 pub use context::{Clients, Texts};
+use gateway::resp::Limits;
 use gets::Get;
 pub(crate) use lines::KEPT_AFTER_NANOS;
 use lines::Lines;

@@ -7,7 +7,7 @@ use node::route::Route;
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
 use super::serve::waiter;
-use crate::gateway::native::{self, Command, FrameSink, Limits, Parsed};
+use gateway::native::{self, Command, FrameSink, Limits, Parsed};
 
 /// The keyspace of native clients: the protocol has no word for another.
 pub(super) const KEYSPACE: &str = "0";

@@ -8,7 +8,7 @@ use command::Write;
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
 use super::serve::waiter;
-use crate::gateway::resp::Session;
+use gateway::resp::Session;
 
 /// Which of a connection's next commands there is nothing else about.
 #[derive(Clone, Copy, Debug)]

@@ -15,8 +15,8 @@ use super::connection::Connection;
 use super::resp::Done;
 use super::serve::go_waiter;
 use super::writes::crosses;
-use crate::gateway::resp::Session;
 use crate::hub::NOBODY;
+use gateway::resp::Session;
 
 impl EventLoop {
     pub(super) fn read(

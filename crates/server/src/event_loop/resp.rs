@@ -12,7 +12,7 @@ use super::executes::moves;
 use super::gets::{GETS_MAX, Get};
 use super::serve::go_waiter;
 use crate::config::Config;
-use crate::gateway::resp::{self, Args, Limits, Parsed, Request, Session};
+use gateway::resp::{self, Args, Limits, Parsed, Request, Session};
 
 /// What a client is told when data takes all of `memory_max`. Redis's words.
 pub(super) const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";

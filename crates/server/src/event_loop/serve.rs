@@ -13,7 +13,7 @@ use super::connection::{Connection, PENDING_MAX, Protocol};
 use super::{
     EventLoop, OUTPUT_KEPT_BYTES, OUTPUT_PAUSE_BYTES, READ_BYTES, SPARE_BYTES_MAX, SPARE_MAX,
 };
-use crate::gateway::native::Reason;
+use gateway::native::Reason;
 
 /// The number of a waiter that is no reply but leave to go on.
 const GO: u32 = u32::MAX;

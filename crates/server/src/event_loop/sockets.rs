@@ -9,8 +9,8 @@ use mio::{Interest, Token};
 
 use super::connection::{Connection, Protocol};
 use super::{EventLoop, LISTENER_NATIVE, NewConnection};
-use crate::gateway::resp::{ArgRanges, Peer, Session};
 use crate::hub::mail::Mail;
+use gateway::resp::{ArgRanges, Peer, Session};
 
 /// Connections accepted in a row before those that are there have their turn.
 const ACCEPT_MAX: usize = 64;

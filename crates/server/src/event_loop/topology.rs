@@ -9,8 +9,8 @@ use keyspace::{NodeId, Placement, Slot};
 
 use crate::cluster::{Cluster, MemberInfo, MemberState};
 use crate::config::Config;
-use crate::gateway::resp::{Health, Node, Shard, Topology};
 use crate::hub::{Hub, View};
+use gateway::resp::{Health, Node, Shard, Topology};
 
 /// The cluster as it is known now. A node without a peer listener is alone in it.
 pub(super) fn gather(hub: &Hub, config: &Config, keyspace: &str) -> Topology {

@@ -20,8 +20,8 @@ use super::executes::Told;
 use super::resp::{Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE, TOO_LONG_TO_SEND};
 use super::serve::waiter;
 use super::takes::Takes;
-use crate::gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 use crate::peer::COMMAND_BYTES_MAX;
+use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 
 /// What a client is told of a command in a transaction whose own keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \

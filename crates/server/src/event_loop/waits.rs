@@ -28,8 +28,8 @@ use node::shard::Count;
 use super::EventLoop;
 use super::connection::{Connection, Protocol};
 use super::resp::Done;
-use crate::gateway::resp::{Session, Wait};
 use crate::hub::boot_nanos;
+use gateway::resp::{Session, Wait};
 
 /// Between the first looks.
 const LOOK_SOON: Duration = Duration::from_millis(1);

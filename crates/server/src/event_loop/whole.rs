@@ -18,10 +18,10 @@ use super::connection::{Connection, Frame, Slot};
 use super::far::{Far, scanned_place, want_of};
 use super::resp::{Done, NO_KEYSPACE};
 use super::serve::{go_waiter, waiter};
-use crate::gateway::resp::{
+use crate::hub::heat::Heat;
+use gateway::resp::{
     Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
 };
-use crate::hub::heat::Heat;
 
 /// SCAN of an ordered keyspace.
 const SCAN_NEEDS_HASH: &str = "ERR SCAN needs a keyspace with hashed placement; use RANGE";

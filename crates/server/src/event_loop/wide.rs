@@ -23,7 +23,7 @@ use super::capped::{Capped, TOO_LONG};
 use super::connection::{Connection, Frame, Slot};
 use super::resp::Done;
 use super::transactions::Part;
-use crate::gateway::resp::Session;
+use gateway::resp::Session;
 
 /// Looks that may see something else than those before, until the keys are locked for a read.
 const LOOKS_MAX: u32 = 4;
@@ -138,7 +138,7 @@ fn locking<'a>(read: &Read<'a>) -> Option<(Transaction<'a>, Part)> {
         Read::GetMany(keys) => Some((each(Read::Get, keys), Part::Listed(keys.len()))),
         Read::Exists(keys) => {
             let one = |key| Read::Exists(vec![key]);
-            let part = Part::Alone(crate::gateway::resp::Gather::Sum, keys.len());
+            let part = Part::Alone(gateway::resp::Gather::Sum, keys.len());
             Some((each(one, keys), part))
         }
         // LCS, and its keys may be of any length: it looks until it sees the same twice.

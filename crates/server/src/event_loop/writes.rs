@@ -14,8 +14,8 @@ use super::resp::{CROSS_SLOT, Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND
 use super::serve::waiter;
 use super::takes::Takes;
 use super::transactions::Part;
-use crate::gateway::resp::{Gather, Session};
 use crate::peer::COMMAND_BYTES_MAX;
+use gateway::resp::{Gather, Session};
 
 impl EventLoop {
     pub(super) fn write(

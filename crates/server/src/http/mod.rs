@@ -85,7 +85,7 @@ mod uri;
 
 use std::time::Duration;
 
-use crate::hub::lookups::Way;
+use overlay::LookupChoice;
 
 pub use server::{Server, start};
 
@@ -101,7 +101,7 @@ pub struct Options {
     /// From the last byte of a request to its answer.
     pub request_timeout: Duration,
     /// How owners of keys are looked for, unless a request says otherwise.
-    pub way: Way,
+    pub way: LookupChoice,
     /// For the head of a request, and for an idle connection.
     pub header_timeout: Duration,
     /// For the body of a request.

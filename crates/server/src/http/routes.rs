@@ -10,7 +10,7 @@ use super::kv::place_behind;
 use super::problem::Problem;
 use super::uri::parameters;
 use crate::api::RouteStatus;
-use crate::hub::lookups::Way;
+use overlay::LookupChoice;
 
 const ROUTE: HeaderName = HeaderName::from_static("carillon-route");
 
@@ -22,7 +22,7 @@ pub async fn show(
     let (keyspace, key) = place_behind(&context, &uri, "/v1/route/")?;
     let [lookup] = parameters(uri.query(), ["lookup"])?;
     let lookup = lookup.unwrap_or_default();
-    let ways = Way::all_of_words(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
+    let ways = LookupChoice::all_of_words(&words(&lookup).collect::<Vec<_>>()).map_err(wrong)?;
     let ask = |done| context.api.route(&keyspace, &key, &ways, true, done);
     Ok(Json(context.read(ask).await?))
 }
@@ -35,7 +35,7 @@ pub(super) async fn look_up(
     lookup: Option<String>,
 ) -> Result<Option<HeaderValue>, Problem> {
     let way = match &lookup {
-        Some(lookup) => Way::of_words(words(lookup)).map_err(wrong)?,
+        Some(lookup) => LookupChoice::of_words(words(lookup)).map_err(wrong)?,
         None => context.options.way,
     };
     if lookup.is_none() && way.kind == overlay::Kind::Full {

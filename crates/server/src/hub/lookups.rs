@@ -22,7 +22,6 @@
 //! Lock order: the switchboard, then the full table. Nobody is told anything under either.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +29,7 @@ use keyspace::{Feature, KeyspaceId, NodeId, ShardId};
 use overlay::lh::Bucket;
 use overlay::request::{By, Event, Failure, Form, HOPS_LINEAR_MAX, Leg, Request, TRAIL_MAX};
 use overlay::switchboard::Effects;
-use overlay::{HOPS_MAX, Kind, Known, Message, Switchboard, Table};
+use overlay::{HOPS_MAX, Kind, Known, LookupChoice, Message, Switchboard, Table};
 use parking_lot::Mutex;
 
 use super::Hub;
@@ -54,90 +53,6 @@ const LEAD_TICKS: u64 = 4;
 /// Why `lh` finds nobody where buckets have no numbers.
 const NO_FILE: &str = "no file: lh is for keyspaces of placement linear-hash";
 
-/// Which way a request goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
-    /// By which lookup.
-    pub kind: Kind,
-    /// How it goes from hop to hop.
-    pub form: Form,
-    /// Whether nodes go by whatever they happen to know, and not by the tables alone.
-    pub images: bool,
-}
-
-impl Way {
-    /// As people write it: a lookup, a form, and `images` or `noimages`, if they are not to be
-    /// `full`, `iterative` and `images`; each named once at most.
-    ///
-    /// # Errors
-    /// What is wrong, as an error reply.
-    pub fn of_words<'w>(words: impl IntoIterator<Item = &'w [u8]>) -> Result<Self, String> {
-        let (mut kind, mut form, mut images) = (None, None, None);
-        for word in words {
-            let before = if let Some(named) = Kind::named(word) {
-                kind.replace(named).map(|kind| kind.name())
-            } else if let Some(named) = Form::named(word) {
-                form.replace(named).map(Form::name)
-            } else if word.eq_ignore_ascii_case(b"images") {
-                images.replace(true).map(images_word)
-            } else if word.eq_ignore_ascii_case(b"noimages") {
-                images.replace(false).map(images_word)
-            } else {
-                let word = String::from_utf8_lossy(&word[..word.len().min(64)]).into_owned();
-                return Err(format!(
-                    "ERR {word:?} is no lookup (full, chord, chord-sharp, linear, lh), form \
-                     (iterative, recursive, semi-recursive), images or noimages"
-                ));
-            };
-            if let Some(before) = before {
-                let word = String::from_utf8_lossy(word);
-                return Err(format!("ERR {word:?} is one too many: {before} was named before"));
-            }
-        }
-        let first = Self::default();
-        Ok(Self {
-            kind: kind.unwrap_or(first.kind),
-            form: form.unwrap_or(first.form),
-            images: images.unwrap_or(first.images),
-        })
-    }
-
-    /// As [`Self::of_words`], for whoever asks for ways: where no lookup is named, or `all`, each
-    /// of them.
-    ///
-    /// # Errors
-    /// What is wrong, as an error reply.
-    pub fn all_of_words(words: &[&[u8]]) -> Result<Vec<Self>, String> {
-        let is_all = |word: &[u8]| word.eq_ignore_ascii_case(b"all");
-        let first = Self::of_words(words.iter().copied().filter(|word| !is_all(word)))?;
-        let named = words.iter().find_map(|word| Kind::named(word));
-        match (named, words.iter().any(|word| is_all(word))) {
-            (Some(kind), true) => {
-                Err(format!("ERR \"all\" is one too many: {} was named, too", kind.name()))
-            }
-            (Some(_), false) => Ok(vec![first]),
-            (None, _) => Ok(Kind::ALL.into_iter().map(|kind| Self { kind, ..first }).collect()),
-        }
-    }
-}
-
-fn images_word(images: bool) -> &'static str {
-    if images { "images" } else { "noimages" }
-}
-
-impl fmt::Display for Way {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let images = if self.images { "" } else { " noimages" };
-        write!(f, "{} {}{images}", self.kind.name(), self.form.name())
-    }
-}
-
-impl Default for Way {
-    fn default() -> Self {
-        Self { kind: Kind::Full, form: Form::Iterative, images: true }
-    }
-}
-
 /// One move of a request, as whoever asked is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -151,7 +66,7 @@ pub struct Step {
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Which way was asked for.
-    pub way: Way,
+    pub way: LookupChoice,
     /// Who owns the point; none if nobody was found.
     pub owner: Option<Arc<Known>>,
     /// Why nobody was found, in words.
@@ -170,7 +85,7 @@ pub struct Trace {
 pub type Told = Box<dyn FnOnce(Trace) + Send>;
 
 struct Asked {
-    way: Way,
+    way: LookupChoice,
     is_traced: bool,
     began: Instant,
     asked_at: Instant,
@@ -416,7 +331,7 @@ impl Hub {
     /// nobody else is asked: then `told` is not called.
     pub fn look_up(
         &self,
-        way: Way,
+        way: LookupChoice,
         (keyspace, tail): (KeyspaceId, &[u8]),
         is_traced: bool,
         told: Told,
@@ -443,7 +358,7 @@ impl Hub {
             peers.lookups.count(&trace);
             return Some(trace);
         }
-        let Way { kind, form, images } = way;
+        let LookupChoice { kind, form, images } = way;
         let (out, mut ended, id) = {
             let mut inner = peers.lookups.inner.lock();
             let full = peers.lookup.table();
@@ -471,7 +386,7 @@ impl Hub {
     /// What is known without asking anybody.
     fn at_once(
         &self,
-        way: Way,
+        way: LookupChoice,
         owner: Option<Arc<Known>>,
         is_traced: bool,
         began: Instant,
@@ -571,7 +486,7 @@ mod tests {
         };
         for (count, known) in [(TRAIL_MAX as u64, true), (TRAIL_MAX as u64 + 1, false)] {
             let mut inner = Lookups::new(NodeId(1), 1).inner.into_inner();
-            inner.asked.insert(7, asked(Way::default()));
+            inner.asked.insert(7, asked(LookupChoice::default()));
             let event = |shard| Event::Asked { id: 7, leg: leg(shard), is_first: shard == 1 };
             inner.ended(NodeId(1), (1..=count).map(event).collect());
             let why = Failure::Lost;
@@ -580,29 +495,6 @@ mod tests {
             assert_eq!((trace.steps.len(), trace.messages.is_some()), (TRAIL_MAX, known));
             assert_eq!(trace.steps[TRAIL_MAX - 1].leg.shard, ShardId(TRAIL_MAX as u64));
         }
-    }
-
-    #[test]
-    fn words_are_said_once() {
-        let way = |words: &str| Way::of_words(words.split(' ').map(str::as_bytes));
-        let found = way("NoImages lh Recursive").unwrap();
-        assert_eq!(found.to_string(), "lh recursive noimages");
-        for twice in ["chord linear", "chord chord", "full recursive iterative", "noimages images"]
-        {
-            assert!(way(twice).is_err_and(|why| why.contains("one too many")), "{twice}");
-        }
-        assert!(way("all").is_err_and(|why| why.contains("is no lookup")));
-        let all = |words: &str| {
-            let words: Vec<_> = words.split_ascii_whitespace().map(str::as_bytes).collect();
-            Way::all_of_words(&words)
-                .map(|ways| ways.iter().map(Way::to_string).collect::<Vec<_>>())
-        };
-        assert_eq!(all("linear"), Ok(vec!["linear iterative".to_owned()]));
-        for words in ["", "all", "iterative ALL", "images"] {
-            assert_eq!(all(words).unwrap().len(), Kind::ALL.len(), "{words:?}");
-        }
-        assert_eq!(all("recursive").unwrap()[1], "chord recursive");
-        assert!(all("all chord").is_err() && all("alllinear").is_err());
     }
 
     #[test]

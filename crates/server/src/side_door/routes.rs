@@ -8,7 +8,9 @@ use parking_lot::Mutex;
 use super::NodeApi;
 use crate::api::{Done, RouteStatus, RouteStep};
 use crate::cluster::MemberInfo;
-use crate::hub::lookups::{Step, Trace, Way};
+use overlay::LookupChoice;
+
+use crate::hub::lookups::{Step, Trace};
 use crate::hub::overview::name_of;
 
 /// Ways that are looked for, in the order in which they were asked for.
@@ -22,7 +24,7 @@ impl NodeApi {
         &self,
         keyspace: &str,
         key: &[u8],
-        ways: &[Way],
+        ways: &[LookupChoice],
         is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     ) {

@@ -9,8 +9,8 @@ use std::sync::Mutex;
 
 use bytes::Bytes;
 use keyspace::Timestamp;
+use overlay::LookupChoice;
 use server::api::*;
-use server::hub::lookups::Way;
 
 const START_MILLIS: u64 = 1_700_000_000_000;
 /// Versions of one key: when, and the value with its end, or nothing.
@@ -164,11 +164,11 @@ impl Api for Fake {
         &self,
         _keyspace: &str,
         _key: &[u8],
-        ways: &[Way],
+        ways: &[LookupChoice],
         _is_traced: bool,
         done: Done<Vec<RouteStatus>>,
     ) {
-        let route = |way: &Way| {
+        let route = |way: &LookupChoice| {
             let step = RouteStep {
                 shard: 7,
                 node: "00000000000000aa".into(),

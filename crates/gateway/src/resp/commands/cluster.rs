@@ -1,0 +1,353 @@
+//! `CLUSTER …`, READONLY, READWRITE, ASKING: who holds which keys.
+//!
+//! A node alone in mode `any` is no cluster, and says what Redis says then. All others answer by
+//! what they know of their cluster ([`Topology`]), in either mode. Nodes have 40 hexadecimal digits
+//! for an id, as in Redis; the first 24 are zeros.
+
+use std::fmt::Write as _;
+
+use command::Sink;
+use keyspace::{SLOTS, Slot, slot_of};
+
+use super::{Call, Outcome, integer};
+use crate::resp::args::Args;
+use crate::resp::error::CommandError;
+use crate::resp::request::{KeyspaceRequest, Request};
+use crate::resp::session::FIRST_KEYSPACE;
+use crate::resp::topology::{Health, Mode, Node, Shard, Topology};
+use crate::resp::writer::RespWriter;
+
+/// What Redis says without its cluster.
+const DISABLED: CommandError =
+    CommandError::Fixed("ERR This instance has cluster support disabled");
+
+/// `CLUSTER KEYSLOT key`
+pub fn keyslot<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    call.answer(|writer| writer.int(i64::from(slot_of(args.at(2)))))
+}
+
+/// `CLUSTER MYID`
+pub fn myid<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let ctx = call.ctx;
+    call.answer(|writer| writer.bulk(ctx.facts().node_id.as_bytes()))
+}
+
+/// `CLUSTER SLOTS`: stretches of slots, each with who leads there and, behind, who else holds it.
+///
+/// Some clients take a node for what it is where they first read of it, though it may follow in
+/// one shard and lead another. So the first slot of each leader comes first, alone and without
+/// replicas.
+pub fn slots<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let topology = topology(call)?;
+    let mut entries: Vec<((u16, u16), usize, &[usize])> = Vec::new();
+    let mut rest = Vec::new();
+    for shard in &topology.shards {
+        let Some(leader) = shard.leader else { continue };
+        let ((first, last), replicas) = (shard.slots, shard.replicas.as_slice());
+        let is_new = entries.iter().all(|(_, known, _)| *known != leader);
+        match is_new && first < last && !replicas.is_empty() {
+            true => {
+                entries.push(((first, first), leader, &[]));
+                rest.push(((first + 1, last), leader, replicas));
+            }
+            false => rest.push(((first, last), leader, replicas)),
+        }
+    }
+    entries.append(&mut rest);
+    call.answer(|writer| {
+        writer.array(entries.len());
+        for ((first, last), leader, replicas) in entries {
+            writer.array(3 + replicas.len());
+            writer.int(i64::from(first));
+            writer.int(i64::from(last));
+            for node in std::iter::once(leader).chain(replicas.iter().copied()) {
+                let node = &topology.nodes[node];
+                writer.array(4);
+                writer.bulk(node.host.as_bytes());
+                writer.int(i64::from(node.port));
+                writer.bulk(id(node).as_bytes());
+                writer.map(0);
+            }
+        }
+    })
+}
+
+/// `CLUSTER SHARDS`: each shard with its slots, and all who hold it with their role and health
+/// there. The offset is the index of the shard's log, known only of this node: 0 for others.
+pub fn shards<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let topology = topology(call)?;
+    call.answer(|writer| {
+        writer.array(topology.shards.len());
+        for shard in &topology.shards {
+            writer.map(2);
+            writer.bulk(b"slots");
+            writer.array(2);
+            writer.int(i64::from(shard.slots.0));
+            writer.int(i64::from(shard.slots.1));
+            writer.bulk(b"nodes");
+            let holders: Vec<usize> = shard.holders().collect();
+            writer.array(holders.len());
+            holders.into_iter().for_each(|holder| holder_of(writer, &topology, shard, holder));
+        }
+    })
+}
+
+fn holder_of(writer: &mut RespWriter<'_>, topology: &Topology, shard: &Shard, holder: usize) {
+    let node = &topology.nodes[holder];
+    let is_me = holder == topology.me;
+    let texts = [
+        ("ip", node.host.as_str()),
+        ("endpoint", node.host.as_str()),
+        ("role", if shard.leader == Some(holder) { "master" } else { "replica" }),
+    ];
+    let health = match node.health {
+        Health::Failed => "failed",
+        _ if is_me && shard.index == 0 => "loading",
+        _ => "online",
+    };
+    writer.map(7);
+    writer.bulk(b"id");
+    writer.bulk(id(node).as_bytes());
+    writer.bulk(b"port");
+    writer.int(i64::from(node.port));
+    for (name, value) in texts {
+        writer.bulk(name.as_bytes());
+        writer.bulk(value.as_bytes());
+    }
+    writer.bulk(b"replication-offset");
+    writer.int(if is_me { shard.index as i64 } else { 0 });
+    writer.bulk(b"health");
+    writer.bulk(health.as_bytes());
+}
+
+/// `CLUSTER NODES`: a line for each node.
+pub fn nodes<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let topology = topology(call)?;
+    let now_millis = call.ctx.now_millis();
+    let lines = (0..topology.nodes.len()).map(|node| {
+        let master = topology.master_of(node);
+        line(&topology, node, master, now_millis) + "\n"
+    });
+    let text: String = lines.collect();
+    call.answer(|writer| writer.verbatim(text.as_bytes()))
+}
+
+/// `CLUSTER REPLICAS node`, `CLUSTER SLAVES node`: a line for each node that holds something which
+/// that node leads, as its replica, though it may lead something else.
+pub fn replicas<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let topology = topology(call)?;
+    let unknown = || CommandError::Made([b"ERR Unknown node ", args.at(2)].concat());
+    let master = parse_id(args.at(2)).and_then(|id| topology.by_id(id)).ok_or_else(unknown)?;
+    if topology.master_of(master).is_some() {
+        return Err(CommandError::Fixed("ERR The specified node is not a master"));
+    }
+    let now_millis = call.ctx.now_millis();
+    let holds = |node: &usize| topology.led_by(master).any(|shard| shard.replicas.contains(node));
+    let nodes = (0..topology.nodes.len()).filter(holds);
+    let lines = nodes.map(|node| line(&topology, node, Some(master), now_millis));
+    let lines: Vec<String> = lines.collect();
+    call.answer(|writer| {
+        writer.array(lines.len());
+        lines.iter().for_each(|line| writer.bulk(line.as_bytes()));
+    })
+}
+
+/// A node as a line of CLUSTER NODES, as the replica of a master or as one.
+fn line(topology: &Topology, at: usize, master: Option<usize>, now_millis: u64) -> String {
+    let node = &topology.nodes[at];
+    let Node { host, port, peer_port, .. } = node;
+    let mut line = format!("{} {host}:{port}@{peer_port} ", id(node));
+    let mut flags = Vec::new();
+    if at == topology.me {
+        flags.push("myself");
+    }
+    flags.push(if master.is_some() { "slave" } else { "master" });
+    match node.health {
+        Health::Online => {}
+        Health::Suspected => flags.push("fail?"),
+        Health::Failed => flags.push("fail"),
+    }
+    let master_id = master.map_or_else(|| "-".to_owned(), |master| id(&topology.nodes[master]));
+    // A link is given up when nothing is heard over it: it was heard of just now.
+    let heard_millis = match (at == topology.me, node.is_linked) {
+        (true, _) => 0,
+        (false, true) => now_millis,
+        (false, false) => node.since_millis,
+    };
+    let link = if node.is_linked { "connected" } else { "disconnected" };
+    let epoch = topology.epoch;
+    // Writing to a String cannot fail.
+    let _ = write!(line, "{} {master_id} 0 {heard_millis} {epoch} {link}", flags.join(","));
+    if master.is_none() {
+        for (first, last) in topology.slots_of(at) {
+            let _ = match first == last {
+                true => write!(line, " {first}"),
+                false => write!(line, " {first}-{last}"),
+            };
+        }
+    }
+    line
+}
+
+/// `CLUSTER INFO`: the state is `ok` while every shard has a leader that this node knows. The epoch
+/// is the newest term of any shard. Messages between nodes are counted under `/metrics`.
+pub fn info<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let topology = topology(call)?;
+    let slots = |which: &dyn Fn(&Shard) -> bool| -> u64 {
+        topology.shards.iter().filter(|shard| which(shard)).map(Shard::slots_count).sum()
+    };
+    let ok = slots(&|shard| shard.is_led);
+    let is_health = |shard: &Shard, health: Health| {
+        shard.leader.is_some_and(|leader| topology.nodes[leader].health == health)
+    };
+    let state = if ok == u64::from(SLOTS) { "ok" } else { "fail" };
+    let numbers = [
+        ("cluster_slots_assigned", slots(&|_| true)),
+        ("cluster_slots_ok", ok),
+        ("cluster_slots_pfail", slots(&|shard| is_health(shard, Health::Suspected))),
+        ("cluster_slots_fail", slots(&|shard| is_health(shard, Health::Failed))),
+        ("cluster_known_nodes", topology.nodes.len() as u64),
+        ("cluster_size", topology.leaders_count() as u64),
+        ("cluster_current_epoch", topology.epoch),
+        ("cluster_my_epoch", topology.epoch),
+    ];
+    let mut text = format!("cluster_state:{state}\r\n");
+    for (name, number) in numbers {
+        let _ = write!(text, "{name}:{number}\r\n");
+    }
+    call.answer(|writer| writer.verbatim(text.as_bytes()))
+}
+
+/// `CLUSTER LINKS`: one for each node that this one is linked with; a link goes both ways.
+pub fn links<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let topology = topology(call)?;
+    let others = topology.nodes.iter().enumerate().filter(|(at, _)| *at != topology.me);
+    let linked: Vec<&Node> = others.map(|(_, node)| node).filter(|node| node.is_linked).collect();
+    call.answer(|writer| {
+        writer.array(linked.len());
+        for node in linked {
+            let unsent_bytes = node.unsent_bytes as i64;
+            writer.map(6);
+            for (name, value) in [("direction", "to"), ("node", &id(node))] {
+                writer.bulk(name.as_bytes());
+                writer.bulk(value.as_bytes());
+            }
+            writer.bulk(b"create-time");
+            writer.int(node.since_millis as i64);
+            writer.bulk(b"events");
+            writer.bulk(b"rw");
+            for name in ["send-buffer-allocated", "send-buffer-used"] {
+                writer.bulk(name.as_bytes());
+                writer.int(unsent_bytes);
+            }
+        }
+    })
+}
+
+/// `CLUSTER COUNTKEYSINSLOT slot`: by whichever node, since each can see to it that it is current.
+pub fn countkeysinslot<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    let slot = slot(integer(args.at(2))?).ok_or(CommandError::Fixed("ERR Invalid slot"))?;
+    Ok(Request::Keyspace(KeyspaceRequest::CountInSlot { slot }))
+}
+
+/// `CLUSTER GETKEYSINSLOT slot count`
+pub fn getkeysinslot<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    let (slot_number, count) = (integer(args.at(2))?, integer(args.at(3))?);
+    match (slot(slot_number), usize::try_from(count)) {
+        (Some(slot), Ok(count)) => {
+            Ok(Request::Keyspace(KeyspaceRequest::KeysInSlot { slot, count }))
+        }
+        _ => Err(CommandError::Fixed("ERR Invalid slot or number of keys")),
+    }
+}
+
+fn slot(number: i64) -> Option<Slot> {
+    Slot::try_from(number).ok().filter(|slot| *slot < SLOTS)
+}
+
+/// `READONLY`: reads of this connection are answered here even of shards that others lead. They are
+/// linearizable all the same: this node asks the leader how far it must be.
+pub fn readonly<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    call.session.readonly = true;
+    call.ok()
+}
+
+/// `READWRITE`: the end of READONLY.
+pub fn readwrite<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    call.session.readonly = false;
+    call.ok()
+}
+
+/// `ASKING`: nothing to do, for no slot is ever on its way between two nodes.
+pub fn asking<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    call.ok()
+}
+
+/// `CLUSTER HELP`
+pub fn help<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    call.help(
+        "CLUSTER",
+        &[
+            "COUNTKEYSINSLOT <slot>",
+            "    Return the number of keys in <slot>.",
+            "GETKEYSINSLOT <slot> <count>",
+            "    Return up to <count> keys in <slot>.",
+            "INFO",
+            "    Return information about the cluster.",
+            "KEYSLOT <key>",
+            "    Return the hash slot for <key>.",
+            "LINKS",
+            "    Return the links between this node and others.",
+            "MYID",
+            "    Return the node id.",
+            "NODES",
+            "    Return the nodes as this one sees them. Output format:",
+            "    <id> <ip:port@peer-port> <flags> <master> <ping> <pong> <epoch> <link> <slot> ...",
+            "REPLICAS <node-id>",
+            "    Return the nodes that hold what <node-id> leads.",
+            "SHARDS",
+            "    Return slot ranges and the nodes that hold them.",
+            "SLOTS",
+            "    Return slot ranges, who leads there, and who else holds them.",
+        ],
+    )
+}
+
+/// What a cluster does by itself, or with `carillon`: MEET, FORGET, ADDSLOTS, FAILOVER …
+pub fn arranged<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    enabled(call)?;
+    let name = String::from_utf8_lossy(args.at(1)).to_ascii_uppercase();
+    Err(CommandError::made(format!(
+        "ERR CLUSTER {name} is not supported: nodes join with --join, and shards elect who leads"
+    )))
+}
+
+fn enabled(call: &Call<'_>) -> Result<(), CommandError> {
+    let is_cluster = call.ctx.mode() == Mode::Cluster || call.ctx.has_peers();
+    if is_cluster { Ok(()) } else { Err(DISABLED) }
+}
+
+fn topology(call: &Call<'_>) -> Result<Topology, CommandError> {
+    enabled(call)?;
+    let keyspace = match call.session.routes {
+        true => &call.session.keyspace,
+        false => FIRST_KEYSPACE,
+    };
+    Ok(call.ctx.topology(keyspace))
+}
+
+fn id(node: &Node) -> String {
+    format!("{:040x}", node.id)
+}
+
+fn parse_id(text: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok().filter(|text| text.len() == 40)?;
+    let id = u128::from_str_radix(&text[8..], 16).ok()?;
+    u64::try_from(id).ok().filter(|_| text[..8].bytes().all(|byte| byte == b'0'))
+}

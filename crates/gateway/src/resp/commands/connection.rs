@@ -1,0 +1,166 @@
+//! Commands by which a connection says who and where it is.
+
+use command::Sink;
+
+use super::generic::NUMBERED_KEYSPACES;
+use super::{Call, Outcome, client};
+use crate::resp::args::Args;
+use crate::resp::error::{self, CommandError, SYNTAX};
+use crate::resp::number::parse_i64;
+use crate::resp::request::Request;
+use crate::resp::session::ReplyMode;
+use crate::resp::topology::Mode;
+use crate::resp::writer::Version;
+
+/// The version of Redis whose clients are served.
+pub const REDIS_VERSION: &str = "7.0.15";
+
+/// The only user there is. It needs no password, so any will do.
+const USER: &[u8] = b"default";
+
+const WRONG_PASSWORD: CommandError =
+    CommandError::Fixed("WRONGPASS invalid username-password pair or user is disabled.");
+
+const LOADING: CommandError = CommandError::Fixed(
+    "LOADING the node is starting and does not know all keyspaces yet; nothing was done. Send it \
+     again",
+);
+
+/// `PING [message]`
+pub fn ping<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    match args.len() {
+        1 => call.answer(|writer| writer.status("PONG")),
+        2 => call.answer(|writer| writer.bulk(args.at(1))),
+        _ => Err(call.wrong_arity()),
+    }
+}
+
+/// `ECHO message`
+pub fn echo<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    call.answer(|writer| writer.bulk(args.at(1)))
+}
+
+/// `QUIT`
+pub fn quit<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    call.writer().ok();
+    Ok(Request::Close)
+}
+
+/// `RESET`
+pub fn reset<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    // A client that wanted no replies wants this one, but not if it skips just this one: as Redis.
+    if call.session.reply == ReplyMode::Off {
+        call.session.muted = false;
+    }
+    call.session.reset();
+    call.writer().status("RESET");
+    Ok(Request::Reset)
+}
+
+/// `SELECT index`, or `SELECT name` of a keyspace that exists. Numbers 0 to 15 always do. In mode
+/// `cluster`, there is only 0. LOADING, while the node starts, says that the name may exist.
+pub fn select<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let name = args.at(1);
+    let index = parse_i64(name);
+    let other = index.map_or_else(|| call.ctx.keyspace_exists(name), |index| index != 0);
+    if call.ctx.mode() == Mode::Cluster && other {
+        return Err(CommandError::Fixed("ERR SELECT is not allowed in cluster mode"));
+    }
+    match index {
+        Some(index) if (0..NUMBERED_KEYSPACES).contains(&index) => {}
+        Some(index) => return Err(error::no_numbered_keyspace(index)),
+        None if call.ctx.keyspace_exists(name) => {}
+        None if name.first().is_some_and(u8::is_ascii_alphabetic) => {
+            return Err(match call.ctx.knows_keyspaces() {
+                true => CommandError::Made([b"ERR no such keyspace '", name, b"'"].concat()),
+                false => LOADING,
+            });
+        }
+        // What cannot be a name was meant to be a number.
+        None => return Err(error::NOT_INTEGER),
+    }
+    Ok(Request::Select(name))
+}
+
+/// `AUTH [username] password`
+pub fn auth<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    match args.len() {
+        2 => Err(CommandError::Fixed(
+            "ERR AUTH <password> called without any password configured for the default user. \
+             Are you sure your configuration is correct?",
+        )),
+        3 => {
+            authenticate(args.at(1))?;
+            call.ok()
+        }
+        _ => Err(SYNTAX),
+    }
+}
+
+fn authenticate(user: &[u8]) -> Result<(), CommandError> {
+    if user == USER { Ok(()) } else { Err(WRONG_PASSWORD) }
+}
+
+/// `HELLO [version [AUTH username password] [SETNAME name]]`
+pub fn hello<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let version = match args.get(1) {
+        None => None,
+        Some(text) => Some(protocol(text)?),
+    };
+    let mut name = None;
+    let mut index = 2;
+    while index < args.len() {
+        let after = args.len() - 1 - index;
+        if args.is(index, "AUTH") && after >= 2 {
+            authenticate(args.at(index + 1))?;
+            index += 3;
+        } else if args.is(index, "SETNAME") && after >= 1 {
+            name = Some(client::checked_name(args.at(index + 1))?);
+            index += 2;
+        } else {
+            let option = args.at(index);
+            let text = [b"ERR Syntax error in HELLO option '", option, b"'"].concat();
+            return Err(CommandError::Made(text));
+        }
+    }
+    if let Some(version) = version {
+        call.session.version = version;
+    }
+    if let Some(name) = name {
+        name.clone_into(&mut call.session.name);
+    }
+    let (id, proto) = (call.session.id as i64, call.session.version.number());
+    let ctx = call.ctx;
+    call.answer(|writer| {
+        writer.map(8);
+        for (key, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
+            writer.bulk(key.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+        writer.bulk(b"proto");
+        writer.int(proto);
+        writer.bulk(b"id");
+        writer.int(id);
+        let mode = match ctx.mode() {
+            Mode::Any => "standalone",
+            Mode::Cluster => "cluster",
+        };
+        for (key, value) in [("mode", mode), ("role", "master")] {
+            writer.bulk(key.as_bytes());
+            writer.bulk(value.as_bytes());
+        }
+        writer.bulk(b"modules");
+        writer.array(0);
+        writer.bulk(b"carillon_version");
+        writer.bulk(ctx.facts().carillon_version.as_bytes());
+    })
+}
+
+fn protocol(text: &[u8]) -> Result<Version, CommandError> {
+    match parse_i64(text) {
+        None => Err(CommandError::Fixed("ERR Protocol version is not an integer or out of range")),
+        Some(2) => Ok(Version::V2),
+        Some(3) => Ok(Version::V3),
+        Some(_) => Err(CommandError::Fixed("NOPROTO unsupported protocol version")),
+    }
+}

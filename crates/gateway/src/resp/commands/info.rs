@@ -1,0 +1,232 @@
+//! `INFO`: the server in numbers, in the lines that client libraries and monitors of Redis read.
+
+use std::fmt::Write as _;
+
+use super::connection::REDIS_VERSION;
+use super::{Call, Outcome};
+use crate::resp::args::Args;
+use crate::resp::context::{Context, Facts};
+use crate::resp::topology::Mode;
+
+/// A section: its name in small letters, and what writes its lines.
+type Section = (&'static str, fn(&mut String, &Report<'_>));
+
+const SECTIONS: [Section; 11] = [
+    ("server", server),
+    ("clients", clients),
+    ("memory", memory),
+    ("persistence", persistence),
+    ("stats", stats),
+    ("replication", replication),
+    ("cpu", cpu),
+    ("modules", |_, _| {}),
+    ("errorstats", |_, _| {}),
+    ("cluster", cluster),
+    ("keyspace", keyspace),
+];
+
+/// What the sections are written from.
+struct Report<'c> {
+    facts: Facts<'c>,
+    now_millis: u64,
+    ctx: &'c dyn Context,
+}
+
+/// `INFO [section …]`; also `default`, `all` and `everything`. Unknown sections are empty.
+pub fn info<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let all = args.len() == 1
+        || ["default", "all", "everything"]
+            .iter()
+            .any(|word| (1..args.len()).any(|index| args.is(index, word)));
+    let now_millis = call.ctx.now_millis();
+    let report = Report { facts: call.ctx.facts(), now_millis, ctx: call.ctx };
+    let mut text = String::new();
+    for (name, write) in SECTIONS {
+        if all || (1..args.len()).any(|index| args.is(index, name)) {
+            if !text.is_empty() {
+                text.push_str("\r\n");
+            }
+            let (first, rest) = name.split_at(1);
+            let title = if name == "cpu" { "CPU".to_owned() } else { first.to_uppercase() + rest };
+            let _ = write!(text, "# {title}\r\n");
+            write(&mut text, &report);
+        }
+    }
+    call.answer(|writer| writer.verbatim(text.as_bytes()))
+}
+
+fn line(out: &mut String, name: &str, value: impl std::fmt::Display) {
+    // Writing to a String cannot fail.
+    let _ = write!(out, "{name}:{value}\r\n");
+}
+
+fn server(out: &mut String, report: &Report<'_>) {
+    let facts = &report.facts;
+    let uptime_secs = report.now_millis.saturating_sub(facts.started_millis) / 1000;
+    line(out, "redis_version", REDIS_VERSION);
+    line(out, "carillon_version", facts.carillon_version);
+    line(out, "redis_git_sha1", "00000000");
+    line(out, "redis_git_dirty", 0);
+    line(out, "redis_build_id", 0);
+    line(
+        out,
+        "redis_mode",
+        match report.ctx.mode() {
+            Mode::Any => "standalone",
+            Mode::Cluster => "cluster",
+        },
+    );
+    line(out, "os", format_args!("{} {}", std::env::consts::OS, std::env::consts::ARCH));
+    line(out, "arch_bits", usize::BITS);
+    line(out, "multiplexing_api", "epoll");
+    line(out, "process_id", facts.process_id);
+    line(out, "run_id", facts.node_id);
+    line(out, "tcp_port", facts.port);
+    line(out, "server_time_usec", report.now_millis.saturating_mul(1000));
+    line(out, "uptime_in_seconds", uptime_secs);
+    line(out, "uptime_in_days", uptime_secs / 86_400);
+    line(out, "config_file", facts.config_file);
+    line(out, "io_threads_active", 0);
+}
+
+fn clients(out: &mut String, report: &Report<'_>) {
+    let facts = &report.facts;
+    line(out, "connected_clients", facts.clients);
+    line(out, "cluster_connections", 0);
+    line(out, "maxclients", facts.clients_max);
+    line(out, "blocked_clients", 0);
+    line(out, "tracking_clients", 0);
+}
+
+/// Bytes as people read them: `1.50M`.
+fn human(bytes: u64) -> String {
+    let mut value = bytes as f64;
+    for unit in ["B", "K", "M", "G"] {
+        if value < 1024.0 {
+            return if unit == "B" { format!("{bytes}B") } else { format!("{value:.2}{unit}") };
+        }
+        value /= 1024.0;
+    }
+    format!("{value:.2}T")
+}
+
+fn memory(out: &mut String, report: &Report<'_>) {
+    let facts = &report.facts;
+    let peak = facts.memory_peak_bytes.max(facts.memory_used_bytes);
+    let sizes = [
+        ("used_memory", facts.memory_used_bytes),
+        ("used_memory_rss", facts.memory_rss_bytes),
+        ("used_memory_peak", peak),
+        ("maxmemory", facts.memory_max_bytes),
+    ];
+    for (name, bytes) in sizes {
+        line(out, name, bytes);
+        line(out, &format!("{name}_human"), human(bytes));
+    }
+    let fragmentation = facts.memory_rss_bytes as f64 / facts.memory_used_bytes.max(1) as f64;
+    line(out, "maxmemory_policy", "noeviction");
+    line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
+    line(out, "mem_allocator", "mimalloc");
+    line(out, "lazyfree_pending_objects", 0);
+}
+
+fn persistence(out: &mut String, report: &Report<'_>) {
+    let facts = &report.facts;
+    let status = if facts.disk_failed { "err" } else { "ok" };
+    line(out, "loading", 0);
+    line(out, "async_loading", 0);
+    line(out, "rdb_changes_since_last_save", 0);
+    line(out, "rdb_bgsave_in_progress", 0);
+    line(out, "rdb_last_save_time", facts.checkpoint_millis / 1000);
+    line(out, "rdb_last_bgsave_status", status);
+    line(out, "aof_enabled", 1);
+    line(out, "aof_rewrite_in_progress", 0);
+    line(out, "aof_last_write_status", status);
+    line(out, "aof_current_size", facts.log_bytes);
+    line(out, "carillon_durability", facts.durability);
+}
+
+fn stats(out: &mut String, report: &Report<'_>) {
+    let facts = &report.facts;
+    let numbers = [
+        ("total_connections_received", facts.connections_received),
+        ("total_commands_processed", facts.commands_processed),
+        ("instantaneous_ops_per_sec", facts.commands_per_second),
+        ("total_net_input_bytes", facts.input_bytes),
+        ("total_net_output_bytes", facts.output_bytes),
+        ("rejected_connections", facts.connections_rejected),
+        ("expired_keys", facts.expired_keys),
+        ("evicted_keys", 0),
+        ("keyspace_hits", facts.hits),
+        ("keyspace_misses", facts.misses),
+        ("pubsub_channels", 0),
+        ("pubsub_patterns", 0),
+        ("latest_fork_usec", 0),
+        ("total_error_replies", facts.error_replies),
+    ];
+    numbers.into_iter().for_each(|(name, number)| line(out, name, number));
+}
+
+/// Redis knows one master and its copies; here every node takes writes, and leads some shards and
+/// follows in others. `master` is what tools may do with any node. `connected_slaves` is how many
+/// other live nodes hold copies of what is here, so that "fewer than two" is an alarm that means
+/// what it says. There are no lines `slaveN`: tools would take those nodes for read-only ones.
+fn replication(out: &mut String, report: &Report<'_>) {
+    line(out, "role", "master");
+    line(out, "connected_slaves", report.facts.cluster.companions);
+    line(out, "master_failover_state", "no-failover");
+    line(out, "master_replid", report.facts.node_id);
+    line(out, "master_repl_offset", 0);
+    line(out, "repl_backlog_active", 0);
+}
+
+fn cpu(out: &mut String, report: &Report<'_>) {
+    let seconds = |micros: u64| format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    line(out, "used_cpu_sys", seconds(report.facts.cpu_system_micros));
+    line(out, "used_cpu_user", seconds(report.facts.cpu_user_micros));
+}
+
+/// What Redis says there, and what it has no word for.
+fn cluster(out: &mut String, report: &Report<'_>) {
+    line(out, "cluster_enabled", i32::from(report.ctx.mode() == Mode::Cluster));
+    let facts = &report.facts.cluster;
+    line(out, "carillon_cluster_id", format_args!("{:016x}", report.facts.cluster_id));
+    line(out, "carillon_health", facts.health);
+    let numbers = [
+        ("carillon_members_up", facts.members_up),
+        ("carillon_members_down", facts.members_down),
+        ("carillon_shards", facts.shards),
+        ("carillon_shards_led", facts.shards_led),
+        ("carillon_shards_without_leader", facts.shards_without_leader),
+        ("carillon_shards_below_strength", facts.shards_under_replicated),
+    ];
+    numbers.into_iter().for_each(|(name, number)| line(out, name, number));
+}
+
+/// `db0:…` for keyspaces with a number for a name, `keyspace_NAME:…` for the others.
+fn keyspace(out: &mut String, report: &Report<'_>) {
+    report.ctx.each_keyspace(&mut |keyspace| {
+        let numbered = keyspace.name.bytes().all(|byte| byte.is_ascii_digit());
+        if numbered && keyspace.keys == 0 {
+            return;
+        }
+        let before = if numbered { "db" } else { "keyspace_" };
+        let name = format!("{before}{}", keyspace.name);
+        let (keys, expires) = (keyspace.keys, keyspace.expires);
+        line(out, &name, format_args!("keys={keys},expires={expires},avg_ttl=0"));
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn sizes_are_written_as_redis_writes_them() {
+        let cases = [(0, "0B"), (1023, "1023B"), (1024, "1.00K"), (1_572_864, "1.50M")];
+        for (bytes, text) in cases {
+            assert_eq!(human(bytes), text);
+        }
+        assert_eq!(human(5 << 40), "5.00T");
+    }
+}

@@ -1,0 +1,31 @@
+//! Commands on the server, and those that are refused as a whole.
+
+use command::Sink;
+
+use super::{Call, Outcome};
+use crate::resp::args::Args;
+use crate::resp::error::CommandError;
+use crate::resp::topology::Mode;
+
+/// `TIME`: seconds since 1970, and microseconds. The node's clock counts milliseconds.
+pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    let now_millis = call.ctx.now_millis();
+    call.answer(|writer| {
+        writer.array(2);
+        writer.bulk_u64(now_millis / 1000);
+        writer.bulk_u64(now_millis % 1000 * 1000);
+    })
+}
+
+/// `SWAPDB`
+pub fn swapdb<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(CommandError::Fixed(match call.ctx.mode() {
+        Mode::Any => "ERR SWAPDB is not supported",
+        Mode::Cluster => "ERR SWAPDB is not allowed in cluster mode",
+    }))
+}
+
+/// A command that has only subcommands, without one: the arity check comes first and refuses it.
+pub fn container<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
+    Err(call.wrong_arity())
+}

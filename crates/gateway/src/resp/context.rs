@@ -1,0 +1,178 @@
+//! What must a gateway know of the server around it?
+
+use super::topology::{Mode, Topology};
+
+/// The server as a connection sees it, implemented by the event loop.
+pub trait Context {
+    /// Milliseconds since 1970, of the node's clock (SAFETY G12).
+    fn now_millis(&self) -> u64;
+
+    /// Whether there is a keyspace of this name.
+    fn keyspace_exists(&self, name: &[u8]) -> bool;
+
+    /// Whether it is known which keyspaces there are: not while the node starts.
+    fn knows_keyspaces(&self) -> bool {
+        true
+    }
+
+    /// What INFO, CONFIG GET, HELLO and CLUSTER MYID tell. Asked for by those only, so it may be
+    /// gathered then.
+    fn facts(&self) -> Facts<'_>;
+
+    /// Which kind of Redis this is towards its clients.
+    fn mode(&self) -> Mode {
+        Mode::Any
+    }
+
+    /// Whether this is a node of several, or may become one.
+    fn has_peers(&self) -> bool {
+        false
+    }
+
+    /// What CLUSTER SLOTS and the like tell of a keyspace. Asked for by those only, so it may be
+    /// gathered then.
+    fn topology(&self, _keyspace: &str) -> Topology {
+        Topology::default()
+    }
+
+    /// Shows each keyspace that has keys or a name of its own.
+    fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>));
+
+    /// Shows each connection but the one that asks; from other threads as they last were.
+    fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>));
+
+    /// Closes another connection; false if it is gone.
+    fn kill_client(&self, id: u64) -> bool;
+}
+
+/// Numbers and words about the process. Whatever is not known stays at its default.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts<'a> {
+    /// Carillon's own version.
+    pub carillon_version: &'a str,
+    /// The node's id: 40 hexadecimal digits, as CLUSTER MYID gives it.
+    pub node_id: &'a str,
+    /// The process.
+    pub process_id: u32,
+    /// The port of this protocol.
+    pub port: u16,
+    /// The addresses listened on, with spaces between.
+    pub bind: &'a str,
+    /// The configuration file, or nothing.
+    pub config_file: &'a str,
+    /// Where the log lies.
+    pub data_dir: &'a str,
+    /// "sync", "interval" or "memory": the durability of keyspace "0".
+    pub durability: &'a str,
+    /// When the process started, milliseconds since 1970.
+    pub started_millis: u64,
+    /// Connections now.
+    pub clients: u64,
+    /// Connections at most; 0 if there is no limit.
+    pub clients_max: u64,
+    /// Seconds after which an idle connection is closed; 0 for never.
+    pub idle_timeout_secs: u64,
+    /// Bytes of keys and values, with what keeps them.
+    pub memory_used_bytes: u64,
+    /// The most that ever was.
+    pub memory_peak_bytes: u64,
+    /// Bytes the process holds.
+    pub memory_rss_bytes: u64,
+    /// Above this, writes are refused; 0 if there is no limit.
+    pub memory_max_bytes: u64,
+    /// Connections ever accepted.
+    pub connections_received: u64,
+    /// Connections refused for there were too many.
+    pub connections_rejected: u64,
+    /// Commands ever run.
+    pub commands_processed: u64,
+    /// Commands in the last second.
+    pub commands_per_second: u64,
+    /// Bytes ever received.
+    pub input_bytes: u64,
+    /// Bytes ever sent.
+    pub output_bytes: u64,
+    /// Reads that found a value.
+    pub hits: u64,
+    /// Reads that found none.
+    pub misses: u64,
+    /// Keys removed because their time had come.
+    pub expired_keys: u64,
+    /// Error replies sent.
+    pub error_replies: u64,
+    /// Microseconds of processor time in the kernel.
+    pub cpu_system_micros: u64,
+    /// Microseconds of processor time in the program.
+    pub cpu_user_micros: u64,
+    /// Bytes of log on disk.
+    pub log_bytes: u64,
+    /// When the last checkpoint was finished, milliseconds since 1970; 0 if there was none.
+    pub checkpoint_millis: u64,
+    /// Whether a write to disk has failed.
+    pub disk_failed: bool,
+    /// The cluster's id.
+    pub cluster_id: u64,
+    /// The cluster around it, as last looked at.
+    pub cluster: ClusterFacts,
+}
+
+/// The cluster as this node sees it, for INFO.
+#[derive(Clone, Copy, Debug)]
+pub struct ClusterFacts {
+    /// Its health, in one word.
+    pub health: &'static str,
+    /// Members that are up, this node among them.
+    pub members_up: u64,
+    /// Members that are down.
+    pub members_down: u64,
+    /// Other nodes that are up and hold a replica of a shard that is here too.
+    pub companions: u64,
+    /// Replicas here.
+    pub shards: u64,
+    /// Of these, leaders.
+    pub shards_led: u64,
+    /// Of these, replicas that know no leader, or lead without a quorum.
+    pub shards_without_leader: u64,
+    /// Of these, replicas of shards with fewer live voters than wanted.
+    pub shards_under_replicated: u64,
+}
+
+impl Default for ClusterFacts {
+    /// A node alone.
+    fn default() -> Self {
+        Self {
+            health: "ok",
+            members_up: 1,
+            members_down: 0,
+            companions: 0,
+            shards: 0,
+            shards_led: 0,
+            shards_without_leader: 0,
+            shards_under_replicated: 0,
+        }
+    }
+}
+
+/// A keyspace, for INFO.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyspaceFacts<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Keys in it.
+    pub keys: u64,
+    /// Keys that have an expiry.
+    pub expires: u64,
+}
+
+/// Another connection, for CLIENT LIST and KILL.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientFacts<'a> {
+    /// Its id.
+    pub id: u64,
+    /// Its address and port.
+    pub addr: &'a str,
+    /// The address and port it came to.
+    pub laddr: &'a str,
+    /// What [`Session::describe`](super::Session::describe) says of it.
+    pub line: &'a str,
+}

@@ -1,0 +1,57 @@
+//! How does a Redis client speak to a keyspace? RESP2 and RESP3 as pure functions of bytes.
+//!
+//! ```text
+//!   bytes ──parse──▶ Args ──Session::translate──▶ Request ──▶ (the event loop: node, shards)
+//!                                │                                │
+//!                                └─ replies known at once ─▶ out ◀─ RespWriter, a Sink
+//! ```
+//!
+//! `SET k hello EX 10` arrives as `*5\r\n$3\r\nSET\r\n…`; [`parse`] finds where the five arguments
+//! lie; [`Session::translate`] makes of them [`Request::Write`] with a `Write::Set` whose expiry is
+//! ten seconds after the node's clock; the event loop hands it to a shard and writes the answer
+//! with [`Session::writer`].
+//!
+//! Invariants:
+//! 1. Replies and error texts are those of Redis 7.0.15, byte for byte
+//!    (`tests/resp_errors.txt` replays a few hundred recorded from it).
+//! 2. Arguments are borrowed from the connection's buffer from parsing to the log.
+//! 3. Memory is bounded by bytes that really arrived: nothing is allocated for a declared length.
+//!
+//! It does not know sockets, shards or time: the event loop says them through [`Context`].
+//!
+//! Caveats, where an answer differs from Redis on purpose. A WRONGTYPE error never occurs. Options
+//! are judged before the key is looked at, so a bad expiry of GETEX is refused even if the key is
+//! not there, and OBJECT FREQ always. Keys have a length limit of their own. Scripts,
+//! subscriptions and types other than strings are not there. What a cluster does by
+//! itself cannot be asked for (CLUSTER MEET and the like).
+
+mod args;
+pub mod commands;
+mod context;
+mod error;
+mod glob;
+mod inline;
+mod number;
+mod parser;
+mod request;
+mod session;
+pub mod table;
+mod topology;
+mod transaction;
+mod writer;
+
+pub use args::{ArgRanges, Args};
+pub use context::{ClientFacts, ClusterFacts, Context, Facts, KeyspaceFacts};
+pub use error::CommandError;
+pub use glob::{glob_matches, glob_matches_nocase};
+pub use number::{parse_i64, push_i64, push_u64};
+pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
+pub use request::{
+    Bound, Explain, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Request, Wait,
+};
+pub use session::{FIRST_KEYSPACE, Peer, Session};
+pub use topology::{Health, Mode, Node, Shard, Topology};
+pub use transaction::{
+    ARGS_MAX, QUEUED_BYTES_MAX, QUEUED_MAX, Queue, WATCHED_BYTES_MAX, WATCHED_MAX, Watched,
+};
+pub use writer::{RespWriter, Version, refusal_text};
