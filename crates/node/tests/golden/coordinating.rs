@@ -133,9 +133,7 @@ impl Runner {
         let time = Timestamp::from_millis(self.millis);
         let at = At { now: self.millis * 1_000_000, time };
         let route = self.route();
-        let routes = |keyspace: KeyspaceId| {
-            (keyspace == route.keyspace.id).then(|| route.clone())
-        };
+        let routes = |keyspace: KeyspaceId| (keyspace == route.keyspace.id).then(|| route.clone());
         act(&mut self.coordinator, at, &routes);
         for act in self.coordinator.acts().collect::<Vec<_>>() {
             match act {

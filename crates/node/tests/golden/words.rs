@@ -54,6 +54,7 @@ pub fn command(text: &str) -> Command<'_> {
         ("INCRBY", [key, _]) => {
             Command::Write(Write::Increment { key, by: words[2].parse().expect("a number") })
         }
+        ("RENAME", [from, to]) => Command::Write(Write::Rename { from, to, if_absent: false }),
         ("DEL", [key]) => Command::Write(Write::Delete { key }),
         ("GET", [key]) => Command::Read(Read::Get(key)),
         _ => panic!("no command: {text}"),

@@ -255,7 +255,8 @@ impl Network {
     }
 
     pub fn lose(&mut self, link: Option<(ReplicaId, ReplicaId)>) {
-        let is_on = |message: &mut Message| link.is_none_or(|l| l == (message.from(), message.to()));
+        let is_on =
+            |message: &mut Message| link.is_none_or(|l| l == (message.from(), message.to()));
         let lost: Vec<Message> = self.flying.extract_if(.., is_on).collect();
         for message in lost {
             self.arrive(message, true);
@@ -263,7 +264,8 @@ impl Network {
     }
 
     pub fn deliver(&mut self, link: Option<(ReplicaId, ReplicaId)>) {
-        let is_on = |message: &mut Message| link.is_none_or(|l| l == (message.from(), message.to()));
+        let is_on =
+            |message: &mut Message| link.is_none_or(|l| l == (message.from(), message.to()));
         let due: Vec<Message> = self.flying.extract_if(.., is_on).collect();
         for message in due {
             self.arrive(message, false);

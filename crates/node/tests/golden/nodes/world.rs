@@ -179,8 +179,18 @@ impl World {
         let mut batch = Batch::default();
         batch.push(&write, Waiter(client));
         self.say(&format!("client {client} at node {node}: {text}, to shard {}", shard.0));
-        let executor = &mut self.nodes[node - 1].executor;
+        let executor = self.executor_for(node, shard);
         executor.accept(Input::Propose { shard, origin: CLIENTS, batch });
+    }
+
+    /// A node's, which knows whom to ask for a shard of which there is no replica.
+    fn executor_for(&mut self, node: usize, shard: ShardId) -> &mut Lane {
+        let nodes = (1..=NODES).filter(|id| *id != node as u64).map(NodeId).collect();
+        let executor = &mut self.nodes[node - 1].executor;
+        if executor.shard(shard).is_none() {
+            executor.accept(Input::Away { shard, nodes });
+        }
+        executor
     }
 
     pub fn read(&mut self, node: usize, key: &[u8]) {
@@ -191,7 +201,7 @@ impl World {
         let key = words::text(key);
         self.say(&format!("client {client} at node {node}: GET {key}, to shard {}", shard.0));
         let (at, lock, origin, waiter) = (Timestamp::ZERO, None, CLIENTS, Waiter(client));
-        let executor = &mut self.nodes[node - 1].executor;
+        let executor = self.executor_for(node, shard);
         executor.accept(Input::Await { shard, at, lock, origin, waiter });
     }
 
@@ -419,7 +429,8 @@ impl World {
             Answer::Go { waiter, .. } => {
                 let key = self.reads.remove(&waiter).expect("it reads");
                 let route = self.nodes[place(id) - 1].route(&self.keyspace);
-                let found = value(&route.views[route.place_of_key(&key)].read(), &key, Timestamp::MAX);
+                let found =
+                    value(&route.views[route.place_of_key(&key)].read(), &key, Timestamp::MAX);
                 self.say(&format!("client {}: {found}", waiter.0));
             }
             other => panic!("not in scripts: {other:?}"),
