@@ -250,15 +250,17 @@ pub const WITHOUT_ROOT: &str = "CARILLON_TESTS_WITHOUT_ROOT";
 /// # Panics
 /// Without root, unless [`WITHOUT_ROOT`] is set: a test that did nothing has not passed.
 pub fn root_or_skip(what: &str) -> bool {
-    if !is_root() {
-        let may_skip = std::env::var(WITHOUT_ROOT).is_ok_and(|value| value == "1");
-        assert!(
-            may_skip,
-            "{what} needs root. Run the tests as root, or set {WITHOUT_ROOT}=1 to skip what needs it"
-        );
+    let is_root = is_root();
+    let may_skip = std::env::var(WITHOUT_ROOT).is_ok_and(|value| value == "1");
+    assert!(is_root || may_skip, "{}", needs_root(what));
+    if !is_root {
         eprintln!("skipped: {what} needs root, and {WITHOUT_ROOT} is set");
     }
-    is_root()
+    is_root
+}
+
+fn needs_root(what: &str) -> String {
+    format!("{what} needs root: run the tests as root, or set {WITHOUT_ROOT}=1 to skip such tests")
 }
 
 /// Whether networks can be cut. If not, that is said.

@@ -10,6 +10,10 @@
 //! | `hold 3` | node 3 gets no log entries from now on, but all else; `release 3` ends that |
 //! | `cut 2`, `heal` | nothing reaches node 2 or leaves it, until all is healed |
 //! | `lose written` | peer RPCs of this kind are lost, until all is healed |
+//! | `sleep 10` | so many ms pass at node 1, which looks what is due |
+//! | `prepare T20 "SET k x"` | a coordinator asks the leader to lock keys; `reserved=10`: as what they are reserved for |
+//! | `commit T20`, `abort T20` | what was prepared is resolved |
+//! | `reserve 10 k` | a transaction that began at 10 ms and failed to validate reads k, and reserves it |
 //! | `split 3 m right=6` | the leader is told to split shard 3 at key m |
 //! | `merge 3 6` | the leader is told to merge shard 6 into shard 3 |
 //! | `transfer 6 2` | the leader of shard 6 hands leadership over to node 2 |
@@ -19,6 +23,8 @@
 //! over, answers to clients, peer RPCs for their sake, and what the leaders of a merge say. Raft's
 //! messages and those of replicas about themselves are not.
 
+mod reshapes;
+mod steps;
 mod world;
 
 use std::error::Error;
@@ -40,6 +46,16 @@ pub enum Verb {
     Cut(usize),
     Heal,
     Lose(String),
+    Sleep(u64),
+    Prepare {
+        id: String,
+        #[arg(key)]
+        reserved: Option<u64>,
+        commands: Vec<String>,
+    },
+    Commit(String),
+    Abort(String),
+    Reserve(u64, String),
     Split {
         shard: u64,
         at: String,
@@ -74,6 +90,11 @@ impl goldenscript::Runner for Runner {
             Verb::Cut(node) => _ = world.cut.insert(*node),
             Verb::Heal => world.heal(),
             Verb::Lose(kind) => _ = world.lost.insert(kind.clone()),
+            Verb::Sleep(millis) => world.sleep(*millis),
+            Verb::Prepare { id, reserved, commands } => world.prepare(id, *reserved, commands),
+            Verb::Commit(id) => world.resolve(id, true),
+            Verb::Abort(id) => world.resolve(id, false),
+            Verb::Reserve(name, key) => world.reserve(*name, key.as_bytes()),
             Verb::Split { shard, at, right } => {
                 world.split(ShardId(*shard), at.as_bytes(), ShardId(*right));
             }

@@ -13,10 +13,10 @@ use node::command::Step as Command;
 use node::entry::{Batch, Waiter};
 use node::lane::{Answer, Effects, Envelope, Input, Lane, Origin};
 use node::letter::Letter;
-use node::merge::{self, Merging, Word};
+use node::merge::{self, Merging};
 use node::moved::{Postponed, SentOn};
 use node::route::{Claim, Route, tiles};
-use node::shard::{Legacy, ShardStart};
+use node::shard::ShardStart;
 use node::split::Split;
 use overlay::Known;
 use parking_lot::RwLock;
@@ -24,6 +24,7 @@ use replication::MessageKind;
 use storage::log::Lsn;
 use txn::Clock;
 
+use super::steps::{Asked, not_done};
 use crate::shard::{HASHER, ordered, value};
 use crate::words;
 
@@ -32,10 +33,10 @@ const CLIENTS: Origin = Origin(1);
 const TICK_NANOS: u64 = 50_000_000;
 const TIMEOUT_NANOS: u64 = 2_000_000_000;
 
-struct Node {
+pub(super) struct Node {
     id: NodeId,
-    executor: Lane,
-    postponed: Postponed,
+    pub(super) executor: Lane,
+    pub(super) postponed: Postponed,
     /// What it has learnt of shards.
     known: BTreeMap<ShardId, Claim>,
     /// Which shards it leads, as was last printed.
@@ -43,7 +44,7 @@ struct Node {
 }
 
 /// On its way to a node.
-enum Packet {
+pub(super) enum Packet {
     Message(Box<Envelope>),
     Rpc(Letter),
 }
@@ -52,17 +53,19 @@ enum Packet {
 pub struct World {
     keyspace: Keyspace,
     nodes: Vec<Node>,
-    now: u64,
+    pub(super) now: u64,
     next_client: u64,
     /// Keys that clients wait to read.
     reads: BTreeMap<Waiter, Vec<u8>>,
-    flying: Vec<(NodeId, NodeId, Packet)>,
+    pub(super) flying: Vec<(NodeId, NodeId, Packet)>,
     /// Nodes that get no entries.
     pub held: BTreeSet<usize>,
     /// Nodes that are cut off.
     pub cut: BTreeSet<usize>,
     /// Kinds of peer RPCs that are lost.
     pub lost: BTreeSet<String>,
+    /// Steps that were asked for.
+    pub(super) asked: Asked,
     out: String,
     /// What need not be printed twice by one verb.
     once: BTreeSet<String>,
@@ -136,6 +139,7 @@ impl World {
             held: BTreeSet::new(),
             cut: BTreeSet::new(),
             lost: BTreeSet::new(),
+            asked: Asked::default(),
             out: String::new(),
             once: BTreeSet::new(),
         }
@@ -147,21 +151,21 @@ impl World {
         std::mem::take(&mut self.out)
     }
 
-    fn say(&mut self, text: &str) {
+    pub(super) fn say(&mut self, text: &str) {
         writeln!(self.out, "{text}").expect("a string");
     }
 
-    fn say_once(&mut self, text: String) {
+    pub(super) fn say_once(&mut self, text: String) {
         if self.once.insert(text.clone()) {
             self.say(&text);
         }
     }
 
-    fn node(&mut self, id: NodeId) -> &mut Node {
+    pub(super) fn node(&mut self, id: NodeId) -> &mut Node {
         &mut self.nodes[place(id) - 1]
     }
 
-    fn leader(&self, shard: ShardId) -> Option<NodeId> {
+    pub(super) fn leader(&self, shard: ShardId) -> Option<NodeId> {
         let leads = |node: &&Node| {
             node.executor.shard(shard).is_some_and(|shard| shard.is_elected())
                 && !self.cut.contains(&place(node.id))
@@ -191,6 +195,12 @@ impl World {
             executor.accept(Input::Away { shard, nodes });
         }
         executor
+    }
+
+    /// Where node 1 takes a key to be.
+    pub(super) fn shard_of(&self, key: &[u8]) -> ShardId {
+        let route = self.nodes[0].route(&self.keyspace);
+        route.shard(route.place_of_key(key))
     }
 
     pub fn read(&mut self, node: usize, key: &[u8]) {
@@ -224,8 +234,7 @@ impl World {
         let executor = &mut self.node(leader).executor;
         let [ours, theirs] = [left, right].map(|shard| {
             let view = executor.view(shard).expect("both are here");
-            let generation = view.read().descriptor.generation;
-            generation
+            view.read().descriptor.generation
         });
         let step = merge::Step::Intend { right, theirs, ours };
         executor.accept(Input::Merge { shard: left, step });
@@ -255,6 +264,15 @@ impl World {
             node.executor.observe(self.now);
             node.executor.accept(Input::Tick);
         }
+        self.settle();
+    }
+
+    /// Time passes at node 1, which looks what is due.
+    pub fn sleep(&mut self, millis: u64) {
+        self.now += millis * 1_000_000;
+        let now = self.now;
+        self.nodes.iter_mut().for_each(|node| node.executor.observe(now));
+        self.nodes[0].executor.accept(Input::Tick);
         self.settle();
     }
 
@@ -301,103 +319,6 @@ impl World {
         any
     }
 
-    /// Shards that begin and end.
-    fn take_reshapes(&mut self, id: NodeId, effects: &mut Effects) {
-        for half in effects.halves.drain(..) {
-            let shard = half.view.read().descriptor.shard;
-            let arc = of_arc(&half.view.read().descriptor.arc);
-            let leads = half.half.is_some_and(|half| half.leads);
-            let how = if leads { ", and campaigns at once" } else { "" };
-            self.say(&format!("node {}: replica of shard {} {arc} begins{how}", id.0, shard.0));
-            let executor = &mut self.node(id).executor;
-            if executor.shard(shard).is_none() {
-                executor.accept(Input::Create(half));
-            }
-            executor.confirm(shard);
-        }
-        for moved in effects.moved.drain(..) {
-            let (shard, client) = (moved.shard.0, moved.waiter.0);
-            self.say(&format!(
-                "node {}: shard {shard} refuses the command of client {client}: not its key",
-                id.0
-            ));
-            let now = self.now;
-            self.node(id).postponed.add(moved, now);
-        }
-        for (shard, replica, why) in effects.ended.drain(..) {
-            self.say(&format!(
-                "node {}: replica {} of shard {} ends: {why:?}",
-                id.0, replica.0, shard.0
-            ));
-        }
-        for (shard, word) in effects.words.drain(..) {
-            self.send_word(id, shard, word);
-        }
-        for waits in effects.absorbing.drain(..) {
-            let node::lane::Absorbing { left, at, right, index, term } = waits;
-            let absorb = merge::Absorb { right, index, term };
-            self.node(id).executor.accept(Input::Surrender { left, at, absorb });
-        }
-        for given in effects.given.drain(..) {
-            let (left, right) = (given.left, given.right);
-            let what = if given.state.is_some() { "hands its state over" } else { "has nothing" };
-            self.say(&format!(
-                "node {}: replica of shard {} {what} to that of shard {}",
-                id.0, right.0, left.0
-            ));
-            self.node(id).executor.accept(Input::Absorb { left, state: given.state });
-        }
-        for bequeathed in effects.bequeathed.drain(..) {
-            self.hand_over(id, bequeathed.left, bequeathed.legacy);
-        }
-    }
-
-    /// What was asked of a shard that was merged goes on at the other one.
-    fn hand_over(&mut self, id: NodeId, left: ShardId, legacy: Legacy) {
-        let Legacy { batches, readers, sent } = legacy;
-        let mut clients: Vec<Waiter> =
-            batches.iter().flat_map(|(_, batch)| batch.waiters().to_vec()).collect();
-        clients.extend(readers.iter().map(|(_, _, waiter)| *waiter));
-        clients.extend(sent.waiters());
-        for client in clients {
-            let (id, client) = (id.0, client.0);
-            self.say(&format!("node {id}: client {client} is handed over to shard {}", left.0));
-        }
-        let executor = &mut self.node(id).executor;
-        for (origin, batch) in batches {
-            executor.accept(Input::Propose { shard: left, origin, batch });
-        }
-        for (at, origin, waiter) in readers {
-            executor.accept(Input::Await { shard: left, at, lock: None, origin, waiter });
-        }
-        executor.accept(Input::Inherit { shard: left, heir: sent });
-    }
-
-    fn send_word(&mut self, id: NodeId, shard: ShardId, word: Word) {
-        let text = match &word {
-            Word::Freeze { .. } => "freeze".to_owned(),
-            Word::Frozen { index, .. } => format!("frozen as of entry {index}"),
-            Word::Unfit { .. } => "cannot be frozen now".to_owned(),
-            Word::Free { .. } => "the merge is cancelled: go on".to_owned(),
-            Word::Freed { .. } => "it goes on".to_owned(),
-        };
-        let from = match &word {
-            Word::Freeze { left, .. } | Word::Free { left, .. } => *left,
-            Word::Frozen { right, .. } | Word::Unfit { right, .. } | Word::Freed { right, .. } => {
-                *right
-            }
-        };
-        self.say_once(format!("shard {} to shard {}: {text}", from.0, shard.0));
-        let letter = Letter::Merge { shard, word };
-        match self.leader(shard) {
-            Some(to) if to == id => {
-                self.node(id).executor.accept(Input::Letter { from: id, letter });
-            }
-            Some(to) => self.flying.push((id, to, Packet::Rpc(letter))),
-            None => {}
-        }
-    }
-
     /// Everybody hears of shards that have changed, but who is cut off.
     fn take_known(&mut self, known: Vec<Known>) {
         for known in known {
@@ -414,7 +335,7 @@ impl World {
         }
     }
 
-    fn answered(&mut self, id: NodeId, answer: Answer) {
+    pub(super) fn answered(&mut self, id: NodeId, answer: Answer) {
         match answer {
             Answer::Applied { spent, replies, .. } => {
                 for (client, reply) in spent.waiters.iter().zip(&replies) {
@@ -423,18 +344,29 @@ impl World {
             }
             Answer::NotDone { waiters, why, .. } => {
                 for client in waiters {
-                    self.say(&format!("client {}: not done, {why:?}", client.0));
+                    self.say(&format!("client {}: {}", client.0, not_done(why)));
                 }
             }
-            Answer::Go { waiter, .. } => {
-                let key = self.reads.remove(&waiter).expect("it reads");
-                let route = self.nodes[place(id) - 1].route(&self.keyspace);
-                let found =
-                    value(&route.views[route.place_of_key(&key)].read(), &key, Timestamp::MAX);
-                self.say(&format!("client {}: {found}", waiter.0));
-            }
+            Answer::Go { waiter, .. } => self.reads_now(id, waiter),
             other => panic!("not in scripts: {other:?}"),
         }
+    }
+
+    /// A reader may try: it finds the value, or a lock, and waits until one has gone (SAFETY G1).
+    fn reads_now(&mut self, id: NodeId, waiter: Waiter) {
+        let key = self.reads[&waiter].clone();
+        let route = self.nodes[place(id) - 1].route(&self.keyspace);
+        let at = route.place_of_key(&key);
+        let state = route.views[at].read();
+        if state.locks.hides(&key) {
+            let (shard, lock) = (route.shard(at), Some(state.locks.released()));
+            let (at, origin) = (Timestamp::ZERO, CLIENTS);
+            let executor = &mut self.node(id).executor;
+            return executor.accept(Input::Await { shard, at, lock, origin, waiter });
+        }
+        let found = value(&state, &key, Timestamp::MAX);
+        self.reads.remove(&waiter);
+        self.say(&format!("client {}: {found}", waiter.0));
     }
 
     /// Commands that a shard has refused, as far as it is known whose they are.
@@ -477,6 +409,9 @@ impl World {
     }
 
     fn rpc_arrives(&mut self, from: NodeId, to: NodeId, letter: Letter, is_cut: bool) {
+        if self.takes_answer(&letter) {
+            return;
+        }
         let kind = Letter::KINDS[letter.kind()];
         let is_lost = is_cut || self.lost.contains(kind);
         if !["tiding", "merge"].contains(&kind) {
@@ -542,7 +477,7 @@ impl World {
     }
 }
 
-fn of_arc(arc: &keyspace::Arc) -> String {
+pub(super) fn of_arc(arc: &keyspace::Arc) -> String {
     let end = if arc.end().is_origin() { "end".to_owned() } else { words::text(arc.end().tail()) };
     let start =
         if arc.start().is_origin() { "begin".to_owned() } else { words::text(arc.start().tail()) };
