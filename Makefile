@@ -5,7 +5,7 @@
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup build dist run test bench callgrind golden sim fuzz soak deny
+.PHONY: help setup build dist run check test bench callgrind golden sim fuzz soak deny
 
 DIR ?= carillon-dev
 NODES ?=
@@ -31,6 +31,9 @@ dist: ## Builds target/dist/carillon by what it does under load: a quarter faste
 run: build ## Builds and starts three nodes on ./carillon-dev (NODES=…, DIR=…)
 	@exec target/release/carillon dev --dir $(DIR) $(if $(NODES),--nodes $(NODES))
 
+check: ## Format, clippy, unit tests and golden scripts: before each commit, in minutes
+	@scripts/check.sh
+
 test: ## All checks and tests: this is what CI runs
 	@scripts/test.sh
 
@@ -48,7 +51,8 @@ callgrind: ## Counts instructions per GET and SET
 	@scripts/callgrind.sh
 
 golden: ## Rewrites golden files (read the diff before committing it)
-	@UPDATE_GOLDEN=1 cargo test --release --locked --workspace -- golden
+	@touch crates/*/tests/golden/main.rs # for scripts are listed when these are compiled
+	@UPDATE_GOLDENFILES=1 cargo test --release --locked --workspace -- golden
 
 sim: build ## Runs the simulator once: make sim SEED=7
 	@target/release/carillon sim --seed $(SEED)

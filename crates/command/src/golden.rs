@@ -7,7 +7,7 @@
 //! OK                its answer
 //! ```
 //! Scripts without `@` were compared with redis-server 7.0.15, whose answers they are; their times
-//! are in 2100 or in 1970. `UPDATE_GOLDEN=1` writes the answers anew.
+//! are in 2100 or in 1970. `UPDATE_GOLDENFILES=1` writes the answers anew.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -80,7 +80,7 @@ fn golden_scripts_replay() {
     for path in paths {
         let script = std::fs::read_to_string(&path).unwrap();
         let answers = replayed(&script);
-        if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
             std::fs::write(&path, answers).unwrap();
         } else {
             assert_eq!(answers, script, "{}", path.display());

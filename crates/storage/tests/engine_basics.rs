@@ -271,13 +271,24 @@ fn the_point_to_free_frees_about_that_much() {
 }
 
 #[test]
-fn a_key_outside_the_arc_may_be_fetched_ahead() {
-    for (first_slot, end_slot) in [(0, 1), (SLOTS - 1, SLOTS)] {
-        let engine = Engine::new(Layout::Hashed { first_slot, end_slot }, HASHER);
-        for name in ["", "foo"] {
-            engine.prefetch(&HASHER.key(name.as_bytes()));
-            engine.prefetch_record(&HASHER.key(name.as_bytes()));
+fn prefetch_changes_nothing_and_takes_keys_outside_the_arc() {
+    for (first_slot, end_slot) in [(0, 1), (SLOTS - 1, SLOTS), (0, SLOTS)] {
+        let mut engine = Engine::new(Layout::Hashed { first_slot, end_slot }, HASHER);
+        let names = ["", "foo"].map(|name| HASHER.key(name.as_bytes()));
+        let is_here = |key: &HashedKey<'_>| (first_slot..end_slot).contains(&key.slot);
+        for key in names.iter().filter(|key| is_here(key)) {
+            engine.put(key, &[b"v"], 0, ts(10));
         }
+        let before = engine.usage();
+        for key in &names {
+            engine.prefetch(key);
+            engine.prefetch_record(key);
+        }
+        assert_eq!(engine.usage(), before);
+        for key in names.iter().filter(|key| is_here(key)) {
+            assert_eq!(engine.newest(key, ts(10)).map(|found| found.value), Some(&b"v"[..]));
+        }
+        assert_eq!(engine.is_empty(ts(10)), !names.iter().any(is_here));
     }
 }
 

@@ -19,7 +19,7 @@
 //! The last two work in one direction only; the other stays whole, though TCP needs both.
 //!
 //! Without root there are no namespaces. Then each node has an address of its own within 127/8 and
-//! nothing can be cut: tests that want to ask [`can_cut`] first, which says so.
+//! nothing can be cut: tests that want to ask [`root_or_skip`] first, and fail or are skipped.
 //!
 //! Names hold the id of the test's process, so that what a killed run has left is known, and
 //! removed by the next one.
@@ -239,6 +239,28 @@ impl Drop for Net {
     fn drop(&mut self) {
         self.names().iter().for_each(|name| remove(name));
     }
+}
+
+/// Set to 1, tests that need root are skipped without it; else they fail.
+pub const WITHOUT_ROOT: &str = "CARILLON_TESTS_WITHOUT_ROOT";
+
+/// Whether a test can do what needs root. If not, and [`WITHOUT_ROOT`] is set, it is to leave that
+/// out, which is printed.
+///
+/// # Panics
+/// Without root, unless [`WITHOUT_ROOT`] is set: a test that did nothing has not passed.
+pub fn root_or_skip(what: &str) -> bool {
+    let is_root = is_root();
+    let may_skip = std::env::var(WITHOUT_ROOT).is_ok_and(|value| value == "1");
+    assert!(is_root || may_skip, "{}", needs_root(what));
+    if !is_root {
+        eprintln!("skipped: {what} needs root, and {WITHOUT_ROOT} is set");
+    }
+    is_root
+}
+
+fn needs_root(what: &str) -> String {
+    format!("{what} needs root: run the tests as root, or set {WITHOUT_ROOT}=1 to skip such tests")
 }
 
 /// Whether networks can be cut. If not, that is said.

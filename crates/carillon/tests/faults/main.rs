@@ -14,7 +14,8 @@
 //! ```
 //!
 //! `cargo test --release -p carillon --test faults -- --nocapture` also prints what was measured.
-//! As root; without, the tests that cut say so and do nothing.
+//! As root; without, what cuts networks or mounts a small disk fails, or, with
+//! `CARILLON_TESTS_WITHOUT_ROOT=1`, is skipped, which is printed.
 
 mod harness;
 mod load;

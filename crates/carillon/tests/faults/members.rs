@@ -1,7 +1,7 @@
 //! Do nodes notice who is there and who is not?
 
 use crate::harness::Cluster;
-use testbed::net::can_cut;
+use testbed::net::root_or_skip;
 
 /// What a node says when another one comes.
 fn up(number: usize) -> String {
@@ -15,7 +15,7 @@ fn down(number: usize) -> String {
 
 #[test]
 fn nodes_that_are_cut_off_killed_or_paused_are_missed_and_found_again() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let mut cluster = Cluster::new(3);

@@ -11,7 +11,7 @@ use crate::harness::{Cluster, PATIENCE};
 use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
 use crate::load::{ANSWER_MAX, Load, keys};
-use testbed::net::can_cut;
+use testbed::net::root_or_skip;
 
 /// Nodes of each test here.
 pub const NODES: usize = 3;
@@ -138,7 +138,7 @@ fn each_node_stops_in_turn() {
 
 #[test]
 fn each_node_is_unplugged_in_turn() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let unplug = |cluster: &mut Cluster, number| cluster.net.unplug(number);
@@ -149,7 +149,7 @@ fn each_node_is_unplugged_in_turn() {
 /// It hears the others and its clients; the others do not hear it.
 #[test]
 fn each_node_is_not_heard_by_the_others() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let silence = |cluster: &mut Cluster, number| {
@@ -162,7 +162,7 @@ fn each_node_is_not_heard_by_the_others() {
 /// The others hear it, so they may go on following it; it hears none of them.
 #[test]
 fn each_node_does_not_hear_the_others() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let deafen = |cluster: &mut Cluster, number| {
@@ -175,7 +175,7 @@ fn each_node_does_not_hear_the_others() {
 /// Only two of three do not reach each other, and the senders are told so.
 #[test]
 fn each_pair_is_barred_in_turn() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let bar = |cluster: &mut Cluster, number| {

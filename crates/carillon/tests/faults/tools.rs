@@ -10,7 +10,7 @@ use crate::harness::{Cluster, PATIENCE};
 use crate::load::Load;
 use crate::load::history::Event;
 use crate::load::resp::{Connection, Reply};
-use testbed::net::{NAMES, Net, can_cut};
+use testbed::net::{NAMES, Net, root_or_skip};
 
 /// Within one machine, whatever has not come by then was lost.
 const LOST_AFTER: Duration = Duration::from_millis(150);
@@ -38,7 +38,7 @@ fn lost(net: &Net, nodes: usize) -> Vec<(usize, usize)> {
 
 #[test]
 fn cuts_cut_what_they_say_and_heal() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let mut net = Net::new(3);
@@ -66,7 +66,7 @@ fn cuts_cut_what_they_say_and_heal() {
 
 #[test]
 fn a_network_leaves_nothing_behind() {
-    if !can_cut() {
+    if !root_or_skip("cutting a network") {
         return;
     }
     let net = Net::new(2);
@@ -87,7 +87,7 @@ fn connections_stand_still_while_they_are_cut() {
     let open = || Connection::open(address, PATIENCE, PATIENCE).unwrap();
     let mut one = clients.inside(open);
     assert_eq!(one.ask(&["SET", "k", "v"]).unwrap(), Reply::Simple("OK".into()));
-    if can_cut() {
+    if root_or_skip("cutting a network") {
         cluster.net.unplug(1);
         let begun = Instant::now();
         let asked = thread::spawn(move || one.ask(&["GET", "k"]));

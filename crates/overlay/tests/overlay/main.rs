@@ -9,7 +9,6 @@ mod members;
 mod requests;
 mod ring_world;
 mod rings;
-mod stories;
 mod switchboards;
 mod tables;
 mod walks;

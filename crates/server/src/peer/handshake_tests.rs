@@ -126,10 +126,10 @@ fn golden_conversations_stay_as_they_are() {
         text.push('\n');
     }
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/peer/handshake.golden");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         fs::write(&path, &text).unwrap();
     }
-    assert_eq!(fs::read_to_string(path).unwrap(), text, "UPDATE_GOLDEN=1 writes it anew");
+    assert_eq!(fs::read_to_string(path).unwrap(), text, "UPDATE_GOLDENFILES=1 writes it anew");
 }
 
 #[test]
@@ -359,7 +359,7 @@ proptest! {
 #[test]
 fn the_corpus_is_read_without_panic_and_letters_are_written_as_they_were_read() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus/peer_letter");
-    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+    if std::env::var_os("UPDATE_GOLDENFILES").is_some() {
         let conversation = run((local(2), None), local(1), usize::MAX, no_forger).wire;
         for (number, (who, bytes)) in conversation.into_iter().enumerate() {
             fs::write(corpus.join(format!("{number}-{who}")), bytes).unwrap();

@@ -5,6 +5,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use testbed::net::root_or_skip;
+
 /// Mounted while this lives.
 pub struct SmallDisk {
     dir: PathBuf,
@@ -14,18 +16,18 @@ pub struct SmallDisk {
 const BALLAST: &str = "ballast";
 
 impl SmallDisk {
-    /// Mounts one at `dir`, which is made. Nothing if the system does not let us; that is said.
+    /// Mounts one at `dir`, which is made. Nothing without root, if that may be skipped.
     pub fn mount(dir: &Path, mib: u32) -> Option<Self> {
+        if !root_or_skip("a small disk") {
+            return None;
+        }
         fs::create_dir_all(dir).expect("a directory can be made");
         let size = format!("size={mib}m");
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(dir);
         let output = mount.output().expect("mount");
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            eprintln!("skipped: small disks need root: {}", why.trim_end());
-            return None;
-        }
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "a tmpfs cannot be mounted: {}", why.trim_end());
         Some(Self { dir: dir.to_owned() })
     }
 

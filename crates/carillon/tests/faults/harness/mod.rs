@@ -124,7 +124,7 @@ impl Cluster {
         &mut self.nodes[number - 1]
     }
 
-    /// Puts a node's data on a small disk. False, and a line that says so, without root.
+    /// Puts a node's data on a small disk. False without root, if that may be skipped.
     pub fn on_small_disk(&mut self, number: usize, mib: u32) -> bool {
         let disk = SmallDisk::mount(&self.nodes[number - 1].dir, mib);
         let mounted = disk.is_some();

@@ -31,7 +31,7 @@ use crate::harness::{Cluster, PATIENCE};
 use crate::load::resp::{Connection, Reply};
 use crate::service::{NODES, started};
 use client::{Client, Seen, account};
-use testbed::net::{Site, can_cut};
+use testbed::net::{Site, root_or_skip};
 
 mod client;
 
@@ -155,7 +155,7 @@ fn break_all(cluster: &mut Cluster, load: &Load, seed: u64) {
     }
     let one = seed as usize % NODES + 1;
     let next = one % NODES + 1;
-    if can_cut() {
+    if root_or_skip("cutting a network") {
         say(&format!("node {one} and the others do not hear each other; its clients go on"));
         for other in (1..=NODES).filter(|other| *other != one) {
             cluster.net.silence(one, other);

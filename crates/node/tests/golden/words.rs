@@ -1,0 +1,187 @@
+//! How commands, steps and answers stand in scripts.
+
+use command::transaction::KeyRange;
+use command::{Expiry, Read, Reply, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
+use keyspace::Timestamp;
+use node::locks::{
+    Answers, Finding, Mark, Outcome, Prepare, Role, Said, Standing, Step, TxnId, Why,
+};
+
+/// `T100`, or `T100.1` for the second attempt: it began at 100 ms.
+pub fn name(id: TxnId) -> String {
+    let start = id.start.millis();
+    if id.attempt == 0 { format!("T{start}") } else { format!("T{start}.{}", id.attempt) }
+}
+
+/// What `T100.1` names, of a coordinator.
+pub fn id(name: &str, by: u64) -> TxnId {
+    let number = name.strip_prefix('T').expect("T and when it began");
+    let (start, attempt) = number.split_once('.').unwrap_or((number, "0"));
+    let number = |text: &str| text.parse::<u64>().expect("a number");
+    let start = Timestamp::from_millis(number(start));
+    TxnId { start, by, attempt: number(attempt) as u32 }
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    bytes.escape_ascii().to_string()
+}
+
+fn texts<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> String {
+    keys.into_iter().map(|key| text(key.as_ref())).collect::<Vec<_>>().join(" ")
+}
+
+/// `a,b`, as keys.
+pub fn keys(list: &str) -> impl Iterator<Item = &[u8]> {
+    list.split(',').filter(|key| !key.is_empty()).map(str::as_bytes)
+}
+
+/// `SET k v`, `SET k v PXAT 300`, `APPEND k v`, `INCRBY k 5`, `DEL k`, `GET k`.
+pub fn command(text: &str) -> Command<'_> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let set = |key, value, expiry| {
+        let (when, reply) = (SetIf::Always, SetReply::Ok);
+        Command::Write(Write::Set { key, value, when, expiry, reply })
+    };
+    let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    match (words[0], &bytes[1..]) {
+        ("SET", [key, value]) => set(key, value, Expiry::Never),
+        ("SET", [key, value, _, _]) => {
+            set(key, value, Expiry::At(words[4].parse().expect("milliseconds")))
+        }
+        ("APPEND", [key, value]) => Command::Write(Write::Append { key, value }),
+        ("INCRBY", [key, _]) => {
+            Command::Write(Write::Increment { key, by: words[2].parse().expect("a number") })
+        }
+        ("RENAME", [from, to]) => Command::Write(Write::Rename { from, to, if_absent: false }),
+        ("DEL", [key]) => Command::Write(Write::Delete { key }),
+        ("GET", [key]) => Command::Read(Read::Get(key)),
+        _ => panic!("no command: {text}"),
+    }
+}
+
+/// `k@50`: the version of 50 ms; `k@none50`: no value at 50 ms.
+pub fn watched(list: &str) -> Vec<(&[u8], Seen)> {
+    let each = list.split(',').filter(|each| !each.is_empty());
+    let watched = each.map(|each| {
+        let (key, at) = each.split_once('@').expect("a key and when");
+        let millis = |text: &str| Timestamp::from_millis(text.parse().expect("milliseconds"));
+        let seen = match at.strip_prefix("none") {
+            Some(at) => Seen::Nothing(millis(at)),
+            None => Seen::Version(millis(at)),
+        };
+        (key.as_bytes(), seen)
+    });
+    watched.collect()
+}
+
+/// `b..m`, or `b..` to the end.
+pub fn range(text: &str) -> Option<KeyRange<'_>> {
+    let (low, high) = text.split_once("..")?;
+    Some((low.as_bytes(), (!high.is_empty()).then_some(high.as_bytes())))
+}
+
+pub fn reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Ok => "OK".to_owned(),
+        Reply::Nil => "nil".to_owned(),
+        Reply::Int(number) => format!("({number})"),
+        Reply::Bulk(bytes) => format!("\"{}\"", text(bytes)),
+        Reply::Refused(why) => format!("error {why:?}"),
+        Reply::Moved { .. } => "re-routed".to_owned(),
+        Reply::Changed(key) => format!("nil: {} has changed", text(key)),
+        other => panic!("not in scripts: {other:?}"),
+    }
+}
+
+pub fn replies<'a>(all: impl IntoIterator<Item = &'a Reply>) -> String {
+    all.into_iter().map(reply).collect::<Vec<_>>().join(" ")
+}
+
+fn answers(all: &Answers) -> String {
+    match all.is_empty() {
+        true => String::new(),
+        false => format!(", answers {}", replies(all.iter().map(|(_, reply)| reply))),
+    }
+}
+
+pub fn outcome(outcome: &Outcome) -> String {
+    match outcome {
+        Outcome::Staged => "STAGED".to_owned(),
+        Outcome::Committed(at) => format!("COMMITTED at {}", at.millis()),
+        Outcome::Aborted => "ABORTED".to_owned(),
+    }
+}
+
+fn of_part(part: &Transaction<'_>) -> String {
+    let mut keys = Vec::new();
+    part.each_key(&mut |key| keys.push(key));
+    keys.sort_unstable();
+    keys.dedup();
+    texts(keys)
+}
+
+/// A step, as it is sent to a shard.
+pub fn step(step: &Step<'_>) -> String {
+    let id = name(step.id());
+    match step {
+        Step::Prepare(Prepare { record, promised, role, part, is_first, .. }) => {
+            let first = if *is_first { ", the first" } else { "" };
+            let role = match role {
+                Role::Commits(_) => format!(", the last: commits, record {}", text(record)),
+                Role::Votes if promised.is_empty() => String::new(),
+                Role::Votes => {
+                    format!(", record {} STAGED, promised {}", text(record), texts(promised))
+                }
+            };
+            format!("PREPARE {id} keys {}{first}{role}", of_part(part))
+        }
+        Step::Decide { outcome: end, .. } => format!("DECIDE {id} {}", outcome(end)),
+        Step::Resolve { outcome: end, keys, .. } => {
+            format!("RESOLVE {id} {}, keys {}", outcome(end), texts(keys))
+        }
+        Step::Prevent { keys, .. } => format!("PREVENT {id} keys {}", texts(keys)),
+        Step::Look { record, .. } => format!("LOOK {id} record {}", text(record)),
+        Step::Forget { all, floor } => {
+            let names: Vec<String> = all.iter().map(|(id, _)| name(*id)).collect();
+            let floor = floor.map(|(_, at)| format!(", floor {}", at.millis()));
+            format!("FORGET {}{}", names.join(" "), floor.unwrap_or_default())
+        }
+    }
+}
+
+fn finding(finding: &Finding) -> String {
+    match finding {
+        Finding::Locked(at, _) => format!("locked at {}", at.millis()),
+        Finding::Marked(Mark::Aborted) => "prevented".to_owned(),
+        Finding::Marked(Mark::Committed(_, at, _)) => format!("committed at {}", at.millis()),
+    }
+}
+
+/// What a shard answers to a step.
+pub fn said(said: &Said) -> String {
+    match said {
+        Said::Voted(at, all) => format!("prepared at {}{}", at.millis(), answers(all)),
+        Said::Refused(Why::TooOld(at)) => format!("refused: too old at {}", at.millis()),
+        Said::Refused(Why::Aborted) => "refused: aborted".to_owned(),
+        Said::Refused(Why::Locked(key)) => format!("refused: conflict on {}", text(key)),
+        Said::Refused(Why::Changed(key)) => format!("refused: {} has changed", text(key)),
+        Said::Refused(Why::TooMuch) => "refused: too much".to_owned(),
+        Said::Record(standing, rest) => {
+            let standing = match standing {
+                Standing::Staged => "STAGED".to_owned(),
+                Standing::Committed(at) => format!("COMMITTED at {}", at.millis()),
+                Standing::Aborted => "ABORTED".to_owned(),
+                Standing::TooOld => "too old to know".to_owned(),
+            };
+            let rest = if rest.is_empty() { rest_of("") } else { rest_of(&texts(rest)) };
+            format!("record {standing}{rest}")
+        }
+        Said::Found(all) => all.iter().map(finding).collect::<Vec<_>>().join(", "),
+        Said::Done => "done".to_owned(),
+        Said::Moved => "re-routed: not this shard's keys".to_owned(),
+    }
+}
+
+fn rest_of(keys: &str) -> String {
+    if keys.is_empty() { String::new() } else { format!(", to be resolved: {keys}") }
+}
