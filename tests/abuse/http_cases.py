@@ -112,6 +112,47 @@ def http_slow(server):
         sock.close()
 
 
+def http_unfinished_uploads(server):
+    """Uploads that announce much, or nothing, and send a byte: others write on."""
+    held = []
+    for head in (b"content-length: 67108864", b"transfer-encoding: chunked") * 10:
+        sock = socket.create_connection((server.host, server.http), timeout=5)
+        sock.sendall(b"PUT /v1/kv/0/abuse HTTP/1.1\r\nhost: localhost\r\n" + head + b"\r\n\r\n1\r\nx")
+        held.append(sock)
+    time.sleep(0.3)
+    begin = time.monotonic()
+    assert server.request("POST", "/v1/txn", {"then": [{"get": "abuse"}]})[0] == 200
+    name = {"name": "abuse-uploads"}
+    assert server.request("POST", "/v1/keyspaces", name)[0] in (201, 409)
+    assert time.monotonic() - begin < 10, "unfinished uploads kept the others out"
+    for sock in held:
+        sock.close()
+
+
+def http_refused_bodies(server):
+    """Bodies that are refused before they have come: their clients still read why."""
+    body = b"x" * (20 << 20)
+    for line, status in ((b"POST /v1/txn", 413), (b"PUT /nowhere", 404), (b"PUT /v1/kv/0/%zz", 400)):
+        head = line + b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+        head += b"content-length: %d\r\n\r\n" % len(body)
+        sock = socket.create_connection((server.host, server.http), timeout=30)
+        sock.sendall(head + body)
+        got = status_of(sock.recv(65536))
+        sock.close()
+        assert got == status, f"{got} for {line!r}"
+
+
+def http_preconditions(server):
+    """Preconditions that are none, or long lists."""
+    put = b"PUT /v1/kv/0/abuse HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n"
+    for name in (b"if-match: ", b"if-none-match: "):
+        for value in (b"", b"x", b'"', b"*,*", b'"a" "b"', b"," * 1000, b"\xff" * 100):
+            refused(server, put + name + value + b"\r\n\r\n1")
+    many = b",".join(b'"%d"' % number for number in range(5000))
+    refused(server, put + b"if-match: " + many + b"\r\n\r\n1")
+    refused(server, put + b"content-range: bytes 0-1/10\r\n\r\n1")
+
+
 def http_garbage(server):
     """Random bytes."""
     rng = random.Random(5)
@@ -132,5 +173,8 @@ CASES = [
     (http_unknown, 32),
     (http_transactions, 64),
     (http_slow, 32),
+    (http_unfinished_uploads, 32),
+    (http_refused_bodies, 32),
+    (http_preconditions, 32),
     (http_garbage, 32),
 ]

@@ -521,7 +521,7 @@ pub struct KeyspaceSettings {
     #[arg(long)]
     pub durability: Option<Durability>,
     /// How long replaced versions stay readable: 1500 (milliseconds), 60s, 30m, 12h, 7d.
-    #[arg(long, value_name = "TIME", value_parser = millis)]
+    #[arg(long, value_name = "TIME", value_parser = retention)]
     pub retention: Option<u64>,
     /// How many nodes hold each key: 1, 3, 5, 7 or 9. Above 1 only with durability sync; it can be
     /// raised later, not lowered.
@@ -655,6 +655,16 @@ Example:
 pub fn millis(text: &str) -> Result<u64, String> {
     use server::config::kind::{Kind, Millis};
     Millis(1..=3650 * 86_400_000).parse(text).map_err(|expected| format!("expected {expected}"))
+}
+
+/// How long replaced versions stay readable: what any keyspace may have.
+///
+/// # Errors
+/// What was expected.
+pub fn retention(text: &str) -> Result<u64, String> {
+    use server::config::kind::{Kind, Millis};
+    let any = Millis(0..=keyspace::catalogue::RETENTION_MS_MAX);
+    any.parse(text).map_err(|expected| format!("expected {expected}"))
 }
 
 #[cfg(test)]

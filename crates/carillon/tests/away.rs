@@ -472,3 +472,65 @@ fn long_values_of_one_shard_are_read_at_one_moment() {
         ends.into_iter().for_each(|end| end.expect("all were whole"));
     });
 }
+
+/// A request by HTTP as bytes: the status, and the value's tag.
+fn by_http(
+    cluster: &Cluster,
+    number: usize,
+    method: &str,
+    path: &str,
+    header: &str,
+) -> (u16, String) {
+    let mut stream = TcpStream::connect(cluster.http[number]).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let head = "Host: localhost\r\nConnection: close\r\nContent-Length: 1\r\n";
+    stream
+        .write_all(format!("{method} {path} HTTP/1.1\r\n{head}{header}\r\n1").as_bytes())
+        .unwrap();
+    let mut reply = String::new();
+    stream.read_to_string(&mut reply).unwrap();
+    let tag = reply.lines().find_map(|line| line.strip_prefix("etag: ")).unwrap_or_default();
+    (reply[9..12].parse().unwrap(), tag.to_owned())
+}
+
+#[test]
+fn preconditions_are_judged_through_nodes_without_a_replica() {
+    let cluster = Cluster::start("away-tags", 3);
+    let spec = client::http::KeyspaceSpec {
+        name: "1".into(),
+        placement: Some("hashed".into()),
+        replicas: Some(1),
+        ..Default::default()
+    };
+    cluster.http(1).keyspace_create(&spec).unwrap();
+    // Keys of all shards, so that each node leads some and has nothing of others.
+    for key in 0..12 {
+        let path = format!("/v1/kv/1/key{key}");
+        for number in 0..3 {
+            let ask = |method: &str, header: String| {
+                let header = if header.is_empty() { header } else { format!("{header}\r\n") };
+                by_http(&cluster, number, method, &path, &header)
+            };
+            let status = |method: &str, header: String| ask(method, header).0;
+            let begun = Instant::now();
+            while status("PUT", "If-None-Match: \"1\", \"2\"".into()) != 204 {
+                assert!(begun.elapsed() < PATIENCE, "node {number} writes nothing");
+            }
+            let (_, old) = ask("GET", String::new());
+            assert_eq!(status("PUT", "If-None-Match: *".into()), 412);
+            assert_eq!(status("PUT", format!("If-None-Match: {old}")), 412);
+            assert_eq!(status("PUT", format!("If-Match: {old}")), 204);
+            let (_, new) = ask("GET", String::new());
+            assert_ne!(old, new);
+            assert_eq!(status("PUT", format!("If-Match: {old}")), 412);
+            assert_eq!(status("PUT", format!("If-Match: {old}, \"7\"")), 412);
+            assert_eq!(status("GET", format!("If-None-Match: {new}")), 304);
+            assert_eq!(status("PUT", format!("If-Match: \"7\", {new}")), 204);
+            let (_, new) = ask("GET", String::new());
+            assert_eq!(status("DELETE", format!("If-Match: {old}")), 412);
+            assert_eq!(status("DELETE", format!("If-None-Match: {new}")), 412);
+            assert_eq!(status("DELETE", format!("If-Match: {new}")), 204);
+            assert_eq!(status("DELETE", format!("If-Match: {new}")), 404);
+        }
+    }
+}

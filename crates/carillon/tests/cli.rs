@@ -162,7 +162,7 @@ fn transactions_end_with_the_code_of_what_became_of_them() {
     };
     let conflict = txn("txn -", "get a");
     assert_eq!((conflict.code, conflict.text()), (1, "(nil)\n"));
-    assert!(conflict.err.contains("changed by another") && conflict.err.contains("begin again"));
+    assert!(conflict.err.contains("has changed since") && conflict.err.contains("begin again"));
     let lost = txn("txn --json", "then\nget lost");
     assert_eq!((lost.code, lost.text()), (4, ""));
     assert!(lost.err.contains(r#""outcome":"unknown""#), "{}", lost.err);

@@ -219,7 +219,7 @@ fn a_refused_operation_undoes_all() {
     node.put("word", "x");
     let then = json!([{ "put": { "key": "a", "value": "1" } }, { "increment": { "key": "word" } }]);
     let done = node.client().transact(&json!({ "then": then }));
-    refused(done, "operation-refused", "operation 2: 1 cannot be added to 'word'");
+    refused(done, "operation-refused", "operation 2 of then: 1 cannot be added to 'word'");
     assert_eq!(node.text("a"), None);
     let range = json!({ "then": [{ "range": {} }] });
     refused(node.client().transact(&range), "operation-refused", "only ordered keyspaces");
@@ -289,7 +289,7 @@ fn open_transactions_see_what_they_write_and_say_whose_change_is_in_the_way() {
     let txn = client.txn_begin("0", LONG_MS).unwrap();
     client.txn_do(&txn, &[get("a"), put("b", "lost")]).unwrap();
     node.put("a", "9");
-    refused(client.txn_commit(&txn), "conflict", "'a' was changed by another");
+    refused(client.txn_commit(&txn), "conflict", "'a' has changed since the transaction read it");
     assert_eq!(node.text("b").as_deref(), Some("3"));
     // A key that was written and not read may be changed by others.
     let txn = client.txn_begin("0", LONG_MS).unwrap();
@@ -637,7 +637,7 @@ fn on_a_terminal_each_line_is_answered_and_a_conflict_is_said() {
     terminal.types("put b 'by hand'", "ok\r\n");
     terminal.types("get b", "\"by hand\"\r\n");
     node.put("a", "two");
-    terminal.types("commit", "'a' was changed by another since the transaction has read it");
+    terminal.types("commit", "'a' has changed since the transaction read it");
     assert_eq!(terminal.code(), 1);
     assert_eq!(node.text("b"), None);
 

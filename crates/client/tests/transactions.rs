@@ -11,7 +11,7 @@ mod fake;
 
 const OK: Act = Act::Say("+OK\r\n");
 const ONE: Act = Act::Say(":1\r\n");
-const CONFLICT: Act = Act::Say("-CONFLICT 'k' was changed by another\r\n");
+const CONFLICT: Act = Act::Say("-CONFLICT 'k' has changed since the transaction read it\r\n");
 
 /// Adds to a number; what came of it, how often it was gone through, and what the node saw.
 async fn add(acts: Vec<Act>) -> (Result<i64, Error>, usize, Vec<String>) {

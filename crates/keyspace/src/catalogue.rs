@@ -77,7 +77,8 @@ pub const HASHED_SHARDS: u16 = 8;
 pub const KEYSPACE_REPLICAS_MAX: u8 = 9;
 /// How long old versions are kept unless said otherwise.
 pub const RETENTION_MS_DEFAULT: u64 = 60_000;
-/// The longest that old versions may be kept: ten years.
+/// The longest that old versions may be kept: ten years. The shortest is 0: they may be collected
+/// at once. Settings and the command line go by the same.
 pub const RETENTION_MS_MAX: u64 = 10 * 366 * 24 * 3_600_000;
 
 /// What an answer promises about power loss.
@@ -192,9 +193,10 @@ impl Keyspace {
 /// Why the catalogue did not change. It is then as it was.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CatalogueError {
-    /// Not a name: 1 to 64 of the letters, digits, `_`, `.` and `-` of ASCII.
+    /// Not a name: 1 to 64 of the letters, digits, `_`, `.` and `-` of ASCII, and not `.` or `..`.
     #[error(
-        "bad keyspace name '{}': 1 to 64 letters, digits, '_', '.' or '-'",
+        "bad keyspace name '{}': 1 to 64 letters, digits, '_', '.' or '-', and not '.' or '..', \
+         which clients remove from paths",
         name.chars().take(NAME_BYTES_MAX).collect::<String>().escape_debug()
     )]
     BadName {
@@ -618,6 +620,39 @@ pub fn check_name(name: &str) -> Result<(), CatalogueError> {
     let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
     let good = (1..=NAME_BYTES_MAX).contains(&name.len()) && name.bytes().all(letter);
     if good { Ok(()) } else { Err(CatalogueError::BadName { name: name.into() }) }
+}
+
+/// Whether a new keyspace may be called that: [`check_name`], and not `.`, `..` or any digits but
+/// those of `0` to `15`. Older versions let such keyspaces be made, so logs and directories may
+/// have them, and apply takes them: this is asked before a proposal, whoever makes it.
+///
+/// # Errors
+/// [`CatalogueError::BadName`], [`CatalogueError::NumberedName`].
+pub fn check_new_name(name: &str) -> Result<(), CatalogueError> {
+    check_name(name)?;
+    if matches!(name, "." | "..") {
+        return Err(CatalogueError::BadName { name: name.into() });
+    }
+    if name.bytes().all(|byte| byte.is_ascii_digit()) && !is_made_on_use(name) {
+        return Err(CatalogueError::NumberedName { name: name.into() });
+    }
+    Ok(())
+}
+
+impl CatalogueOp<'_> {
+    /// Whether it may be proposed: what is wrong whatever the catalogue has need not be in a log.
+    ///
+    /// # Errors
+    /// As [`check_new_name`] and [`check_options`].
+    pub fn check_proposal(&self) -> Result<(), CatalogueError> {
+        match self {
+            CatalogueOp::Create { name, options } => {
+                check_new_name(name)?;
+                check_options(options)
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Whether a keyspace of this name is made on first use, as Redis's databases are: `0` to `15`.

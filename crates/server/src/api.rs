@@ -17,6 +17,7 @@
 //! It does not know HTTP, JSON's layout or who asks.
 
 mod cluster;
+mod condition;
 mod decisions;
 mod error;
 mod levels;
@@ -33,6 +34,7 @@ pub use cluster::{
     ReplicaRole, ReplicaStatus, SHARDS_PAGE_MAX, ShardStatus, Shards, ShardsAsked, SnapshotStatus,
     Standing, Verdict,
 };
+pub use condition::Condition;
 pub use decisions::{
     CutAt, DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus,
     SplitStatus,
@@ -155,20 +157,23 @@ pub enum Command {
         value: Bytes,
         /// When it ends, in milliseconds since 1970.
         expires_at_ms: Option<u64>,
-        /// Whether it takes place.
-        when: PutIf,
+        /// What must be so for it to be done.
+        when: Condition,
     },
     /// No value for a key.
     Delete {
         /// The key.
         key: Bytes,
+        /// What must be so for it to be done.
+        when: Condition,
     },
 }
 
 impl Command {
     /// The key that it is about.
     pub fn key(&self) -> &[u8] {
-        let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key }) = self;
+        let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key, .. }) =
+            self;
         key
     }
 
@@ -179,17 +184,6 @@ impl Command {
             Command::Put { .. } | Command::Delete { .. } => true,
         }
     }
-}
-
-/// When a put takes place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PutIf {
-    /// Always.
-    Always,
-    /// Only if the key has no value.
-    Absent,
-    /// Only if it has one.
-    Present,
 }
 
 /// What a command answers.
@@ -220,7 +214,7 @@ pub enum Answer {
         /// When, if the node knows it.
         timestamp: Option<Timestamp>,
     },
-    /// The put's condition did not hold; nothing was done.
+    /// The condition of the write did not hold; nothing was done.
     ConditionFailed,
     /// The key to delete had no value; nothing was done.
     NothingToDelete,

@@ -7,6 +7,7 @@
 //! | here | what |
 //! |---|---|
 //! | this file | commands and keyspaces |
+//! | `conditional` | writes that are done if the key's version is as required |
 //! | `status`, `shards` | how the node, its cluster and its shards are |
 //! | `decisions` | what was decided about shards, and why |
 //! | `routes` | how owners of keys are found |
@@ -16,6 +17,7 @@
 //! | `metrics` | what is counted |
 //! | `txn` | transactions, in one request or request by request |
 
+mod conditional;
 mod decisions;
 mod levels;
 mod metrics;
@@ -43,15 +45,16 @@ use node::whole;
 use storage::engine::At;
 
 use crate::api::{
-    Answer, Api, ApiError, Command, CutAt, Decisions, Done, Durability, KeyspaceChange,
+    Answer, Api, ApiError, Command, Condition, CutAt, Decisions, Done, Durability, KeyspaceChange,
     KeyspaceInfo, KeyspaceSpec, LevelStatus, ListenerStatus, MergeStatus, Metrics, NodeStanding,
-    Nodes, Placement, PutIf, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing,
-    Status, Txn, TxnDone, TxnOp, TxnResult,
+    Nodes, Placement, RequestId, RouteStatus, Shards, ShardsAsked, SplitStatus, Standing, Status,
+    Txn, TxnDone, TxnOp, TxnResult,
 };
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
 use crate::peer::COMMAND_BYTES_MAX;
+use conditional::Conditional;
 use overlay::LookupChoice;
 
 /// What the node is told about itself at start.
@@ -130,6 +133,9 @@ impl NodeApi {
         if self.hub.stopping.load(Ordering::Acquire) {
             return done(Err(ApiError::Stopping));
         }
+        if let Err(error) = op.check_proposal() {
+            return done(Err(refused(error)));
+        }
         // Before it is in a log: a node of an older version could not read it.
         let (level, needs) = (self.hub.cluster_level(), op.since());
         if level < needs {
@@ -183,18 +189,27 @@ impl Api for NodeApi {
             }
             Command::Put { key, value, expires_at_ms, when } => {
                 let expiry = expires_at_ms.map_or(Expiry::Never, Expiry::At);
-                let when = match when {
-                    PutIf::Always => SetIf::Always,
-                    PutIf::Absent => SetIf::Absent,
-                    PutIf::Present => SetIf::Present,
+                let simple = match when {
+                    _ if when == Condition::ALWAYS => Some(SetIf::Always),
+                    _ if when == Condition::PRESENT => Some(SetIf::Present),
+                    _ if when == Condition::absent() => Some(SetIf::Absent),
+                    _ => None,
+                };
+                let Some(set_if) = simple else {
+                    let write = Conditional::put(key, value, expiry, when);
+                    return self.write_if(id, route, write, done);
                 };
                 let (key, value, reply) = (&key[..], &value[..], SetReply::Flag);
-                let write = Write::Set { key, value, when, expiry, reply };
+                let write = Write::Set { key, value, when: set_if, expiry, reply };
                 self.write(id, &route, &write, Answer::ConditionFailed, done);
             }
-            Command::Delete { key } => {
+            // A key without a value has nothing to delete, whatever the condition.
+            Command::Delete { key, when } if when.allows_any_version() => {
                 let write = Write::Delete { key: &key };
                 self.write(id, &route, &write, Answer::NothingToDelete, done);
+            }
+            Command::Delete { key, when } => {
+                self.write_if(id, route, Conditional::delete(key, when), done);
             }
         }
     }
@@ -349,13 +364,8 @@ impl NodeApi {
         otherwise: Answer,
         done: Done<Answer>,
     ) {
-        if write.may_grow() && self.hub.out_of_memory.load(Ordering::Relaxed) {
-            let bytes_max = self.hub.memory_bytes_max;
-            return done(Err(ApiError::OutOfMemory { bytes_max }));
-        }
-        let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
-        if self.hub.peers.is_some() && bytes > bytes_max {
-            return done(Err(ApiError::ValueTooLong { bytes, bytes_max }));
+        if let Err(error) = admit(&self.hub, write) {
+            return done(Err(error));
         }
         let mut place = 0;
         write.each_key(&mut |key| place = route.place_of_key(key));
@@ -372,6 +382,18 @@ impl NodeApi {
         let shard = route.shard(place);
         self.hub.submit(shard, Input::Propose { shard, origin: SIDE_DOOR, batch });
     }
+}
+
+/// Whether there is room for a write here, and on the way to who leads its shard.
+fn admit(hub: &Hub, write: &Write<'_>) -> Result<(), ApiError> {
+    if write.may_grow() && hub.out_of_memory.load(Ordering::Relaxed) {
+        return Err(ApiError::OutOfMemory { bytes_max: hub.memory_bytes_max });
+    }
+    let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
+    if hub.peers.is_some() && bytes > bytes_max {
+        return Err(ApiError::ValueTooLong { bytes, bytes_max });
+    }
+    Ok(())
 }
 
 /// `now` is when the request had come, however often it is tried.

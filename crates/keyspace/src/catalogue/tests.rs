@@ -574,3 +574,34 @@ proptest! {
         }
     }
 }
+
+/// Old directories and logs may have such keyspaces: they are read, and can be dropped.
+#[test]
+fn names_that_clients_cannot_say_are_not_proposed_but_still_applied() {
+    let create = |name| CatalogueOp::Create { name, options: KeyspaceOptions::default() };
+    let dots = [".", ".."];
+    let numbers = ["16", "007", "00", "010", "99999999999999999999"];
+    let mut catalogue = Catalogue::default();
+    for name in dots.into_iter().chain(numbers) {
+        let refused = create(name).check_proposal().unwrap_err();
+        match dots.contains(&name) {
+            true => assert_eq!(refused, CatalogueError::BadName { name: name.into() }),
+            false => assert_eq!(refused, CatalogueError::NumberedName { name: name.into() }),
+        }
+        if name == "16" {
+            continue;
+        }
+        catalogue.apply(&create(name)).unwrap();
+        assert_eq!(CatalogueOp::Drop { name }.check_proposal(), Ok(()));
+    }
+    let mut bytes = Vec::new();
+    catalogue.encode(&mut bytes);
+    let mut read = Catalogue::decode(&mut Reader::new(&bytes)).unwrap();
+    assert_eq!(read, catalogue);
+    for name in [".", "..", "007"] {
+        read.apply(&CatalogueOp::Drop { name }).unwrap();
+    }
+    for name in ["0", "15", "...", ".a", "1e3", "a007"] {
+        assert_eq!(create(name).check_proposal(), Ok(()), "{name}");
+    }
+}

@@ -163,10 +163,11 @@ pub enum ApiError {
         /// The key.
         key: Box<[u8]>,
     },
-    /// A key was changed by another since the transaction has read it. Nothing was done, and the
-    /// transaction is over.
+    /// A key is not as the transaction has read it: another client wrote it, or its value expired.
+    /// Nothing was done, and the transaction is over.
     #[error(
-        "'{}' was changed by another since the transaction has read it; nothing was done",
+        "'{}' has changed since the transaction read it (another client wrote it, or its value \
+         expired); nothing was done",
         key.escape_ascii()
     )]
     Conflict {
@@ -204,9 +205,11 @@ pub enum ApiError {
         why: String,
     },
     /// An operation of the transaction makes no sense. Nothing was done.
-    #[error("operation {at}: {why}")]
+    #[error("operation {at}{}: {why}", list.map(|list| format!(" of {list}")).unwrap_or_default())]
     OperationRefused {
-        /// Which, of those of the request; the first is 1.
+        /// In which list of the request it stands, if the request has several.
+        list: Option<&'static str>,
+        /// Which operation of the list; the first is 1.
         at: usize,
         /// Why, as a clause.
         why: String,

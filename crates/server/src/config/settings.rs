@@ -206,7 +206,7 @@ settings! {
     /// interval (fsync every interval_ms) or memory (written, not fsynced).
     durability: Durability = "sync", OneOf(DURABILITIES), OneOf<Durability>;
     /// How long new keyspaces keep replaced versions readable, unless they say otherwise.
-    retention_ms: u64 = "60s", Millis(0..=3650 * DAY_MS), Millis;
+    retention_ms: u64 = "60s", Millis(0..=keyspace::catalogue::RETENTION_MS_MAX), Millis;
     /// How long a stopping node waits for requests under way.
     shutdown_timeout_ms: u64 = "10s", Millis(0..=600_000), Millis;
     /// What is logged: error, warn, info, debug or trace and everything before it.

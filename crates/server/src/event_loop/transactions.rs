@@ -63,8 +63,8 @@ pub fn write_executed(parts: &[Part], reply: &Reply, version: Version, out: &mut
     let Reply::Array(answers) = reply else {
         match reply {
             Reply::Changed(key) if matches!(parts, [Part::Committed]) => writer.error(format!(
-                "CONFLICT '{}' was changed by another since the transaction has read it; nothing \
-                 was done. BEGIN again",
+                "CONFLICT '{}' has changed since the transaction read it (another client wrote it, \
+                 or its value expired); nothing was done. BEGIN again",
                 key.escape_ascii()
             )),
             Reply::Changed(_) if matches!(parts, [Part::Told(_)]) => writer.null_array(),

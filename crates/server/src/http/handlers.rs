@@ -1,18 +1,24 @@
 //! The router, what every request passes through, and the small answers: health, metrics, status.
 
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
+use axum::http::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_TYPE, HOST, HeaderName, X_CONTENT_TYPE_OPTIONS,
+};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 
 use super::context::Shared;
-use super::problem::Problem;
+use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
-use super::{cluster, keyspaces, kv, levels, nodes, routes, txn};
+use super::{cluster, keyspaces, kv, levels, linger, nodes, preconditions, routes, txn};
 use crate::api::Status;
+
+/// What paths of keys begin with.
+const KV: &str = "/v1/kv/";
 
 /// Everything that can be asked.
 pub fn router(context: Shared) -> Router {
@@ -43,17 +49,72 @@ pub fn router(context: Shared) -> Router {
         .with_state(context)
 }
 
-/// Refuses strangers' pages, counts, and adds the headers that every reply has.
+/// Refuses strangers' pages and what no handler judges, counts, and adds the headers that every
+/// reply has.
 async fn around(State(context): State<Shared>, request: Request, next: Next) -> Response {
-    let mut response = match foreign_host(&context, request.uri(), request.headers()) {
+    let refused = bad_host(&request)
+        .or_else(|| foreign_host(&context, request.uri(), request.headers()))
+        .or_else(|| unjudged(&request));
+    let (request, body) = linger::watched(request);
+    let mut response = match refused {
         Some(problem) => problem.into_response(),
-        None => next.run(request).await,
+        None => in_our_words(next.run(request).await).await,
     };
     context.count(response.status());
     let headers = response.headers_mut();
+    // The connection ends with this reply, for what is left of the body is no request.
+    if !body.was_read() {
+        headers.insert(CONNECTION, HeaderValue::from_static("close"));
+    }
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
+}
+
+/// HTTP/1.1 has each request name one host (RFC 9112, 3.2).
+fn bad_host(request: &Request) -> Option<Problem> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let why = match (hosts.next(), hosts.next()) {
+        (None, _) if request.version() < Version::HTTP_11 => return None,
+        (None, _) => "the header Host is missing",
+        (Some(_), Some(_)) => "there is more than one header Host",
+        (Some(host), None) => {
+            let is_host = |host: &Authority| !host.as_str().contains('@');
+            let parsed = Authority::try_from(host.as_bytes());
+            if host.is_empty() || parsed.as_ref().is_ok_and(is_host) {
+                return None;
+            }
+            "the header Host is no host, with or without a port"
+        }
+    };
+    Some(Problem::bad_request(why))
+}
+
+/// A precondition of what has no entity tags: as if it were not there would be wrong.
+fn unjudged(request: &Request) -> Option<Problem> {
+    let is_read = [Method::GET, Method::HEAD].contains(request.method());
+    if is_read || request.uri().path().starts_with(KV) || !preconditions::has_any(request.headers())
+    {
+        return None;
+    }
+    Some(Problem::bad_request(format!(
+        "If-Match and If-None-Match are judged at {KV}{{keyspace}}/{{key}} only"
+    )))
+}
+
+/// What the libraries have refused by themselves, in few words of theirs, as a problem.
+async fn in_our_words(response: Response) -> Response {
+    /// They say a sentence.
+    const SAID_BYTES_MAX: usize = 4 << 10;
+    let status = response.status();
+    let kind = response.headers().get(CONTENT_TYPE).map(HeaderValue::as_bytes);
+    let is_problem = kind == Some(CONTENT_TYPE_OF_PROBLEMS.as_bytes());
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let said = axum::body::to_bytes(response.into_body(), SAID_BYTES_MAX).await;
+    let said = said.unwrap_or_default();
+    Problem::of_library(status, &String::from_utf8_lossy(&said)).into_response()
 }
 
 fn foreign_host(context: &Shared, uri: &Uri, headers: &HeaderMap) -> Option<Problem> {
@@ -118,7 +179,8 @@ pub(super) async fn unknown_path(uri: Uri) -> Problem {
         "There are /health/live, /health/ready, /metrics, /v1/status, /v1/nodes, \
          /v1/nodes/{node}/{cordon|uncordon|drain|remove}, /v1/shards, \
          /v1/shards/{shard}/{split|merge}, /v1/level, /v1/decisions, /v1/keyspaces, \
-         /v1/kv/{keyspace}/{key}, /v1/route/{keyspace}/{key} and /v1/txn.",
+         /v1/keyspaces/{name}, /v1/kv/{keyspace}/{key}, /v1/route/{keyspace}/{key}, /v1/txn, \
+         /v1/txn/begin, /v1/txn/{id} and /v1/txn/{id}/commit.",
     )
 }
 

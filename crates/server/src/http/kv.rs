@@ -2,26 +2,32 @@
 
 use axum::body::Body;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, HeaderName};
-use axum::http::{HeaderValue, StatusCode, Uri};
+use axum::http::header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use keyspace::Timestamp;
 
 use super::body;
 use super::context::{Context, Shared};
+use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
 use super::routes;
 use super::uri::{decode, decode_text, number, parameters, timestamp};
-use crate::api::{Answer, ApiError, Command, PutIf};
+use crate::api::{Answer, ApiError, Command, Condition};
 
 const TIMESTAMP: HeaderName = HeaderName::from_static("carillon-timestamp");
 const AGE_MS: HeaderName = HeaderName::from_static("carillon-age-ms");
 const EXPIRES_AT_MS: HeaderName = HeaderName::from_static("carillon-expires-at-ms");
 
-/// The value as it is, with when it was written and when it ends in headers.
-pub async fn get(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
+/// The value as it is, with its tag, when it was written and when it ends in headers.
+pub async fn get(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
+    let preconditions = Preconditions::of(&headers)?;
     let [at, stale, lookup] = parameters(uri.query(), ["at", "stale", "lookup"])?;
     if at.is_some() && stale.is_some() {
         let detail = "at and stale exclude each other: a time in the past, or the newest value";
@@ -34,26 +40,35 @@ pub async fn get(State(context): State<Shared>, uri: Uri) -> Result<Response, Pr
     let mut response =
         match context.read(|done| context.api.call(id, &keyspace, command, done)).await? {
             Answer::Aged { age_ms, answer } => {
-                let mut response = match shown(*answer, at) {
+                let mut response = match shown(*answer, at, &preconditions) {
                     Ok(response) => response,
                     Err(problem) => problem.into_response(),
                 };
                 response.headers_mut().insert(AGE_MS, age_ms.into());
                 response
             }
-            answer => shown(answer, at).unwrap_or_else(Problem::into_response),
+            answer => shown(answer, at, &preconditions).unwrap_or_else(Problem::into_response),
         };
     routes::add(&mut response, route);
     Ok(response)
 }
 
-/// What a read has found.
-fn shown(answer: Answer, at: Option<Timestamp>) -> Result<Response, Problem> {
+/// What a read has found. Where it has found nothing there is no version to judge.
+fn shown(
+    answer: Answer,
+    at: Option<Timestamp>,
+    preconditions: &Preconditions,
+) -> Result<Response, Problem> {
     match answer {
         Answer::Value { value, timestamp, expires_at_ms } => {
-            let mut response = value.into_response();
+            const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+            let mut response = match preconditions.judge_read(timestamp) {
+                ReadVerdict::Answered => ([(CONTENT_TYPE, BYTES)], value).into_response(),
+                ReadVerdict::NotModified => StatusCode::NOT_MODIFIED.into_response(),
+                ReadVerdict::Failed => return Err(condition_failed()),
+            };
             let headers = response.headers_mut();
-            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
+            headers.insert(ETAG, tag(timestamp));
             headers.insert(TIMESTAMP, timestamp.0.into());
             if let Some(millis) = expires_at_ms {
                 headers.insert(EXPIRES_AT_MS, millis.into());
@@ -87,19 +102,30 @@ fn shown(answer: Answer, at: Option<Timestamp>) -> Result<Response, Problem> {
 }
 
 /// 204 when the value is written as durably as its keyspace asks for.
-pub async fn put(State(context): State<Shared>, uri: Uri, body: Body) -> Result<Response, Problem> {
+pub async fn put(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
     let [ttl_ms, when, lookup] = parameters(uri.query(), ["ttl_ms", "if", "lookup"])?;
     let expires_at_ms = ttl_ms.map(|text| expiry(&context, &text)).transpose()?;
     let when = match when.as_deref() {
-        None => PutIf::Always,
-        Some("absent") => PutIf::Absent,
-        Some("present") => PutIf::Present,
+        None => Condition::ALWAYS,
+        Some("absent") => Condition::absent(),
+        Some("present") => Condition::PRESENT,
         Some(other) => {
             let detail = format!("if is {other:?}, where absent or present is known");
             return Err(Problem::bad_request(detail));
         }
     };
+    if headers.contains_key(CONTENT_RANGE) {
+        let detail = "Content-Range says that the body is a part of a value: only whole values \
+                      can be put";
+        return Err(Problem::bad_request(detail));
+    }
+    let when = when.and(Preconditions::of(&headers)?.condition());
     let held =
         body::read(&context, body, context.options.value_bytes_max, body::value_too_long).await?;
     let command = Command::Put { key, value: held.bytes.clone(), expires_at_ms, when };
@@ -107,10 +133,15 @@ pub async fn put(State(context): State<Shared>, uri: Uri, body: Body) -> Result<
 }
 
 /// 204 when the key had a value and has none any more.
-pub async fn delete(State(context): State<Shared>, uri: Uri) -> Result<Response, Problem> {
+pub async fn delete(
+    State(context): State<Shared>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let (keyspace, key) = place(&context, &uri)?;
     let [lookup] = parameters(uri.query(), ["lookup"])?;
-    write(&context, &keyspace, lookup, Command::Delete { key }).await
+    let when = Preconditions::of(&headers)?.condition();
+    write(&context, &keyspace, lookup, Command::Delete { key, when }).await
 }
 
 async fn write(
@@ -130,13 +161,7 @@ async fn done(context: &Context, keyspace: &str, command: Command) -> Result<Res
     let id = context.next_id();
     match context.write(id, |done| context.api.call(id, keyspace, command, done)).await? {
         Answer::Written { timestamp } => Ok(written(timestamp)),
-        Answer::ConditionFailed => Err(Problem::new(
-            StatusCode::PRECONDITION_FAILED,
-            "condition-failed",
-            "Condition failed",
-            "the condition of the parameter if did not hold, so nothing was written",
-            "GET the key to see what it has.",
-        )),
+        Answer::ConditionFailed => Err(condition_failed()),
         Answer::NothingToDelete => Err(Problem::new(
             StatusCode::NOT_FOUND,
             "nil",
@@ -148,6 +173,17 @@ async fn done(context: &Context, keyspace: &str, command: Command) -> Result<Res
             unreachable!("a write is answered as a write")
         }
     }
+}
+
+fn condition_failed() -> Problem {
+    Problem::new(
+        StatusCode::PRECONDITION_FAILED,
+        "condition-failed",
+        "Condition failed",
+        "the request's condition (If-Match, If-None-Match, or the parameter if) does not hold for \
+         what the key has; nothing was done",
+        "GET the key to see what it has, and its ETag.",
+    )
 }
 
 fn written(timestamp: Option<Timestamp>) -> Response {

@@ -54,9 +54,10 @@
 //! |---|---|
 //! | connections | further ones are not accepted until one ends |
 //! | header not there in time, or an idle connection | it is closed |
-//! | body longer than a value may be | 413, closed |
-//! | bodies of all requests together | a request waits, then 503; nothing was done |
-//! | body not there in time | 408, closed; nothing was done |
+//! | body longer than a value may be | 413, closed; nothing was done |
+//! | bodies of all requests together | a large one waits [`ROOM_TIMEOUT`], then 503; not done |
+//! | body not there within [`BODY_TIMEOUT`], or stalled for [`BODY_STALL_TIMEOUT`] | 408, closed |
+//! | body of a refused request | read and dropped, so that a client gets the reply ([`linger`]) |
 //! | reply not read | closed when no byte leaves for `stall_timeout` |
 //! | node does not answer | 504 for a write, whose outcome is unknown, else 503 |
 //!
@@ -75,7 +76,10 @@ mod handlers;
 mod keyspaces;
 mod kv;
 mod levels;
+mod library;
+mod linger;
 mod nodes;
+mod preconditions;
 pub mod problem;
 mod routes;
 mod server;
@@ -88,6 +92,13 @@ use std::time::Duration;
 use overlay::LookupChoice;
 
 pub use server::{Server, start};
+
+/// For the whole body of a request.
+pub const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Without a byte of a body coming.
+pub const BODY_STALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// A body waits so long for room beside those of other requests, and is then refused.
+pub const ROOM_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// What one HTTP server may take of the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,8 +115,12 @@ pub struct Options {
     pub way: LookupChoice,
     /// For the head of a request, and for an idle connection.
     pub header_timeout: Duration,
-    /// For the body of a request.
+    /// For the whole body of a request.
     pub body_timeout: Duration,
+    /// Without a byte of a body coming.
+    pub body_stall_timeout: Duration,
+    /// For room beside the bodies of other requests.
+    pub room_timeout: Duration,
     /// Without a byte of a reply leaving.
     pub stall_timeout: Duration,
     /// Names this process in request ids: drawn when it started (SAFETY G10).
@@ -122,7 +137,9 @@ impl Options {
             request_timeout: Duration::from_millis(config.request_timeout_ms),
             way: config.http_way(),
             header_timeout: Duration::from_secs(30),
-            body_timeout: Duration::from_secs(60),
+            body_timeout: BODY_TIMEOUT,
+            body_stall_timeout: BODY_STALL_TIMEOUT,
+            room_timeout: ROOM_TIMEOUT,
             stall_timeout: Duration::from_secs(30),
             incarnation,
         }

@@ -8,7 +8,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper::{self, Request};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
@@ -18,6 +21,8 @@ use tokio::time::{sleep, timeout};
 use super::Options;
 use super::context::{Context, Shared};
 use super::handlers::router;
+use super::library::{Refusing, Replies, ReplyBody};
+use super::linger::linger;
 use super::stall::Stalling;
 use crate::api::Api;
 
@@ -132,7 +137,7 @@ async fn accept(
 }
 
 async fn connection(
-    stream: TcpStream,
+    mut stream: TcpStream,
     router: Router,
     context: Shared,
     mut stopping: Stopping,
@@ -142,23 +147,48 @@ async fn connection(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "an HTTP connection stays without TCP_NODELAY");
     }
-    let stream = Stalling::new(stream, context.options.stall_timeout);
+    let mut has_stalled = false;
+    let stalling = Stalling::new(&mut stream, &mut has_stalled, context.options.stall_timeout);
+    let ended = requests(stalling, router, &context, &mut stopping).await;
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection ended badly");
+    }
+    if !has_stalled {
+        tokio::select! {
+            biased;
+            _drain = stopped(&mut stopping) => {}
+            () = linger(&mut stream) => {}
+        }
+    }
+    context.connections.fetch_sub(1, Ordering::Relaxed);
+}
+
+/// Answers requests until their connection ends, or those under way when the server is to stop.
+async fn requests(
+    stream: Stalling<'_>,
+    router: Router,
+    context: &Shared,
+    stopping: &mut Stopping,
+) -> hyper::Result<()> {
+    let replies = Arc::new(Replies::default());
+    let stream = Refusing::new(stream, context.clone(), replies.clone());
+    let handlers = TowerToHyperService::new(router);
+    let service = service_fn(move |request: Request<Incoming>| {
+        let (open, reply) = (replies.begin(), handlers.call(request));
+        async move { reply.await.map(|reply| reply.map(|body| ReplyBody::new(body, open))) }
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(context.options.header_timeout)
         .max_buf_size(BUFFER_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    let ended = tokio::select! {
+    tokio::select! {
         biased;
         ended = connection.as_mut() => ended,
-        _drain = stopped(&mut stopping) => {
+        _drain = stopped(stopping) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
-    };
-    if let Err(error) = ended {
-        tracing::debug!(%error, "an HTTP connection ended badly");
     }
-    context.connections.fetch_sub(1, Ordering::Relaxed);
 }

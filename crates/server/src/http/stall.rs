@@ -11,18 +11,19 @@ use tokio::time::{Instant, Sleep, sleep};
 
 /// A stream whose writes fail once no byte has left for a while. Reads are not timed here: heads
 /// and bodies have their own limits.
-pub struct Stalling {
-    stream: TcpStream,
+pub struct Stalling<'a> {
+    stream: &'a mut TcpStream,
+    stalled: &'a mut bool,
     timeout: Duration,
     /// Runs only while a write waits.
     clock: Pin<Box<Sleep>>,
     waiting: bool,
 }
 
-impl Stalling {
-    /// Gives up after `timeout` without progress.
-    pub fn new(stream: TcpStream, timeout: Duration) -> Self {
-        Self { stream, timeout, clock: Box::pin(sleep(timeout)), waiting: false }
+impl<'a> Stalling<'a> {
+    /// Gives up after `timeout` without progress, and says so in `stalled`.
+    pub fn new(stream: &'a mut TcpStream, stalled: &'a mut bool, timeout: Duration) -> Self {
+        Self { stream, stalled, timeout, clock: Box::pin(sleep(timeout)), waiting: false }
     }
 
     fn judge<T>(
@@ -39,29 +40,32 @@ impl Stalling {
             self.clock.as_mut().reset(Instant::now() + self.timeout);
         }
         match self.clock.as_mut().poll(cx) {
-            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Ready(()) => {
+                *self.stalled = true;
+                Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+            }
             Poll::Pending => Poll::Pending,
         }
     }
 }
 
-impl AsyncRead for Stalling {
+impl AsyncRead for Stalling<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
+        Pin::new(&mut *self.stream).poll_read(cx, buffer)
     }
 }
 
-impl AsyncWrite for Stalling {
+impl AsyncWrite for Stalling<'_> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let progress = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        let progress = Pin::new(&mut *self.stream).poll_write(cx, bytes);
         self.judge(cx, progress)
     }
 
@@ -70,7 +74,7 @@ impl AsyncWrite for Stalling {
         cx: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let progress = Pin::new(&mut self.stream).poll_write_vectored(cx, pieces);
+        let progress = Pin::new(&mut *self.stream).poll_write_vectored(cx, pieces);
         self.judge(cx, progress)
     }
 
@@ -79,10 +83,10 @@ impl AsyncWrite for Stalling {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        Pin::new(&mut *self.stream).poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        Pin::new(&mut *self.stream).poll_shutdown(cx)
     }
 }

@@ -1,5 +1,7 @@
 //! What a request line says: percent-encoded bytes, query parameters, times.
 
+use std::ops::Range;
+
 use keyspace::Timestamp;
 
 use super::problem::Problem;
@@ -70,35 +72,51 @@ fn listed(known: &[&str]) -> String {
     format!("; known are {}", known.join(", "))
 }
 
-/// A whole number.
+/// A whole number: digits only, no sign.
 ///
 /// # Errors
 /// If it is none, or above 64 bits.
 pub fn number(name: &str, text: &str) -> Result<u64, Problem> {
-    text.parse().map_err(|_| {
+    let is_digits = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_digits).ok_or_else(|| {
         Problem::bad_request(format!("{name} is {text:?}, which is no whole number of 64 bits"))
     })
 }
+
+/// Milliseconds since 1970 at the beginning of 2000 and of 2200: no timestamp of a node is so small
+/// a number, but times that lack their unit are.
+const LIKELY_MILLIS: Range<u64> = 946_684_800_000..7_258_118_400_000;
 
 /// A time, in one of three forms: a timestamp as the header `carillon-timestamp` gives it
 /// (`110537293516800005`); milliseconds since 1970 (`1686665245312ms`), which mean the first
 /// instant of that millisecond; or both its parts, as messages show them (`1686665245312.5`).
 ///
 /// # Errors
-/// If it is none of them.
+/// If it is none of them, or seems to be milliseconds or seconds without their unit.
 pub fn timestamp(text: &str) -> Result<Timestamp, Problem> {
     /// Timestamps have 48 bits of milliseconds.
     const MILLIS_MAX: u64 = u64::MAX >> 16;
     let (millis, logical) = match (text.strip_suffix("ms"), text.split_once('.')) {
         (Some(millis), _) => (millis, "0"),
         (None, Some(parts)) => parts,
-        (None, None) => return Ok(Timestamp(number("at", text)?)),
+        (None, None) => return bare_timestamp(number("at", text)?),
     };
-    match (number("at", millis)?, logical.parse::<u16>()) {
-        (millis @ 0..=MILLIS_MAX, Ok(logical)) => {
-            Ok(Timestamp(Timestamp::from_millis(millis).0 + u64::from(logical)))
+    match (number("at", millis)?, number("at", logical)?) {
+        (millis @ 0..=MILLIS_MAX, logical @ 0..=0xffff) => {
+            Ok(Timestamp(Timestamp::from_millis(millis).0 + logical))
         }
         _ => Err(Problem::bad_request(format!("at is {text:?}: there is no such time"))),
+    }
+}
+
+fn bare_timestamp(number: u64) -> Result<Timestamp, Problem> {
+    let meant = [number, number.saturating_mul(1000)];
+    match meant.iter().find(|millis| LIKELY_MILLIS.contains(millis)) {
+        None => Ok(Timestamp(number)),
+        Some(millis) => Err(Problem::bad_request(format!(
+            "at is {number}, which as a timestamp would be on the first day of 1970; did you mean \
+             {millis}ms?"
+        ))),
     }
 }
 
@@ -148,9 +166,15 @@ mod tests {
             "1.",
             ".1",
             "1.5ms",
+            "+5",
+            "+5ms",
+            "1.+5",
+            "1795675401288",
+            "1795675401",
         ] {
             assert!(timestamp(bad).is_err(), "{bad}");
         }
+        assert_eq!(timestamp("1795675401288ms").unwrap(), Timestamp(1795675401288 << 16));
     }
 
     proptest! {

@@ -120,34 +120,31 @@ impl State {
             }
             Command::Put { key, value, expires_at_ms, when } => {
                 let versions = keys.entry(key).or_default();
-                let present = newest(versions, Timestamp::MAX).is_some();
-                let done = match when {
-                    PutIf::Always => true,
-                    PutIf::Absent => !present,
-                    PutIf::Present => present,
-                };
-                if !done {
+                let found = newest(versions, Timestamp::MAX).map(|(written, ..)| written);
+                if !when.holds(found) {
                     return Ok(Answer::ConditionFailed);
                 }
                 versions.push((now, Some((value, expires_at_ms))));
                 Answer::Written { timestamp: Some(now) }
             }
-            Command::Delete { key } => match keys.get_mut(&key) {
-                Some(versions) if newest(versions, Timestamp::MAX).is_some() => {
-                    versions.push((now, None));
-                    Answer::Written { timestamp: Some(now) }
+            Command::Delete { key, when } => {
+                let versions = keys.entry(key).or_default();
+                match newest(versions, Timestamp::MAX) {
+                    None => Answer::NothingToDelete,
+                    Some((written, ..)) if !when.holds(Some(written)) => Answer::ConditionFailed,
+                    Some(_) => {
+                        versions.push((now, None));
+                        Answer::Written { timestamp: Some(now) }
+                    }
                 }
-                _ => Answer::NothingToDelete,
-            },
+            }
         })
     }
 }
 
 impl Api for Fake {
     fn call(&self, _id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
-        let (Command::Get { key, .. } | Command::Put { key, .. } | Command::Delete { key }) =
-            &command;
-        match &key[..] {
+        match command.key() {
             b"silent" => self.state.lock().unwrap().unanswered.push(done),
             b"lost" => drop(done),
             b"oom" => done(Err(ApiError::OutOfMemory { bytes_max: 1 << 30 })),

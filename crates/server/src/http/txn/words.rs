@@ -370,7 +370,9 @@ impl<'de> Deserialize<'de> for Number {
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Number, E> {
-                text.parse().map(Number).map_err(|_| {
+                // A plus is no digit.
+                let number = text.parse().ok().filter(|_| !text.starts_with('+'));
+                number.map(Number).ok_or_else(|| {
                     let text: String = text.chars().take(40).collect();
                     E::custom(format!("{text:?} is no whole number"))
                 })

@@ -279,9 +279,11 @@ impl Attempt {
 
     /// An operation was refused: that is so only if what was read was there at one moment.
     fn fail(self: Box<Self>, mut held: Held, error: ApiError) {
-        if !matches!(error, ApiError::OperationRefused { .. }) {
+        let ApiError::OperationRefused { at, why, .. } = error else {
             return (self.done)(Err(error));
-        }
+        };
+        let list = Some(if self.succeeded { "then" } else { "else" });
+        let error = ApiError::OperationRefused { list, at, why };
         let hub = self.hub.clone();
         held.copy.forget_writes();
         commit(&hub, self.id, held, self.before.clone(), move |committed| match committed {

@@ -318,7 +318,7 @@ impl Run {
     }
 
     fn refused(&self, why: String) -> Stop {
-        Stop::Failed(ApiError::OperationRefused { at: self.results.len() + 1, why })
+        Stop::Failed(ApiError::OperationRefused { list: None, at: self.results.len() + 1, why })
     }
 
     fn range(&mut self, wanted: &Stretch<'_>) -> Result<TxnResult, Stop> {

@@ -1,6 +1,11 @@
 //! HTTP as bytes on a socket: what is asked, what is answered, and what misbehaving clients meet.
 
+#[path = "../fake/mod.rs"]
 mod fake;
+
+mod bodies;
+mod preconditions;
+mod refusals;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -584,7 +589,7 @@ fn transactions_say_what_has_become_of_them() {
     assert_eq!((lost.status, lost.problem().as_str()), (504, "unknown-outcome"));
     let conflict = post("/v1/txn", r#"{"then":[{"get":"a"}]}"#);
     assert_eq!((conflict.status, conflict.problem().as_str()), (409, "conflict"));
-    assert!(conflict.text().contains(r"'a\\xff' was changed"), "{}", conflict.text());
+    assert!(conflict.text().contains(r"'a\\xff' has changed"), "{}", conflict.text());
 
     let begun = post("/v1/txn/begin", r#"{"timeout_ms":5}"#);
     assert_eq!((begun.status, begun.text().as_str()), (201, r#"{"id":"t1","timeout_ms":5}"#));
