@@ -1,7 +1,9 @@
 //! How commands, steps and answers stand in scripts.
 
 use command::transaction::KeyRange;
-use command::{Expiry, Read, Reply, Seen, SetIf, SetReply, Step as Command, Transaction, Write};
+use command::{
+    Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
+};
 use keyspace::Timestamp;
 use node::locks::{
     Answers, Finding, Mark, Outcome, Prepare, Role, Said, Standing, Step, TxnId, Why,
@@ -86,7 +88,7 @@ pub fn reply(reply: &Reply) -> String {
         Reply::Nil => "nil".to_owned(),
         Reply::Int(number) => format!("({number})"),
         Reply::Bulk(bytes) => format!("\"{}\"", text(bytes)),
-        Reply::Refused(why) => format!("error {why:?}"),
+        Reply::Refused(Refusal::NotInteger) => "error, not an integer".to_owned(),
         Reply::Moved { .. } => "re-routed".to_owned(),
         Reply::Changed(key) => format!("nil: {} has changed", text(key)),
         other => panic!("not in scripts: {other:?}"),

@@ -6,7 +6,8 @@ use std::fmt::Write as _;
 use bytes::Bytes;
 use keyspace::ReplicaId;
 use replication::{
-    Boot, Change, Entry, Group, HardState, Limits, Members, Message, MessageKind, Refused,
+    Boot, Change, ChangeRefused, Entry, Group, HardState, Limits, Members, Message, MessageKind,
+    Refused,
 };
 
 use crate::disk::{Disk, Unsynced};
@@ -207,7 +208,14 @@ impl Network {
         let mut refused = None;
         self.with(id, |group| refused = group.propose_change(change, text.into_bytes()).err());
         if let Some(why) = refused {
-            self.say(&format!("{} refuses the change: {why:?}", id.0).to_lowercase());
+            let why = match why {
+                ChangeRefused::NotLeader => "it does not lead, or hands over",
+                ChangeRefused::Pending => "another change is not applied yet",
+                ChangeRefused::Unfit => {
+                    "a joint change is left before the next one, others cannot be"
+                }
+            };
+            self.say(&format!("{} refuses the change: {why}", id.0));
         }
     }
 

@@ -34,12 +34,7 @@ impl World {
             let now = self.now;
             self.node(id).postponed.add(moved, now);
         }
-        for (shard, replica, why) in effects.ended.drain(..) {
-            self.say(&format!(
-                "node {}: replica {} of shard {} ends: {why:?}",
-                id.0, replica.0, shard.0
-            ));
-        }
+        assert!(effects.ended.is_empty(), "not in scripts: {:?}", effects.ended);
         for stuck in effects.stuck.drain(..) {
             let keys: Vec<String> = stuck.keys.iter().map(|key| words::text(key)).collect();
             self.say(&format!(

@@ -130,5 +130,11 @@ impl World {
 
 /// Why a client's command was not done.
 pub(super) fn not_done(why: NotDone) -> String {
-    format!("not done, {why:?}")
+    let why = match why {
+        NotDone::CrossShard => "its keys lie in several shards",
+        NotDone::NotLeader => "nobody leads the shard",
+        NotDone::Unknown => return "unknown".to_owned(),
+        other => panic!("not in scripts: {other:?}"),
+    };
+    format!("not done, {why}")
 }
