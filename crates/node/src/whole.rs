@@ -414,7 +414,6 @@ mod tests {
     use crate::birth;
     use crate::catalogue::{Change, System};
     use crate::command::{Step as Command, Transaction, Write};
-    use crate::limits;
     use crate::locks::apply::{Owns, apply};
     use crate::locks::{Keys, Places, Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
@@ -539,7 +538,7 @@ mod tests {
         };
         let owns = Owns { key: &|_| true, up_to: &|_| true };
         let step = Step::Prepare(prepare);
-        let said = apply(locks, engine, &step, at, &owns, &limits::APPLY);
+        let said = apply(locks, engine, &step, at, &owns);
         assert!(matches!(said, Said::Voted(..)));
         state.last = at;
         drop(state);

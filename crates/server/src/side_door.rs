@@ -37,6 +37,7 @@ use node::command::{Expiry, Reply, SetIf, SetReply, Write};
 use node::entry::Batch;
 use node::fetch::{Found, Then, Want};
 use node::lane::{self, Input, NotDone};
+use node::limits::COMMAND_BYTES_MAX;
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 use node::whole;
@@ -52,7 +53,6 @@ use crate::config::Config;
 use crate::hub::lookups::Way;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
-use crate::peer::COMMAND_BYTES_MAX;
 
 /// What the node is told about itself at start.
 #[derive(Clone, Debug, Default)]
@@ -354,7 +354,7 @@ impl NodeApi {
             return done(Err(ApiError::OutOfMemory { bytes_max }));
         }
         let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
-        if self.hub.peers.is_some() && bytes > bytes_max {
+        if bytes > bytes_max {
             return done(Err(ApiError::ValueTooLong { bytes, bytes_max }));
         }
         let mut place = 0;

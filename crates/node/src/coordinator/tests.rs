@@ -14,7 +14,6 @@ use parking_lot::RwLock;
 use super::*;
 use crate::birth;
 use crate::command::{Read, Step as Command, Write, integer};
-use crate::limits;
 use crate::locks::apply::Owns;
 use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
 use crate::route::tiles;
@@ -179,8 +178,7 @@ impl World {
         }
         state.last = at;
         state.locks.forget(at);
-        let said =
-            crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns, &limits::APPLY);
+        let said = crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns);
         let is_aborted = matches!(said, Said::Record(Standing::Aborted, _));
         assert!(!is_aborted || !self.sure.contains(&step.id()), "it was sure");
         said
@@ -310,7 +308,7 @@ fn play(seed: u64) -> (usize, usize) {
             transfers.insert(token, (from, to));
             let command = |(key, by, name): &'_ (Vec<u8>, Option<i64>, Vec<u8>)| match by {
                 Some(by) => Command::Write(Write::Increment { key: leak(key), by: *by }),
-                None => Command::Write(Write::Append { key: leak(key), value: leak(name) }),
+                None => Command::Write(Write::append(leak(key), leak(name))),
             };
             writes.iter().map(command).collect()
         };

@@ -93,7 +93,6 @@ mod tests {
     use super::*;
     use crate::command::samples::{KEYS, transactions, writes};
     use crate::command::{Reply, Write, apply};
-    use crate::limits;
 
     fn held(engine: &Engine, key: &[u8], at: Timestamp) -> Option<(Box<[u8]>, u64)> {
         let version = engine.newest(&engine.hasher().key(key), at)?;
@@ -112,14 +111,14 @@ mod tests {
                 let mut engine = Engine::new(Layout::Ordered, hasher);
                 for (millis, write) in (990..).zip(&before) {
                     let at = Timestamp::from_millis(millis);
-                    apply(&mut engine, &write.borrow(), at, &limits::APPLY);
+                    apply(&mut engine, &write.borrow(), at);
                 }
                 engine
             });
             let Write::Transaction(part) = owned.borrow() else { panic!("it is one") };
             let mut draft = Draft::new(&there, &part);
-            let answers: Vec<Reply> = part.run(&mut draft, at, &limits::APPLY);
-            let on_engine: Vec<Reply> = part.run(&mut done, at, &limits::APPLY);
+            let answers: Vec<Reply> = part.run(&mut draft, at);
+            let on_engine: Vec<Reply> = part.run(&mut done, at);
             prop_assert_eq!(answers, on_engine);
             let intents = draft.into_intents();
             for key in KEYS {

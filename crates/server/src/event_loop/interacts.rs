@@ -13,7 +13,6 @@ use keyspace::Feature;
 use node::command::{Read, Reply, Sink as _, Step};
 use node::fetch::{Fetched, Found, Want};
 use node::interactive::{BYTES_MAX, Gap, Interactive, TooMuch};
-use node::limits;
 use node::read::Now;
 use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};
@@ -156,7 +155,7 @@ impl EventLoop {
             Got::Later => return Got::Later,
             Got::TooMuch => return Got::TooMuch,
         }
-        match transaction.run_all(steps, &limits::APPLY) {
+        match transaction.run_all(steps) {
             Ok(replies) => Got::This(replies),
             Err(TooMuch) => Got::TooMuch,
         }

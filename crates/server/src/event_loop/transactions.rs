@@ -9,6 +9,7 @@ use keyspace::Feature;
 use node::command::transaction::WRITTEN_BYTES_MAX;
 use node::command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use node::fetch::Fetched;
+use node::limits::COMMAND_BYTES_MAX;
 use node::read::Now;
 use node::route::Route;
 
@@ -17,11 +18,10 @@ use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, OK, QUEUED, Slot};
 use super::context::CommandContext;
 use super::executes::Told;
-use super::resp::{Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE, TOO_LONG_TO_SEND};
+use super::resp::{COMMAND_TOO_LONG, Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
 use super::serve::waiter;
 use super::takes::Takes;
 use crate::gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
-use crate::peer::COMMAND_BYTES_MAX;
 
 /// What a client is told of a command in a transaction whose own keys lie in several shards.
 const CROSS_SHARD: &str = "CROSSSLOT the keys of one command of the transaction lie in several \
@@ -282,8 +282,8 @@ impl EventLoop {
             return Err(None);
         }
         let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
-        if self.hub.peers.is_some() && bytes > COMMAND_BYTES_MAX {
-            return Err(Some(TOO_LONG_TO_SEND));
+        if bytes > COMMAND_BYTES_MAX {
+            return Err(Some(COMMAND_TOO_LONG));
         }
         if transaction.commands.iter().any(|step| crosses_in(step, &route)) {
             return Err(Some(CROSS_SHARD));

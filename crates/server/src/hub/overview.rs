@@ -31,7 +31,7 @@ use parking_lot::RwLock;
 use replication::Members;
 
 use super::laggards::{self, Behind};
-use super::{Hub, View, boot_nanos};
+use super::{Hub, View, boot_nanos, wall_millis};
 use crate::api::{Health, Overview, Verdict};
 use crate::cluster::{Load, MemberInfo, MemberState};
 
@@ -39,6 +39,8 @@ use crate::cluster::{Load, MemberInfo, MemberState};
 const LANE_SHARDS: usize = 64;
 /// Reasons that are told; how many more there are is told too.
 const REASONS_MAX: usize = 8;
+/// For how long it is told that a message was too long; what cannot be sent is tried again.
+const TOO_LONG_FOR_MS: u64 = 60_000;
 /// Shards that a reason names.
 const NAMED_MAX: usize = 6;
 
@@ -336,6 +338,14 @@ impl Hub {
             );
             reasons.add(Verdict::Degraded, why);
         }
+        for node in self.too_long_for() {
+            let why = format!(
+                "a message is too long for {}: what it was for, replicas or reads, does not get \
+                 on. Upgrade that node, or delete the long value",
+                name_of(node, members)
+            );
+            reasons.add(Verdict::Degraded, why);
+        }
         if self.log.facts().full {
             let why = "the disk of this node has no room: writes to shards that it leads are \
                        refused until there is";
@@ -346,6 +356,17 @@ impl Hub {
             reasons.add(Verdict::Degraded, why.into());
         }
         reasons.finish()
+    }
+
+    /// Nodes that lately did not take a message of this one, since their version takes no such
+    /// long ones.
+    fn too_long_for(&self) -> Vec<NodeId> {
+        let Some(peers) = &self.peers else { return Vec::new() };
+        let now = wall_millis();
+        let is_late = |at: u64| at > 0 && now.saturating_sub(at) < TOO_LONG_FOR_MS;
+        let counters = peers.cluster.counters().peers.into_iter();
+        let late = counters.filter(|(_, counters)| is_late(counters.too_long_millis.get()));
+        late.map(|(node, _)| node).collect()
     }
 
     /// Why the node does not serve yet, or any more, in words; `None` if it does.

@@ -105,7 +105,6 @@ fn skip_id(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
 mod tests {
     use keyspace::{KeyHasher, Timestamp};
     use node::command::{Step as Command, Transaction, Write};
-    use node::limits;
     use node::locks::apply::{Owns, apply};
     use node::locks::{Prepare, Role, Step, TxnId};
     use storage::engine::{Engine, Layout};
@@ -116,7 +115,7 @@ mod tests {
         let (mut locks, hasher) = (Locks::default(), KeyHasher::new([1; 16]));
         let mut engine = Engine::new(Layout::Ordered, hasher);
         let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
-        let write = |key| Command::Write(Write::Append { key, value: b"1 " });
+        let write = |key| Command::Write(Write::append(key, b"1 "));
         let commands = vec![write(b"a"), write(b"b")];
         let part = Transaction { commands, ..Transaction::default() };
         let promised = [b"a".as_slice(), b"b", b"c"].into_iter().collect();
@@ -128,7 +127,7 @@ mod tests {
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
         let owns = Owns { key: &|_| true, up_to: &|_| true };
-        apply(&mut locks, &mut engine, &step, at, &owns, &limits::APPLY);
+        apply(&mut locks, &mut engine, &step, at, &owns);
         locks
     }
 

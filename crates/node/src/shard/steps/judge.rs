@@ -239,7 +239,6 @@ mod tests {
 
     use super::*;
     use crate::command::{Step as Command, Transaction, Write};
-    use crate::limits;
     use crate::locks::apply::{Owns, apply};
     use crate::locks::{Places, Said};
     use crate::shard::steps::tests::prepare;
@@ -257,7 +256,7 @@ mod tests {
             let step = Step::Prepare(Prepare { places, part, ..prepare(start, &[]) });
             let owns = Owns { key: &|_| true, up_to: &|_| true };
             let at = Timestamp::from_millis(start + 1);
-            let said = apply(&mut locks, &mut engine, &step, at, &owns, &limits::APPLY);
+            let said = apply(&mut locks, &mut engine, &step, at, &owns);
             assert!(matches!(said, Said::Voted(..)));
         };
         lock(100, b"m");

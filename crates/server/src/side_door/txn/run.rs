@@ -23,7 +23,6 @@ use node::command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, W
 use node::fetch::{Contender, Fetched, Found, Reserves, Want};
 use node::interactive::{Gap, TooMuch};
 use node::lane::{Answer, Input, NotDone};
-use node::limits;
 use node::read::{self, Blocked, Now};
 use node::route::Route;
 use node::whole::{self, PIECE_KEYS, Stretch};
@@ -291,7 +290,7 @@ impl Run {
         let lacks: Vec<Bytes> =
             self.held.copy.lacks(&step).into_iter().map(Bytes::copy_from_slice).collect();
         self.read(&lacks)?;
-        let reply = self.held.copy.run(&step, &limits::APPLY);
+        let reply = self.held.copy.run(&step);
         let reply = reply.map_err(|TooMuch| knows_too_much())?;
         self.count()?;
         Ok(match (op, reply) {
