@@ -34,6 +34,7 @@ use super::laggards::{self, Behind};
 use super::{Hub, View, boot_nanos, wall_millis};
 use crate::api::{Health, Overview, Verdict};
 use crate::cluster::{Load, MemberInfo, MemberState};
+use crate::peer::PeerCounters;
 
 /// Shards looked at under one hold of a lane.
 const LANE_SHARDS: usize = 64;
@@ -338,13 +339,9 @@ impl Hub {
             );
             reasons.add(Verdict::Degraded, why);
         }
-        for node in self.too_long_for() {
-            let why = format!(
-                "a message is too long for {}: what it was for, replicas or reads, does not get \
-                 on. Upgrade that node, or delete the long value",
-                name_of(node, members)
-            );
-            reasons.add(Verdict::Degraded, why);
+        if let Some(peers) = &self.peers {
+            let counters = peers.cluster.counters().peers;
+            judge_messages(&counters, members, wall_millis(), &mut reasons);
         }
         if self.log.facts().full {
             let why = "the disk of this node has no room: writes to shards that it leads are \
@@ -356,17 +353,6 @@ impl Hub {
             reasons.add(Verdict::Degraded, why.into());
         }
         reasons.finish()
-    }
-
-    /// Nodes that lately did not take a message of this one, since their version takes no such
-    /// long ones.
-    fn too_long_for(&self) -> Vec<NodeId> {
-        let Some(peers) = &self.peers else { return Vec::new() };
-        let now = wall_millis();
-        let is_late = |at: u64| at > 0 && now.saturating_sub(at) < TOO_LONG_FOR_MS;
-        let counters = peers.cluster.counters().peers.into_iter();
-        let late = counters.filter(|(_, counters)| is_late(counters.too_long_millis.get()));
-        late.map(|(node, _)| node).collect()
     }
 
     /// Why the node does not serve yet, or any more, in words; `None` if it does.
@@ -415,6 +401,27 @@ fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
         companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
         verdict: Verdict::Ok,
+    }
+}
+
+/// Says which nodes lately did not take a message of this one, since their version takes no such
+/// long ones.
+fn judge_messages(
+    counters: &[(NodeId, Arc<PeerCounters>)],
+    members: &[MemberInfo],
+    now_ms: u64,
+    reasons: &mut Reasons,
+) {
+    for (node, counters) in counters {
+        let at = counters.too_long_millis.get();
+        if at > 0 && now_ms.saturating_sub(at) < TOO_LONG_FOR_MS {
+            let why = format!(
+                "a message is too long for {}, which runs an older version: what it was for, \
+                 replicas or reads, does not get on. Upgrade that node, or delete the long value",
+                name_of(*node, members)
+            );
+            reasons.add(Verdict::Degraded, why);
+        }
     }
 }
 
