@@ -6,12 +6,12 @@ use bytes::Bytes;
 use keyspace::NodeId;
 use libfuzzer_sys::fuzz_target;
 use node::lane::Envelope;
-use server::hub::mailbag::{Item, Mailbags, take};
+use server::hub::mailbag::{Bag, Item, Mailbags, take};
 
 /// What is read of a frame, put into a bag again.
 fn again(mut frame: Bytes) -> Vec<u8> {
     let (mut bags, mut sent, node) = (Mailbags::default(), Vec::new(), NodeId(2));
-    let mut send = |_: NodeId, bag: &[u8]| sent.extend_from_slice(bag);
+    let mut send = |_: NodeId, bag: Bag<'_>| sent.extend_from_slice(bag.bytes);
     while let Ok(Some(item)) = take(&mut frame) {
         match item {
             Item::Message { shard, birth, message } => {

@@ -797,9 +797,11 @@ class Shard:
             at = reader.number("Q") if flags == 2 else 0
             if value is not None and at != expiry:
                 self.put(key, value, at, now)
-        elif op == 5:
+        elif op in (5, 18):
             more = reader.counted()
-            if len(value or b"") + len(more) <= VALUE_BYTES_MAX:
+            bytes_max = reader.varint() if op == 18 else VALUE_BYTES_MAX
+            check(op == 5 or bytes_max < VALUE_BYTES_MAX, "longest result of an append")
+            if len(value or b"") + len(more) <= bytes_max or value is None:
                 self.put(key, (value or b"") + more, expiry, now)
         elif op == 6:
             offset, piece = reader.varint(), reader.counted()
@@ -876,8 +878,10 @@ def keys_of_step(reader):
     keys = [reader.counted() for _ in range(2 if op in (12, 13) else 1)]
     if op == 6:
         reader.varint()
-    if op in (5, 6, 8):
+    if op in (5, 6, 8, 18):
         reader.counted()
+    if op == 18:
+        reader.varint()
     reader.take({4: 8 if flags == 2 else 0, 7: 8, 9: 8, 66: 16}.get(op, 0))
     return keys
 

@@ -1,7 +1,7 @@
 //! What does a write do? The only judge of commands, run in log order (SAFETY G3).
 //!
-//! [`apply`] is a pure function of the engine, the command, the entry's timestamp and limits that
-//! are the same on every replica. It answers what Redis 7.0.15 would have answered at that moment.
+//! [`apply`] is a pure function of the engine, the command and the entry's timestamp: how long a
+//! value may become is a constant, or the command says it. It answers what Redis 7.0.15 would have answered at that moment.
 //! Checks made before proposing only save work; here all of them are made again.
 //!
 //! ```text
@@ -28,7 +28,7 @@ use storage::engine::{Engine, Version};
 use super::float::{self, Float};
 use super::integer::{self, Digits};
 use super::{ExpireIf, Expiry, Refusal, Reply, SetIf, SetReply, Write};
-use crate::limits::ApplyLimits;
+use crate::limits::VALUE_BYTES_MAX;
 
 /// What commands find and change: an engine, or what shall become of one.
 pub trait Values {
@@ -72,9 +72,9 @@ impl Values for Engine {
 ///
 /// # Panics
 /// As the engine does: on a time before the engine's newest, on keys outside its arc.
-pub fn apply(engine: &mut Engine, write: &Write<'_>, at: Timestamp, limits: &ApplyLimits) -> Reply {
+pub fn apply(engine: &mut Engine, write: &Write<'_>, at: Timestamp) -> Reply {
     let key = engine.hasher().key(write.first_key());
-    apply_hashed(engine, write, &key, at, limits)
+    apply_hashed(engine, write, &key, at)
 }
 
 /// As [`apply`], with the command's first key hashed already.
@@ -83,10 +83,9 @@ pub fn apply_hashed(
     write: &Write<'_>,
     first: &HashedKey<'_>,
     at: Timestamp,
-    limits: &ApplyLimits,
 ) -> Reply {
     match write {
-        Write::Transaction(transaction) => transaction.apply(engine, at, limits),
+        Write::Transaction(transaction) => transaction.apply(engine, at),
         Write::Flush { from, end } => {
             match from {
                 Some(from) => engine.flush_within(from, end, at),
@@ -94,7 +93,7 @@ pub fn apply_hashed(
             }
             Reply::Ok
         }
-        _ => apply_one(engine, write, first, at, limits),
+        _ => apply_one(engine, write, first, at),
     }
 }
 
@@ -108,7 +107,6 @@ pub(super) fn apply_one(
     write: &Write<'_>,
     first: &HashedKey<'_>,
     at: Timestamp,
-    limits: &ApplyLimits,
 ) -> Reply {
     let hasher = values.hasher();
     let mut judge = Judge { values, at };
@@ -119,8 +117,8 @@ pub(super) fn apply_one(
         Write::Delete { .. } => Ok(judge.delete(first)),
         Write::GetDelete { .. } => Ok(judge.get_delete(first)),
         Write::GetExpire { expiry, .. } => Ok(judge.get_expire(first, *expiry)),
-        Write::Append { value, .. } => judge.append(first, value, limits),
-        Write::SetRange { offset, value, .. } => judge.set_range(first, *offset, value, limits),
+        Write::Append { value, bytes_max, .. } => judge.append(first, value, *bytes_max),
+        Write::SetRange { offset, value, .. } => judge.set_range(first, *offset, value),
         Write::Increment { by, .. } => judge.increment(first, *by),
         Write::IncrementFloat { by, .. } => judge.increment_float(first, by),
         Write::Expire { at, when, .. } => Ok(judge.expire(first, *at, *when)),
@@ -232,14 +230,14 @@ impl<V: Values> Judge<'_, V> {
         &mut self,
         key: &HashedKey<'_>,
         value: &[u8],
-        limits: &ApplyLimits,
+        bytes_max: u64,
     ) -> Result<Reply, Refusal> {
         let Some(old) = self.newest(key) else {
             self.put(key, &[value], 0);
             return Ok(length(value.len()));
         };
         let len = old.value.len() + value.len();
-        if len as u64 > limits.value_bytes_max {
+        if len as u64 > bytes_max {
             return Err(Refusal::TooLong);
         }
         let (old, expiry_ms) = (Box::<[u8]>::from(old.value), old.expiry_ms);
@@ -252,7 +250,6 @@ impl<V: Values> Judge<'_, V> {
         key: &HashedKey<'_>,
         offset: u64,
         value: &[u8],
-        limits: &ApplyLimits,
     ) -> Result<Reply, Refusal> {
         let old = self.newest(key);
         let (old, expiry_ms) = old.map_or((&[][..], 0), |old| (old.value, old.expiry_ms));
@@ -260,7 +257,7 @@ impl<V: Values> Judge<'_, V> {
             return Ok(length(old.len()));
         }
         let end = offset.saturating_add(value.len() as u64);
-        if end > limits.value_bytes_max {
+        if end > VALUE_BYTES_MAX {
             return Err(Refusal::TooLong);
         }
         // Both now lie below a limit on what memory holds.

@@ -12,7 +12,7 @@
 //! | 2 | delete | key `bytes` |
 //! | 3 | get and delete | key `bytes` |
 //! | 4 | get and expire | flags, key `bytes`, expiry `u64` if flags say so |
-//! | 5 | append | key `bytes`, value `bytes` |
+//! | 5 | append | key `bytes`, value `bytes`; the result has 512 MiB at most |
 //! | 6 | set range | key `bytes`, offset `varint`, value `bytes` |
 //! | 7 | increment | key `bytes`, by `i64` |
 //! | 8 | increment float | key `bytes`, by `bytes` (decimal text) |
@@ -25,6 +25,7 @@
 //! | 15 | flush | end: a cut, but slot 0 |
 //! | 16 | flush | from: a cut, but slot 16384 · end: a cut, but slot 0. From level 2 on |
 //! | 17 | transaction | what [`transaction`](super::transaction) says. From level 2 on |
+//! | 18 | append, up to a limit | key `bytes`, value `bytes`, longest result `varint`, below 512 MiB. From level 2 on |
 //!
 //! | flags of | bits (others are 0) |
 //! |---|---|
@@ -46,6 +47,7 @@ use keyspace::codec::{Reader, VARINT_BYTES_MAX, put_bytes, put_varint, write_var
 use keyspace::{Cut, DecodeError, SLOTS, Slot};
 
 use super::{ExpireIf, Expiry, SetIf, SetReply, Transaction, Write};
+use crate::limits::VALUE_BYTES_MAX;
 
 const SET: u8 = 1;
 const DELETE: u8 = 2;
@@ -64,6 +66,7 @@ pub(super) const FLUSH: u8 = 14;
 const FLUSH_TO: u8 = 15;
 const FLUSH_WITHIN: u8 = 16;
 pub(super) const TRANSACTION: u8 = 17;
+const APPEND_WITHIN: u8 = 18;
 
 /// Op, flags, two lengths and an expiry: what stands before the key of a `SET`, at most.
 const SET_HEADER_BYTES_MAX: usize = 2 + 2 * VARINT_BYTES_MAX + 8;
@@ -103,7 +106,13 @@ fn encode_rare(write: &Write<'_>, out: &mut Vec<u8>) {
                 out.extend_from_slice(&at.to_le_bytes());
             }
         }
-        Write::Append { key, value } => put(APPEND, &[], &[key, value], out),
+        Write::Append { key, value, bytes_max: VALUE_BYTES_MAX } => {
+            put(APPEND, &[], &[key, value], out);
+        }
+        Write::Append { key, value, bytes_max } => {
+            put(APPEND_WITHIN, &[], &[key, value], out);
+            put_varint(*bytes_max, out);
+        }
         Write::SetRange { key, offset, value } => {
             put(SET_RANGE, &[], &[key], out);
             put_varint(*offset, out);
@@ -191,7 +200,17 @@ fn decode_rare<'a>(op: u8, reader: &mut Reader<'a>) -> Result<Write<'a>, DecodeE
             let key = reader.bytes()?;
             Write::GetExpire { key, expiry: read_at(expiry, reader)? }
         }
-        APPEND => Write::Append { key: reader.bytes()?, value: reader.bytes()? },
+        APPEND => {
+            let (key, value) = (reader.bytes()?, reader.bytes()?);
+            Write::append(key, value)
+        }
+        APPEND_WITHIN => {
+            let (key, value, bytes_max) = (reader.bytes()?, reader.bytes()?, reader.varint()?);
+            if bytes_max >= VALUE_BYTES_MAX {
+                return Err(DecodeError::Field { what: "longest result of an append" });
+            }
+            Write::Append { key, value, bytes_max }
+        }
         SET_RANGE => Write::SetRange {
             key: reader.bytes()?,
             offset: reader.varint()?,
@@ -347,6 +366,9 @@ mod tests {
             encoded(&Write::Increment { key: b"n", by: -1 }),
             b"\x07\x01n\xff\xff\xff\xff\xff\xff\xff\xff"
         );
+        let append = |bytes_max| encoded(&Write::Append { key: b"k", value: b"xy", bytes_max });
+        assert_eq!(append(VALUE_BYTES_MAX), b"\x05\x01k\x02xy");
+        assert_eq!(append(1000), b"\x12\x01k\x02xy\xe8\x07");
         let flush = |from, end| encoded(&Write::Flush { from, end });
         assert_eq!(flush(None, Cut::Slot(0)), b"\x0e");
         assert_eq!(flush(None, Cut::Slot(300)), b"\x0f\xac\x02");
@@ -363,14 +385,18 @@ mod tests {
             (b"\x0f\x00", DecodeError::Field { what: "end of a flush" }),
             (b"\x10\x80\x80\x01\x07", DecodeError::Field { what: "beginning of a flush" }),
             (b"\x10\x07\x00", DecodeError::Field { what: "end of a flush" }),
-            (b"\x12", DecodeError::Tag { what: "command", found: 18 }),
+            (b"\x13", DecodeError::Tag { what: "command", found: 19 }),
+            (
+                b"\x12\x01k\x00\x80\x80\x80\x80\x02",
+                DecodeError::Field { what: "longest result of an append" },
+            ),
             (
                 b"\x11\x01\x01k\x03\0\0\0\0\0\0\0\0\0",
                 DecodeError::Tag { what: "what was seen", found: 3 },
             ),
             (b"\x11\x00\x01\x0e", DecodeError::Tag { what: "step of a transaction", found: 14 }),
             (b"\x11\x00\x01\x11", DecodeError::Tag { what: "step of a transaction", found: 17 }),
-            (b"\x11\x00\x01\x12", DecodeError::Tag { what: "command", found: 18 }),
+            (b"\x11\x00\x01\x13", DecodeError::Tag { what: "command", found: 19 }),
             (b"\x11\x00\x01\x4a", DecodeError::Tag { what: "read of a transaction", found: 74 }),
             (b"\x11\x00\x01\x41\x05\x01k", DecodeError::Short),
             (b"\x01\x03\x00\x00", bad_flags(3)),

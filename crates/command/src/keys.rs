@@ -87,7 +87,7 @@ impl<'a> Write<'a> {
     pub fn bytes_about(&self) -> usize {
         match self {
             Write::Set { key, value, .. }
-            | Write::Append { key, value }
+            | Write::Append { key, value, .. }
             | Write::SetRange { key, value, .. } => key.len() + value.len(),
             Write::SetAllIfAbsent { pairs } => {
                 pairs.iter().map(|(key, value)| key.len() + value.len() + 8).sum()

@@ -12,8 +12,8 @@
 //!
 //! # Invariants
 //! 1. Times in commands are absolute: nothing here asks what time it is.
-//! 2. What a command does depends on the engine, the command, the entry's timestamp and limits that
-//!    all replicas share; on nothing else.
+//! 2. What a command does depends on the engine, the command, the entry's timestamp and constants
+//!    ([`limits`](crate::limits)); on nothing else.
 //! 3. Answers are those of Redis 7.0.15, exceptions being named on the front pages ([`read`]). The
 //!    scripts beside this file were recorded from it.
 //!
@@ -41,6 +41,8 @@ mod script;
 pub mod transaction;
 
 use keyspace::Cut;
+
+use crate::limits::VALUE_BYTES_MAX;
 
 pub use apply::{Values, apply, apply_hashed, leave_deletion};
 pub use read::{View, answer};
@@ -133,6 +135,9 @@ pub enum Write<'a> {
         key: &'a [u8],
         /// What is put at the end.
         value: &'a [u8],
+        /// The longest value that may come of it, by the node that the client has asked; the
+        /// format's limit where that is not in the bytes ([`codec`]).
+        bytes_max: u64,
     },
     /// SETRANGE: the new length.
     SetRange {
@@ -214,6 +219,11 @@ impl<'a> Write<'a> {
     pub const fn set(key: &'a [u8], value: &'a [u8]) -> Self {
         let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
         Self::Set { key, value, when, expiry, reply }
+    }
+
+    /// An APPEND whose result may be as long as any value.
+    pub const fn append(key: &'a [u8], value: &'a [u8]) -> Self {
+        Self::Append { key, value, bytes_max: VALUE_BYTES_MAX }
     }
 }
 

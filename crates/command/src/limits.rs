@@ -1,12 +1,17 @@
-//! The limits that state depends on: the same on every replica, or replicas would differ (G3).
+//! How long values and commands may be at all: bounds of the format, the same on every node and in
+//! every version that reads it (SAFETY G3).
+//!
+//! A node's own limit (`value_bytes_max`) lies at or below. A command that could make a longer
+//! value of a shorter one names the limit of the node that its client has asked
+//! ([`Write::Append`](crate::Write::Append)), so all replicas judge by the same one
+//! (docs/decisions/0041).
 
-/// Limits judged at apply.
-#[derive(Clone, Copy, Debug)]
-pub struct ApplyLimits {
-    /// The longest value a command may grow a value to (APPEND, SETRANGE).
-    pub value_bytes_max: u64,
-}
+/// The longest value that a command may make, as Redis has it.
+pub const VALUE_BYTES_MAX: u64 = 512 << 20;
 
-/// As every replica applies them in this version: 512 MiB, as Redis has it. Gateways refuse longer
-/// arguments earlier, by their own configuration.
-pub const APPLY: ApplyLimits = ApplyLimits { value_bytes_max: 512 << 20 };
+/// The longest key that a node may be told to take.
+pub const KEY_BYTES_MAX: u64 = 1 << 20;
+
+/// The most bytes of keys and values that a command may have: the longest value, the longest keys.
+/// An entry with it, and any answer about it, fits into a message between nodes.
+pub const COMMAND_BYTES_MAX: usize = (VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX) as usize;

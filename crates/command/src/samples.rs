@@ -4,6 +4,7 @@ use keyspace::{Cut, SLOTS, Slot, Timestamp};
 use proptest::prelude::*;
 
 use super::{ExpireIf, Expiry, Read, Seen, SetIf, SetReply, Step, Transaction, Write};
+use crate::limits::VALUE_BYTES_MAX;
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]
@@ -78,7 +79,9 @@ impl Owned {
             Write::Delete { .. } => Write::Delete { key: at(0) },
             Write::GetDelete { .. } => Write::GetDelete { key: at(0) },
             Write::GetExpire { expiry, .. } => Write::GetExpire { key: at(0), expiry },
-            Write::Append { .. } => Write::Append { key: at(0), value: at(1) },
+            Write::Append { bytes_max, .. } => {
+                Write::Append { key: at(0), value: at(1), bytes_max }
+            }
             Write::SetRange { offset, .. } => Write::SetRange { key: at(0), offset, value: at(1) },
             Write::Increment { by, .. } => Write::Increment { key: at(0), by },
             Write::IncrementFloat { .. } => Write::IncrementFloat { key: at(0), by: at(1) },
@@ -112,7 +115,9 @@ impl From<Write<'_>> for Owned {
             Write::Delete { key } => (vec![key], Write::Delete { key: e }),
             Write::GetDelete { key } => (vec![key], Write::GetDelete { key: e }),
             Write::GetExpire { key, expiry } => (vec![key], Write::GetExpire { key: e, expiry }),
-            Write::Append { key, value } => (vec![key, value], Write::Append { key: e, value: e }),
+            Write::Append { key, value, bytes_max } => {
+                (vec![key, value], Write::Append { key: e, value: e, bytes_max })
+            }
             Write::SetRange { key, offset, value } => {
                 (vec![key, value], Write::SetRange { key: e, offset, value: e })
             }
@@ -221,6 +226,7 @@ fn of_keys() -> impl Strategy<Value = Owned> + Clone {
     let reply = prop_oneof![Just(SetReply::Ok), Just(SetReply::Old), Just(SetReply::Flag)];
     let expire_if = any::<[bool; 4]>().prop_map(|[nx, xx, gt, lt]| ExpireIf { nx, xx, gt, lt });
     let time = prop_oneof![any::<i64>(), 0..2000i64];
+    let limit = prop_oneof![Just(VALUE_BYTES_MAX), 0..1000u64];
     let two = || (key(), key(), any::<bool>());
     let pairs = prop::collection::vec((key(), value()), 0..4);
     prop_oneof![
@@ -230,7 +236,9 @@ fn of_keys() -> impl Strategy<Value = Owned> + Clone {
         1 => key().prop_map(|key| Write::Delete { key }.into()),
         1 => key().prop_map(|key| Write::GetDelete { key }.into()),
         1 => (key(), expiry()).prop_map(|(key, expiry)| Write::GetExpire { key, expiry }.into()),
-        1 => (key(), value()).prop_map(|(key, value)| Write::Append { key, value: &value }.into()),
+        1 => (key(), value(), limit).prop_map(|(key, value, bytes_max)| {
+            Write::Append { key, value: &value, bytes_max }.into()
+        }),
         1 => (key(), 0..400u64, value()).prop_map(|(key, offset, value)| {
             Write::SetRange { key, offset, value: &value }.into()
         }),

@@ -7,7 +7,6 @@ use keyspace::{KeyHasher, SLOTS, Timestamp};
 use storage::engine::{Engine, Layout, Version};
 
 use super::{ExpireIf, Expiry, Read, Reply, SetIf, SetReply, Sink, View, Write, answer, apply};
-use crate::limits;
 
 /// A command of either kind.
 #[derive(Debug)]
@@ -71,7 +70,7 @@ pub(super) fn parse<'a>(words: &[&'a [u8]]) -> Option<Command<'a>> {
             };
             Write::GetExpire { key, expiry }
         }
-        "APPEND" => Write::Append { key, value: arg },
+        "APPEND" => Write::append(key, arg),
         "SETRANGE" => Write::SetRange { key, offset: number(arg)?, value: words.get(3)? },
         "INCR" => Write::Increment { key, by: 1 },
         "DECR" => Write::Increment { key, by: -1 },
@@ -144,10 +143,10 @@ pub(super) fn run(engine: &mut Engine, command: &Command<'_>, at: Timestamp) -> 
     let mut text = Text::default();
     match command {
         Command::Read(read) => answer(&At(engine, at), read, at, &mut text),
-        Command::Write(write) => apply(engine, write, at, &limits::APPLY).give(&mut text),
+        Command::Write(write) => apply(engine, write, at).give(&mut text),
         Command::Writes(writes) => {
             for write in writes {
-                assert_eq!(apply(engine, write, at, &limits::APPLY), Reply::Ok);
+                assert_eq!(apply(engine, write, at), Reply::Ok);
             }
             text.ok();
         }

@@ -59,7 +59,6 @@ use storage::engine::{Engine, Range, Version};
 
 use super::apply::{Values, apply_one};
 use super::{Collect, Read, Refusal, Reply, View, Write, answer, codec};
-use crate::limits::ApplyLimits;
 
 /// Bytes of stored values that a transaction may answer with: they fit into a letter.
 pub const ANSWERED_BYTES_MAX: u64 = 60 << 20;
@@ -175,20 +174,15 @@ impl<'a> Transaction<'a> {
 
     /// Does it at the time of its entry: one answer for each command, or the key that has changed.
     #[cold]
-    pub(super) fn apply(&self, engine: &mut Engine, at: Timestamp, limits: &ApplyLimits) -> Reply {
+    pub(super) fn apply(&self, engine: &mut Engine, at: Timestamp) -> Reply {
         match self.changed(engine, at) {
             Some(key) => Reply::Changed(key.into()),
-            None => Reply::Array(self.run(engine, at, limits)),
+            None => Reply::Array(self.run(engine, at)),
         }
     }
 
     /// Does its commands, whatever is watched.
-    pub fn run<C: FromIterator<Reply>>(
-        &self,
-        values: &mut impl Values,
-        at: Timestamp,
-        limits: &ApplyLimits,
-    ) -> C {
+    pub fn run<C: FromIterator<Reply>>(&self, values: &mut impl Values, at: Timestamp) -> C {
         let hasher = values.hasher();
         let (mut answered, mut written) = (0, 0);
         let done = self.commands.iter().map(|step| match step {
@@ -200,9 +194,7 @@ impl<'a> Transaction<'a> {
                 answer(&At(values, at), read, at, &mut sink);
                 sink.into_reply()
             }
-            Step::Write(write) => {
-                apply_one(values, write, &hasher.key(write.first_key()), at, limits)
-            }
+            Step::Write(write) => apply_one(values, write, &hasher.key(write.first_key()), at),
         });
         done.collect()
     }

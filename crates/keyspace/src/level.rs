@@ -9,7 +9,7 @@
 //! | level | adds |
 //! |---|---|
 //! | 1 | all that there was before levels; a catalogue that names no level has this one |
-//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]) |
+//! | 2 | the catalogue's op 6 and its version 4; merges and flushes of a part of a shard ([`Feature::Merges`]), cuts at keys ([`Feature::OrderedSplits`]), requests a second in gossip ([`Feature::Rates`]), transactions within a shard ([`Feature::Transactions`]), appends that say how long the value may become ([`Feature::AppendLimits`]), long messages in pieces ([`Feature::LongMessages`]), what members of rings and requests on their way say ([`Feature::Rings`]), keyspaces of linear hashing ([`Feature::LinearHash`]) |
 //!
 //! A program speaks several levels ([`Levels`]): its newest, and the one before, with which it
 //! lives beside version N−1 and which it can be held to. It takes no part in a cluster whose level
@@ -41,6 +41,10 @@ pub enum Feature {
     Rings,
     /// Keyspaces whose shards are the buckets of a file of linear hashing.
     LinearHash,
+    /// An append names the longest value that may come of it.
+    AppendLimits,
+    /// Nodes send each other long messages in pieces.
+    LongMessages,
 }
 
 impl Feature {
@@ -52,7 +56,9 @@ impl Feature {
             | Feature::Rates
             | Feature::Transactions
             | Feature::Rings
-            | Feature::LinearHash => Level(2),
+            | Feature::LinearHash
+            | Feature::AppendLimits
+            | Feature::LongMessages => Level(2),
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::serving::Serving;
 use crate::session::{BatchId, Sessions, Verdict};
 use crate::split::{Half, Split};
 use command::flush;
-use command::limits;
 use command::{self, Reply, Write, codec};
 
 /// One shard's applied state. Lanes change it entry by entry under the write guard; connections
@@ -359,8 +358,7 @@ fn apply_commands(
         left -= ahead.len();
         for (write, key) in &ahead {
             let at = header.timestamp;
-            let mut apply =
-                |write: &Write<'_>| command::apply_hashed(engine, write, key, at, &limits::APPLY);
+            let mut apply = |write: &Write<'_>| command::apply_hashed(engine, write, key, at);
             replies.push(match write {
                 Write::Flush { from, end } => {
                     let (here, rest) = flush::part(arc, from.as_ref(), end);
@@ -414,7 +412,7 @@ fn apply_steps(
     let decode = |_| TxnStep::decode(reader).expect("steps in the log are readable");
     let steps: Vec<TxnStep<'_>> = (0..header.count).map(decode).collect();
     look_ahead(engine, &steps, owns.key);
-    let apply = |step| locks::apply::apply(locks, engine, step, at, &owns, &limits::APPLY);
+    let apply = |step| locks::apply::apply(locks, engine, step, at, &owns);
     let said = steps.iter().map(apply).collect();
     engine.collect(COLLECT_PER_COMMAND * header.count as usize);
     said

@@ -419,6 +419,7 @@ mod tests {
     use crate::state::Content;
     use command::limits;
     use command::{Step as Command, Transaction, Write};
+    use command::{Step as Command, Transaction, Write};
 
     use super::*;
 
@@ -539,7 +540,7 @@ mod tests {
         };
         let owns = Owns { key: &|_| true, up_to: &|_| true };
         let step = Step::Prepare(prepare);
-        let said = apply(locks, engine, &step, at, &owns, &limits::APPLY);
+        let said = apply(locks, engine, &step, at, &owns);
         assert!(matches!(said, Said::Voted(..)));
         state.last = at;
         drop(state);

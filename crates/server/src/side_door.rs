@@ -31,6 +31,7 @@ mod txn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use command::limits::COMMAND_BYTES_MAX;
 use command::{Expiry, Reply, SetIf, SetReply, Write};
 use keyspace::{
     Alteration, CatalogueError, CatalogueOp, Keyspace, KeyspaceOptions, ShardId, Subject,
@@ -53,7 +54,6 @@ use crate::api::{
 use crate::config::Config;
 use crate::hub::{Hub, SIDE_DOOR};
 use crate::logging::Banner;
-use crate::peer::COMMAND_BYTES_MAX;
 use conditional::Conditional;
 use overlay::LookupChoice;
 
@@ -390,7 +390,7 @@ fn admit(hub: &Hub, write: &Write<'_>) -> Result<(), ApiError> {
         return Err(ApiError::OutOfMemory { bytes_max: hub.memory_bytes_max });
     }
     let (bytes, bytes_max) = (write.bytes_about() as u64, COMMAND_BYTES_MAX as u64);
-    if hub.peers.is_some() && bytes > bytes_max {
+    if bytes > bytes_max {
         return Err(ApiError::ValueTooLong { bytes, bytes_max });
     }
     Ok(())

@@ -132,7 +132,7 @@ impl Command {
             Self::Delete => Write::Delete { key },
             Self::GetDelete => Write::GetDelete { key },
             Self::GetExpire(expiry) => Write::GetExpire { key, expiry: *expiry },
-            Self::Append(value) => Write::Append { key, value: &value.0 },
+            Self::Append(value) => Write::append(key, &value.0),
             Self::Increment(by) => Write::Increment { key, by: *by },
             Self::Expire { at_ms, when } => Write::Expire { key, at: *at_ms, when: *when },
             Self::Persist => Write::Persist { key },

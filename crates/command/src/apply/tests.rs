@@ -6,13 +6,27 @@ use super::super::samples::{KEYS, writes};
 use super::super::script::engine;
 use super::*;
 
-const LIMITS: ApplyLimits = ApplyLimits { value_bytes_max: 500 };
-
 /// What all keys have.
 fn state(engine: &Engine, at: Timestamp) -> Vec<Option<(Vec<u8>, u64)>> {
     let newest = |key: &&[u8]| engine.newest(&engine.hasher().key(key), at);
     let owned = |version: Version<'_>| (version.value.to_vec(), version.expiry_ms);
     KEYS.iter().map(|key| newest(key).map(owned)).collect()
+}
+
+#[test]
+fn an_append_stops_at_the_limit_that_it_names() {
+    let mut engine = engine();
+    let mut at = Timestamp::ZERO;
+    let mut append = |value: &[u8], bytes_max| {
+        at = at.next();
+        apply(&mut engine, &Write::Append { key: b"k", value, bytes_max }, at)
+    };
+    assert_eq!(append(&[b'x'; 600], 1000), Reply::Int(600));
+    assert_eq!(append(&[b'y'; 401], 1000), Reply::Refused(Refusal::TooLong));
+    assert_eq!(append(&[b'y'; 400], 1000), Reply::Int(1000));
+    assert_eq!(append(b"", 999), Reply::Refused(Refusal::TooLong));
+    // One that was written before there was such a limit, or by a node that allows more.
+    assert_eq!(append(&[b'z'; 24], VALUE_BYTES_MAX), Reply::Int(1024));
 }
 
 proptest! {
@@ -27,7 +41,7 @@ proptest! {
             at = Timestamp::from_millis(at.millis() + step).max(at.next());
             let before = state(&engine, at);
             let write = write.borrow();
-            let reply = apply(&mut engine, &write, at, &LIMITS);
+            let reply = apply(&mut engine, &write, at);
             let after = state(&engine, at);
             let is_broken = matches!(write, Write::Transaction(_)) && reply == Reply::Nil;
             if is_broken || matches!(reply, Reply::Refused(_)) {

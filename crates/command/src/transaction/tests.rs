@@ -5,7 +5,6 @@ use keyspace::Cut;
 use super::super::script::engine;
 use super::super::{Expiry, SetIf, SetReply, apply};
 use super::*;
-use crate::limits;
 
 fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
@@ -16,7 +15,7 @@ fn set(key: &'static [u8], value: &'static [u8], expiry: Expiry) -> Write<'stati
 }
 
 fn put(engine: &mut Engine, millis: u64, write: &Write<'_>) -> Reply {
-    apply(engine, write, at(millis), &limits::APPLY)
+    apply(engine, write, at(millis))
 }
 
 fn exec(watched: &[(&'static [u8], Seen)], commands: Vec<Step<'static>>) -> Write<'static> {
@@ -32,7 +31,7 @@ fn changed() -> Reply {
 }
 
 fn append(key: &'static [u8]) -> Vec<Step<'static>> {
-    vec![Step::Write(Write::Append { key, value: b"!" })]
+    vec![Step::Write(Write::append(key, b"!"))]
 }
 
 #[test]

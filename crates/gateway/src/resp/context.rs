@@ -29,6 +29,12 @@ pub trait Context {
         false
     }
 
+    /// Whether commands in the log may say how long their value may become: not while nodes of a
+    /// version that cannot read it may be in the cluster.
+    fn may_limit_appends(&self) -> bool {
+        true
+    }
+
     /// What CLUSTER SLOTS and the like tell of a keyspace. Asked for by those only, so it may be
     /// gathered then.
     fn topology(&self, _keyspace: &str) -> Topology {

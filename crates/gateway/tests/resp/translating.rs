@@ -69,7 +69,7 @@ fn requests_of_all_commands() {
         ("GETDEL k", "Write(GetDelete { key: k })"),
         ("MGET a b", "Read(GetMany([a, b]))"),
         ("MSETNX a x b y", "Write(SetAllIfAbsent { pairs: [(a, x), (b, y)] })"),
-        ("APPEND k v", "Write(Append { key: k, value: v })"),
+        ("APPEND k v", "Write(Append { key: k, value: v, bytes_max: 67108864 })"),
         ("STRLEN k", "Read(Length(k))"),
         ("GETRANGE k 1 -2", "Read(GetRange { key: k, start: 1, end: -2 })"),
         ("SUBSTR k 1 -2", "Read(GetRange { key: k, start: 1, end: -2 })"),

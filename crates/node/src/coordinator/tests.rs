@@ -20,6 +20,7 @@ use crate::shard::Stuck;
 use crate::state::ShardState;
 use command::limits;
 use command::{Read, Step as Command, Write, integer};
+use command::{Read, Step as Command, Write, integer};
 
 const ACCOUNTS: u64 = 6;
 const EACH: i64 = 100;
@@ -179,8 +180,7 @@ impl World {
         }
         state.last = at;
         state.locks.forget(at);
-        let said =
-            crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns, &limits::APPLY);
+        let said = crate::locks::apply::apply(&mut state.locks, engine, &step, at, &owns);
         let is_aborted = matches!(said, Said::Record(Standing::Aborted, _));
         assert!(!is_aborted || !self.sure.contains(&step.id()), "it was sure");
         said
@@ -310,7 +310,7 @@ fn play(seed: u64) -> (usize, usize) {
             transfers.insert(token, (from, to));
             let command = |(key, by, name): &'_ (Vec<u8>, Option<i64>, Vec<u8>)| match by {
                 Some(by) => Command::Write(Write::Increment { key: leak(key), by: *by }),
-                None => Command::Write(Write::Append { key: leak(key), value: leak(name) }),
+                None => Command::Write(Write::append(leak(key), leak(name))),
             };
             writes.iter().map(command).collect()
         };

@@ -37,7 +37,6 @@ use storage::engine::{Engine, Layout, Range, Version};
 use crate::fetch::Pair;
 use crate::route::Route;
 use crate::whole::Stretch;
-use command::limits::ApplyLimits;
 use command::{Expiry, Reply, Seen, SetIf, SetReply, Step, Transaction, Write};
 
 pub mod stretches;
@@ -170,11 +169,7 @@ impl Interactive {
     ///
     /// # Errors
     /// [`TooMuch`]: nothing was done, if they write a key each; else some may be.
-    pub fn run_all(
-        &mut self,
-        steps: &[Step<'_>],
-        limits: &ApplyLimits,
-    ) -> Result<Vec<Reply>, TooMuch> {
+    pub fn run_all(&mut self, steps: &[Step<'_>]) -> Result<Vec<Reply>, TooMuch> {
         let (mut new, mut bytes) = (BTreeSet::new(), self.bytes);
         for step in steps {
             let Step::Write(write) = step else { continue };
@@ -188,14 +183,14 @@ impl Interactive {
         if bytes > self.bytes_max || self.keys.len() + new.len() > KEYS_MAX {
             return Err(TooMuch);
         }
-        steps.iter().map(|step| self.run(step, limits)).collect()
+        steps.iter().map(|step| self.run(step)).collect()
     }
 
     /// Runs a command that lacks nothing.
     ///
     /// # Errors
     /// [`TooMuch`]: nothing was done.
-    pub fn run(&mut self, step: &Step<'_>, limits: &ApplyLimits) -> Result<Reply, TooMuch> {
+    pub fn run(&mut self, step: &Step<'_>) -> Result<Reply, TooMuch> {
         if let Step::Write(write) = step {
             let copied = write.copies_value_of().map_or(0, |key| {
                 let newest = self.copy.newest(&self.copy.hasher().key(key), self.at);
@@ -211,7 +206,7 @@ impl Interactive {
         // Each of its own moment, so that what was written last is the newest.
         self.at = Timestamp(self.at.0 + 1);
         let one = Transaction { commands: vec![step.clone()], ..Transaction::default() };
-        let answers: Vec<Reply> = one.run(&mut self.copy, self.at, limits);
+        let answers: Vec<Reply> = one.run(&mut self.copy, self.at);
         for write in one.writes() {
             write.each_key(&mut |key| {
                 if self.copy.newest_timestamp(&self.copy.hasher().key(key)) == self.at {

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use keyspace::random::Random;
 
 use super::*;
-use command::limits;
 use command::{ExpireIf, Read, Refusal};
 
 const NOW: Timestamp = Timestamp::from_millis(1_000);
@@ -33,7 +32,7 @@ fn run(transaction: &mut Interactive, table: &Table, step: Step<'_>) -> Reply {
     for key in transaction.lacks(&step) {
         learn(transaction, table, key).expect("it is little");
     }
-    transaction.run(&step, &limits::APPLY).expect("it is little")
+    transaction.run(&step).expect("it is little")
 }
 
 fn set<'a>(key: &'a [u8], value: &'a [u8]) -> Step<'a> {
@@ -108,7 +107,7 @@ fn what_comes_to_nothing_is_not_written() {
 fn what_was_made_and_deleted_leaves_a_deletion() {
     let table = table(&[]);
     let mut all = Interactive::new(NOW, BYTES_MAX);
-    run(&mut all, &table, Step::Write(Write::Append { key: b"n", value: b"x" }));
+    run(&mut all, &table, Step::Write(Write::append(b"n", b"x")));
     run(&mut all, &table, Step::Write(Write::Rename { from: b"n", to: b"o", if_absent: false }));
     run(
         &mut all,
@@ -120,7 +119,7 @@ fn what_was_made_and_deleted_leaves_a_deletion() {
     let transaction = all.transaction();
     let mut engine = Engine::new(Layout::Ordered, KeyHasher::new([1; 16]));
     let at = Timestamp::from_millis(2_000);
-    let _: Vec<Reply> = transaction.run(&mut engine, at, &limits::APPLY);
+    let _: Vec<Reply> = transaction.run(&mut engine, at);
     for key in [b"n", b"o", b"p"] {
         assert_eq!(engine.newest_timestamp(&engine.hasher().key(key)), at);
     }
@@ -131,12 +130,12 @@ fn what_was_made_and_deleted_leaves_a_deletion() {
 fn what_is_only_written_is_not_read() {
     let mut all = Interactive::new(NOW, BYTES_MAX);
     assert!(all.lacks(&set(b"a", b"1")).is_empty());
-    all.run(&set(b"a", b"1"), &limits::APPLY).expect("it is little");
+    all.run(&set(b"a", b"1")).expect("it is little");
     let get = Step::Read(Read::Get(b"a"));
     assert!(all.lacks(&get).is_empty(), "it is known what it has");
-    assert_eq!(all.run(&get, &limits::APPLY), Ok(bulk(b"1")));
+    assert_eq!(all.run(&get), Ok(bulk(b"1")));
     let delete = Step::Write(Write::Delete { key: b"a" });
-    assert_eq!(all.run(&delete, &limits::APPLY), Ok(Reply::Int(1)));
+    assert_eq!(all.run(&delete), Ok(Reply::Int(1)));
     let transaction = all.transaction();
     let (value, when, reply) = (&b""[..], SetIf::Always, SetReply::Ok);
     let ended = Write::Set { key: b"a", value, when, expiry: Expiry::At(1), reply };
@@ -149,21 +148,21 @@ fn what_was_alive_does_not_end() {
     let mut all = Interactive::new(NOW, BYTES_MAX);
     let seen = Seen::Version(Timestamp::from_millis(500));
     all.learn(b"a", Some((b"x", 900)), seen).expect("it is little");
-    assert_eq!(all.run(&Step::Read(Read::Get(b"a")), &limits::APPLY), Ok(bulk(b"x")));
+    assert_eq!(all.run(&Step::Read(Read::Get(b"a"))), Ok(bulk(b"x")));
 }
 
 #[test]
 fn too_much_is_refused_and_the_rest_stands() {
     let mut all = Interactive::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
-    all.run(&set(b"a", &large), &limits::APPLY).expect("it fits");
-    assert_eq!(all.run(&set(b"b", &large), &limits::APPLY), Err(TooMuch));
+    all.run(&set(b"a", &large)).expect("it fits");
+    assert_eq!(all.run(&set(b"b", &large)), Err(TooMuch));
     let far = Write::SetRange { key: b"c", offset: 500 << 20, value: b"x" };
     all.learn(b"c", None, Seen::Nothing(NOW)).expect("it is little");
-    assert_eq!(all.run(&Step::Write(far), &limits::APPLY), Err(TooMuch));
+    assert_eq!(all.run(&Step::Write(far)), Err(TooMuch));
     assert_eq!(all.learn(b"d", Some((&large, 0)), Seen::Version(NOW)), Err(TooMuch));
     let copy = Write::Copy { from: b"a", to: b"c", replace: true };
-    assert_eq!(all.run(&Step::Write(copy), &limits::APPLY), Err(TooMuch));
+    assert_eq!(all.run(&Step::Write(copy)), Err(TooMuch));
     assert_eq!(all.transaction().commands.len(), 1);
 }
 
@@ -173,7 +172,7 @@ fn what_is_refused_is_as_if_it_had_not_come() {
     let mut all = Interactive::new(NOW, BYTES_MAX);
     let large = vec![b'x'; 20 << 20];
     let steps = [set(b"a", &large), set(b"b", &large)];
-    assert_eq!(all.run_all(&steps, &limits::APPLY), Err(TooMuch));
+    assert_eq!(all.run_all(&steps), Err(TooMuch));
     assert!(all.is_empty());
     let range = KeyRange { low: b"a"[..].into(), high: None };
     all.found(&range, false, &[b"c"[..].into(), b"d"[..].into()], None).expect("it is little");
@@ -201,11 +200,11 @@ fn what_is_refused_is_as_if_it_had_not_come() {
 #[test]
 fn what_was_replaced_goes() {
     let mut all = Interactive::new(NOW, BYTES_MAX);
-    all.run(&set(b"a", &vec![b'x'; 1 << 20]), &limits::APPLY).expect("it fits");
+    all.run(&set(b"a", &vec![b'x'; 1 << 20])).expect("it fits");
     for _ in 0..1_000 {
         all.learn(b"a", None, Seen::Nothing(NOW)).expect("it is little");
-        let append = Step::Write(Write::Append { key: b"a", value: b"y" });
-        all.run(&append, &limits::APPLY).expect("it fits");
+        let append = Step::Write(Write::append(b"a", b"y"));
+        all.run(&append).expect("it fits");
     }
     let usage = all.copy.usage();
     assert!(usage.live_bytes + usage.old_bytes < 8 << 20, "{usage:?}");

@@ -289,6 +289,11 @@ impl Lane {
             if !shard.is_due && !all_are_due {
                 return true;
             }
+            if effects.records.bytes() >= bytes_max {
+                // A group of the log has room for this and one longest entry; the rest goes next.
+                shard.is_due = true;
+                return true;
+            }
             shard.turn(&turn, effects);
             unfit.extend(shard.unfit().map(|why| (*id, why)));
             given_up.extend(shard.surrenders().map(|_| *id));

@@ -27,7 +27,6 @@ use super::{
     AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
     Outcome, Reach, Record, TxnId,
 };
-use command::limits::ApplyLimits;
 use command::{Reply, leave_deletion};
 
 /// Answers of commands, and marks of keys: mostly one.
@@ -49,7 +48,6 @@ pub fn apply(
     step: &Step<'_>,
     at: Timestamp,
     owns: &Owns<'_>,
-    limits: &ApplyLimits,
 ) -> Said {
     let mut are_here = true;
     step.each_key(&mut |key| are_here &= (owns.key)(key));
@@ -60,7 +58,7 @@ pub fn apply(
         return Said::Moved;
     }
     match step {
-        Step::Prepare(prepare) => match locks.prepare(engine, prepare, at, limits) {
+        Step::Prepare(prepare) => match locks.prepare(engine, prepare, at) {
             Ok((at, answers)) => Said::Voted(at, answers),
             Err(why) => Said::Refused(why),
         },
@@ -131,7 +129,6 @@ impl Locks {
         engine: &mut Engine,
         prepare: &Prepare<'_>,
         at: Timestamp,
-        limits: &ApplyLimits,
     ) -> Result<(Timestamp, Answers), Why> {
         let Prepare { id, record, promised, role, part, .. } = prepare;
         if self.is_over(*id, at) {
@@ -160,7 +157,7 @@ impl Locks {
         }
         if let Role::Commits(after) = role {
             assert!(*after < at, "a transaction is committed above its locks (G8)");
-            let answers: Replies = part.run(engine, at, limits);
+            let answers: Replies = part.run(engine, at);
             let (all, of_key) = by_first_key(answers, prepare, &keys);
             let done = |answers| Mark::Committed(at, at, if_short(answers));
             let mut marks: News<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
@@ -176,7 +173,7 @@ impl Locks {
             return Ok((at, all));
         }
         let mut draft = Draft::new(engine, part);
-        let answers: Replies = part.run(&mut draft, at, limits);
+        let answers: Replies = part.run(&mut draft, at);
         let intents = draft.into_intents();
         let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
         let named = keys.iter().map(|key| key.len()).sum::<usize>();

@@ -43,8 +43,7 @@ impl Shard {
         assert_eq!(again, Ok(format!("{step:?}")), "its bytes say the same");
         let owns = Owns { key: &|key| !key.starts_with(b"elsewhere"), up_to: &|_| true };
         self.locks.forget(at(millis));
-        let said =
-            apply(&mut self.locks, &mut self.engine, step, at(millis), &owns, &limits::APPLY);
+        let said = apply(&mut self.locks, &mut self.engine, step, at(millis), &owns);
         let mut bytes = Vec::new();
         said.encode(&mut bytes);
         assert_eq!(Said::decode(&mut Reader::new(&bytes)).as_ref(), Ok(&said));

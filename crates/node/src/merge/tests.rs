@@ -61,7 +61,7 @@ fn step(state: &mut ShardState, at: u64, step: Step) {
 
 fn put(state: &mut ShardState, at: u64, key: &[u8]) -> Reply {
     let mut bytes = operation(&[]);
-    codec::encode(&Write::Append { key, value: b"v" }, &mut bytes);
+    codec::encode(&Write::append(key, b"v"), &mut bytes);
     let entry = entry(state, Kind::Commands, at, bytes);
     let mut replies = Vec::new();
     state.apply(&entry, &mut replies);
@@ -91,7 +91,7 @@ fn key_in(slots: std::ops::Range<Slot>) -> Vec<u8> {
 fn batch(sequence: u64) -> Vec<u8> {
     let id = BatchId { session: 77, sequence, floor: 1, sent_ms: 0 };
     let mut commands = Vec::new();
-    codec::encode(&Write::Append { key: &key_in(MIDDLE..SLOTS), value: b"x" }, &mut commands);
+    codec::encode(&Write::append(&key_in(MIDDLE..SLOTS), b"x"), &mut commands);
     once(id, &commands)
 }
 

@@ -1,5 +1,6 @@
 //! How commands, steps and answers stand in scripts.
 
+use command::limits::VALUE_BYTES_MAX;
 use command::transaction::KeyRange;
 use command::{
     Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
@@ -50,7 +51,9 @@ pub fn command(text: &str) -> Command<'_> {
         ("SET", [key, value, _, _]) => {
             set(key, value, Expiry::At(words[4].parse().expect("milliseconds")))
         }
-        ("APPEND", [key, value]) => Command::Write(Write::Append { key, value }),
+        ("APPEND", [key, value]) => {
+            Command::Write(Write::Append { key, value, bytes_max: VALUE_BYTES_MAX })
+        }
         ("INCRBY", [key, _]) => {
             Command::Write(Write::Increment { key, by: words[2].parse().expect("a number") })
         }

@@ -244,6 +244,15 @@ impl Cluster {
         self.net.send(to, kind, parts)
     }
 
+    /// As [`send`](Self::send), of what overtakes long messages that were sent before.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn send_urgent(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
+        assert!(kind != KIND_MEMBERSHIP, "kind {kind} is the cluster's own");
+        self.net.send_urgent(to, kind, parts)
+    }
+
     /// Writes what was sent; never waits. At the end of a turn of [`Frames`] it is done anyway.
     pub fn flush(&self) {
         self.net.flush();
@@ -332,7 +341,7 @@ impl Cluster {
             match effect {
                 // Gossip may be lost: to whom there is no link, one is being made.
                 Effect::Send { to, bytes } if desk.begun => {
-                    let _lost = self.net.send(to, KIND_MEMBERSHIP, &[&bytes]);
+                    let _lost = self.net.send_urgent(to, KIND_MEMBERSHIP, &[&bytes]);
                 }
                 Effect::Send { .. } => {}
                 Effect::Dial { address } => self.net.dial_address(address),

@@ -127,7 +127,7 @@ settings! {
     memory_max: MemoryMax = "60%", Memory, Memory;
     /// Longest key.
     key_bytes_max: u64 = "64KiB", Size(1..=MIB), Size;
-    /// Longest value.
+    /// Longest value, and what commands may make of one (APPEND, SETRANGE). The same on all nodes.
     value_bytes_max: u64 = "64MiB", Size(1..=512 * MIB), Size;
     /// Connections of Redis and native clients together; further ones are told so and closed.
     connections_max: u64 = "20000", Number(1..=1_000_000), Number;

@@ -6,6 +6,15 @@ use command::{Refusal, Sink};
 pub(super) const TOO_LONG: &str =
     "ERR the reply would be longer than output_bytes_max allows; ask for less at a time";
 
+/// … of a GET, whose value is longer than a reply may be: it was stored when more was allowed.
+#[cold]
+pub(super) fn too_long(bytes: usize, bytes_max: usize) -> String {
+    format!(
+        "ERR the value has {bytes} bytes, and output_bytes_max allows replies of {bytes_max}; read \
+         it in parts with GETRANGE, or raise output_bytes_max"
+    )
+}
+
 /// Passes an answer on until it has become too long.
 pub(super) struct Capped<'s, S> {
     sink: &'s mut S,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use keyspace::{Durability, Timestamp};
+use keyspace::{Durability, Feature, Timestamp};
 use parking_lot::Mutex;
 
 use super::topology;
@@ -92,6 +92,10 @@ impl Context for CommandContext<'_> {
 
     fn knows_keyspaces(&self) -> bool {
         self.hub.ready.load(Ordering::Acquire)
+    }
+
+    fn may_limit_appends(&self) -> bool {
+        self.hub.may_use(Feature::AppendLimits)
     }
 
     fn facts(&self) -> Facts<'_> {

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use command::limits::COMMAND_BYTES_MAX;
 use command::{Reply, Transaction};
 use keyspace::KeyspaceId;
 use node::coordinator::{Act, At, Coordinator, Ended, Routes};
@@ -29,7 +30,6 @@ use super::executes::Again;
 use super::serve::{not_done_text, place};
 use crate::hub::mail::{Fate, Transact};
 use crate::hub::{Hub, boot_nanos};
-use crate::peer::COMMAND_BYTES_MAX;
 
 /// The bit of a waiter that is a question of the coordinator.
 const ASK: u64 = 1 << 63;
@@ -49,8 +49,7 @@ pub(super) fn coordinator(hub: &Hub, number: usize) -> Coordinator {
     let drawn = (keyspace::random::mix(hub.seed) as u32).wrapping_add(number as u32);
     let by = TxnId::name(hub.node_id, drawn);
     // What is sent to nobody may be as long as it likes.
-    let step_bytes_max = hub.peers.as_ref().map_or(usize::MAX, |_| COMMAND_BYTES_MAX);
-    Coordinator::new(by, hub.patience_nanos, step_bytes_max)
+    Coordinator::new(by, hub.patience_nanos, COMMAND_BYTES_MAX)
 }
 
 /// The coordinator's question that this waiter stands for.
@@ -234,8 +233,8 @@ pub(crate) fn ended_text(ended: &Ended) -> Cow<'static, str> {
              nothing. Read what it would have changed before you send it again"
         }
         Ended::TooLong => {
-            "ERR keys and values of the transaction, and what it watches, have more than 64 MiB in \
-             one shard, and nodes send each other no longer ones; nothing was done"
+            "ERR keys and values of the transaction, and what it watches, have more than 514 MiB in \
+             one shard, and no entry of its log is longer; nothing was done"
         }
         Ended::TooMuch => {
             "ERR the transaction writes more than 128 MiB in one shard, or others under way do; \

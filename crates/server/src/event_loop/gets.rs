@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use command::Sink as _;
 
+use super::capped::too_long;
 use super::connection::Connection;
 use super::{EventLoop, OUTPUT_PAUSE_BYTES};
 use gateway::resp::{Args, Session};
@@ -67,7 +68,8 @@ impl EventLoop {
             *key = &input[get.key..get.key + get.key_len];
         }
         let mut bytes_left = OUTPUT_PAUSE_BYTES.saturating_sub(connection.unsent());
-        let (mut hits, mut misses) = (0, 0);
+        let value_bytes_max = self.config.output_bytes_max as usize;
+        let (mut hits, mut misses, mut long) = (0, 0, 0);
         // All that is in the input now had come when the first of these was put off.
         let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.fetched);
@@ -78,6 +80,12 @@ impl EventLoop {
             let keys = &keys[done..gets.len()];
             let answered = node::read::get_each_with(&route, keys, now, &fetched, |version| {
                 match version {
+                    Some(version) if version.value.len() > value_bytes_max => {
+                        hits += 1;
+                        long += 1;
+                        let text = too_long(version.value.len(), value_bytes_max);
+                        writer.error(text.as_bytes());
+                    }
                     Some(version) => {
                         hits += 1;
                         bytes_left = bytes_left.saturating_sub(version.value.len());
@@ -104,6 +112,7 @@ impl EventLoop {
         self.sampler.among((hits + misses) as u32, |which| {
             self.hub.heat.note_keys(&route, keys.get(which as usize).copied());
         });
+        self.hub.counters.errors.add(long);
         self.tally.others += 1;
         self.tally.hits += hits;
         self.tally.misses += misses;

@@ -9,7 +9,6 @@
 //! A command that must wait for what it lacks is put off, and tried again with what has come: what
 //! it has learnt by then stays.
 
-use command::limits;
 use command::{Read, Reply, Sink as _, Step};
 use keyspace::Feature;
 use node::fetch::{Fetched, Found, Want};
@@ -156,7 +155,7 @@ impl EventLoop {
             Got::Later => return Got::Later,
             Got::TooMuch => return Got::TooMuch,
         }
-        match transaction.run_all(steps, &limits::APPLY) {
+        match transaction.run_all(steps) {
             Ok(replies) => Got::This(replies),
             Err(TooMuch) => Got::TooMuch,
         }

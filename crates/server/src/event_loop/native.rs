@@ -1,10 +1,11 @@
 //! Native frames, run.
 
-use command::Read;
+use command::{Read, Refusal, Sink as _};
 use node::fetch::Fetched;
 use node::route::Route;
 
 use super::EventLoop;
+use super::capped::Capped;
 use super::connection::{Connection, Frame, Slot};
 use super::serve::waiter;
 use gateway::native::{self, Command, FrameSink, Limits, Parsed};
@@ -102,10 +103,16 @@ impl EventLoop {
         let before = connection.output.len();
         let mut sink =
             FrameSink { out: &mut connection.output, op: request.op, key: request.key, reason };
+        let mut capped = Capped::new(&mut sink, self.config.output_bytes_max as usize);
         let now = connection.put_off_at.take().unwrap_or_else(|| self.moment());
         let fetched = std::mem::take(&mut connection.fetched);
-        match node::read::read_with(route, read, now, &fetched, &mut sink) {
+        match node::read::read_with(route, read, now, &fetched, &mut capped) {
             Ok(()) => {
+                if capped.overflown {
+                    sink.out.truncate(before);
+                    sink.refused(Refusal::TooLong);
+                    self.hub.counters.errors.add(1);
+                }
                 self.note_read(route, read);
                 true
             }

@@ -25,14 +25,12 @@ pub(super) const CROSS_SLOT: &str = "CROSSSLOT Keys in request don't hash to the
 pub(super) const NO_KEYSPACE: &str =
     "ERR the selected keyspace does not exist; nothing was done. Create it or select another";
 
-/// … when nodes could not send its command to each other.
-pub(super) const TOO_LONG_TO_SEND: &str = concat!(
-    "ERR the command has more than 64 MiB, and nodes send each other no longer ones; ",
-    "nothing was done"
-);
+/// … when its command is longer than any entry of the log ([`command::limits::COMMAND_BYTES_MAX`]).
+pub(super) const COMMAND_TOO_LONG: &str =
+    "ERR the command has more than 514 MiB, and no entry of the log is longer; nothing was done";
 
-/// Longest request, however long `input_bytes_max` lets it be: MSETNX is one entry, which must fit
-/// into a group of the log (1 GiB) behind what its turn has proposed already (256 MiB).
+/// Longest request, however long `input_bytes_max` lets it be: a longest command, and what frames
+/// its arguments.
 const REQUEST_BYTES_MAX: u64 = 640 << 20;
 
 /// What requests may be like, by the node's configuration.

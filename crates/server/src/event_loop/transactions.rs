@@ -5,6 +5,7 @@
 //! ([`super::coordinates`]). What the connection itself answers (PING, errors of
 //! syntax) is put between the shard's answers when these have come.
 
+use command::limits::COMMAND_BYTES_MAX;
 use command::transaction::WRITTEN_BYTES_MAX;
 use command::{Read, Reply, Sink as _, Step, Transaction, Write};
 use keyspace::Feature;
@@ -17,10 +18,9 @@ use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, OK, QUEUED, Slot};
 use super::context::CommandContext;
 use super::executes::Told;
-use super::resp::{Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE, TOO_LONG_TO_SEND};
+use super::resp::{COMMAND_TOO_LONG, Done, EXEC_OUT_OF_MEMORY, NO_KEYSPACE};
 use super::serve::waiter;
 use super::takes::Takes;
-use crate::peer::COMMAND_BYTES_MAX;
 use gateway::resp::{Gather, Queue, Request, RespWriter, Session, Version, Watched};
 
 /// What a client is told of a command in a transaction whose own keys lie in several shards.
@@ -282,8 +282,8 @@ impl EventLoop {
             return Err(None);
         }
         let bytes = transaction.writes().map(Write::bytes_about).sum::<usize>();
-        if self.hub.peers.is_some() && bytes > COMMAND_BYTES_MAX {
-            return Err(Some(TOO_LONG_TO_SEND));
+        if bytes > COMMAND_BYTES_MAX {
+            return Err(Some(COMMAND_TOO_LONG));
         }
         if transaction.commands.iter().any(|step| crosses_in(step, &route)) {
             return Err(Some(CROSS_SHARD));

@@ -3,6 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
+use command::limits::COMMAND_BYTES_MAX;
 use command::{Seen, Step, Transaction, Write};
 use keyspace::{Feature, ShardId, Timestamp};
 use node::entry::Waiter;
@@ -10,11 +11,10 @@ use node::route::Route;
 
 use super::EventLoop;
 use super::connection::{Connection, Frame, Slot};
-use super::resp::{CROSS_SLOT, Done, NO_KEYSPACE, OUT_OF_MEMORY, TOO_LONG_TO_SEND};
+use super::resp::{COMMAND_TOO_LONG, CROSS_SLOT, Done, NO_KEYSPACE, OUT_OF_MEMORY};
 use super::serve::waiter;
 use super::takes::Takes;
 use super::transactions::Part;
-use crate::peer::COMMAND_BYTES_MAX;
 use gateway::resp::{Gather, Session};
 
 impl EventLoop {
@@ -126,8 +126,8 @@ impl EventLoop {
             return self.write_all(at, connection, session, transaction, part, muted);
         }
         let is_long = |write: &Write<'_>| write.bytes_about() > COMMAND_BYTES_MAX;
-        if self.hub.peers.is_some() && writes.iter().any(is_long) {
-            return self.refuse(connection, session, TOO_LONG_TO_SEND, muted);
+        if writes.iter().any(is_long) {
+            return self.refuse(connection, session, COMMAND_TOO_LONG, muted);
         }
         let lengthens_bytes = writes.iter().map(Write::lengthens_bytes).max().unwrap_or_default();
         connection.takes.lengthens(lengthens_bytes);
@@ -196,8 +196,8 @@ impl EventLoop {
         waiter: Waiter,
     ) -> Result<(), &'static str> {
         let Some(route) = &connection.route else { return Err(NO_KEYSPACE) };
-        if self.hub.peers.is_some() && write.bytes_about() > COMMAND_BYTES_MAX {
-            return Err(TOO_LONG_TO_SEND);
+        if write.bytes_about() > COMMAND_BYTES_MAX {
+            return Err(COMMAND_TOO_LONG);
         }
         let shard = match write {
             Write::Set { key, .. } => route.shard(route.place_of_key(key)),

@@ -1,6 +1,8 @@
 //! Which bytes carry what a lane's turn has for another node?
 //!
-//! All of a turn for one node goes into one frame, in its order; a long turn into several.
+//! All of a turn for one node goes into one frame, in its order; a long turn into several. What a
+//! shard's leader and its followers know each other alive by goes into one of its own, which may
+//! overtake others: a long value on its way must cost no leader its place.
 //!
 //! | field | bytes | |
 //! |---|---|---|
@@ -15,7 +17,7 @@ use bytes::{Buf, Bytes};
 use keyspace::{NodeId, ShardId};
 use node::lane::Envelope;
 use node::letter::Letter;
-use replication::Message;
+use replication::{Message, MessageKind};
 
 const MESSAGE: u8 = 1;
 const LETTER: u8 = 2;
@@ -40,15 +42,27 @@ pub enum Item {
     Letter(Letter),
 }
 
-/// What is to be sent, by node.
+/// A frame for a node.
+#[derive(Clone, Copy, Debug)]
+pub struct Bag<'a> {
+    /// Its bytes.
+    pub bytes: &'a [u8],
+    /// Whether it may overtake others.
+    pub is_urgent: bool,
+}
+
+/// What is to be sent, by node and urgency.
 #[derive(Default)]
-pub struct Mailbags(Vec<(NodeId, Vec<u8>)>);
+pub struct Mailbags(Vec<(Place, Vec<u8>)>);
+
+/// To whom, and whether it is urgent.
+type Place = (NodeId, bool);
 
 impl Mailbags {
     /// Puts a message in.
-    pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, &[u8])) {
+    pub fn message(&mut self, envelope: &Envelope, send: &mut impl FnMut(NodeId, Bag<'_>)) {
         let Envelope { shard, node, birth, message } = envelope;
-        self.put(*node, MESSAGE, send, |out| {
+        self.put((*node, is_urgent(message)), MESSAGE, send, |out| {
             out.extend_from_slice(&shard.0.to_le_bytes());
             let birth = birth.as_deref().unwrap_or_default();
             out.extend_from_slice(&(birth.len() as u32).to_le_bytes());
@@ -58,19 +72,24 @@ impl Mailbags {
     }
 
     /// Puts a letter in.
-    pub fn letter(&mut self, node: NodeId, letter: &Letter, send: &mut impl FnMut(NodeId, &[u8])) {
-        self.put(node, LETTER, send, |out| letter.encode(out));
+    pub fn letter(
+        &mut self,
+        node: NodeId,
+        letter: &Letter,
+        send: &mut impl FnMut(NodeId, Bag<'_>),
+    ) {
+        self.put((node, false), LETTER, send, |out| letter.encode(out));
     }
 
     fn put(
         &mut self,
-        node: NodeId,
+        to: Place,
         kind: u8,
-        send: &mut impl FnMut(NodeId, &[u8]),
+        send: &mut impl FnMut(NodeId, Bag<'_>),
         write: impl FnOnce(&mut Vec<u8>),
     ) {
-        let place = self.0.iter().position(|(to, _)| *to == node).unwrap_or_else(|| {
-            self.0.push((node, Vec::new()));
+        let place = self.0.iter().position(|(of, _)| *of == to).unwrap_or_else(|| {
+            self.0.push((to, Vec::new()));
             self.0.len() - 1
         });
         let bag = &mut self.0[place].1;
@@ -80,21 +99,36 @@ impl Mailbags {
         let length = (bag.len() - start - HEAD_BYTES) as u32;
         bag[start + 1..start + HEAD_BYTES].copy_from_slice(&length.to_le_bytes());
         if bag.len() >= BAG_BYTES {
-            send(node, bag);
+            send(to.0, Bag { bytes: bag, is_urgent: to.1 });
             *bag = Vec::new();
         }
     }
 
     /// Hands out what is there; whether there was anything.
-    pub fn send(&mut self, send: &mut impl FnMut(NodeId, &[u8])) -> bool {
+    pub fn send(&mut self, send: &mut impl FnMut(NodeId, Bag<'_>)) -> bool {
         let mut any = false;
-        for (node, bag) in self.0.iter_mut().filter(|(_, bag)| !bag.is_empty()) {
-            send(*node, bag);
+        for ((node, is_urgent), bag) in self.0.iter_mut().filter(|(_, bag)| !bag.is_empty()) {
+            send(*node, Bag { bytes: bag, is_urgent: *is_urgent });
             bag.clear();
             any = true;
         }
         any
     }
+}
+
+/// Whether it may overtake others: it carries no entries, and a group takes it in any order.
+fn is_urgent(message: &Message) -> bool {
+    matches!(
+        message.kind(),
+        Some(
+            MessageKind::Heartbeat
+                | MessageKind::HeartbeatAnswer
+                | MessageKind::PreVote
+                | MessageKind::PreVoteAnswer
+                | MessageKind::Vote
+                | MessageKind::VoteAnswer
+        )
+    )
 }
 
 /// Takes the next item off the front of a frame. `None` at its end.
@@ -141,7 +175,7 @@ mod tests {
     fn what_is_put_in_comes_out_in_order() {
         let mut bags = Mailbags::default();
         let mut sent: Vec<(NodeId, Vec<u8>)> = Vec::new();
-        let mut send = |node: NodeId, bag: &[u8]| sent.push((node, bag.to_vec()));
+        let mut send = |node: NodeId, bag: Bag<'_>| sent.push((node, bag.bytes.to_vec()));
         let letter = |number| Letter::Read { shard: ShardId(7), number, at: Timestamp(number + 1) };
         for number in 0..3 {
             bags.letter(NodeId(1 + number % 2), &letter(number), &mut send);
@@ -164,7 +198,7 @@ mod tests {
     /// All items of a frame, put into a bag again; whether it is whole.
     fn again(mut frame: Bytes) -> (Vec<u8>, bool) {
         let (mut bags, mut sent, node) = (Mailbags::default(), Vec::new(), NodeId(2));
-        let mut send = |_: NodeId, bag: &[u8]| sent.extend_from_slice(bag);
+        let mut send = |_: NodeId, bag: Bag<'_>| sent.extend_from_slice(bag.bytes);
         let is_whole = loop {
             match take(&mut frame) {
                 Ok(Some(Item::Message { shard, birth, message })) => {

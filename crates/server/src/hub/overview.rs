@@ -31,14 +31,17 @@ use parking_lot::RwLock;
 use replication::Members;
 
 use super::laggards::{self, Behind};
-use super::{Hub, View, boot_nanos};
+use super::{Hub, View, boot_nanos, wall_millis};
 use crate::api::{Health, Overview, Verdict};
 use crate::cluster::{Load, MemberInfo, MemberState};
+use crate::peer::PeerCounters;
 
 /// Shards looked at under one hold of a lane.
 const LANE_SHARDS: usize = 64;
 /// Reasons that are told; how many more there are is told too.
 const REASONS_MAX: usize = 8;
+/// For how long it is told that a message was too long; what cannot be sent is tried again.
+const TOO_LONG_FOR_MS: u64 = 60_000;
 /// Shards that a reason names.
 const NAMED_MAX: usize = 6;
 
@@ -336,6 +339,10 @@ impl Hub {
             );
             reasons.add(Verdict::Degraded, why);
         }
+        if let Some(peers) = &self.peers {
+            let counters = peers.cluster.counters().peers;
+            judge_messages(&counters, members, wall_millis(), &mut reasons);
+        }
         if self.log.facts().full {
             let why = "the disk of this node has no room: writes to shards that it leads are \
                        refused until there is";
@@ -394,6 +401,27 @@ fn count(shards: &[Seen], members: &[MemberInfo]) -> Overview {
         companions: 0,
         data_bytes: here().map(|(seen, _)| seen.bytes).sum(),
         verdict: Verdict::Ok,
+    }
+}
+
+/// Says which nodes lately did not take a message of this one, since their version takes no such
+/// long ones.
+fn judge_messages(
+    counters: &[(NodeId, Arc<PeerCounters>)],
+    members: &[MemberInfo],
+    now_ms: u64,
+    reasons: &mut Reasons,
+) {
+    for (node, counters) in counters {
+        let at = counters.too_long_millis.get();
+        if at > 0 && now_ms.saturating_sub(at) < TOO_LONG_FOR_MS {
+            let why = format!(
+                "a message is too long for {}, which runs an older version: what it was for, \
+                 replicas or reads, does not get on. Upgrade that node, or delete the long value",
+                name_of(*node, members)
+            );
+            reasons.add(Verdict::Degraded, why);
+        }
     }
 }
 

@@ -166,3 +166,19 @@ fn long_lists_are_cut_and_say_so() {
     let named = named(Some("0"), &shards.iter().collect::<Vec<_>>());
     assert_eq!(named, "shards 1, 2, 3, 4, 5, 6 and 3 more of keyspace \"0\"");
 }
+
+#[test]
+fn a_message_that_a_peer_does_not_take_is_told_for_a_minute() {
+    let counters = [(NodeId(7), Arc::new(PeerCounters::default()))];
+    let told = |now_ms| {
+        let mut reasons = Reasons::default();
+        judge_messages(&counters, &[], now_ms, &mut reasons);
+        reasons.finish()
+    };
+    assert_eq!(told(1_000_000).verdict, Verdict::Ok);
+    counters[0].1.too_long_millis.set(1_000_000);
+    let health = told(1_059_999);
+    assert_eq!(health.verdict, Verdict::Degraded);
+    assert!(health.reasons[0].contains("too long for 0000000000000007"), "{:?}", health.reasons);
+    assert_eq!(told(1_060_000).verdict, Verdict::Ok);
+}

@@ -27,7 +27,7 @@ use super::digests::Digests;
 use super::image::Image;
 use super::lookup::{KIND_LOOKUP, Lookup};
 use super::lookups::Lookups;
-use super::mailbag::{self, Item, Mailbags};
+use super::mailbag::{self, Bag, Item, Mailbags};
 use super::placement::Placement;
 use super::snapshots::Snapshots;
 use super::tallies::{Tallies, Tally};
@@ -111,6 +111,15 @@ impl Peers {
         }
     }
 
+    /// Those above repeat what is lost; what is too long for a node is logged where links are.
+    fn send(&self, node: NodeId, bag: Bag<'_>) {
+        let parts = [bag.bytes];
+        let _lost = match bag.is_urgent {
+            true => self.cluster.send_urgent(node, KIND_MAIL, &parts),
+            false => self.cluster.send(node, KIND_MAIL, &parts),
+        };
+    }
+
     /// Has the ticker and the snapshots' threads end.
     pub fn stop(&self) {
         *self.stopping.lock() = true;
@@ -151,14 +160,7 @@ impl Hub {
             effects.letters.clear();
             return;
         };
-        let mut send = |node: NodeId, bag: &[u8]| {
-            // Those above repeat what is lost. What is too long for a frame never arrives.
-            if let Err(error @ crate::peer::SendError::TooLong { .. }) =
-                peers.cluster.send(node, KIND_MAIL, &[bag])
-            {
-                tracing::error!("cannot send to node {:016x}: {error}", node.0);
-            }
-        };
+        let mut send = |node: NodeId, bag: Bag<'_>| peers.send(node, bag);
         let mut tally = Tally::default();
         for envelope in effects.messages.drain(..) {
             tally.message(&envelope.message);
@@ -187,9 +189,7 @@ impl Hub {
         let Some(peers) = &self.peers else { return };
         let mut bags = Mailbags::default();
         // If it is not linked any more, it asks again.
-        let mut send = |node: NodeId, bag: &[u8]| {
-            let _asks_again = peers.cluster.send(node, KIND_MAIL, &[bag]);
-        };
+        let mut send = |node: NodeId, bag: Bag<'_>| peers.send(node, bag);
         let mut tally = Tally::default();
         tally.letter(answer);
         peers.tallies.sent.add(&tally);

@@ -15,6 +15,12 @@ pub struct PeerCounters {
     pub bytes_out: Counter,
     /// Frames not taken because the outbox was full.
     pub drops: Counter,
+    /// Messages that the peer does not take, being too long for its version …
+    pub too_long: Counter,
+    /// … when there last was one, in ms since 1970; 0: never …
+    pub too_long_millis: Counter,
+    /// … and when that was last said.
+    pub too_long_told_millis: Counter,
     /// Links made; all but the first are reconnects.
     pub links: Counter,
     /// Attempts to dial it that failed.

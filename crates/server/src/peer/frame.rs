@@ -21,11 +21,8 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// The longest body: the longest value by default, with room for what surrounds it.
+/// The longest body, as it was before long messages went in [`pieces`](super::pieces).
 pub const FRAME_BYTES_MAX: usize = (64 << 20) + (1 << 20);
-/// Longest command that fits into a frame, with those that share its entry. Longer ones are
-/// refused: an entry that cannot be sent would stop its shard.
-pub const COMMAND_BYTES_MAX: usize = FRAME_BYTES_MAX - (512 << 10);
 /// Bytes of a frame before its body.
 pub const HEAD_BYTES: usize = 5;
 /// Bytes of a frame after its body.
@@ -64,6 +61,14 @@ pub enum FrameError {
         kind: u8,
         /// Its length.
         bytes: usize,
+    },
+    /// A piece of a message that cannot be the next one.
+    #[error("a piece of {bytes} bytes came where {wanted} were wanted")]
+    Misplaced {
+        /// Its length.
+        bytes: usize,
+        /// What could have come: at least, of a first piece; at most, of others.
+        wanted: usize,
     },
 }
 

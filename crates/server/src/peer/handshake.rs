@@ -47,7 +47,11 @@ use super::letter::{self, Hello, Introduction, MAC_BYTES, NONCE_BYTES, Parsed, T
 use super::refusal::{Refusal, Versions, pack_levels};
 
 /// The versions of the protocol that this software speaks: its own and the one before.
-pub const VERSIONS: Versions = Versions { lowest: 1, highest: 1 };
+///
+/// | version | adds |
+/// |---|---|
+/// | 2 | long messages in [`pieces`](super::pieces) |
+pub const VERSIONS: Versions = Versions { lowest: 1, highest: 2 };
 /// Most that is kept of the other side's letters; its first frames may come with the last.
 pub const INPUT_BYTES_MAX: usize = letter::HEAD_BYTES + letter::LETTER_BYTES_MAX;
 

@@ -35,11 +35,15 @@ use super::counters::PeerCounters;
 use super::frame::{FRAME_BYTES_MAX, KIND_OWN_MIN};
 use super::handshake::{Cluster, Local, PeerHello};
 use super::letter::FACTS_BYTES_MAX;
-use super::outbox::{Flushed, Outbox, PushError};
+use super::outbox::{Flushed, Order, Outbox, PushError};
+use super::pieces::{self, MESSAGE_BYTES_MAX, WHOLE_BYTES_MAX};
 use super::thread::PeerThread;
 use super::{Options, Refusal};
 
 pub(super) const WAKER: Token = Token(usize::MAX);
+
+/// How often it is said of one peer that a message is too long for it.
+const TELL_EVERY: Duration = Duration::from_secs(10);
 
 /// Who interprets what peers send. Called by whoever takes the net's turns, one call at a time:
 /// while a call runs nothing is read from any peer, so it must be short; longer than the time after
@@ -74,11 +78,13 @@ pub enum SendError {
     /// Too much is on its way to it already.
     #[error("too many bytes are waiting to be sent to the node")]
     Full,
-    /// Longer than a frame may be.
-    #[error("a frame of {bytes} bytes; the limit is {FRAME_BYTES_MAX}")]
+    /// Longer than this peer takes. It is logged and counted.
+    #[error("a message of {bytes} bytes is longer than the node takes: {bytes_max}")]
     TooLong {
         /// How long.
         bytes: usize,
+        /// What it takes.
+        bytes_max: usize,
     },
 }
 
@@ -87,6 +93,8 @@ pub(super) struct Link {
     pub node: NodeId,
     pub process: u64,
     pub commit: u64,
+    /// The version of the protocol that both speak.
+    version: u16,
     pub stream: TcpStream,
     pub outbox: Outbox,
     pub counters: Arc<PeerCounters>,
@@ -103,7 +111,39 @@ impl Link {
         counters: Arc<PeerCounters>,
     ) -> Self {
         let (node, process) = (hello.node, hello.process);
-        Self { node, process, commit, stream, outbox, counters, touched: AtomicBool::new(true) }
+        let (version, touched) = (hello.version, AtomicBool::new(true));
+        Self { node, process, commit, version, stream, outbox, counters, touched }
+    }
+
+    /// The longest message that the peer takes.
+    fn message_bytes_max(&self) -> usize {
+        if self.version >= pieces::SINCE_VERSION { MESSAGE_BYTES_MAX } else { FRAME_BYTES_MAX }
+    }
+
+    /// How a message of this length leaves.
+    fn order(&self, bytes: usize, is_urgent: bool) -> Order {
+        match is_urgent {
+            _ if bytes > WHOLE_BYTES_MAX && self.version >= pieces::SINCE_VERSION => Order::Pieces,
+            true => Order::Urgent,
+            false => Order::Next,
+        }
+    }
+
+    /// Logs a message that the peer does not take, now and then, and keeps that it was.
+    fn cannot_send(&self, bytes: usize, bytes_max: usize) {
+        let (now, counters) = (wall_millis(), &self.counters);
+        counters.too_long.add(1);
+        counters.too_long_millis.set(now);
+        let before = counters.too_long_told_millis.get();
+        if now < before || now - before >= TELL_EVERY.as_millis() as u64 {
+            counters.too_long_told_millis.set(now);
+            tracing::warn!(
+                "a message of {bytes} bytes cannot be sent to node {:016x}, which takes \
+                 {bytes_max}: what it was for does not get on. Upgrade that node, or delete the \
+                 long value",
+                self.node.0
+            );
+        }
     }
 
     /// Writes what is there.
@@ -176,14 +216,22 @@ impl Shared {
     }
 
     /// Appends a frame to a peer's outbox.
-    pub fn send(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
+    pub fn send(
+        &self,
+        to: NodeId,
+        kind: u8,
+        parts: &[&[u8]],
+        is_urgent: bool,
+    ) -> Result<(), SendError> {
         let bytes = parts.iter().map(|part| part.len()).sum();
-        if bytes > FRAME_BYTES_MAX {
-            return Err(SendError::TooLong { bytes });
-        }
         let links = self.links.load();
         let link = links.get(&to).ok_or(SendError::NotConnected)?;
-        match link.outbox.push(kind, parts) {
+        let bytes_max = link.message_bytes_max();
+        if bytes > bytes_max {
+            link.cannot_send(bytes, bytes_max);
+            return Err(SendError::TooLong { bytes, bytes_max });
+        }
+        match link.outbox.push(link.order(bytes, is_urgent), kind, parts) {
             Ok(()) => {}
             Err(PushError::Closed) => return Err(SendError::NotConnected),
             Err(PushError::Full) => {
@@ -198,7 +246,7 @@ impl Shared {
 
     /// Appends a frame of the links' own.
     pub fn send_own(&self, link: &Link, kind: u8, body: &[u8]) -> Result<(), PushError> {
-        link.outbox.push(kind, &[body])?;
+        link.outbox.push(Order::Urgent, kind, &[body])?;
         self.touch(link);
         Ok(())
     }
@@ -312,7 +360,7 @@ impl PeerNet {
         self.shared.ask(Ask::Seed(address));
     }
 
-    /// Appends a frame, whose body is `parts` one after the other, to what is on its way to a
+    /// Appends a message, made of `parts` one after the other, to what is on its way to a
     /// node. It leaves with the next [`flush`](Self::flush) by any thread. Kinds from
     /// [`KIND_OWN_MIN`] are not the caller's.
     ///
@@ -320,7 +368,16 @@ impl PeerNet {
     /// If it is not taken, see [`SendError`]. `Ok` does not mean that it will arrive.
     pub fn send(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
         assert!(kind < KIND_OWN_MIN, "kind {kind} is the links' own");
-        self.shared.send(to, kind, parts)
+        self.shared.send(to, kind, parts, false)
+    }
+
+    /// As [`send`](Self::send), of what overtakes long messages that were sent before.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn send_urgent(&self, to: NodeId, kind: u8, parts: &[&[u8]]) -> Result<(), SendError> {
+        assert!(kind < KIND_OWN_MIN, "kind {kind} is the links' own");
+        self.shared.send(to, kind, parts, true)
     }
 
     /// Writes what was sent, with one write for each peer; never waits. To be called at the end of

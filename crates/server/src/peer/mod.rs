@@ -11,8 +11,9 @@
 //!
 //! | limit | bound | when reached |
 //! |---|---|---|
-//! | a frame's body | [`FRAME_BYTES_MAX`] | `send` fails; received: the connection ends |
-//! | on its way to a peer | [`Options::outbox_bytes_max`] | `send` fails with [`SendError::Full`] |
+//! | a message | [`MESSAGE_BYTES_MAX`] | `send` fails; received: the connection ends |
+//! | a frame's body | [`FRAME_BYTES_MAX`] | longer messages go in [`pieces`]; received: the connection ends |
+//! | on its way to a peer | [`Options::outbox_bytes_max`], and one longer message | `send` fails with [`SendError::Full`] |
 //! | connections in a handshake | [`Options::half_open_max`] | the oldest is closed |
 //! | bytes of a handshake | [`INPUT_BYTES_MAX`](handshake::INPUT_BYTES_MAX) | the connection ends |
 //! | time of a handshake | [`Options::handshake`] | the same |
@@ -22,8 +23,9 @@
 //! # Invariants
 //! 1. A link is to a node that has proven the secret, is of the same cluster (or of none yet) and
 //!    speaks a common version. At most one link per node, to one process of it.
-//! 2. Frames of one link come whole, in order, once. A link that breaks loses the rest: those
-//!    above repeat what must not be lost, under ids that make it harmless.
+//! 2. Frames of one link come whole, in order, once; but what is urgent overtakes long messages.
+//!    A link that breaks loses the rest: those above repeat what must not be lost, under ids that
+//!    make it harmless.
 //! 3. `send` and `flush` never wait, for no peer, however it hangs.
 //! 4. The handler hears `connected` and `disconnected` of a node in turn.
 //!
@@ -43,6 +45,7 @@ pub mod handshake;
 pub mod letter;
 mod links;
 mod outbox;
+pub mod pieces;
 pub mod refusal;
 mod resolve;
 mod shaking;
@@ -52,18 +55,20 @@ use std::time::Duration;
 
 pub use attend::Attendance;
 pub use counters::PeerCounters;
-pub use frame::{COMMAND_BYTES_MAX, FRAME_BYTES_MAX};
+pub use frame::FRAME_BYTES_MAX;
 pub use handshake::{Cluster, Local, PeerHello, Secret, VERSIONS};
 pub use links::{PeerHandler, PeerNet, SendError};
+pub use pieces::MESSAGE_BYTES_MAX;
 pub use refusal::{Refusal, Versions};
 
-/// Most bytes on their way to one peer: a longest frame, and as much again.
+/// Most bytes on their way to one peer: a longest frame, and as much again. One message that is
+/// longer is taken beside them.
 pub const OUTBOX_BYTES_MAX: usize = 2 * FRAME_BYTES_MAX;
 
 /// Limits and periods of a net; the defaults are meant for use, others for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes on their way to one peer. Less than a longest frame, and such frames are never taken.
+    /// Bytes on their way to one peer. A longer message is taken if no other long one is there.
     pub outbox_bytes_max: usize,
     /// Accepted connections whose handshake is not done.
     pub half_open_max: usize,

@@ -2,17 +2,21 @@
 //!
 //! ```text
 //!   senders ── push ──► [chunk][chunk][chunk…] ── write ──► socket
-//!                                 ▲
-//!                 whoever flushes first writes for all; the others
-//!                 leave their bytes and go
+//!                │                    ▲   ▲
+//!                │                    │   whoever flushes first writes for all; the others
+//!                │                    │   leave their bytes and go
+//!                └─► [long message][frames][long message] : one piece, or the frames between
+//!                                           two long messages, each time the chunks are written
 //! ```
 //!
 //! Any thread may append and any may write, but only one writes at a time, and it holds no lock
 //! while it does. When the socket takes no more, the peer thread is told by the poll and goes on.
 //!
 //! Invariants:
-//! 1. Bytes leave in the order in which they were pushed, frames whole.
-//! 2. Never more than `bytes_max` are held; what would not fit is not taken.
+//! 1. Bytes leave in the order in which they were pushed, frames whole; but what is urgent
+//!    overtakes long messages, and all that waits behind them.
+//! 2. Never more than `bytes_max` are held, and one longer message; of short frames never more than
+//!    `bytes_max`, however long the others are. What would not fit is not taken.
 //! 3. When nobody writes and the socket is not blocked, nothing is left that was flushed.
 //!
 //! It knows no sockets, only [`Write`].
@@ -23,6 +27,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 use parking_lot::Mutex;
 
 use super::frame;
+use super::pieces::{Cut, PIECE};
 
 /// Frames are gathered up to about this size; a longer one is a chunk of its own.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -32,6 +37,17 @@ const SPARE_MAX: usize = 2;
 const SLICES_MAX: usize = 16;
 /// Rounds that one thread writes what others have pushed meanwhile.
 const ROUNDS_MAX: usize = 4;
+
+/// How a message leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Behind all that was pushed before.
+    Next,
+    /// Before long messages, and what waits behind them.
+    Urgent,
+    /// In pieces, behind all that was pushed before.
+    Pieces,
+}
 
 /// Why a frame was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,9 +68,22 @@ pub enum Flushed {
     More,
 }
 
+/// What leaves when the chunks before it have.
+#[derive(Debug)]
+enum Waiting {
+    /// Frames.
+    Chunk(Vec<u8>),
+    /// A long message.
+    Long(Cut),
+}
+
 #[derive(Debug, Default)]
 struct Queue {
     chunks: VecDeque<Vec<u8>>,
+    /// A long message, and what was pushed behind it.
+    waiting: VecDeque<Waiting>,
+    /// Bytes of long messages that no piece has taken.
+    long_bytes: usize,
     /// Bytes of the first chunk that are written already.
     sent: usize,
     /// Bytes held, those in a writer's hands among them.
@@ -67,6 +96,42 @@ struct Queue {
     /// It told while a thread was writing.
     unblocked: bool,
     closed: bool,
+}
+
+impl Queue {
+    /// Takes nothing more, and lets go of what it holds.
+    fn close(&mut self) {
+        self.closed = true;
+        self.chunks.clear();
+        self.waiting.clear();
+        (self.bytes, self.long_bytes) = (0, 0);
+    }
+
+    /// Makes a chunk of what waits, if there is none.
+    fn refill(&mut self) {
+        while self.chunks.is_empty() {
+            let Some(first) = self.waiting.front_mut() else { return };
+            let mut chunk = Vec::new();
+            let left_bytes = match first {
+                Waiting::Chunk(frames) => {
+                    std::mem::swap(&mut chunk, frames);
+                    0
+                }
+                Waiting::Long(cut) => {
+                    let before = cut.left_bytes();
+                    cut.next(|parts| frame::encode(&mut chunk, PIECE, parts));
+                    let left = cut.left_bytes();
+                    self.long_bytes -= before - left;
+                    self.bytes += chunk.len() - (before - left);
+                    left
+                }
+            };
+            if left_bytes == 0 {
+                self.waiting.pop_front();
+            }
+            self.chunks.push_back(chunk);
+        }
+    }
 }
 
 /// The frames on their way to one peer.
@@ -87,13 +152,17 @@ impl Outbox {
         Self { queue: Mutex::new(queue), bytes_max }
     }
 
-    /// Appends a frame.
+    /// Appends a message.
     ///
     /// # Errors
     /// If it is not taken; nothing is changed.
-    pub fn push(&self, kind: u8, parts: &[&[u8]]) -> Result<(), PushError> {
+    pub fn push(&self, order: Order, kind: u8, parts: &[&[u8]]) -> Result<(), PushError> {
+        let body_bytes = parts.iter().map(|part| part.len()).sum();
+        if order == Order::Pieces {
+            return self.push_long(kind, parts, body_bytes);
+        }
         let (head, tail) = frame::seal(kind, parts);
-        let bytes = frame::frame_bytes(parts.iter().map(|part| part.len()).sum());
+        let bytes = frame::frame_bytes(body_bytes);
         let mut own = Vec::new();
         if bytes > CHUNK_BYTES {
             // Copied before the lock is taken, but not if it will surely not fit.
@@ -104,6 +173,18 @@ impl Outbox {
         let mut queue = self.queue.lock();
         self.check(&queue, bytes)?;
         queue.bytes += bytes;
+        let waits = order == Order::Next && !queue.waiting.is_empty();
+        if waits && own.is_empty() {
+            frame::put(&mut own, &head, parts, &tail);
+        }
+        if waits {
+            let fits = |chunk: &Vec<u8>| chunk.len() + bytes <= CHUNK_BYTES;
+            match queue.waiting.back_mut() {
+                Some(Waiting::Chunk(chunk)) if fits(chunk) => chunk.extend_from_slice(&own),
+                _ => queue.waiting.push_back(Waiting::Chunk(own)),
+            }
+            return Ok(());
+        }
         if !own.is_empty() {
             queue.chunks.push_back(own);
             return Ok(());
@@ -121,9 +202,26 @@ impl Outbox {
     fn check(&self, queue: &Queue, bytes: usize) -> Result<(), PushError> {
         match () {
             () if queue.closed => Err(PushError::Closed),
-            () if queue.bytes + bytes > self.bytes_max => Err(PushError::Full),
+            () if queue.bytes - queue.long_bytes + bytes > self.bytes_max => Err(PushError::Full),
             () => Ok(()),
         }
+    }
+
+    fn push_long(&self, kind: u8, parts: &[&[u8]], bytes: usize) -> Result<(), PushError> {
+        let check = |queue: &Queue| match () {
+            () if queue.closed => Err(PushError::Closed),
+            () if queue.long_bytes == 0 || queue.bytes + bytes <= self.bytes_max => Ok(()),
+            () => Err(PushError::Full),
+        };
+        // Copied before the lock is taken, but not if it will surely not fit.
+        check(&self.queue.lock())?;
+        let cut = Cut::new(kind, parts);
+        let mut queue = self.queue.lock();
+        check(&queue)?;
+        queue.bytes += bytes;
+        queue.long_bytes += bytes;
+        queue.waiting.push_back(Waiting::Long(cut));
+        Ok(())
     }
 
     /// Bytes held.
@@ -133,10 +231,7 @@ impl Outbox {
 
     /// Takes nothing more, and lets go of what it holds.
     pub fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.closed = true;
-        queue.chunks.clear();
-        queue.bytes = 0;
+        self.queue.lock().close();
     }
 
     /// The socket takes bytes, says the poll. Whether something waited for that, so that it should
@@ -155,7 +250,11 @@ impl Outbox {
         for _ in 0..ROUNDS_MAX {
             let (mut chunks, mut sent) = {
                 let mut queue = self.queue.lock();
-                if queue.writing || queue.blocked || queue.chunks.is_empty() {
+                if queue.writing || queue.blocked {
+                    return Ok(Flushed::Done);
+                }
+                queue.refill();
+                if queue.chunks.is_empty() {
                     return Ok(Flushed::Done);
                 }
                 queue.writing = true;
@@ -181,9 +280,7 @@ impl Outbox {
                 Ok(Blocked(true)) => queue.blocked = !std::mem::take(&mut queue.unblocked),
                 Ok(Blocked(false)) => {}
                 Err(error) => {
-                    queue.closed = true;
-                    queue.chunks.clear();
-                    queue.bytes = 0;
+                    queue.close();
                     return Err(error);
                 }
             }
@@ -241,6 +338,7 @@ fn write_all(
 mod tests {
     use super::*;
     use crate::peer::frame::Decoder;
+    use crate::peer::pieces::Assembly;
 
     /// A socket that takes so many bytes until it is told to take more.
     struct Socket {
@@ -270,7 +368,7 @@ mod tests {
         let mut socket = Socket { taken: Vec::new(), room: 0 };
         for n in 0..100u8 {
             let body = vec![n; n as usize * 97 * usize::from(n % 10 + 1)];
-            while outbox.push(n, &[&body]) == Err(PushError::Full) {
+            while outbox.push(Order::Next, n, &[&body]) == Err(PushError::Full) {
                 socket.room = 50_000;
                 outbox.unblock();
                 outbox.flush(&mut socket, |_| {}).unwrap();
@@ -297,22 +395,22 @@ mod tests {
         let outbox = Outbox::new(100_000, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 10_000 };
         let mut taken = 0;
-        while outbox.push(1, &[&[0; 991]]).is_ok() {
+        while outbox.push(Order::Next, 1, &[&[0; 991]]).is_ok() {
             taken += 1;
         }
         assert_eq!((taken, outbox.bytes()), (100, 100_000));
-        assert_eq!(outbox.push(1, &[&[0; 200_000]]), Err(PushError::Full));
+        assert_eq!(outbox.push(Order::Next, 1, &[&[0; 200_000]]), Err(PushError::Full));
         outbox.flush(&mut socket, |_| {}).unwrap();
         assert_eq!(outbox.bytes(), 90_000);
         outbox.close();
-        assert_eq!((outbox.bytes(), outbox.push(1, &[])), (0, Err(PushError::Closed)));
+        assert_eq!((outbox.bytes(), outbox.push(Order::Next, 1, &[])), (0, Err(PushError::Closed)));
     }
 
     #[test]
     fn a_blocked_socket_is_left_alone_until_it_tells() {
         let outbox = Outbox::new(1 << 20, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 3 };
-        outbox.push(1, &[b"hello"]).unwrap();
+        outbox.push(Order::Next, 1, &[b"hello"]).unwrap();
         outbox.flush(&mut socket, |_| {}).unwrap();
         socket.room = 100;
         outbox.flush(&mut socket, |_| {}).unwrap();
@@ -320,6 +418,44 @@ mod tests {
         outbox.unblock();
         outbox.flush(&mut socket, |_| {}).unwrap();
         assert_eq!(socket.taken.len(), frame::frame_bytes(5));
+    }
+
+    #[test]
+    fn what_is_urgent_overtakes_long_messages_and_all_else_stays_in_order() {
+        let outbox = Outbox::new(100_000, Vec::new());
+        let mut socket = Socket { taken: Vec::new(), room: 0 };
+        let long = |n: u8| vec![n; 1 << 20];
+        outbox.push(Order::Next, 1, &[b"before"]).unwrap();
+        outbox.push(Order::Pieces, 2, &[&long(2)]).unwrap();
+        outbox.push(Order::Next, 3, &[b"behind"]).unwrap();
+        assert_eq!(outbox.push(Order::Pieces, 4, &[&long(4)]), Err(PushError::Full));
+        // Room for short ones is theirs alone.
+        outbox.push(Order::Next, 5, &[&[5; 90_000]]).unwrap();
+        assert_eq!(outbox.push(Order::Next, 6, &[&[6; 90_000]]), Err(PushError::Full));
+        socket.room = 400_000;
+        outbox.flush(&mut socket, |_| {}).unwrap();
+        outbox.push(Order::Urgent, 7, &[b"urgent"]).unwrap();
+        while outbox.bytes() > 0 {
+            socket.room = 100_000;
+            outbox.unblock();
+            outbox.flush(&mut socket, |_| {}).unwrap();
+        }
+        outbox.push(Order::Pieces, 8, &[&long(8)]).unwrap();
+        socket.room = 2 << 20;
+        outbox.unblock();
+        while outbox.flush(&mut socket, |_| {}).unwrap() == Flushed::More {}
+        assert_eq!(outbox.bytes(), 0);
+        let mut decoder = Decoder::new(1 << 20, &socket.taken);
+        let (mut assembly, mut found) = (Assembly::default(), Vec::new());
+        while let Some(frame) = decoder.take().unwrap() {
+            let whole = match frame.kind {
+                PIECE => assembly.take(frame.body).unwrap(),
+                _ => Some(frame),
+            };
+            found.extend(whole.map(|frame| (frame.kind, frame.body.len())));
+        }
+        let long = 1 << 20;
+        assert_eq!(found, [(1, 6), (7, 6), (2, long), (3, 6), (5, 90_000), (8, long)]);
     }
 
     #[test]
@@ -341,7 +477,7 @@ mod tests {
                 let (outbox, sink) = (&outbox, &sink);
                 scope.spawn(move || {
                     for n in 0..5_000u32 {
-                        outbox.push(thread, &[&n.to_le_bytes()]).unwrap();
+                        outbox.push(Order::Next, thread, &[&n.to_le_bytes()]).unwrap();
                         while outbox.flush(sink, |_| {}).unwrap() == Flushed::More {}
                     }
                 });

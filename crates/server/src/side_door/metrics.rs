@@ -383,6 +383,9 @@ fn links(out: &mut Metrics, peers: &Peers, survey: &Survey) {
     out.numbers("carillon_peer_frames_total", "Frames on links with a peer.", total, samples);
     let samples = one(&|node, _| f64::from(u8::from(connected(node))));
     out.numbers("carillon_peer_connected", "1 if there is a link.", Kind::Gauge, samples);
+    let samples = one(&|_, c| c.too_long.get() as f64);
+    let help = "Messages that a peer does not take, being too long for its version.";
+    out.numbers("carillon_peer_messages_too_long_total", help, total, samples);
     let samples = one(&|node, _| peers.cluster.unsent_bytes(node) as f64);
     let help = "Bytes on their way to a peer that the socket has not taken.";
     out.numbers("carillon_peer_unsent_bytes", help, Kind::Gauge, samples);

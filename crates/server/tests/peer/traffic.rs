@@ -4,9 +4,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use keyspace::NodeId;
-use server::peer::{FRAME_BYTES_MAX, Options, SendError};
+use server::peer::{FRAME_BYTES_MAX, Local, MESSAGE_BYTES_MAX, Options, SendError, Versions};
 
-use crate::common::{ECHO, ECHOED, Node, PATIENCE, cluster, eventually, local, options, start};
+use crate::common::{
+    ECHO, ECHOED, Node, PATIENCE, cluster, eventually, introduce, local, options, start,
+};
 
 /// Sends numbered frames to a node; waits where it must.
 fn send_numbers(from: &Node, to: u64, kind: u8, count: u32) {
@@ -86,19 +88,43 @@ fn many_threads_send_over_one_link_and_each_keeps_its_order() {
 }
 
 #[test]
-fn the_longest_frame_arrives_and_a_longer_one_is_not_taken() {
+fn a_message_longer_than_any_frame_arrives_what_is_urgent_before_it_and_the_rest_behind_it() {
     let nodes = cluster(2, Options { dead: Duration::from_secs(10), ..options() });
-    let big: Vec<u8> = (0..FRAME_BYTES_MAX as u32).map(|n| (n / 7) as u8).collect();
+    let big: Vec<u8> = (0..FRAME_BYTES_MAX as u32 + 100_000).map(|n| (n / 7) as u8).collect();
     nodes[0].net.send(NodeId(2), 3, &[&big[..10], &big[10..]]).unwrap();
     nodes[0].net.send(NodeId(2), 4, &[b"after"]).unwrap();
+    nodes[0].net.send_urgent(NodeId(2), 5, &[b"urgent"]).unwrap();
     nodes[0].net.flush();
+    assert_eq!(nodes[1].notes.frame(1), (5, Bytes::from_static(b"urgent")));
     assert_eq!(nodes[1].notes.frame(1), (3, Bytes::from(big.clone())));
     assert_eq!(nodes[1].notes.frame(1), (4, Bytes::from_static(b"after")));
-    let bytes = FRAME_BYTES_MAX + 1;
-    let error = nodes[0].net.send(NodeId(2), 3, &[&big, b"x"]);
-    assert_eq!(error, Err(SendError::TooLong { bytes }));
+    let (parts, bytes_max) =
+        ([&big[..]; MESSAGE_BYTES_MAX / FRAME_BYTES_MAX + 1], MESSAGE_BYTES_MAX);
+    let bytes = parts.len() * big.len();
+    let error = nodes[0].net.send(NodeId(2), 3, &parts);
+    assert_eq!(error, Err(SendError::TooLong { bytes, bytes_max }));
+    assert_eq!(nodes[0].net.counters()[0].1.too_long.get(), 1);
     assert_eq!(nodes[0].net.send(NodeId(9), 3, &[]), Err(SendError::NotConnected));
     assert_eq!(nodes[0].net.send(NodeId(1), 3, &[]), Err(SendError::NotConnected));
+}
+
+#[test]
+fn a_peer_of_the_version_before_gets_no_pieces_and_nothing_longer_than_a_frame() {
+    let options = Options { dead: Duration::from_secs(10), ..options() };
+    let before = Local { versions: Versions { lowest: 1, highest: 1 }, ..local(2) };
+    let nodes = [start(local(1), options), start(before, options)];
+    introduce(&nodes.iter().collect::<Vec<_>>());
+    nodes[0].notes.connected(2);
+    let big = vec![7; FRAME_BYTES_MAX];
+    nodes[0].net.send(NodeId(2), 3, &[&big]).unwrap();
+    nodes[0].net.flush();
+    assert_eq!(nodes[1].notes.frame(1), (3, Bytes::from(big.clone())));
+    let (bytes, bytes_max) = (FRAME_BYTES_MAX + 1, FRAME_BYTES_MAX);
+    let refused = Err(SendError::TooLong { bytes, bytes_max });
+    assert_eq!(nodes[0].net.send(NodeId(2), 3, &[&big, b"x"]), refused);
+    let counters = &nodes[0].net.counters()[0].1;
+    assert_eq!(counters.too_long.get(), 1);
+    assert!(counters.too_long_millis.get() > 0);
 }
 
 #[test]

@@ -116,7 +116,7 @@ mod tests {
         let (mut locks, hasher) = (Locks::default(), KeyHasher::new([1; 16]));
         let mut engine = Engine::new(Layout::Ordered, hasher);
         let id = TxnId { start: Timestamp::from_millis(start), by: 7, attempt: 0 };
-        let write = |key| Command::Write(Write::Append { key, value: b"1 " });
+        let write = |key| Command::Write(Write::append(key, b"1 "));
         let commands = vec![write(b"a"), write(b"b")];
         let part = Transaction { commands, ..Transaction::default() };
         let promised = [b"a".as_slice(), b"b", b"c"].into_iter().collect();
@@ -128,7 +128,7 @@ mod tests {
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
         let owns = Owns { key: &|_| true, up_to: &|_| true };
-        apply(&mut locks, &mut engine, &step, at, &owns, &limits::APPLY);
+        apply(&mut locks, &mut engine, &step, at, &owns);
         locks
     }
 

@@ -142,8 +142,15 @@ pub fn msetnx<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
 }
 
 /// `APPEND key value`
-pub fn append<'a>(_: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
-    Ok(Request::Write(Write::Append { key: args.at(1), value: args.at(2) }))
+pub fn append<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    let (key, value) = (args.at(1), args.at(2));
+    Ok(Request::Write(match call.ctx.may_limit_appends() {
+        true => {
+            let bytes_max = call.session.limits.value_bytes_max as u64;
+            Write::Append { key, value, bytes_max }
+        }
+        false => Write::append(key, value),
+    }))
 }
 
 /// `STRLEN key`

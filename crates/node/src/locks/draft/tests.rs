@@ -3,7 +3,6 @@
 use proptest::prelude::*;
 use storage::engine::Layout;
 
-use command::limits;
 use command::{
     ExpireIf, Expiry, Read, Reply, Seen, SetIf, SetReply, Step, Transaction, Write, apply,
 };
@@ -32,14 +31,14 @@ proptest! {
             let mut engine = Engine::new(Layout::Ordered, hasher);
             for (millis, write) in (990..).zip(&before) {
                 let at = Timestamp::from_millis(millis);
-                apply(&mut engine, &write.borrow(), at, &limits::APPLY);
+                apply(&mut engine, &write.borrow(), at);
             }
             engine
         });
         let Write::Transaction(part) = owned.borrow() else { panic!("it is one") };
         let mut draft = Draft::new(&there, &part);
-        let answers: Vec<Reply> = part.run(&mut draft, at, &limits::APPLY);
-        let on_engine: Vec<Reply> = part.run(&mut done, at, &limits::APPLY);
+        let answers: Vec<Reply> = part.run(&mut draft, at);
+        let on_engine: Vec<Reply> = part.run(&mut done, at);
         prop_assert_eq!(answers, on_engine);
         let intents = draft.into_intents();
         for key in KEYS {

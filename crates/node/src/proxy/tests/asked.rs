@@ -9,7 +9,7 @@ fn what_is_written_through_it_is_read_through_it() {
     assert_eq!(two.get(key), None);
     two.set(key, "one", Expiry::Never);
     assert_eq!(two.get(key), Some("one".into()));
-    two.write(5, &Write::Append { key: key.as_bytes(), value: b"!" });
+    two.write(5, &Write::append(key.as_bytes(), b"!"));
     match two.answers.pop() {
         Some(Answer::Applied { replies, spent, .. }) => {
             assert_eq!((replies, spent.waiters), (vec![Reply::Int(4)], vec![Waiter(5)]));

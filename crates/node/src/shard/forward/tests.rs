@@ -32,7 +32,7 @@ impl One {
 
     fn write(&mut self, waiter: u64, value: &[u8]) {
         let mut batch = Batch::default();
-        batch.push(&Write::Append { key: b"k", value }, Waiter(waiter));
+        batch.push(&Write::append(b"k", value), Waiter(waiter));
         self.forward.write(ME, batch, self.now, &mut self.effects);
     }
 

@@ -243,6 +243,7 @@ mod tests {
     use crate::shard::steps::tests::prepare;
     use command::limits;
     use command::{Step as Command, Transaction, Write};
+    use command::{Step as Command, Transaction, Write};
 
     /// Whoever may be gone has nothing withheld for who waits for it, whichever of the locks that
     /// are in the way it has.
@@ -257,7 +258,7 @@ mod tests {
             let step = Step::Prepare(Prepare { places, part, ..prepare(start, &[]) });
             let owns = Owns { key: &|_| true, up_to: &|_| true };
             let at = Timestamp::from_millis(start + 1);
-            let said = apply(&mut locks, &mut engine, &step, at, &owns, &limits::APPLY);
+            let said = apply(&mut locks, &mut engine, &step, at, &owns);
             assert!(matches!(said, Said::Voted(..)));
         };
         lock(100, b"m");

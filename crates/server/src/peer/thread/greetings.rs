@@ -11,6 +11,7 @@ use crate::peer::frame::{Decoder, FRAME_BYTES_MAX};
 use crate::peer::handshake::{HandshakeError, PeerHello};
 use crate::peer::links::{Link, PeerHandler};
 use crate::peer::outbox::Outbox;
+use crate::peer::pieces::Assembly;
 use crate::peer::refusal::Refusal;
 use crate::peer::shaking::{Ending, Parts, Shaking, Step};
 
@@ -123,6 +124,7 @@ impl PeerThread {
         let linked = Box::new(Linked {
             link: link.clone(),
             decoder: Decoder::new(FRAME_BYTES_MAX, &rest),
+            assembly: Assembly::default(),
             heard: self.now,
             pinged: self.now,
             read_closed: false,

@@ -7,6 +7,7 @@ use std::time::Instant;
 use super::READ_BYTES_MAX;
 use crate::peer::frame::{Decoder, Frame, KIND_OWN_MIN};
 use crate::peer::links::{Link, PeerHandler, Shared, wall_millis};
+use crate::peer::pieces::{Assembly, PIECE};
 
 /// Kinds of the links' own frames.
 const PING: u8 = KIND_OWN_MIN;
@@ -19,6 +20,7 @@ const RTT_NANOS_MAX: u64 = 200_000_000;
 pub(super) struct Linked {
     pub(super) link: Arc<Link>,
     pub(super) decoder: Decoder,
+    pub(super) assembly: Assembly,
     /// When bytes came last, and when a ping was sent last.
     pub(super) heard: Instant,
     pub(super) pinged: Instant,
@@ -43,9 +45,15 @@ impl Linked {
         let mut is_all = false;
         loop {
             while let Some(frame) = self.decoder.take().map_err(io::Error::other)? {
-                if frame.kind >= KIND_OWN_MIN {
-                    self.own(&frame, began, shared);
-                } else {
+                let whole = match frame.kind {
+                    PIECE => self.assembly.take(frame.body).map_err(io::Error::other)?,
+                    KIND_OWN_MIN.. => {
+                        self.own(&frame, began, shared);
+                        None
+                    }
+                    _ => Some(frame),
+                };
+                if let Some(frame) = whole {
                     *delivered = true;
                     self.link.counters.frames_in.add(1);
                     handler.frame(self.link.node, frame.kind, frame.body);

@@ -345,7 +345,7 @@ fn commit(
                 .into(),
             }),
             Ended::TooLong => Err(ApiError::TransactionTooLarge {
-                why: "what it reads and writes in one shard has more than 64 MiB, keys among that"
+                why: "what it reads and writes in one shard has more than 514 MiB, keys among that"
                     .into(),
             }),
             Ended::NoKeyspace => Err(not_done(NotDone::NoSuchShard, None)),

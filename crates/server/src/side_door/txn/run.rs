@@ -18,7 +18,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use command::limits;
 use command::{Expiry, Read, Refusal, Reply, Seen, SetIf, SetReply, Step, Write};
 use keyspace::{Placement, ShardId, Timestamp};
 use node::fetch::{Contender, Fetched, Found, Reserves, Want};
@@ -291,7 +290,7 @@ impl Run {
         let lacks: Vec<Bytes> =
             self.held.copy.lacks(&step).into_iter().map(Bytes::copy_from_slice).collect();
         self.read(&lacks)?;
-        let reply = self.held.copy.run(&step, &limits::APPLY);
+        let reply = self.held.copy.run(&step);
         let reply = reply.map_err(|TooMuch| knows_too_much())?;
         self.count()?;
         Ok(match (op, reply) {

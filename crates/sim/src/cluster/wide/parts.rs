@@ -38,7 +38,7 @@ pub(super) fn transaction_of<'a>(
     values: &'a [Vec<u8>],
 ) -> Transaction<'a> {
     let command = |(part, value): (&Part, &'a Vec<u8>)| match part {
-        Part::Append(key, _) => Step::Write(Write::Append { key: &names[*key], value }),
+        Part::Append(key, _) => Step::Write(Write::append(&names[*key], value)),
         Part::Set(key, _) => {
             let (when, expiry, reply) = (SetIf::Always, Expiry::Never, SetReply::Ok);
             Step::Write(Write::Set { key: &names[*key], value, when, expiry, reply })

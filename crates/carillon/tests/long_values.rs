@@ -1,0 +1,314 @@
+//! Whatever can be stored can be read and replicated, and nothing longer can be stored: real
+//! processes.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testbed::ports::unused;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+const MIB: usize = 1 << 20;
+/// More than any frame between nodes had before long messages went in pieces.
+const LONG: usize = 70 * MIB;
+/// A node that takes such values.
+const WIDE: [&str; 6] =
+    ["--value-bytes-max", "512MiB", "--input-bytes-max", "1GiB", "--output-bytes-max", "1GiB"];
+
+/// Nodes with a directory, killed and removed when they are dropped.
+struct Nodes {
+    dir: PathBuf,
+    peers: Vec<SocketAddr>,
+    resp: Vec<SocketAddr>,
+    http: Vec<SocketAddr>,
+    children: Vec<Option<Child>>,
+}
+
+impl Nodes {
+    fn plan(name: &str, nodes: usize) -> Self {
+        let dir = std::env::temp_dir().join(format!("carillon-long-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let recipe = "umask 077; head -c 32 /dev/urandom | base64 > \"$1\"";
+        let secret = dir.join("secret");
+        let made = Command::new("sh").args(["-c", recipe, "sh"]).arg(&secret).status().unwrap();
+        assert!(made.success());
+        let addresses = || (0..nodes).map(|_| unused()).collect::<Vec<_>>();
+        let (peers, resp, http) = (addresses(), addresses(), addresses());
+        Self { dir, peers, resp, http, children: (0..nodes).map(|_| None).collect() }
+    }
+
+    fn command(&self, number: usize, more: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command
+            .args(["start", "--native", "off", "--log-level", "warn", "--dir"])
+            .arg(self.dir.join(format!("n{number}")))
+            .args(["--name", &format!("n{number}")])
+            .args(["--resp", &self.resp[number].to_string()])
+            .args(["--http", &self.http[number].to_string()])
+            .args(more);
+        command
+    }
+
+    /// A node alone.
+    fn start(&mut self, number: usize, more: &[&str]) {
+        let mut command = self.command(number, more);
+        self.children[number] = Some(command.stderr(Stdio::null()).spawn().unwrap());
+        self.served_at(number);
+    }
+
+    /// A node of a cluster, whose first member is the first node.
+    fn start_peer(&mut self, number: usize, more: &[&str]) {
+        let (peer, first) = (self.peers[number].to_string(), self.peers[0].to_string());
+        let mut command = self.command(number, more);
+        command.arg("--peer-secret-file").arg(self.dir.join("secret")).args(["--peer", &peer]);
+        if number > 0 {
+            command.args(["--join", &first]);
+        }
+        self.children[number] = Some(command.stderr(Stdio::null()).spawn().unwrap());
+        self.served_at(number);
+    }
+
+    fn served_at(&self, number: usize) {
+        self.until(&format!("node {number} serves"), || {
+            let answered = TcpStream::connect(self.resp[number]).ok().map(Client::over);
+            answered.is_some_and(|mut client| client.text(&[b"SET", b"ready", b"1"]) == "OK")
+        });
+    }
+
+    fn stop(&mut self, number: usize) {
+        let mut child = self.children[number].take().expect("it runs");
+        let told = Command::new("kill").arg(child.id().to_string()).status().unwrap();
+        assert!(told.success());
+        assert!(child.wait().unwrap().success());
+    }
+
+    fn client(&self, number: usize) -> Client {
+        Client::over(TcpStream::connect(self.resp[number]).unwrap())
+    }
+
+    /// What the command line says of a node.
+    fn run(&self, number: usize, line: &str) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command.args(line.split(' ')).args(["--http", &self.http[number].to_string()]);
+        let output = command.output().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        String::from_utf8(said).unwrap()
+    }
+
+    fn status(&self, number: usize) -> serde_json::Value {
+        let http = client::http::Client::new(&self.http[number].to_string()).unwrap();
+        http.status().unwrap_or_default()
+    }
+
+    /// Shards of which a node has a replica.
+    fn replicas(&self, number: usize) -> u64 {
+        self.status(number)["shards"].as_u64().unwrap_or_default()
+    }
+
+    fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < PATIENCE, "{what}: not so: {}", self.run(0, "status"));
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in self.children.iter_mut().flatten() {
+            // It may have ended by itself.
+            let _ended = child.kill();
+            let _waited = child.wait();
+        }
+        let _removed = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// Commands of any bytes.
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn over(stream: TcpStream) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn send(&mut self, words: &[&[u8]]) -> std::io::Result<()> {
+        let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+        for word in words {
+            bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+            bytes.extend_from_slice(word);
+            bytes.extend_from_slice(b"\r\n");
+        }
+        self.0.get_mut().write_all(&bytes)
+    }
+
+    fn reply(&mut self) -> std::io::Result<Vec<u8>> {
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        let rest = line.get(1..).unwrap_or_default().trim_end();
+        Ok(match line.as_bytes().first() {
+            Some(b'$') if rest != "-1" => {
+                let mut bytes = vec![0; rest.parse::<usize>().unwrap() + 2];
+                self.0.read_exact(&mut bytes)?;
+                bytes.truncate(bytes.len() - 2);
+                bytes
+            }
+            Some(b'*') => {
+                let each = (0..rest.parse().unwrap()).map(|_| self.reply());
+                each.collect::<std::io::Result<Vec<_>>>()?.join(&b' ')
+            }
+            _ => rest.into(),
+        })
+    }
+
+    fn bytes(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        self.send(words).and_then(|()| self.reply()).unwrap_or_default()
+    }
+
+    fn text(&mut self, words: &[&[u8]]) -> String {
+        String::from_utf8_lossy(&self.bytes(words)).into_owned()
+    }
+
+    fn ask(&mut self, line: &str) -> String {
+        let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
+        self.text(&words)
+    }
+
+    /// Asks again what was not done, or may be not done.
+    fn sure(&mut self, words: &[&[u8]]) -> Vec<u8> {
+        let begun = Instant::now();
+        loop {
+            let reply = self.bytes(words);
+            let again = [&b"TRYAGAIN"[..], b"UNKNOWN", b"CLUSTERDOWN", b"BUSY"];
+            if !again.iter().any(|word| reply.starts_with(word)) {
+                return reply;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{}", String::from_utf8_lossy(&reply));
+        }
+    }
+}
+
+/// Bytes that show where they were put together.
+fn value(bytes: usize, seed: usize) -> Vec<u8> {
+    (0..bytes).map(|at| (at / 4099 + seed) as u8).collect()
+}
+
+const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
+
+#[test]
+fn no_command_makes_a_value_longer_than_the_limit() {
+    let mut nodes = Nodes::plan("limit", 1);
+    nodes.start(0, &["--value-bytes-max", "1000"]);
+    let mut client = nodes.client(0);
+    let long = "x".repeat(600);
+    assert_eq!(client.ask(&format!("SET a {long}")), "OK");
+    assert_eq!(client.ask(&format!("APPEND a {}", &long[..400])), "1000");
+    assert_eq!(client.ask("APPEND a y"), TOO_LONG);
+    assert_eq!(client.ask("SETRANGE a 1000 y"), TOO_LONG);
+    assert_eq!(client.ask("SETRANGE new 999 yy"), TOO_LONG);
+    assert_eq!(client.ask("SETRANGE a 999 y"), "1000");
+    // What is there may be copied and renamed: neither makes it longer.
+    assert_eq!(client.ask("COPY a b"), "1");
+    assert_eq!(client.ask("APPEND b y"), TOO_LONG);
+    assert_eq!(client.ask("RENAME b {c}1"), "OK");
+    assert_eq!(client.ask("APPEND {c}1 y"), TOO_LONG);
+    assert_eq!(client.ask("APPEND none x"), "1");
+    for (begin, end) in [("MULTI", "EXEC"), ("BEGIN", "COMMIT")] {
+        assert_eq!(client.ask(begin), "OK");
+        let told =
+            ["APPEND a y", "APPEND none z", "SETRANGE a 1000 y"].map(|line| client.ask(line));
+        let done = client.ask(end);
+        let all = [&told[..], &[done]].concat().join(" ");
+        assert_eq!(all.matches(TOO_LONG).count(), 2, "{begin}: {all}");
+        assert_eq!(client.ask("STRLEN a"), "1000", "{begin}");
+    }
+    assert_eq!(client.ask("GET none"), "xzz");
+    // Replayed as it was done, whatever the limit is by now.
+    nodes.stop(0);
+    nodes.start(0, &["--value-bytes-max", "700"]);
+    let mut client = nodes.client(0);
+    assert_eq!(client.ask("STRLEN a"), "1000");
+    assert_eq!(client.ask("APPEND a y"), TOO_LONG);
+    assert_eq!(client.ask("STRLEN {c}1"), "1000");
+}
+
+#[test]
+fn a_value_longer_than_a_reply_may_be_is_refused_and_read_in_parts() {
+    let mut nodes = Nodes::plan("reply", 1);
+    nodes.start(0, &["--value-bytes-max", "4MiB"]);
+    let stored = value(3 * MIB, 1);
+    assert_eq!(nodes.client(0).text(&[b"SET", b"k", &stored]), "OK");
+    nodes.stop(0);
+    nodes.start(0, &["--value-bytes-max", "1MiB", "--output-bytes-max", "2MiB"]);
+    let mut client = nodes.client(0);
+    let refusal = "ERR the value has 3145728 bytes, and output_bytes_max allows replies of \
+                   2097152; read it in parts with GETRANGE, or raise output_bytes_max";
+    assert_eq!(client.ask("GET k"), refusal);
+    assert!(client.ask("MGET k").contains("output_bytes_max"));
+    assert!(client.ask("GETRANGE k 0 -1").contains("output_bytes_max"));
+    assert_eq!(client.bytes(&[b"GETRANGE", b"k", b"0", b"1999999"]), stored[..2_000_000]);
+    assert_eq!(client.ask("STRLEN k"), "3145728");
+    // Others in the pipeline are answered.
+    client.send(&[b"GET", b"ready"]).unwrap();
+    client.send(&[b"GET", b"k"]).unwrap();
+    client.send(&[b"GET", b"ready"]).unwrap();
+    let replies = [(); 3].map(|()| String::from_utf8(client.reply().unwrap()).unwrap());
+    assert_eq!(replies, ["1", refusal, "1"]);
+}
+
+#[test]
+fn long_values_of_a_lone_node_reach_the_nodes_that_join_it() {
+    let mut nodes = Nodes::plan("join", 3);
+    nodes.start(0, &WIDE);
+    let stored = value(LONG, 1);
+    assert_eq!(nodes.client(0).text(&[b"SET", b"k", &stored]), "OK");
+    nodes.stop(0);
+    (0..3).for_each(|number| nodes.start_peer(number, &WIDE));
+    let altered = nodes.run(0, "keyspace alter 0 --replicas 3");
+    assert!(altered.contains('3'), "{altered}");
+    nodes.until("three replicas", || {
+        let is_ok = nodes.status(0)["health"]["verdict"] == "ok";
+        is_ok && (0..3).all(|number| nodes.replicas(number) > 1)
+    });
+    // By entries of the log, forwarded by a node that does not lead, and back.
+    let next = value(LONG, 2);
+    for number in 0..3 {
+        let mut client = nodes.client(number);
+        assert_eq!(client.sure(&[b"GET", b"k"]), stored, "node {number}");
+        assert_eq!(client.sure(&[b"SET", b"next", &next[number..]]), b"OK", "node {number}");
+        assert_eq!(client.sure(&[b"APPEND", b"next", b"end"]).len(), 8, "node {number}");
+    }
+    let wanted = [&next[2..], b"end"].concat();
+    for number in 0..3 {
+        assert_eq!(nodes.client(number).sure(&[b"GET", b"next"]), wanted, "node {number}");
+    }
+}
+
+#[test]
+fn long_values_are_read_through_other_nodes_and_drained() {
+    let mut nodes = Nodes::plan("drain", 2);
+    let one = [&WIDE[..], &["--replicas", "1"]].concat();
+    (0..2).for_each(|number| nodes.start_peer(number, &one));
+    let stored = value(LONG - 6 * MIB, 1);
+    assert_eq!(nodes.client(0).sure(&[b"SET", b"k", &stored]), b"OK");
+    let more = value(6 * MIB, 7);
+    let length = LONG.to_string();
+    assert_eq!(nodes.client(0).sure(&[b"APPEND", b"k", &more]), length.as_bytes());
+    let wanted = [&stored[..], &more].concat();
+    for number in 0..2 {
+        let mut client = nodes.client(number);
+        assert_eq!(client.sure(&[b"STRLEN", b"k"]), length.as_bytes(), "node {number}");
+        assert_eq!(client.sure(&[b"EXISTS", b"k"]), b"1", "node {number}");
+        assert_eq!(client.sure(&[b"GET", b"k"]), wanted, "node {number}");
+    }
+    let drained = nodes.run(0, "drain n0 --timeout 100s");
+    assert!(drained.contains("n0 is empty"), "{drained}");
+    assert_eq!(nodes.client(1).sure(&[b"GET", b"k"]), wanted);
+    assert_eq!(nodes.client(0).sure(&[b"GET", b"k"]), wanted);
+}
