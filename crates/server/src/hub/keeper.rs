@@ -90,6 +90,7 @@ pub fn run(
         }
         look_in -= 1;
         if around_in == 0 {
+            hub.log.look_for_room().unwrap_or_else(|error| hub.fatal("the log", &error));
             hub.look_around();
             hub.limit_kept();
             hub.split_large();
