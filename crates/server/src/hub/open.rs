@@ -20,6 +20,7 @@ use node::recovery::{self, RecoverError, Recovering, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
 use parking_lot::Mutex;
+use storage::addresses::{self, NodeAddress};
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
@@ -150,6 +151,36 @@ impl Held {
             self.manifest = Some(begin(&*self.disk, &config.dir, joined)?);
         }
         Ok(self.manifest.as_ref().expect("there now"))
+    }
+}
+
+impl Held {
+    /// The directory.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Where the other members of its cluster were last. A damaged file is passed over: gossip
+    /// writes a new one.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the disk fails.
+    pub fn addresses(&self, dir: &Path) -> Result<Vec<NodeAddress>, OpenError> {
+        let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
+        match addresses::load(&*self.disk, manifest.cluster) {
+            Ok(addresses) => Ok(addresses),
+            Err(source @ storage::Error::Io { .. }) => {
+                Err(OpenError::Recover { dir: dir.to_owned(), source: source.into() })
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "the addresses of the other members are not known: {error}. Nothing else is \
+                     lost, and the file is written anew as soon as a member is reached: name one \
+                     with --join if none is"
+                );
+                Ok(Vec::new())
+            }
+        }
     }
 }
 
