@@ -514,6 +514,12 @@ impl Recovering {
         self.replica
     }
 
+    /// Whether all that was read is applied, and nothing is under way with its neighbours.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let waits = self.waits_for.is_some() || !self.halves.is_empty() || self.state.taken;
+        self.pending.is_empty() && !waits && self.state.merging == Merging::Not
+    }
+
     /// Its hard state so far.
     pub fn hard_state(&self) -> HardState {
         self.hard_state

@@ -14,6 +14,7 @@ use keyspace::{
     Unspoken,
 };
 use node::birth;
+use node::entry::Header;
 use node::lane::Ended;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering, Replayed};
@@ -25,7 +26,7 @@ use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
 use storage::manifest::{self, Manifest, Origin};
-use txn::{Clock, Physical};
+use txn::{AHEAD_MILLIS_MAX, Clock, Physical};
 
 use super::clocks::Clocks;
 use super::disk_pace::DiskPace;
@@ -286,6 +287,8 @@ pub(crate) struct Replay {
     pub ended: BTreeMap<ShardId, Ended>,
     records: u64,
     cut_bytes: u64,
+    /// The earliest time in the log that is far ahead of the wall clock.
+    ahead_from: Option<Timestamp>,
 }
 
 /// Reads checkpoints and log.
@@ -298,13 +301,26 @@ pub(crate) fn replay(
     let shards = load_checkpoints(disk, manifest, hasher)?;
     let mut replay = recovery::Replay::new(manifest.node, shards, hasher);
     let options = LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
+    let limit = Timestamp::from_millis(wall_millis() + AHEAD_MILLIS_MAX);
+    let mut ahead_from: Option<Timestamp> = None;
     let (log, recovered) =
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
+            let time = time_of(&record).filter(|time| *time > limit);
+            ahead_from = ahead_from.into_iter().chain(time).min();
             replay.record(lsn, &record)
         })?;
     let Replayed { shards, ended, dropped } = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
-    Ok(Replay { log, shards, ended, dropped, records, cut_bytes })
+    Ok(Replay { log, shards, ended, dropped, records, cut_bytes, ahead_from })
+}
+
+/// When an entry was written, by the clock of who led its shard.
+fn time_of(record: &storage::log::Record<'_>) -> Option<Timestamp> {
+    let (_, _, data) = match record.kind {
+        node::record::ENTRY => node::record::split_entry(record.payload)?,
+        _ => return None,
+    };
+    Header::decode(data).map(|(header, _)| header.timestamp)
 }
 
 /// Reads all checkpoints, on as many threads as there are cores.
@@ -407,7 +423,7 @@ fn build(
         ),
         files: Files::default(),
         heat: Heat::new(config.split_rate, seed),
-        clocks: Clocks::new(config.clock_offset_max_ms),
+        clocks: Clocks::new(config.clock_offset_max_ms, replay.ahead_from),
         level: ClusterLevel::new(config),
     });
     hub.clock.observe_millis(hub.millis());
@@ -418,12 +434,8 @@ fn build(
         hub.lanes[hub.lane_of(shard)].adopt_ended(shard, ended);
     }
     hub.adopt(replay.shards, config, waits);
-    if time.ahead_millis() > 0 {
-        tracing::warn!(
-            "the log is {} ms ahead of the wall clock: set the clock right. Time goes on from the \
-             log's, and slows by a hundredth until both agree",
-            time.ahead_millis()
-        );
+    if let Some(why) = hub.why_ahead() {
+        tracing::warn!("{why}");
     }
     hub
 }

@@ -324,6 +324,9 @@ impl Hub {
             );
             reasons.add(Verdict::Degraded, why);
         }
+        if let Some(why) = self.why_ahead() {
+            reasons.add(Verdict::Degraded, why);
+        }
         let ended = self.quarantined();
         if !ended.is_empty() {
             let names = ended.iter().take(NAMED_MAX);
