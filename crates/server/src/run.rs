@@ -399,10 +399,7 @@ fn banner(
 ) -> Banner {
     let mut warnings = Vec::new();
     if found.cut_bytes > 0 {
-        warnings.push(format!(
-            "cut {} bytes at the end of the log that were never acknowledged as durable",
-            found.cut_bytes
-        ));
+        warnings.push(format!("cut {}", crate::check::torn(found.cut_bytes)));
     }
     if config.insecure {
         warnings.push("insecure: whoever reaches the listeners may read and write all data".into());
