@@ -114,7 +114,9 @@ fn two_of_three_serve_without_the_node_that_they_joined_through() {
 #[test]
 fn the_rest_serves_after_the_founder_was_drained_and_removed() {
     let mut cluster = Cluster::new("comeback-removed", &[]);
-    cluster.begin(0..=EMPTY);
+    cluster.begin(0..=2);
+    cluster.start(EMPTY);
+    until("the fourth is there", || (cluster.node(1, EMPTY)?["state"] == "up").then_some(()));
     put(&cluster, 0, "before");
     cluster.done(1, "drain n0", "");
     cluster.done(1, "nodes remove n0", "is removed, for good");

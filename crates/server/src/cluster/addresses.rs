@@ -55,7 +55,8 @@ impl AddressBook {
             let unheard = known.keys().rfind(|node| !heard.contains(node)).copied();
             let last = unheard.or_else(|| known.keys().next_back().copied());
             let last = last.expect("it is too long");
-            (known.remove(&last), heard.remove(&last));
+            known.remove(&last);
+            heard.remove(&last);
         }
     }
 

@@ -431,3 +431,53 @@ impl LogRoom {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use storage::faulty::FaultyDisk;
+    use storage::log::LogOptions;
+
+    use super::*;
+
+    const SEGMENT_BYTES: u64 = 4 << 20;
+
+    /// A log whose disk has room for its first segment only.
+    fn on_a_small_disk() -> (FaultyDisk, LogRoom) {
+        let disk = FaultyDisk::new(1);
+        disk.set_capacity_bytes(SEGMENT_BYTES + (1 << 20));
+        let options = LogOptions { cluster: 1, salt: 2, segment_bytes: SEGMENT_BYTES };
+        let mut visit = |_: Lsn, _: storage::log::Record<'_>| Ok::<(), Error>(());
+        let (log, _) = Log::open(disk.handle(), options, Lsn::NEW, &mut visit).unwrap();
+        (disk, LogRoom::new(log, Duration::from_secs(1), false))
+    }
+
+    fn is_full(result: &Result<(), Error>) -> bool {
+        matches!(result, Err(Error::Full { .. }))
+    }
+
+    #[test]
+    fn a_disk_stays_full_until_a_write_finds_room() {
+        let (disk, room) = on_a_small_disk();
+        room.reserve(1 << 20).unwrap();
+        assert!(!room.facts().full);
+        assert!(is_full(&room.reserve(4 << 20)) && room.facts().full);
+        // A turn without writes finds all it needs, and a smaller write as well, at the same time.
+        room.reserve(0).unwrap();
+        room.reserve(1000).unwrap();
+        assert!(room.facts().full);
+        room.look_for_room().unwrap();
+        assert!(room.facts().full, "there is no room for what was refused");
+        std::thread::sleep(FULL_LASTS);
+        room.reserve(0).unwrap();
+        assert!(room.facts().full, "nothing was to be written");
+        room.reserve(1000).unwrap();
+        assert!(!room.facts().full);
+
+        // Nobody writes any more, but there is room.
+        assert!(is_full(&room.reserve(4 << 20)));
+        disk.set_capacity_bytes(4 * SEGMENT_BYTES);
+        std::thread::sleep(FULL_LASTS);
+        room.look_for_room().unwrap();
+        assert!(!room.facts().full);
+    }
+}
