@@ -247,7 +247,8 @@ fn clock_ahead(dir: &Path) -> PathBuf {
     let source = dir.join("ahead.c");
     let code = "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <time.h>\n#include <unistd.h>\n\
                 #include <sys/syscall.h>\nint clock_gettime(clockid_t id, struct timespec *t) {\n\
-                int failed = syscall(SYS_clock_gettime, id, t);\nconst char *by = getenv(\"AHEAD\");\n\
+                int failed = syscall(SYS_clock_gettime, id, t);\n\
+                const char *by = getenv(\"AHEAD\");\n\
                 if (!failed && id == CLOCK_REALTIME && by) t->tv_sec += atol(by);\n\
                 return failed;\n}\n";
     fs::write(&source, code).unwrap();

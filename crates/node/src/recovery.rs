@@ -80,10 +80,10 @@ pub enum RecoverError {
     },
     /// The log ends before entries that were durable in it.
     #[error(
-        "shard {shard}: its checkpoint holds entry {expected}, which was durable in the log, but the \
-         log ends behind entry {found}: the end of the log is damaged, and acknowledged writes are \
-         missing. Restore the directory from a backup, or, if other nodes have replicas, start on \
-         an empty directory with --join"
+        "shard {shard}: its checkpoint holds entry {expected}, which was durable in the log, but \
+         the log ends behind entry {found}: the end of the log is damaged, and acknowledged \
+         writes are missing. Restore the directory from a backup, or, if other nodes have \
+         replicas, start on an empty directory with --join"
     )]
     CutShort {
         /// Whose.

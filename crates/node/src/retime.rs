@@ -6,7 +6,7 @@
 //! to now:
 //!
 //! ```text
-//!   shard as replayed ──► values that readers see ──► each at its own time or, if that is ahead, now
+//!   shard as replayed ──► values that readers see ──► each at its own time or, if ahead, now
 //!                                               └───► expiry: what was left of it, from then on
 //! ```
 //!

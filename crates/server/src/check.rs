@@ -1,9 +1,9 @@
 //! Is everything in a data directory readable, without starting a node on it?
 //!
 //! Reads the manifest, every checkpoint it names and the whole log, and verifies every checksum,
-//! exactly as a start would, over a medium that changes nothing, and compares the end of the log with
-//! what checkpoints say of it. It does not apply what it reads: that the records make sense to the
-//! shards is seen at a start.
+//! exactly as a start would, over a medium that changes nothing, and compares the end of the log
+//! with what checkpoints say of it. It does not apply what it reads: that the records make sense to
+//! the shards is seen at a start.
 
 use std::fs::{self, File as OsFile};
 use std::io;

@@ -7,7 +7,7 @@
 //! checkpoint has, what is missing was durable:
 //!
 //! ```text
-//!   log from its start   … 41  42  43  ✂        the checkpoint is as of entry 45: 44 and 45 are lost
+//!   log from its start   … 41  42  43  ✂     the checkpoint is as of entry 45: 44, 45 are lost
 //! ```
 //!
 //! Other shards may lack entries then that no checkpoint has.
