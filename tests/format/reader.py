@@ -886,10 +886,28 @@ def keys_of_step(reader):
     return keys
 
 
+def read_addresses(path, cluster):
+    """Section 4.1: node to (name, address)."""
+    data = path.read_bytes()
+    check(len(data) >= 32 and data[:8] == b"CARIADDR", "magic of the addresses")
+    version, checksum, length, count, own = struct.unpack_from("<IIIIQ", data, 8)
+    check(version == 1 and length == len(data) and own == cluster, "head of the addresses")
+    check(checksum == crc(crc(0, data[:12]), data[16:]), "checksum of the addresses")
+    reader, found = Reader(data[32:]), {}
+    for _ in range(count):
+        node = reader.number("Q")
+        check(not found or node > max(found), "order of the addresses")
+        found[node] = tuple(reader.take(reader.number("H")).decode() for _ in range(2))
+    check(reader.at == len(reader.data) and count <= 1024, "end of the addresses")
+    return found
+
+
 def read(directory):
     """Every keyspace of a directory: name to (options, {key: (value, expiry)})."""
     directory = Path(directory)
     manifest = Manifest((directory / "MANIFEST").read_bytes())
+    if (directory / "ADDRESSES").exists():
+        read_addresses(directory / "ADDRESSES", manifest.cluster)
     shards, dropped = {}, set()
     for number, index in manifest.checkpoints.items():
         path = directory / f"ckpt-{number:016x}-{index:016x}.ckpt"

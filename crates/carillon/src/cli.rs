@@ -86,6 +86,8 @@ pub enum Command {
     Check(CheckArgs),
     /// Go on with shards that have lost a majority of their replicas for good.
     Recover(RecoverArgs),
+    /// Write a lone node's data anew after a start with a clock that was far ahead.
+    RepairClock(RepairClockArgs),
     /// Run a simulated node through faults, and check that no rule breaks.
     Sim(SimArgs),
     /// Print a script that completes commands in a shell.
@@ -571,6 +573,33 @@ pub struct CheckArgs {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `carillon repair-clock`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+For a node alone, without others in its cluster, whose data has times far ahead because its clock
+once was: its health says so. The node must be stopped, and this machine's clock right.
+
+Reads DIR, changes nothing in it, and writes into the empty directory NEW: all keyspaces with the
+newest value of each key, at its own time or, if that is ahead, now. A value that was written ahead
+and expires has as long to live as it had then. What had expired by the clock that was ahead stays
+gone. Replaced versions are left out. NEW is of another cluster: tokens and times that the old node
+gave to clients mean nothing there.
+
+Exit code 1, and nothing in NEW that a node would start on, if another node has replicas, a
+transaction is unfinished, or no time is ahead.
+
+Example:
+  carillon repair-clock --dir /var/lib/carillon --to /var/lib/carillon.new
+  mv /var/lib/carillon /var/lib/carillon.ahead && mv /var/lib/carillon.new /var/lib/carillon")]
+pub struct RepairClockArgs {
+    /// The data directory of the stopped node.
+    #[arg(long)]
+    pub dir: PathBuf,
+    /// An empty directory, or one that does not exist yet.
+    #[arg(long, value_name = "NEW")]
+    pub to: PathBuf,
 }
 
 /// `carillon recover`

@@ -22,6 +22,7 @@ mod output;
 mod overlay;
 mod prove;
 mod recover;
+mod repair_clock;
 mod route;
 mod sim;
 mod split;
@@ -74,6 +75,7 @@ fn run(command: Command) -> Exit {
         Command::Prove(args) => prove::prove(&args),
         Command::Check(args) => status::check(&args),
         Command::Recover(args) => recover::recover(&args.command),
+        Command::RepairClock(args) => repair_clock::repair_clock(&args),
         Command::Sim(args) => sim::sim(&args),
         Command::Completions { shell } => {
             let mut command = <Cli as clap::CommandFactory>::command();

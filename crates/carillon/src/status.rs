@@ -107,18 +107,19 @@ pub fn check(args: &CheckArgs) -> Exit {
             "log_records": found.log_records,
             "log_end": found.log_end,
             "torn_bytes": found.torn_bytes,
+            "addresses_error": found.addresses_error,
         })),
         Ok(found) => {
             let torn = match found.torn_bytes {
                 0 => String::new(),
-                bytes => format!(
-                    "\n{} that a crash left unfinished will be cut at the next start; nothing in \
-                     them was acknowledged",
-                    size(bytes)
-                ),
+                bytes => format!("\nthe next start cuts {}", server::check::torn(bytes)),
+            };
+            let addresses = match found.addresses_error {
+                None => String::new(),
+                Some(why) => format!("\nthe next start passes over addresses of members: {why}"),
             };
             output::line(&format!(
-                "healthy: node {:016x}, {} checkpoints with {}, {} log records{torn}",
+                "healthy: node {:016x}, {} checkpoints with {}, {} log records{torn}{addresses}",
                 found.node,
                 found.checkpoints,
                 size(found.checkpoint_bytes),

@@ -35,5 +35,5 @@ mod sync {
 }
 
 pub use clock::Clock;
-pub use physical::{Physical, median_offset};
+pub use physical::{AHEAD_MILLIS_MAX, Physical, median_offset};
 pub use promise::{HORIZON_AHEAD_MILLIS, Promise, SnapshotRead, Unsettled};

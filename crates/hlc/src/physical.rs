@@ -32,7 +32,7 @@ pub struct Physical {
 }
 
 /// What a log may be ahead of the wall clock without anything being wrong.
-const AHEAD_MILLIS_MAX: u64 = 2 * HORIZON_AHEAD_MILLIS;
+pub const AHEAD_MILLIS_MAX: u64 = 2 * HORIZON_AHEAD_MILLIS;
 /// A correction moves by one part in so many of the time that passes.
 const SLEW: u64 = 100;
 /// A node that has started so lately has promised little by its own clock: it takes its peers'

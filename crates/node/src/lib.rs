@@ -107,6 +107,7 @@ mod proxy;
 pub mod read;
 pub mod record;
 pub mod recovery;
+pub mod retime;
 pub mod route;
 pub mod serving;
 pub mod session;

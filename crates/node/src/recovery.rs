@@ -40,7 +40,10 @@ use crate::split::Half;
 use crate::state::{Content, Outcome, ShardState};
 
 mod absorbing;
+mod evidence;
 mod recovered;
+
+pub use evidence::Evidence;
 
 /// Why the directory cannot be used as it is. Nothing was changed on disk.
 #[derive(Debug, thiserror::Error)]
@@ -75,6 +78,21 @@ pub enum RecoverError {
         /// The index that was found.
         found: u64,
     },
+    /// The log ends before entries that were durable in it.
+    #[error(
+        "shard {shard}: its checkpoint holds entry {expected}, which was durable in the log, but \
+         the log ends behind entry {found}: the end of the log is damaged, and acknowledged \
+         writes are missing. Restore the directory from a backup, or, if other nodes have \
+         replicas, start on an empty directory with --join"
+    )]
+    CutShort {
+        /// Whose.
+        shard: ShardId,
+        /// The newest entry of the checkpoint.
+        expected: u64,
+        /// The last one in the log.
+        found: u64,
+    },
     /// Records of a shard of which neither a checkpoint nor its beginning is there.
     #[error(
         "shard {shard}: its beginning is neither in a checkpoint nor in the log. A file was lost \
@@ -107,6 +125,7 @@ pub struct Replay {
     halves: BTreeMap<ShardId, (ShardId, Box<ShardState>)>,
     /// Of whom there were records, but neither a beginning nor, so far, an end.
     headless: BTreeSet<ShardId>,
+    evidence: Evidence,
 }
 
 impl Replay {
@@ -118,7 +137,9 @@ impl Replay {
     ) -> Self {
         let settings = settings.into();
         let (dropped, headless, halves) = Default::default();
-        Self { settings, node, shards, dropped, ended: BTreeMap::new(), halves, headless }
+        let mut evidence = Evidence::default();
+        shards.values().for_each(|shard| evidence.checkpoint(shard));
+        Self { settings, node, shards, dropped, ended: BTreeMap::new(), halves, headless, evidence }
     }
 
     /// Takes the log's next record, which stands in the group at `lsn`.
@@ -127,6 +148,7 @@ impl Replay {
     /// As [`Recovering::record`] and [`Recovering::born`].
     pub fn record(&mut self, lsn: Lsn, record: &Record<'_>) -> Result<(), RecoverError> {
         let id = record.shard;
+        self.evidence.record(record);
         if [record::SHARD_DROPPED, record::SHARD_ABSORBED].contains(&record.kind) {
             self.end(id);
             self.headless.remove(&id);
@@ -192,7 +214,7 @@ impl Replay {
     /// The shards as the whole log has made them.
     ///
     /// # Errors
-    /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`].
+    /// [`RecoverError::NoBeginning`], [`RecoverError::Gap`], [`RecoverError::CutShort`].
     pub fn finish(mut self) -> Result<Replayed, RecoverError> {
         // Those that had written nothing yet. One may have been cut in two in its turn.
         loop {
@@ -206,6 +228,7 @@ impl Replay {
             let Some(id) = halves.find(|id| !known(id)).copied() else { break };
             self.begin_half(id);
         }
+        self.evidence.finish()?;
         if let Some(shard) = self.headless.first() {
             return Err(RecoverError::NoBeginning { shard: *shard });
         }
@@ -514,6 +537,12 @@ impl Recovering {
         self.replica
     }
 
+    /// Whether all that was read is applied, and nothing is under way with its neighbours.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        let waits = self.waits_for.is_some() || !self.halves.is_empty() || self.state.taken;
+        self.pending.is_empty() && !waits && self.state.merging == Merging::Not
+    }
+
     /// Its hard state so far.
     pub fn hard_state(&self) -> HardState {
         self.hard_state
@@ -591,6 +620,47 @@ mod tests {
     use storage::engine::{Engine, Layout};
 
     use super::*;
+
+    /// Reads a log with these entries behind a checkpoint as of index 45, of a shard with so many
+    /// replicas; `and` is a record before the last of them.
+    fn behind_a_checkpoint(
+        replicas: u64,
+        entries: &[u64],
+        and: Option<(u8, Vec<u8>)>,
+    ) -> Result<(), RecoverError> {
+        let hasher = KeyHasher::new([7; 16]);
+        let arc = RingArc::whole(KeyspaceId(1));
+        let replicas = (1..=replicas).map(|number| (ReplicaId(number), NodeId(number))).collect();
+        let (shard, generation) = (ShardId(9), Generation(1));
+        let descriptor = Descriptor { shard, arc, replicas, generation, leader: None };
+        let engine = Engine::new(Layout::Ordered, hasher);
+        let mut state = ShardState::new(descriptor, Content::Keys(Box::new(engine)));
+        (state.applied_index, state.applied_term) = (45, 1);
+        let meta = encode_meta(&state, ReplicaId(1), HardState::default());
+        let checkpoint = Recovering::from_checkpoint(shard, &meta, hasher).expect("its own");
+        let mut replay = Replay::new(NodeId(1), [(shard, checkpoint)].into(), hasher);
+        let mut record = |kind, payload: &[u8]| {
+            let record = Record { shard, kind, payload };
+            replay.record(Lsn::NEW, &record).expect("its own record");
+        };
+        let (last, before) = entries.split_last().expect("some");
+        before.iter().for_each(|index| record(record::ENTRY, &record::entry_prefix(*index, 1)));
+        if let Some((kind, payload)) = and {
+            record(kind, &payload);
+        }
+        record(record::ENTRY, &record::entry_prefix(*last, 1));
+        replay.finish().map(drop)
+    }
+
+    #[test]
+    fn a_log_that_ends_before_its_checkpoint_was_damaged() {
+        let error = behind_a_checkpoint(1, &[42, 43], None).expect_err("44 and 45 were durable");
+        let is_it = matches!(error, RecoverError::CutShort { expected: 45, found: 43, .. });
+        assert!(is_it, "{error}");
+        behind_a_checkpoint(1, &[42, 43, 44, 45], None).expect("whole");
+        behind_a_checkpoint(1, &[44, 45, 46], None).expect("it goes on");
+        behind_a_checkpoint(3, &[42, 43], None).expect("a snapshot may have come for the rest");
+    }
 
     /// What a replica starts with that voted in term 2, and whose newest entry is of `term`.
     fn after_a_vote(term: u64) -> HardState {

@@ -419,7 +419,6 @@ mod tests {
     use crate::state::Content;
     use command::limits;
     use command::{Step as Command, Transaction, Write};
-    use command::{Step as Command, Transaction, Write};
 
     use super::*;
 

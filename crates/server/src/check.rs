@@ -1,8 +1,9 @@
 //! Is everything in a data directory readable, without starting a node on it?
 //!
 //! Reads the manifest, every checkpoint it names and the whole log, and verifies every checksum,
-//! exactly as a start would, over a medium that changes nothing. It does not apply what it reads:
-//! that the records make sense to the shards is seen at a start.
+//! exactly as a start would, over a medium that changes nothing, and compares the end of the log
+//! with what checkpoints say of it. It does not apply what it reads: that the records make sense to
+//! the shards is seen at a start.
 
 use std::fs::{self, File as OsFile};
 use std::io;
@@ -11,6 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use keyspace::KeyHasher;
+use node::recovery::{Evidence, RecoverError, Recovering};
+use storage::addresses;
 use storage::checkpoint::CheckpointReader;
 use storage::disk::{Disk, File};
 use storage::log::{Log, LogOptions, Lsn};
@@ -31,9 +35,11 @@ pub struct Checked {
     pub log_records: u64,
     /// Where the log ends.
     pub log_end: u64,
-    /// Bytes behind that end that a crash left and a start would cut. None of them was
-    /// acknowledged.
+    /// Bytes behind that end that a start would cut. No record behind them says that they were
+    /// durable: a crash leaves such bytes, and damage to what was synced last looks the same.
     pub torn_bytes: u64,
+    /// Why the addresses of other members cannot be read: a start goes on without.
+    pub addresses_error: Option<String>,
 }
 
 /// Why a directory is not healthy, or could not be looked at. Nothing was changed.
@@ -62,6 +68,14 @@ pub enum CheckError {
     /// Something in it is damaged.
     #[error("{0}")]
     Damaged(#[from] storage::Error),
+    /// The log lacks what a checkpoint says was in it.
+    #[error("{dir}: {source}")]
+    Contradiction {
+        /// The directory.
+        dir: PathBuf,
+        /// What it lacks.
+        source: RecoverError,
+    },
 }
 
 /// Reads and verifies everything in `dir`.
@@ -75,13 +89,25 @@ pub fn check(dir: &Path) -> Result<Checked, CheckError> {
     };
     let mut found =
         Checked { cluster: manifest.cluster, node: manifest.node.0, ..Checked::default() };
+    let contradiction = |source| CheckError::Contradiction { dir: dir.to_owned(), source };
+    let mut evidence = Evidence::default();
     let mut buffer = Vec::new();
     for checkpoint in &manifest.checkpoints {
         let mut reader = CheckpointReader::open(&*disk, manifest.cluster, &checkpoint.name())?;
+        let hasher = KeyHasher::new(manifest.hash_seed);
+        // One that makes no sense to its shard says nothing about the log: a start refuses it.
+        if let Ok(shard) = Recovering::from_checkpoint(checkpoint.shard, reader.meta(), hasher) {
+            evidence.checkpoint(&shard);
+        }
         while let Some(block) = reader.next_block(&mut buffer)? {
             found.checkpoint_bytes += block.len() as u64;
         }
         found.checkpoints += 1;
+    }
+    match addresses::load(&*disk, manifest.cluster) {
+        Ok(_) => {}
+        Err(error @ storage::Error::Io { .. }) => return Err(error.into()),
+        Err(error) => found.addresses_error = Some(error.to_string()),
     }
     // A node that was stopped between its first manifest and its log has none yet.
     let has_log = disk.list().map_err(|source| directory(dir, source))?;
@@ -93,12 +119,25 @@ pub fn check(dir: &Path) -> Result<Checked, CheckError> {
         salt: manifest.log_salt,
         segment_bytes: LogOptions::SEGMENT_BYTES_DEFAULT,
     };
-    let mut visit = |_: Lsn, _: storage::log::Record<'_>| Ok::<(), CheckError>(());
+    let mut visit = |_: Lsn, record: storage::log::Record<'_>| {
+        evidence.record(&record);
+        Ok::<(), CheckError>(())
+    };
     let (_, log) = Log::open(disk, options, manifest.log_start, &mut visit)?;
+    evidence.finish().map_err(contradiction)?;
     found.log_records = log.records;
     found.log_end = log.end.0;
     found.torn_bytes = log.cut_bytes;
     Ok(found)
+}
+
+/// What is known of bytes that were, or would be, cut at the end of the log, in words.
+pub fn torn(bytes: u64) -> String {
+    format!(
+        "{bytes} bytes at the end of the log that no later record calls durable: a crash leaves \
+         such bytes of writes that were not acknowledged; damage to what was synced last looks the \
+         same (docs/format.md, 2.5)"
+    )
 }
 
 fn directory(dir: &Path, source: io::Error) -> CheckError {

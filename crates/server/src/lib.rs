@@ -92,6 +92,8 @@ pub mod medium;
 pub mod peer;
 pub mod process;
 pub mod recover;
+pub mod repair_clock;
 pub mod run;
 pub mod side_door;
 pub mod signals;
+pub mod utc;

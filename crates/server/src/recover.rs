@@ -68,12 +68,26 @@ pub struct Applied {
 /// [`Error`]. Nothing was changed.
 pub fn inspect(dir: &Path) -> Result<Survivor, Error> {
     let disk: Arc<dyn Disk> = Arc::new(ReadOnly::open(dir)?);
-    let manifest = load(dir, &*disk)?;
-    let (replayed, log_end) = match has_log(dir, &*disk, &manifest)? {
-        true => split(replay(dir, &disk, &manifest)?).0,
+    let (manifest, (replayed, log_end)) = read_to_end(dir, &disk)?;
+    Ok(Survivor::new(manifest.cluster, manifest.node, log_end, replayed))
+}
+
+/// Reads manifest and shards of a stopped node.
+///
+/// # Errors
+/// [`Error`]. Nothing was changed, if the disk changes nothing.
+pub(crate) fn read(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, Replayed), Error> {
+    let (manifest, (replayed, _)) = read_to_end(dir, disk)?;
+    Ok((manifest, replayed))
+}
+
+fn read_to_end(dir: &Path, disk: &Arc<dyn Disk>) -> Result<(Manifest, (Replayed, Lsn)), Error> {
+    let manifest = load(dir, &**disk)?;
+    let read = match has_log(dir, &**disk, &manifest)? {
+        true => split(replay(dir, disk, &manifest)?).0,
         false => (nothing(), Lsn::NEW),
     };
-    Ok(Survivor::new(manifest.cluster, manifest.node, log_end, replayed))
+    Ok((manifest, read))
 }
 
 /// Carries out what the plan has for a stopped node.

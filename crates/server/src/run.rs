@@ -12,6 +12,7 @@ use mio::{Poll, Waker};
 use node::stream::pace::Pace;
 use parking_lot::{Condvar, Mutex};
 
+use crate::cluster::addresses::AddressFile;
 use crate::cluster::secret::{self, SecretError};
 use crate::cluster::{self, Cluster, ClusterError, Identity};
 use crate::config::{Config, Listen};
@@ -130,13 +131,14 @@ pub fn run(config: Config) -> Result<ExitReason, StartError> {
     let log_thread = spawn_log_thread(&hub)?;
     let maker = spawn_segment_maker(&hub)?;
     let keeper_stop = Arc::new(KeeperStop::default());
+    let addresses = cluster.is_some().then(|| AddressFile::new(disk.clone(), manifest.cluster));
     let checkpoints = Arc::new(Mutex::new(Checkpoints::new(disk, manifest)));
     let keeper = {
         let (hub, stop, bytes) = (hub.clone(), keeper_stop.clone(), config.checkpoint_log_bytes);
         let checkpoints = checkpoints.clone();
         thread::Builder::new()
             .name("keeper".into())
-            .spawn(move || keeper::run(&hub, &checkpoints, bytes, &stop))?
+            .spawn(move || keeper::run(&hub, &checkpoints, addresses, bytes, &stop))?
     };
     let peer_threads = match &cluster {
         Some(cluster) => {
@@ -203,7 +205,8 @@ fn enter(
     listener: std::net::TcpListener,
     stop: &Arc<Stop>,
 ) -> Result<Option<Arc<Cluster>>, StartError> {
-    let options = cluster::Options::new(config, listener.local_addr()?, secret);
+    let mut options = cluster::Options::new(config, listener.local_addr()?, secret);
+    options.addresses = held.addresses(&config.dir)?;
     let on_fatal = {
         let stop = stop.clone();
         move || stop.ask()
@@ -396,10 +399,7 @@ fn banner(
 ) -> Banner {
     let mut warnings = Vec::new();
     if found.cut_bytes > 0 {
-        warnings.push(format!(
-            "cut {} bytes at the end of the log that were never acknowledged as durable",
-            found.cut_bytes
-        ));
+        warnings.push(format!("cut {}", crate::check::torn(found.cut_bytes)));
     }
     if config.insecure {
         warnings.push("insecure: whoever reaches the listeners may read and write all data".into());

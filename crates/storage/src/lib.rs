@@ -1,5 +1,6 @@
 //! What a node keeps: versions of keys in memory, a log and checkpoints on disk.
 
+pub mod addresses;
 pub mod checkpoint;
 pub mod disk;
 pub mod engine;
@@ -7,5 +8,6 @@ pub mod error;
 pub mod faulty;
 pub mod log;
 pub mod manifest;
+mod replace;
 
 pub use error::Error;

@@ -25,6 +25,7 @@ use crate::disk::Disk;
 use crate::log::Lsn;
 use crate::log::layout::{crc, put, u32_at, u64_at};
 use crate::log::segment::segment_start;
+use crate::replace::replace;
 
 /// The manifest's name.
 pub const MANIFEST_NAME: &str = "MANIFEST";
@@ -152,25 +153,7 @@ pub fn load(disk: &dyn Disk) -> Result<Option<Manifest>, Error> {
 /// counts; stop the node.
 pub fn store(disk: &dyn Disk, manifest: &Manifest) -> Result<(), Error> {
     let bytes = encode(manifest)?;
-    let full = |e: io::Error, action| match e.kind() {
-        io::ErrorKind::StorageFull => {
-            Error::Full { file: TEMPORARY_NAME.to_owned(), needed_bytes: bytes.len() as u64 }
-        }
-        _ => Error::io(action, TEMPORARY_NAME, e),
-    };
-    // What an interrupted or refused store left.
-    match disk.remove(TEMPORARY_NAME) {
-        Err(e) if e.kind() != io::ErrorKind::NotFound => {
-            return Err(Error::io("remove", TEMPORARY_NAME, e));
-        }
-        _ => {}
-    }
-    let file = disk.create(TEMPORARY_NAME).map_err(|e| full(e, "create"))?;
-    file.write_at(&bytes, 0).map_err(|e| full(e, "write"))?;
-    file.sync().map_err(|e| Error::io("sync", TEMPORARY_NAME, e))?;
-    let renamed = disk.rename(TEMPORARY_NAME, MANIFEST_NAME);
-    renamed.map_err(|e| Error::io("rename", TEMPORARY_NAME, e))?;
-    disk.sync_dir().map_err(|e| Error::io("sync", "the directory", e))
+    replace(disk, MANIFEST_NAME, TEMPORARY_NAME, &bytes)
 }
 
 /// Removes checkpoints that `manifest` does not name. To be called when it is durable, and while

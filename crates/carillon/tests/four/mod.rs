@@ -63,8 +63,13 @@ impl Cluster {
         }
     }
 
-    /// Starts a node.
+    /// Starts a node; all but the first join that one.
     pub fn start(&mut self, number: usize) {
+        self.start_joining(number, (number > 0).then_some(0));
+    }
+
+    /// Starts a node with the address of this one behind `--join`, or without any.
+    pub fn start_joining(&mut self, number: usize, through: Option<usize>) {
         let log = File::create(self.log_file(number)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
         command
@@ -78,10 +83,20 @@ impl Cluster {
             .args(&self.flags)
             .env("NO_COLOR", "1")
             .stderr(Stdio::from(log));
-        if number > 0 {
-            command.args(["--join", &self.peers[0].to_string()]);
+        if let Some(through) = through {
+            command.args(["--join", &self.peers[through].to_string()]);
         }
         self.children[number] = Some(command.spawn().unwrap());
+    }
+
+    /// Where other nodes reach it.
+    pub fn peer_of(&self, number: usize) -> SocketAddr {
+        self.peers[number]
+    }
+
+    /// From its next start on a node listens for others at another address.
+    pub fn move_elsewhere(&mut self, number: usize) {
+        self.peers[number] = unused();
     }
 
     /// Its process.

@@ -114,8 +114,8 @@ pub struct Facts<'a> {
     pub log_bytes: u64,
     /// When the last checkpoint was finished, milliseconds since 1970; 0 if there was none.
     pub checkpoint_millis: u64,
-    /// Whether a write to disk has failed.
-    pub disk_failed: bool,
+    /// Whether the disk had no room for the last write.
+    pub disk_full: bool,
     /// The cluster's id.
     pub cluster_id: u64,
     /// The cluster around it, as last looked at.

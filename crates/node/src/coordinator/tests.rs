@@ -20,7 +20,6 @@ use crate::shard::Stuck;
 use crate::state::ShardState;
 use command::limits;
 use command::{Read, Step as Command, Write, integer};
-use command::{Read, Step as Command, Write, integer};
 
 const ACCOUNTS: u64 = 6;
 const EACH: i64 = 100;

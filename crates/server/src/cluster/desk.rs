@@ -10,6 +10,7 @@ use bytes::Bytes;
 use keyspace::{DecodeError, NodeId};
 use membership::{Effect, FrameError, Load, Membership, News, State};
 
+use super::addresses::AddressBook;
 use super::doors::Doors;
 use super::members::MemberInfo;
 use super::{Identity, Options, wall_millis};
@@ -28,6 +29,8 @@ pub struct Desk {
     pub begun: bool,
     pub doors: Doors,
     seeds: Vec<String>,
+    /// Where all other members are, or were last.
+    pub book: AddressBook,
     /// Nodes that are no members any more, whatever others say of them.
     removed: BTreeSet<NodeId>,
     /// Whom the net was told to dial.
@@ -62,6 +65,7 @@ impl Desk {
             begun: false,
             doors: Doors::new(&options.seeds),
             seeds: options.seeds.clone(),
+            book: AddressBook::new(options.addresses.clone(), node),
             removed: BTreeSet::new(),
             peers: BTreeMap::new(),
             stale: true,
@@ -84,7 +88,8 @@ impl Desk {
                 "--join names members of several clusters; {there:016x} is passed over"
             );
         }
-        self.doors.linked();
+        let address = self.book.get(node).map(|address| address.peer.clone());
+        self.doors.linked(address.as_deref());
         let introduction = match (other, hello.cluster_id) {
             (None, Some(_)) => Some(hello.facts.clone()),
             _ => None,
@@ -238,8 +243,39 @@ impl Desk {
         members.map(|member| MemberInfo::of(&member, began)).collect()
     }
 
+    /// Brings the addresses of all members up to date.
+    pub fn update_addresses(&mut self) {
+        self.book.update(&self.membership, &self.removed);
+    }
+
+    /// Which of these members, or of all, are not up, where each is expected, and what became of
+    /// the attempts to reach it there.
+    pub fn unreached(&self, among: Option<&BTreeSet<NodeId>>) -> Vec<String> {
+        let is_up = |node| {
+            let member = self.membership.member(node);
+            member.is_some_and(|m| matches!(m.state, State::Alive | State::Suspect))
+        };
+        let all = || self.book.all().map(|address| address.node).collect();
+        let nodes: BTreeSet<NodeId> = among.cloned().unwrap_or_else(all);
+        let nodes = nodes.into_iter().filter(|node| *node != self.membership.node());
+        nodes.filter(|node| !is_up(*node)).map(|node| self.unreached_one(node)).collect()
+    }
+
+    fn unreached_one(&self, node: NodeId) -> String {
+        match self.book.get(node) {
+            Some(address) => {
+                let outcome = self.doors.outcome(&address.peer);
+                format!("{} ({:016x}) at {}: {outcome}", address.name, node.0, address.peer)
+            }
+            None => {
+                format!("node {:016x}, whose address is not known: name it with --join", node.0)
+            }
+        }
+    }
+
     /// Whom to keep links with: all who have not left. Of several who give one address only
-    /// who is up is there: a node that lost its disk comes back under another id.
+    /// who is up is there: a node that lost its disk comes back under another id. Members that
+    /// nobody has spoken of yet are expected where they were last.
     pub fn wanted_peers(&self) -> BTreeMap<NodeId, String> {
         let me = self.membership.node();
         let is_up = |state| matches!(state, State::Alive | State::Suspect);
@@ -251,6 +287,11 @@ impl Desk {
             let is_other = member.node != me && !self.removed.contains(&member.node);
             is_other && is_there && !member.facts.peer.is_empty()
         });
-        wanted.map(|member| (member.node, member.facts.peer.clone())).collect()
+        let wanted = wanted.map(|member| (member.node, member.facts.peer.clone()));
+        let unheard = self.book.all().filter(|address| {
+            let is_unheard = self.membership.member(address.node).is_none();
+            is_unheard && !taken.contains(address.peer.as_str())
+        });
+        wanted.chain(unheard.map(|address| (address.node, address.peer.clone()))).collect()
     }
 }

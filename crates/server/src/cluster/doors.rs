@@ -9,10 +9,29 @@ use crate::peer::Refusal;
 /// For so long "this node is there already" may be said of a process that has just died.
 const TWICE_PATIENCE: Duration = Duration::from_secs(4);
 
-/// Each seed, and why it has led to no link yet.
+/// An address to be asked.
+#[derive(Debug, Default)]
+struct Door {
+    /// It was given with `--join`.
+    is_seed: bool,
+    /// It is where a member is, or was.
+    is_members: bool,
+    /// Why it has led to no link yet.
+    why: Option<Why>,
+}
+
+#[derive(Debug)]
+enum Why {
+    /// Nobody could be spoken with.
+    Unreachable(String),
+    /// Whoever answered refuses, or is refused.
+    Refused(String),
+}
+
+/// Each address, and why it has led to no link yet.
 #[derive(Debug)]
 pub struct Doors {
-    seeds: BTreeMap<String, Option<String>>,
+    all: BTreeMap<String, Door>,
     /// Some link was there in this life: what is heard at a door ends nothing any more.
     is_in: bool,
     /// Since when it is said that another process is this node.
@@ -20,24 +39,36 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// Nothing has been heard of these.
+    /// Nothing has been heard of these seeds.
     pub fn new(seeds: &[String]) -> Self {
-        let seeds = seeds.iter().map(|seed| (seed.clone(), None)).collect();
-        Self { seeds, is_in: false, twice: None }
+        let door = || Door { is_seed: true, ..Door::default() };
+        let all = seeds.iter().map(|seed| (seed.clone(), door())).collect();
+        Self { all, is_in: false, twice: None }
     }
 
-    /// There is a link, to whomever.
-    pub fn linked(&mut self) {
+    /// Members are at these addresses, or were; and at no others.
+    pub fn follow<'a>(&mut self, addresses: impl Iterator<Item = &'a String>) {
+        self.all.values_mut().for_each(|door| door.is_members = false);
+        for address in addresses {
+            self.all.entry(address.clone()).or_default().is_members = true;
+        }
+        self.all.retain(|_, door| door.is_seed || door.is_members);
+    }
+
+    /// There is a link, to the member that is expected at this address, if it is known.
+    pub fn linked(&mut self, address: Option<&str>) {
         self.is_in = true;
-        self.seeds.values_mut().for_each(|why| *why = None);
+        for (at, door) in &mut self.all {
+            if door.is_seed || address == Some(at) {
+                door.why = None;
+            }
+        }
     }
 
     /// Nobody could be spoken with.
     pub fn unreachable(&mut self, address: &str, why: &str) {
-        if let Some(seed) = self.seeds.get_mut(address) {
-            *seed = Some(format!(
-                "nobody answers ({why}); is a member running, and is this its --peer address?"
-            ));
+        if let Some(door) = self.all.get_mut(address) {
+            door.why = Some(Why::Unreachable(why.to_owned()));
         }
     }
 
@@ -49,18 +80,19 @@ impl Doors {
         identity: Option<&Identity>,
         now: Instant,
     ) -> Option<ClusterError> {
-        let seed = self.seeds.get_mut(address)?;
-        *seed = Some(match refusal {
+        let door = self.all.get_mut(address)?;
+        door.why = Some(Why::Refused(match refusal {
             Refusal::TooSlow => {
                 "no answer in time; is a member running, and does the network let nodes through?"
                     .into()
             }
             refusal => refusal.to_string(),
-        });
+        }));
         let identity = identity.filter(|_| !self.is_in)?;
         let (address, own) = (address.to_owned(), identity.cluster.id);
         match *refusal {
-            Refusal::WrongCluster { here, there } => {
+            // A member's old address may be another cluster's today; a seed was given just now.
+            Refusal::WrongCluster { here, there } if door.is_seed => {
                 let there = if here == own { there } else { here };
                 Some(ClusterError::WrongCluster { address, here: own, there })
             }
@@ -75,10 +107,25 @@ impl Doors {
 
     /// What is known of each seed, in words.
     pub fn shown(&self) -> String {
-        let one = |(seed, why): (&String, &Option<String>)| {
-            format!("{seed}: {}", why.as_deref().unwrap_or("no answer yet"))
+        let one = |(seed, door): (&String, &Door)| match &door.why {
+            None => format!("{seed}: no answer yet"),
+            Some(Why::Refused(why)) => format!("{seed}: {why}"),
+            Some(Why::Unreachable(why)) => format!(
+                "{seed}: nobody answers ({why}); is a member running, and is this its --peer \
+                 address?"
+            ),
         };
-        self.seeds.iter().map(one).collect::<Vec<String>>().join("; ")
+        let seeds = self.all.iter().filter(|(_, door)| door.is_seed);
+        seeds.map(one).collect::<Vec<String>>().join("; ")
+    }
+
+    /// What became of the attempts to reach an address, in a few words.
+    pub fn outcome(&self, address: &str) -> String {
+        match self.all.get(address).and_then(|door| door.why.as_ref()) {
+            None => "no answer yet".into(),
+            Some(Why::Refused(why)) => why.clone(),
+            Some(Why::Unreachable(why)) => format!("nobody answers ({why})"),
+        }
     }
 }
 
@@ -102,7 +149,7 @@ mod tests {
         let error = doors.refused("a:1", &wrong, Some(&IDENTITY), now).unwrap();
         let (address, here, there) = ("a:1".into(), 1, 9);
         assert_eq!(error, ClusterError::WrongCluster { address, here, there });
-        doors.linked();
+        doors.linked(None);
         assert_eq!(doors.refused("a:1", &wrong, Some(&IDENTITY), now), None);
     }
 
@@ -128,5 +175,24 @@ mod tests {
         {
             assert!(shown.contains(words), "{shown}");
         }
+    }
+
+    #[test]
+    fn a_members_old_address_may_be_another_clusters_and_ends_no_start() {
+        let mut doors = Doors::new(&["a:1".into()]);
+        let now = Instant::now();
+        doors.follow(["a:1".to_owned(), "b:2".to_owned()].iter());
+        let wrong = Refusal::WrongCluster { here: 9, there: 1 };
+        assert_eq!(doors.refused("b:2", &wrong, Some(&IDENTITY), now), None);
+        assert!(doors.outcome("b:2").contains("wrong cluster"), "{}", doors.outcome("b:2"));
+        assert!(!doors.shown().contains("b:2"), "no seed");
+        assert!(doors.refused("a:1", &wrong, Some(&IDENTITY), now).is_some());
+        doors.unreachable("b:2", "Connection refused");
+        assert_eq!(doors.outcome("b:2"), "nobody answers (Connection refused)");
+        doors.linked(Some("b:2"));
+        assert_eq!(doors.outcome("b:2"), "no answer yet");
+        doors.follow([].iter());
+        doors.unreachable("b:2", "Connection refused");
+        assert_eq!(doors.outcome("b:2"), "no answer yet", "nobody is expected there");
     }
 }

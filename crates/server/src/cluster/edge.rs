@@ -13,6 +13,7 @@ use bytes::Bytes;
 use keyspace::{Level, Levels, NodeId, Unspoken};
 use membership::{Effect, Load};
 use parking_lot::{Condvar, Mutex, MutexGuard};
+use storage::addresses::NodeAddress;
 
 use super::desk::Desk;
 use super::members::MemberInfo;
@@ -55,6 +56,7 @@ pub struct Cluster {
     /// An identity was found, or the node is gone, or it must end.
     settled: Condvar,
     members: ArcSwap<Vec<MemberInfo>>,
+    addresses: ArcSwap<Vec<NodeAddress>>,
     frames: OnceLock<Arc<dyn Frames>>,
     /// Links that were told up, and not down; held while they are told.
     told: Mutex<BTreeSet<NodeId>>,
@@ -103,6 +105,7 @@ impl Cluster {
             levels: options.levels,
             net,
             members: ArcSwap::from_pointee(desk.members(began)),
+            addresses: ArcSwap::from_pointee(options.addresses),
             desk: Mutex::new(desk),
             sooner: Condvar::new(),
             settled: Condvar::new(),
@@ -234,6 +237,17 @@ impl Cluster {
         self.members.load_full()
     }
 
+    /// Where all other members are, or were last: what the directory is to remember.
+    pub fn addresses(&self) -> Arc<Vec<NodeAddress>> {
+        self.addresses.load_full()
+    }
+
+    /// Which of these nodes, or of all members, are not up, and what became of the attempts to
+    /// reach each, in words.
+    pub fn unreached(&self, among: Option<&BTreeSet<NodeId>>) -> Vec<String> {
+        self.desk.lock().unreached(among)
+    }
+
     /// Appends a frame to what is on its way to a node; it leaves with the next
     /// [`flush`](Self::flush) by any thread. See [`PeerNet::send`].
     ///
@@ -351,9 +365,15 @@ impl Cluster {
         if std::mem::take(&mut desk.stale) {
             self.net.set_facts(desk.membership.introduction().into());
             self.members.store(Arc::new(desk.members(self.began)));
+            desk.update_addresses();
+            let known = self.addresses.load();
+            if !desk.book.all().eq(known.iter()) {
+                self.addresses.store(Arc::new(desk.book.all().cloned().collect()));
+            }
             let peers = desk.wanted_peers();
             if peers != desk.peers {
                 desk.peers.clone_from(&peers);
+                desk.doors.follow(peers.values());
                 self.net.set_peers(peers);
             }
             desk.untold = true;

@@ -17,8 +17,8 @@
 //! |---|---|---|
 //! | empty | none | it founds a cluster: ids and hash seed are drawn, nobody is asked |
 //! | empty | given | [`Cluster::wait_for_identity`] waits, for ever, for a member's word; never founds |
-//! | used | none | it has its identity; others find it, or it waits to be found |
-//! | used | given | the same, and the addresses are dialled while nobody else is known |
+//! | used | none | it has its identity, and dials the members' last addresses ([`addresses`]) |
+//! | used | given | the same, and the addresses given are dialled while nobody else is known |
 //!
 //! A node that joins draws its id, links with a member, and hears the cluster's id and hash seed in
 //! the handshake. It writes them into its directory, and only then [`begins`](Cluster::begin) to
@@ -49,6 +49,7 @@
 //!   start ([`ClusterError`]) could be forged by whoever answers at a seed's address, who could
 //!   also just not answer.
 
+pub mod addresses;
 mod desk;
 mod doors;
 mod edge;

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use keyspace::Levels;
 use membership::Facts;
+use storage::addresses::NodeAddress;
 
 use crate::config::Config;
 use crate::peer::{self, Secret, VERSIONS};
@@ -27,6 +28,8 @@ pub struct Options {
     pub http: Option<u16>,
     /// Peer addresses of members to ask.
     pub seeds: Vec<String>,
+    /// Where the other members were last, as the node's directory says: they are dialled as well.
+    pub addresses: Vec<NodeAddress>,
     /// The feature levels that it speaks.
     pub levels: Levels,
     /// What all nodes of the cluster know.
@@ -50,6 +53,7 @@ impl Options {
             native: port(config.native),
             http: port(config.http),
             seeds: config.join.clone(),
+            addresses: Vec::new(),
             levels: config.levels(),
             secret,
             net: peer::Options::default(),

@@ -137,6 +137,7 @@ impl Context for CommandContext<'_> {
             cpu_user_micros: process.cpu_user_micros,
             log_bytes: log.bytes_on_disk,
             checkpoint_millis: counters.checkpoint_millis.get(),
+            disk_full: log.full,
             cluster_id: self.hub.cluster_id,
             // As the keeper saw it: a loop waits for no lane but its own.
             cluster: self.hub.overview.load().facts(),

@@ -18,14 +18,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use hlc::median_offset;
-use keyspace::NodeId;
+use keyspace::{NodeId, Timestamp};
 
 use super::{Hub, wall_millis};
+use crate::utc::utc;
 
 /// What is known of clocks, in ms.
 #[derive(Debug)]
 pub struct Clocks {
     offset_max: u64,
+    /// The earliest time in the log that was far ahead of the wall clock at the start.
+    ahead_from: Option<Timestamp>,
     /// How far the wall clock has been stepped since the start.
     stepped: AtomicI64,
     /// The median, relative to this node's own clock.
@@ -36,9 +39,9 @@ pub struct Clocks {
 
 impl Clocks {
     /// With this limit, in ms.
-    pub fn new(offset_max: u64) -> Self {
+    pub fn new(offset_max: u64, ahead_from: Option<Timestamp>) -> Self {
         let (stepped, median, away) = Default::default();
-        Self { offset_max, stepped, median, away }
+        Self { offset_max, ahead_from, stepped, median, away }
     }
 
     /// How far this node's own clock is ahead of the median of all, if that is more than it may be.
@@ -62,6 +65,37 @@ impl Clocks {
 }
 
 impl Hub {
+    /// What is wrong if time here goes on from data that was far ahead of this node's clock when it
+    /// started, in words; nothing once both agree again.
+    pub(super) fn why_ahead(&self) -> Option<String> {
+        let time = self.time.load();
+        let elapsed = self.elapsed_millis();
+        let ahead = time.correction(elapsed);
+        if time.ahead_millis() == 0 || ahead <= self.clocks.offset_max.cast_signed() {
+            return None;
+        }
+        let start = time.own_millis(0);
+        let from = match self.clocks.ahead_from {
+            Some(from) => format!("wrote from {} on, as that clock showed it", utc(from.millis())),
+            None => "wrote what is in its checkpoints".into(),
+        };
+        let whose = match self.peers {
+            None => "that of this machine",
+            Some(_) => "that of this machine or of another that led its shards",
+        };
+        Some(format!(
+            "time on this node is {} s ahead of this machine's clock. When the node started at {} \
+             by that clock, its data had times up to {}. Either this machine's clock is behind \
+             now, or a clock was ahead, {whose}, when the node {from}. What expires before that \
+             time is gone at once; time goes on from there, slowed by a hundredth until both \
+             agree. If this machine's clock is wrong, set it right and start the node again. If it \
+             is right: carillon repair-clock, see docs/operations.md",
+            ahead / 1000,
+            utc(start),
+            utc(start + time.ahead_millis()),
+        ))
+    }
+
     /// Compares this node's clock with its peers'. Once a second.
     pub(super) fn compare_clocks(&self) {
         let elapsed = self.elapsed_millis();

@@ -16,6 +16,7 @@ use storage::engine::Usage;
 
 use super::checkpoints::Checkpoints;
 use super::{Hub, View, boot_nanos};
+use crate::cluster::addresses::AddressFile;
 
 /// How often the keeper looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -59,6 +60,7 @@ impl KeeperStop {
 pub fn run(
     hub: &Arc<Hub>,
     checkpoints: &Mutex<Checkpoints>,
+    mut addresses: Option<AddressFile>,
     log_bytes_max: u64,
     stop: &KeeperStop,
 ) {
@@ -89,7 +91,9 @@ pub fn run(
             look_in = if is_busy { 1 } else { REST_PERIODS };
         }
         look_in -= 1;
+        save_addresses(hub, addresses.as_mut());
         if around_in == 0 {
+            hub.log.look_for_room().unwrap_or_else(|error| hub.fatal("the log", &error));
             hub.look_around();
             hub.limit_kept();
             hub.split_large();
@@ -116,6 +120,15 @@ pub fn run(
                 Err(error) => hub.fatal("a checkpoint", &error),
             }
         }
+    }
+}
+
+/// Has the directory know where the other members are.
+fn save_addresses(hub: &Hub, file: Option<&mut AddressFile>) {
+    if let (Some(file), Some(peers)) = (file, &hub.peers)
+        && let Err(error) = file.save(&peers.cluster)
+    {
+        hub.fatal("storing the addresses of members", &error);
     }
 }
 

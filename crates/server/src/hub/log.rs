@@ -19,6 +19,9 @@ const CONTROL_BYTES: u64 = 1 << 20;
 /// which says so as well. Until then rot of what was synced last looks like a torn tail.
 const MARKER_DELAY: Duration = Duration::from_millis(2);
 
+/// So long after it has refused a write the disk counts as full, whatever finds room meanwhile.
+const FULL_LASTS: Duration = Duration::from_secs(1);
+
 /// At durability `memory` nobody asks for fsyncs, but a restart would have to write again what was
 /// never synced. So that much may be unsynced before one is made all the same.
 const UNSYNCED_BYTES_MAX: u64 = 64 << 20;
@@ -49,8 +52,8 @@ struct Inner {
     marker_due: Option<Instant>,
     /// Whether too much is unsynced.
     overdue: bool,
-    /// Whether the last reservation failed for want of space.
-    full: bool,
+    /// The last reservation for which the disk had no room, until a write has found some again.
+    refused: Option<Refused>,
     syncs: u64,
     asleep: bool,
     /// Whether an event loop will sync what is wanted itself, so that nobody need be woken.
@@ -62,6 +65,41 @@ struct Inner {
     /// The longest that one has taken since that was last asked.
     slowest: Duration,
     stopping: bool,
+}
+
+/// Bytes for which the disk had no room.
+#[derive(Clone, Copy)]
+struct Refused {
+    bytes: u64,
+    at: Instant,
+}
+
+impl Inner {
+    /// Makes sure that so much more can be appended; remembers and says it if the disk is full.
+    fn reserve(&mut self, bytes: u64) -> Result<(), Error> {
+        let reserved = self.log.reserve(self.outstanding_bytes + bytes + CONTROL_BYTES);
+        if let Err(Error::Full { needed_bytes, .. }) = &reserved {
+            let before = self.refused.map_or(0, |refused| refused.bytes);
+            let bytes = if bytes > 0 { bytes } else { before };
+            let refused = Refused { bytes, at: Instant::now() };
+            if self.refused.replace(refused).is_none() {
+                tracing::warn!(
+                    needed_bytes,
+                    "the disk is full: writes to shards that this node leads are refused, and \
+                     nothing is lost. Make room; no restart is needed"
+                );
+            }
+        }
+        reserved
+    }
+
+    /// The disk is full no more; unless it was a moment ago, for then smaller writes find room
+    /// beside larger ones that do not.
+    fn found_room(&mut self) {
+        if self.refused.take_if(|refused| refused.at.elapsed() >= FULL_LASTS).is_some() {
+            tracing::info!("the disk has room again: writes are taken");
+        }
+    }
 }
 
 /// What an append asks of the log thread.
@@ -91,7 +129,7 @@ pub struct LogFacts {
     pub segments: u64,
     /// Fsyncs so far.
     pub syncs: u64,
-    /// Whether the disk had no room when it was last needed.
+    /// Whether the disk has had no room for a write, and none has found room since.
     pub full: bool,
 }
 
@@ -107,7 +145,7 @@ impl LogRoom {
             interval_due: None,
             marker_due: None,
             overdue: false,
-            full: false,
+            refused: None,
             syncs: 0,
             asleep: false,
             claimed: false,
@@ -132,11 +170,28 @@ impl LogRoom {
     /// [`Error::Full`]: nothing changed; try again when there is space. Others are fatal.
     pub fn reserve(&self, bytes: u64) -> Result<(), Error> {
         let mut inner = self.inner.lock();
-        let all = inner.outstanding_bytes + bytes + CONTROL_BYTES;
-        let reserved = inner.log.reserve(all);
-        inner.full = matches!(reserved, Err(Error::Full { .. }));
-        reserved?;
+        inner.reserve(bytes)?;
         inner.outstanding_bytes += bytes;
+        // That nothing found room says nothing about the next write.
+        if bytes > 0 {
+            inner.found_room();
+        }
+        Ok(())
+    }
+
+    /// While the disk is full: whether it has room again for what it refused last. Otherwise a
+    /// node to which nobody writes any more would call its disk full for ever.
+    ///
+    /// # Errors
+    /// All are fatal; a full disk is none.
+    pub fn look_for_room(&self) -> Result<(), Error> {
+        let mut inner = self.inner.lock();
+        let Some(refused) = inner.refused else { return Ok(()) };
+        match inner.reserve(refused.bytes) {
+            Ok(()) => inner.found_room(),
+            Err(Error::Full { .. }) => {}
+            Err(error) => return Err(error),
+        }
         Ok(())
     }
 
@@ -278,7 +333,7 @@ impl LogRoom {
             bytes_on_disk: inner.log.bytes_on_disk(),
             segments: inner.log.segments(),
             syncs: inner.syncs,
-            full: inner.full,
+            full: inner.refused.is_some(),
         }
     }
 
@@ -374,5 +429,55 @@ impl LogRoom {
                 return inner.log.append_marker();
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::faulty::FaultyDisk;
+    use storage::log::LogOptions;
+
+    use super::*;
+
+    const SEGMENT_BYTES: u64 = 4 << 20;
+
+    /// A log whose disk has room for its first segment only.
+    fn on_a_small_disk() -> (FaultyDisk, LogRoom) {
+        let disk = FaultyDisk::new(1);
+        disk.set_capacity_bytes(SEGMENT_BYTES + (1 << 20));
+        let options = LogOptions { cluster: 1, salt: 2, segment_bytes: SEGMENT_BYTES };
+        let mut visit = |_: Lsn, _: storage::log::Record<'_>| Ok::<(), Error>(());
+        let (log, _) = Log::open(disk.handle(), options, Lsn::NEW, &mut visit).unwrap();
+        (disk, LogRoom::new(log, Duration::from_secs(1), false))
+    }
+
+    fn is_full(result: &Result<(), Error>) -> bool {
+        matches!(result, Err(Error::Full { .. }))
+    }
+
+    #[test]
+    fn a_disk_stays_full_until_a_write_finds_room() {
+        let (disk, room) = on_a_small_disk();
+        room.reserve(1 << 20).unwrap();
+        assert!(!room.facts().full);
+        assert!(is_full(&room.reserve(4 << 20)) && room.facts().full);
+        // A turn without writes finds all it needs, and a smaller write as well, at the same time.
+        room.reserve(0).unwrap();
+        room.reserve(1000).unwrap();
+        assert!(room.facts().full);
+        room.look_for_room().unwrap();
+        assert!(room.facts().full, "there is no room for what was refused");
+        std::thread::sleep(FULL_LASTS);
+        room.reserve(0).unwrap();
+        assert!(room.facts().full, "nothing was to be written");
+        room.reserve(1000).unwrap();
+        assert!(!room.facts().full);
+
+        // Nobody writes any more, but there is room.
+        assert!(is_full(&room.reserve(4 << 20)));
+        disk.set_capacity_bytes(4 * SEGMENT_BYTES);
+        std::thread::sleep(FULL_LASTS);
+        room.look_for_room().unwrap();
+        assert!(!room.facts().full);
     }
 }

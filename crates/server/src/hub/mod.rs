@@ -47,7 +47,7 @@ pub mod splits;
 pub mod standings;
 pub mod tallies;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -240,21 +240,48 @@ impl Hub {
             && self.without_leader().is_empty()
     }
 
-    /// What the node waits for until [`Self::is_serving`], in words.
+    /// What the node waits for until [`Self::is_serving`], in words: also which members it wants,
+    /// and what became of the attempts to reach them.
     pub fn why_not_serving(&self) -> String {
         if self.routes().iter().next().is_none() {
-            return "no node has told this one yet which keyspaces there are".into();
+            let why = "no node has told this one yet which keyspaces there are";
+            return self.with_unreached(why.into(), None);
         }
         let missing = self.missing().len();
         if missing > 0 {
-            return format!("shards are on their way to this node: {missing}");
+            let why = format!("shards are on their way to this node: {missing}");
+            return self.with_unreached(why, None);
         }
         let shards = self.without_leader();
-        let shards: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();
-        format!(
+        let named: Vec<String> = shards.iter().take(8).map(ToString::to_string).collect();
+        let why = format!(
             "nobody leads shard {} yet: more than half of a shard's replicas must be there",
-            shards.join(", ")
-        )
+            named.join(", ")
+        );
+        let views: Vec<View> = {
+            let views = self.views.lock();
+            shards.iter().filter_map(|shard| views.get(shard)).cloned().collect()
+        };
+        let nodes_of = |view: &View| {
+            let replicas = view.read().descriptor.replicas.clone();
+            replicas.into_iter().map(|(_, node)| node)
+        };
+        self.with_unreached(why, Some(&views.iter().flat_map(nodes_of).collect()))
+    }
+
+    /// Adds to why the node waits which of these members, or of all, it does not reach.
+    fn with_unreached(&self, why: String, among: Option<&BTreeSet<NodeId>>) -> String {
+        let unreached = self.peers.as_ref().map(|peers| peers.cluster.unreached(among));
+        let mut unreached = unreached.unwrap_or_default();
+        let more = unreached.len().saturating_sub(UNREACHED_MAX);
+        unreached.truncate(UNREACHED_MAX);
+        match (unreached.is_empty(), more) {
+            (true, _) => why,
+            (false, 0) => format!("{why}. Not reached: {}", unreached.join("; ")),
+            (false, more) => {
+                format!("{why}. Not reached: {}; and {more} more", unreached.join("; "))
+            }
+        }
     }
 
     /// Shards of which this node is to have replicas, and has none yet: those that name it, and
@@ -453,6 +480,9 @@ impl Hub {
         std::process::exit(EXIT_DISK_FAILED)
     }
 }
+
+/// So many members that are not reached are named.
+const UNREACHED_MAX: usize = 8;
 
 /// Exit code of a node whose disk has failed.
 pub const EXIT_DISK_FAILED: i32 = 74;

@@ -9,18 +9,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use hlc::{Clock, Physical};
+use hlc::{AHEAD_MILLIS_MAX, Clock, Physical};
 use keyspace::{
     Catalogue, CatalogueOp, Durability, KeyHasher, KeyspaceId, Levels, NodeId, ShardId, Timestamp,
     Unspoken,
 };
 use node::birth;
+use node::entry::Header;
 use node::lane::Ended;
 use node::lane::{FIRST_REPLICA, Input, Lane, TURN_BYTES_MAX};
 use node::recovery::{self, RecoverError, Recovering, Replayed};
 use node::shard::ShardStart;
 use node::state::Content;
 use parking_lot::Mutex;
+use storage::addresses::{self, NodeAddress};
 use storage::checkpoint::{self, CheckpointReader};
 use storage::disk::Disk;
 use storage::log::{Log, LogOptions, Lsn};
@@ -153,6 +155,36 @@ impl Held {
     }
 }
 
+impl Held {
+    /// The directory.
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Where the other members of its cluster were last. A damaged file is passed over: gossip
+    /// writes a new one.
+    ///
+    /// # Errors
+    /// [`OpenError`] if the disk fails.
+    pub fn addresses(&self, dir: &Path) -> Result<Vec<NodeAddress>, OpenError> {
+        let Some(manifest) = &self.manifest else { return Ok(Vec::new()) };
+        match addresses::load(&*self.disk, manifest.cluster) {
+            Ok(addresses) => Ok(addresses),
+            Err(source @ storage::Error::Io { .. }) => {
+                Err(OpenError::Recover { dir: dir.to_owned(), source: source.into() })
+            }
+            Err(error) => {
+                tracing::warn!(
+                    "the addresses of the other members are not known: {error}. Nothing else is \
+                     lost, and the file is written anew as soon as a member is reached: name one \
+                     with --join if none is"
+                );
+                Ok(Vec::new())
+            }
+        }
+    }
+}
+
 /// Recovers the shards of a directory whose manifest is there.
 ///
 /// # Errors
@@ -255,6 +287,8 @@ pub(crate) struct Replay {
     pub ended: BTreeMap<ShardId, Ended>,
     records: u64,
     cut_bytes: u64,
+    /// The earliest time in the log that is far ahead of the wall clock.
+    ahead_from: Option<Timestamp>,
 }
 
 /// Reads checkpoints and log.
@@ -267,13 +301,26 @@ pub(crate) fn replay(
     let shards = load_checkpoints(disk, manifest, hasher)?;
     let mut replay = recovery::Replay::new(manifest.node, shards, hasher);
     let options = LogOptions { cluster: manifest.cluster, salt: manifest.log_salt, segment_bytes };
+    let limit = Timestamp::from_millis(wall_millis() + AHEAD_MILLIS_MAX);
+    let mut ahead_from: Option<Timestamp> = None;
     let (log, recovered) =
         Log::open(disk.clone(), options, manifest.log_start, &mut |lsn, record| {
+            let time = time_of(&record).filter(|time| *time > limit);
+            ahead_from = ahead_from.into_iter().chain(time).min();
             replay.record(lsn, &record)
         })?;
     let Replayed { shards, ended, dropped } = replay.finish()?;
     let (records, cut_bytes) = (recovered.records, recovered.cut_bytes);
-    Ok(Replay { log, shards, ended, dropped, records, cut_bytes })
+    Ok(Replay { log, shards, ended, dropped, records, cut_bytes, ahead_from })
+}
+
+/// When an entry was written, by the clock of who led its shard.
+fn time_of(record: &storage::log::Record<'_>) -> Option<Timestamp> {
+    let (_, _, data) = match record.kind {
+        node::record::ENTRY => node::record::split_entry(record.payload)?,
+        _ => return None,
+    };
+    Header::decode(data).map(|(header, _)| header.timestamp)
 }
 
 /// Reads all checkpoints, on as many threads as there are cores.
@@ -376,7 +423,7 @@ fn build(
         ),
         files: Files::default(),
         heat: Heat::new(config.split_rate, seed),
-        clocks: Clocks::new(config.clock_offset_max_ms),
+        clocks: Clocks::new(config.clock_offset_max_ms, replay.ahead_from),
         level: ClusterLevel::new(config),
     });
     hub.clock.observe_millis(hub.millis());
@@ -387,12 +434,8 @@ fn build(
         hub.lanes[hub.lane_of(shard)].adopt_ended(shard, ended);
     }
     hub.adopt(replay.shards, config, waits);
-    if time.ahead_millis() > 0 {
-        tracing::warn!(
-            "the log is {} ms ahead of the wall clock: set the clock right. Time goes on from the \
-             log's, and slows by a hundredth until both agree",
-            time.ahead_millis()
-        );
+    if let Some(why) = hub.why_ahead() {
+        tracing::warn!("{why}");
     }
     hub
 }

@@ -320,11 +320,17 @@ impl Hub {
             reasons.add(Verdict::Failing, format!("this node does not serve: {why}"));
         }
         judge(shards, members, up, &mut reasons);
+        if self.ready.load(Ordering::Acquire) {
+            self.judge_unreached(shards, &mut reasons);
+        }
         if let Some(ahead) = self.clocks.wrong_millis() {
             let why = format!(
                 "the clock of this node is {ahead} ms ahead of the median of its peers: set it \
                  right, and start the node again"
             );
+            reasons.add(Verdict::Degraded, why);
+        }
+        if let Some(why) = self.why_ahead() {
             reasons.add(Verdict::Degraded, why);
         }
         let ended = self.quarantined();
@@ -353,6 +359,21 @@ impl Hub {
             reasons.add(Verdict::Degraded, why.into());
         }
         reasons.finish()
+    }
+
+    /// Says whom shards without a leader lack, and what became of the attempts to reach them. Why
+    /// a node is not ready says so itself.
+    fn judge_unreached(&self, shards: &[Seen], reasons: &mut Reasons) {
+        let unled = |seen: &&Seen| seen.report.as_ref().is_some_and(|r| r.unled_nanos() > 0);
+        let replicas = shards.iter().filter(unled).flat_map(|seen| &seen.descriptor.replicas);
+        let nodes: BTreeSet<NodeId> = replicas.map(|(_, node)| *node).collect();
+        if !nodes.is_empty() {
+            let why = "replicas of shards that nobody leads are not there";
+            let unreached = self.with_unreached(why.into(), Some(&nodes));
+            if unreached != why {
+                reasons.add(Verdict::Failing, unreached);
+            }
+        }
     }
 
     /// Why the node does not serve yet, or any more, in words; `None` if it does.

@@ -69,6 +69,7 @@ pub fn options(name: &str, seeds: &[&str]) -> Options {
         native: None,
         http: Some(7480),
         seeds: seeds.iter().map(|seed| (*seed).to_owned()).collect(),
+        addresses: Vec::new(),
         secret: Secret::new(b"the secret of the tests"),
         levels: Levels::OURS,
         net: peer::Options {

@@ -125,6 +125,30 @@ pub fn cut_dump(piece: &[u8], bytes_max: usize) -> usize {
     end
 }
 
+/// Copies the values of a piece of a dump to `out`, with other times: `change` is given timestamp
+/// and expiry of each, and says both anew, or nothing for one to be left out. Ends and flushes are
+/// left out as well, so the dump must be one of a single moment.
+///
+/// # Errors
+/// [`RestoreError`]: the piece is not one that [`Engine::dump`] made.
+pub fn retime_dump(
+    piece: &[u8],
+    out: &mut Vec<u8>,
+    change: impl Fn(Timestamp, u64) -> Option<(Timestamp, u64)>,
+) -> Result<(), RestoreError> {
+    let mut parts = parts(piece);
+    loop {
+        let start = parts.offset();
+        let Some(part) = parts.next() else { return Ok(()) };
+        let Part::Value { timestamp, expiry_ms, .. } = part? else { continue };
+        let Some((timestamp, expiry_ms)) = change(timestamp, expiry_ms) else { continue };
+        let record = out.len();
+        out.extend_from_slice(&piece[start..parts.offset()]);
+        out[record + 5..record + 13].copy_from_slice(&timestamp.0.to_le_bytes());
+        out[record + 13..record + 21].copy_from_slice(&expiry_ms.to_le_bytes());
+    }
+}
+
 impl Engine {
     /// Appends to `out` the next piece of a dump of what reads from `low` to `at` need, wherever
     /// the safe point is by now: of one history the same bytes, but for how flushes stand in it.

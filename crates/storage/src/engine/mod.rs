@@ -65,7 +65,7 @@ use std::collections::VecDeque;
 
 use keyspace::{Cut, HashedKey, KeyHasher, Placement, Slot, Timestamp};
 
-pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump};
+pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
 

@@ -132,7 +132,7 @@ fn memory(out: &mut String, report: &Report<'_>) {
 
 fn persistence(out: &mut String, report: &Report<'_>) {
     let facts = &report.facts;
-    let status = if facts.disk_failed { "err" } else { "ok" };
+    let status = if facts.disk_full { "err" } else { "ok" };
     line(out, "loading", 0);
     line(out, "async_loading", 0);
     line(out, "rdb_changes_since_last_save", 0);

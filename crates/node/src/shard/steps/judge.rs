@@ -243,7 +243,6 @@ mod tests {
     use crate::shard::steps::tests::prepare;
     use command::limits;
     use command::{Step as Command, Transaction, Write};
-    use command::{Step as Command, Transaction, Write};
 
     /// Whoever may be gone has nothing withheld for who waits for it, whichever of the locks that
     /// are in the way it has.

@@ -1,0 +1,387 @@
+//! A node alone, the real program, whose disk or clock does what it should not: a full disk is
+//! reported, a clock that was far ahead can be repaired, and damage at the end of the log is not
+//! called something else.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use client::http::Client;
+use serde_json::Value;
+use testbed::ports::unused;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+const YEAR_SECS: u64 = 365 * 86_400;
+
+/// A directory for one test, removed when it is dropped; and the node in it.
+struct Place {
+    dir: PathBuf,
+    resp: SocketAddr,
+    http: SocketAddr,
+    child: Option<Child>,
+    disk: Option<SmallDisk>,
+}
+
+/// Waits until something is there.
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn now_secs() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
+}
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let dir = std::env::temp_dir().join(format!("carillon-{name}-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        Self { dir, resp: unused(), http: unused(), child: None, disk: None }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.dir.join("data")
+    }
+
+    fn command(&self, data: &Path) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        command
+            .args(["start", "--native", "off", "--dir"])
+            .arg(data)
+            .args(["--resp", &self.resp.to_string(), "--http", &self.http.to_string()])
+            .env("NO_COLOR", "1")
+            .stderr(File::create(self.dir.join("log")).unwrap());
+        command
+    }
+
+    fn run(&mut self, mut command: Command) {
+        self.child = Some(command.spawn().unwrap());
+        until("ready", || (self.status()?["ready"] == true).then_some(()));
+    }
+
+    fn start(&mut self) {
+        self.run(self.command(&self.data()));
+    }
+
+    fn kill(&mut self) {
+        let mut child = self.child.take().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+
+    fn stop(&mut self) {
+        let mut child = self.child.take().unwrap();
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").arg(pid).status().unwrap().success());
+        assert_eq!(until("an end", || child.try_wait().unwrap()).code(), Some(0), "{}", self.log());
+    }
+
+    fn log(&self) -> String {
+        fs::read_to_string(self.dir.join("log")).unwrap()
+    }
+
+    fn client(&self) -> Client {
+        Client::new(&self.http.to_string()).unwrap()
+    }
+
+    fn status(&self) -> Option<Value> {
+        self.client().status().ok()
+    }
+
+    /// Verdict and reasons.
+    fn health(&self) -> (String, String) {
+        let status = until("a status", || self.status());
+        let health = &status["health"];
+        (health["verdict"].as_str().unwrap().to_owned(), health["reasons"].to_string())
+    }
+
+    fn metric(&self, name: &str) -> String {
+        let mut stream = TcpStream::connect(self.http).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+        line.unwrap_or_else(|| panic!("{name} in {text}")).to_owned()
+    }
+
+    /// One command of Redis and its reply: a status, an error, a number or a string.
+    fn ask(&self, words: &[&str]) -> String {
+        let mut stream = TcpStream::connect(self.resp).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut request = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| request += &format!("${}\r\n{word}\r\n", word.len()));
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let line = line.trim_end().to_owned();
+        match line.strip_prefix('$').map(|bytes| bytes.parse::<i64>().unwrap()) {
+            Some(bytes @ 0..) => {
+                let mut value = vec![0; bytes as usize];
+                reader.read_exact(&mut value).unwrap();
+                String::from_utf8(value).unwrap()
+            }
+            Some(_) => "nil".into(),
+            None => line,
+        }
+    }
+
+    /// Runs a command line: exit code, and all that it said.
+    fn carillon(&self, line: &[&str]) -> (i32, String) {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_carillon"));
+        let output = command.args(line).env("NO_COLOR", "1").output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code().unwrap(), String::from_utf8(text).unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.dir.join("log")).unwrap_or_default());
+        }
+        if let Some(child) = &mut self.child {
+            // It may have ended.
+            let _ended = child.kill();
+            let _waited = child.wait();
+        }
+        drop(self.disk.take());
+        let _removed = fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A tmpfs that can be filled.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// Fails where nothing can be mounted, but not silently: the test that needs it has shown
+    /// nothing then.
+    fn mount(dir: &Path, mib: u32) -> Self {
+        fs::create_dir_all(dir).unwrap();
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "tmpfs"]).arg(dir);
+        let output = mount.output().unwrap();
+        let why = String::from_utf8_lossy(&output.stderr);
+        assert!(
+            output.status.success(),
+            "NOT RUN: this test mounts a small disk, which needs root: {why}. Without root skip it \
+             by its name: --skip a_full_disk"
+        );
+        Self(dir.to_owned())
+    }
+
+    fn fill(&self) {
+        let mut file = File::create(self.0.join("ballast")).unwrap();
+        let piece = vec![1; 64 << 10];
+        while file.write_all(&piece).is_ok() {}
+    }
+
+    fn empty(&self) {
+        fs::remove_file(self.0.join("ballast")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a process that is being killed may hold a file in it for a moment longer.
+        let _unmounted = Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_is_reported_until_a_write_succeeds_again() {
+    let mut place = Place::new("full-disk");
+    place.disk = Some(SmallDisk::mount(&place.data(), 200));
+    place.start();
+    let value = "x".repeat(256 << 10);
+    // By metric, health and INFO.
+    let reported = |place: &Place| {
+        let (verdict, reasons) = place.health();
+        let info = place.ask(&["INFO", "persistence"]);
+        [
+            place.metric("carillon_disk_full") == "1",
+            verdict == "degraded" && reasons.contains("disk of this node has no room"),
+            info.contains("aof_last_write_status:err"),
+        ]
+    };
+    assert_eq!(reported(&place), [false; 3]);
+    place.disk.as_ref().unwrap().fill();
+    let refuses = |place: &Place| {
+        (0..400).map(|key: u32| place.ask(&["SET", &key.to_string(), &value])).find(|r| r != "+OK")
+    };
+    let refused = refuses(&place).expect("a segment holds no 100 MiB");
+    assert!(refused.starts_with("-MISCONF"), "{refused}");
+    // All the while, whatever is read, and though turns without writes find all they need.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(3) {
+        assert_eq!(place.ask(&["GET", "0"]).len(), value.len());
+        assert_eq!(reported(&place), [true; 3]);
+    }
+    let count = |place: &Place, words: &str| place.log().matches(words).count();
+    assert_eq!(count(&place, "the disk is full"), 1, "{}", place.log());
+    assert_eq!(count(&place, "the disk has room again"), 0);
+
+    // Room alone is enough: nobody need write for it to be seen.
+    place.disk.as_ref().unwrap().empty();
+    until("room is found", || (reported(&place) == [false; 3]).then_some(()));
+    assert_eq!(place.ask(&["SET", "0", &value]), "+OK");
+    assert_eq!(count(&place, "the disk is full"), 1, "{}", place.log());
+    assert_eq!(count(&place, "the disk has room again"), 1, "{}", place.log());
+}
+
+/// A library that has a process see a clock so far ahead.
+fn clock_ahead(dir: &Path) -> PathBuf {
+    let source = dir.join("ahead.c");
+    let code = "#define _GNU_SOURCE\n#include <stdlib.h>\n#include <time.h>\n#include <unistd.h>\n\
+                #include <sys/syscall.h>\nint clock_gettime(clockid_t id, struct timespec *t) {\n\
+                int failed = syscall(SYS_clock_gettime, id, t);\n\
+                const char *by = getenv(\"AHEAD\");\n\
+                if (!failed && id == CLOCK_REALTIME && by) t->tv_sec += atol(by);\n\
+                return failed;\n}\n";
+    fs::write(&source, code).unwrap();
+    let library = dir.join("ahead.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o"]).arg(&library).arg(&source);
+    assert!(cc.status().unwrap().success(), "the C compiler that Rust links with");
+    library
+}
+
+fn seconds(reply: &str) -> i64 {
+    reply.strip_prefix(':').unwrap_or_else(|| panic!("{reply}")).parse().unwrap()
+}
+
+#[test]
+fn data_from_a_clock_a_year_ahead_can_be_repaired() {
+    let mut place = Place::new("clock-ahead");
+    place.start();
+    assert_eq!(place.ask(&["SET", "before", "1"]), "+OK");
+    assert_eq!(place.ask(&["SET", "lives-long", "1", "EX", &(2 * YEAR_SECS).to_string()]), "+OK");
+    assert_eq!(place.ask(&["SET", "lives-a-day", "1", "EX", "86400"]), "+OK");
+    let http = place.http.to_string();
+    let (code, said) = place.carillon(&["keyspace", "create", "other", "--http", &http]);
+    assert_eq!(code, 0, "{said}");
+    let put = client::http::PutOptions::default();
+    place.client().put("other", b"key", b"of other", &put).unwrap();
+    place.stop();
+    let (code, said) = repair(&place, "unneeded");
+    assert!(code == 1 && said.contains("there is nothing to repair"), "{code} {said}");
+
+    // One start with a clock that is a year ahead.
+    let library = clock_ahead(&place.dir);
+    let mut command = place.command(&place.data());
+    command.env("LD_PRELOAD", library).env("AHEAD", YEAR_SECS.to_string());
+    place.run(command);
+    let days = [now_secs() + YEAR_SECS, now_secs() + YEAR_SECS + 600]
+        .map(|secs| server::utc::utc(secs * 1000).split_once(' ').unwrap().0.to_owned());
+    assert_eq!(place.ask(&["SET", "ahead", "2"]), "+OK");
+    assert_eq!(place.ask(&["SET", "an-hour", "2", "EX", "3600"]), "+OK");
+    assert_eq!(place.ask(&["SET", "moment", "2", "PX", "1"]), "+OK");
+    assert_eq!(place.ask(&["GET", "lives-a-day"]), "nil");
+    assert_eq!(place.ask(&["DEL", "before"]), ":1");
+    place.stop();
+
+    // Each later start suffers from it, and says so: whose clock, since when, and the way out.
+    place.start();
+    let soon = (now_secs() + 600).to_string();
+    assert_eq!(place.ask(&["SET", "v", "1", "EXAT", &soon]), "+OK");
+    assert_eq!(place.ask(&["GET", "v"]), "nil", "time goes on from the log's");
+    let (verdict, reasons) = place.health();
+    assert_eq!(verdict, "degraded");
+    for text in [&reasons, &place.log()] {
+        let said = ["ahead of this machine's clock", "wrote from 20", "repair-clock"];
+        assert!(said.iter().all(|words| text.contains(words)), "{text}");
+        assert!(days.iter().any(|day| text.contains(&format!("had times up to {day}"))), "{text}");
+    }
+    let (code, said) = repair(&place, "running");
+    assert!(code == 1 && said.contains("in use by a running node"), "{code} {said}");
+    place.stop();
+
+    fs::create_dir(place.dir.join("full")).unwrap();
+    fs::write(place.dir.join("full/file"), "x").unwrap();
+    let (code, said) = repair(&place, "full");
+    assert!(code == 1 && said.contains("is not empty"), "{code} {said}");
+    let (code, said) = repair(&place, "repaired");
+    assert!(code == 0 && said.contains("which is as it was"), "{code} {said}");
+    let repaired = place.dir.join("repaired");
+    let (code, said) = place.carillon(&["check", repaired.to_str().unwrap()]);
+    assert!(code == 0 && said.starts_with("healthy"), "{code} {said}");
+
+    for round in ["first", "again"] {
+        place.run(place.command(&repaired));
+        assert_eq!(place.health(), ("ok".into(), "[]".into()), "{round}");
+        assert_eq!(place.ask(&["GET", "ahead"]), "2");
+        assert_eq!(place.ask(&["GET", "lives-long"]), "1");
+        assert!((3_000..=3_600).contains(&seconds(&place.ask(&["TTL", "an-hour"]))));
+        let long = seconds(&place.ask(&["TTL", "lives-long"])).unsigned_abs();
+        assert!((2 * YEAR_SECS - 900..=2 * YEAR_SECS).contains(&long), "{long}");
+        for gone in ["before", "lives-a-day", "moment"] {
+            assert_eq!(place.ask(&["GET", gone]), "nil", "{gone}");
+        }
+        let got = place.client().get("other", b"key", None).unwrap();
+        assert!(matches!(&got, client::http::Got::Value { value, .. } if value == b"of other"));
+        let soon = (now_secs() + 600).to_string();
+        assert_eq!(place.ask(&["SET", "v", "1", "EXAT", &soon]), "+OK");
+        assert_eq!(place.ask(&["GET", "v"]), "1", "{round}");
+        place.kill();
+    }
+}
+
+fn repair(place: &Place, to: &str) -> (i32, String) {
+    let (old, new) = (place.data(), place.dir.join(to));
+    place.carillon(&["repair-clock", "--dir", old.to_str().unwrap(), "--to", new.to_str().unwrap()])
+}
+
+#[test]
+fn damage_to_what_was_synced_last_is_not_called_unacknowledged() {
+    let mut place = Place::new("cut-log");
+    place.start();
+    for key in 0..31 {
+        assert_eq!(place.ask(&["SET", &format!("key-{key}"), "value"]), "+OK");
+    }
+    place.kill();
+    let is_segment = |path: &PathBuf| path.extension().is_some_and(|end| end == "seg");
+    let files = fs::read_dir(place.data()).unwrap().map(|entry| entry.unwrap().path());
+    let mut segments: Vec<PathBuf> = files.filter(is_segment).collect();
+    segments.sort();
+    // One made ahead has its header only.
+    let used = |path: &PathBuf| {
+        let bytes = fs::read(path).unwrap();
+        let end = bytes.iter().rposition(|byte| *byte != 0)? + 1;
+        (end > 64).then(|| (path.clone(), bytes[..end].to_vec()))
+    };
+    let (segment, bytes) = segments.iter().filter_map(used).next_back().unwrap();
+    // From within a group: of one that is gone from its first byte on, nothing is left to be cut.
+    let mut from = bytes.len() - 400;
+    if let Some(group) = bytes[from..from + 16].windows(4).position(|four| four == b"CGRP") {
+        from += group + 8;
+    }
+    let file = File::options().write(true).open(segment).unwrap();
+    file.write_all_at(&vec![0; bytes.len() - from], from as u64).unwrap();
+
+    let known = "that no later record calls durable";
+    let (code, said) = place.carillon(&["check", place.data().to_str().unwrap()]);
+    assert!(code == 0 && said.contains(known), "{code} {said}");
+    assert!(!said.contains("nothing in them was acknowledged"), "{said}");
+    place.start();
+    let log = place.log();
+    let cut = log.lines().find(|line| line.contains("at the end of the log")).expect("it was cut");
+    assert!(cut.contains("cut ") && cut.contains(known), "{cut}");
+    assert!(cut.contains("damage to what was synced last looks the same"), "{cut}");
+    assert!(!log.contains("never acknowledged as durable"), "{log}");
+    assert_eq!(place.ask(&["GET", "key-0"]), "value");
+    let kept = (0..31).filter(|key| place.ask(&["GET", &format!("key-{key}")]) == "value").count();
+    assert!((20..31).contains(&kept), "{kept} of 31: some that were acknowledged are gone");
+}
