@@ -3,8 +3,8 @@
 use keyspace::{Cut, SLOTS, Slot, Timestamp};
 use proptest::prelude::*;
 
+use super::limits::VALUE_BYTES_MAX;
 use super::{ExpireIf, Expiry, Read, Seen, SetIf, SetReply, Step, Transaction, Write};
-use crate::limits::VALUE_BYTES_MAX;
 
 /// A [`Write`] that owns its bytes.
 #[derive(Clone, Debug)]

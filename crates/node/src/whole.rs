@@ -417,7 +417,6 @@ mod tests {
     use crate::locks::{Keys, Places, Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
     use crate::state::Content;
-    use command::limits;
     use command::{Step as Command, Transaction, Write};
 
     use super::*;

@@ -9,13 +9,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use hlc::AHEAD_MILLIS_MAX;
 use keyspace::{ShardId, Timestamp};
 use node::retime::{NoRetime, Retimed, RetimedSink};
 use storage::checkpoint::CheckpointWriter;
 use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest, Origin};
-use hlc::AHEAD_MILLIS_MAX;
 
 use crate::check::ReadOnly;
 use crate::medium::Directory;

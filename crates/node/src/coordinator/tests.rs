@@ -18,7 +18,6 @@ use crate::locks::{Intent, KEPT_ANSWER_BYTES_MAX, Prepare, Role, Standing};
 use crate::route::tiles;
 use crate::shard::Stuck;
 use crate::state::ShardState;
-use command::limits;
 use command::{Read, Step as Command, Write, integer};
 
 const ACCOUNTS: u64 = 6;

@@ -6,7 +6,6 @@ use storage::engine::{Engine, Layout};
 
 use super::apply::{Owns, apply};
 use super::*;
-use command::limits;
 use command::{
     ExpireIf, Expiry, Read, Refusal, Seen, SetIf, SetReply, Step as Command, Transaction, Write,
 };

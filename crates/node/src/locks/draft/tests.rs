@@ -1,5 +1,6 @@
 //! Commands on a draft do what they do on the engine itself.
 
+use command::limits;
 use proptest::prelude::*;
 use storage::engine::Layout;
 

@@ -241,7 +241,6 @@ mod tests {
     use crate::locks::apply::{Owns, apply};
     use crate::locks::{Places, Said};
     use crate::shard::steps::tests::prepare;
-    use command::limits;
     use command::{Step as Command, Transaction, Write};
 
     /// Whoever may be gone has nothing withheld for who waits for it, whichever of the locks that
