@@ -69,6 +69,9 @@
 //! What is of several shards at once is a transaction's: [`locks`], [`coordinator`]; a client that
 //! goes through one step by step has an [`interactive`] one.
 //!
+//! What a node decides about its shards as a whole is in [`control`], stepped like a lane: the order
+//! of a round of checkpoints, and the snapshots that it sends and receives.
+//!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No
 //!    clock, thread, file, socket or random number is asked for here.
@@ -89,6 +92,7 @@
 pub mod birth;
 pub mod catalogue;
 pub mod checkpoint;
+pub mod control;
 pub mod coordinator;
 pub mod digest;
 pub mod entry;

@@ -53,13 +53,14 @@
 //! ([`mod@overlay`]).
 //!
 //! # Planted bugs
-//! [`Bug`] and [`cluster::Plant`] name faults of the driver that the checkers must find (SAFETY):
+//! [`Bug`] and [`cluster::Plant`] name faults that the checkers must find (SAFETY):
 //! replies made before the log decides, writes answered before they are durable, reads below the
 //! safe point, expiry seen beyond the horizon, checkpoints that end early; leases that outlive a
 //! pause or that nobody asks for, votes forgotten or not on disk, ticks made up after a pause,
 //! leaders that read too early, replicas that stay when their groups have gone on without them;
-//! transactions over shards that do not look, do not compare, forget, or leave something behind.
-//! The cores have no switches for them.
+//! transactions over shards that do not look, do not compare, forget, or leave something behind;
+//! rounds of checkpoints that forget a shard, snapshots to replicas that were removed. The cores
+//! have no switches for them, but for these last two.
 //!
 //! # Invariants
 //! 1. Equal options, equal runs, byte for byte, in every process (R13): nothing here asks a clock,

@@ -13,8 +13,9 @@ pub const STEPS_DEFAULT: u32 = 2_000;
 /// Virtual clients unless said otherwise.
 pub const CLIENTS_DEFAULT: u8 = 8;
 
-/// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All are
-/// planted in the simulator's driver: the cores have no switch for them.
+/// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All but
+/// [`Bug::ForgottenShard`] are planted in the simulator's driver: the cores have no switch for them.
+/// What it plants in a core, no other driver may (`crates/node/tests/layers.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {
     /// INCR and APPEND are evaluated when they are proposed, and the result is logged (G3).
@@ -27,16 +28,19 @@ pub enum Bug {
     NoHorizon,
     /// A checkpoint ends before its last block (G16).
     ShortCheckpoint,
+    /// A round of checkpoints forgets a shard, and cuts the log as if it had not (G16).
+    ForgottenShard,
 }
 
 impl Bug {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::EvaluateBeforeLog,
         Self::UnsyncedAck,
         Self::CollectedRead,
         Self::NoHorizon,
         Self::ShortCheckpoint,
+        Self::ForgottenShard,
     ];
 
     /// As it is typed.
@@ -47,6 +51,7 @@ impl Bug {
             Self::CollectedRead => "collected-read",
             Self::NoHorizon => "no-horizon",
             Self::ShortCheckpoint => "short-checkpoint",
+            Self::ForgottenShard => "forgotten-shard",
         }
     }
 }
@@ -54,8 +59,8 @@ impl Bug {
 /// There is no planted bug of this name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "no bug '{0}': evaluate-before-log, unsynced-ack, collected-read, no-horizon and \
-     short-checkpoint can be planted"
+    "no bug '{0}': evaluate-before-log, unsynced-ack, collected-read, no-horizon, \
+     short-checkpoint and forgotten-shard can be planted"
 )]
 pub struct NoSuchBug(pub String);
 

@@ -80,6 +80,13 @@ fn checkpoints_that_end_early_are_found() {
 }
 
 #[test]
+fn rounds_of_checkpoints_that_forget_a_shard_are_found() {
+    let report = found(Bug::ForgottenShard, 20);
+    println!("{}", report.options.command());
+    assert_eq!(report.verdict.unwrap_err().rule, "R6 nothing is lost, invented or reordered");
+}
+
+#[test]
 fn a_failing_run_is_made_smaller_and_fails_again() {
     let report = found(Bug::UnsyncedAck, 40);
     let shrunk = shrink(report.clone());

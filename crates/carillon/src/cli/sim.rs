@@ -43,8 +43,8 @@ pub struct SimArgs {
     /// slow-sync, tail, move.
     #[arg(long, value_name = "KINDS", default_value = "all")]
     pub faults: sim::Faults,
-    /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon or
-    /// short-checkpoint.
+    /// Plant a bug: evaluate-before-log, unsynced-ack, collected-read, no-horizon,
+    /// short-checkpoint or forgotten-shard.
     #[arg(long, value_name = "NAME")]
     pub bug: Option<sim::Bug>,
     /// Run a whole cluster of so many nodes, on a bad network.
@@ -68,8 +68,8 @@ pub struct SimArgs {
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
     /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
-    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look or
-    /// left-record.
+    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look,
+    /// left-record or gone-replica.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Of a cluster: transactions over shards are of this kind only: list-append, register, bank,

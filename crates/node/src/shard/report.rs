@@ -245,6 +245,11 @@ impl Shard {
         self.watch.waiting(now).max(unfollowed)
     }
 
+    /// Whether it is a member of the shard, as far as it is applied here.
+    pub fn has_member(&self, replica: ReplicaId) -> bool {
+        self.group.members().all().contains(&replica)
+    }
+
     /// Whether nothing is committed until this voter has the state that it awaits: too few others
     /// take entries and have answered lately. Only who is elected knows.
     pub fn hinges_on(&self, awaiting: ReplicaId, now: BootNanos) -> bool {

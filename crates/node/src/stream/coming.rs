@@ -80,6 +80,11 @@ impl<T> Coming<T> {
         })
     }
 
+    /// What the blocks of a stream are put into.
+    pub fn half(&mut self, name: Name) -> Option<&mut T> {
+        self.streams.get_mut(&name).map(|stream| &mut stream.into)
+    }
+
     /// A stream's end has come, behind so many blocks. If all are here, the stream is over, and
     /// [`Self::done`] is to be said if something became of it.
     pub fn end(&mut self, name: Name, blocks: u32) -> Ended<T> {

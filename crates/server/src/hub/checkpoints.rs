@@ -1,28 +1,61 @@
-//! Rounds of checkpoints, which bound the log and the time of a restart.
+//! Writes checkpoints, which bound the log and the time of a restart: the driver of
+//! [`node::control::checkpoints`].
 //!
-//! A round writes one file per shard that has changed, then a manifest that names them, and then
-//! the log before all of them goes. Until the manifest is there, the old files and the whole log
-//! count. A round that runs out of space leaves everything as it was and is tried again later.
+//! The order of a round and of an installation is decided there. Here are the files, the log, and
+//! the waits. Whoever holds [`Checkpoints`] runs one of the two; no lane is held while a file is
+//! written.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use keyspace::ShardId;
 use node::checkpoint::{BLOCK, Checkpoint};
-use node::shard::Shard;
+use node::control::checkpoints::Progress;
+use node::control::checkpoints::facts::{self, FileStart, Vote};
+use node::control::checkpoints::install::{self, SnapshotInstall};
+use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::lane::Input;
+use node::recovery::Recovering;
+use node::state::Content;
+use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
 use storage::disk::Disk;
 use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
-use super::Hub;
+use super::{Hub, News};
+
+/// How long to wait before an executor is asked again.
+const PAUSE: Duration = Duration::from_millis(1);
 
 /// Writes checkpoints of one directory.
 pub struct Checkpoints {
     disk: Arc<dyn Disk>,
     manifest: Manifest,
+}
+
+/// A checkpoint that a round is writing.
+struct File {
+    checkpoint: Checkpoint,
+    writer: CheckpointWriter,
+    block: Vec<u8>,
+}
+
+/// A snapshot that has come whole.
+pub struct Received {
+    /// Of this shard.
+    pub shard: ShardId,
+    /// The message that heads it.
+    pub head: Message,
+    /// As of this entry.
+    pub index: u64,
+    /// Term and vote that its file says.
+    pub vote: Vote,
+    /// The state.
+    pub state: Recovering,
+    /// Its file, with all its blocks.
+    pub writer: CheckpointWriter,
 }
 
 impl Checkpoints {
@@ -36,56 +69,6 @@ impl Checkpoints {
         (self.disk.clone(), self.manifest.cluster)
     }
 
-    /// A snapshot's file takes the place of its shard's checkpoint.
-    ///
-    /// # Errors
-    /// [`Error::Full`]: the manifest is as it was, and the file is gone. All others are fatal.
-    pub fn replace(&mut self, hub: &Hub, file: CheckpointRef) -> Result<(), Error> {
-        if self.lacks_halves(hub) {
-            self.remove_unpublished([file].into_iter());
-            return Err(Error::Full { file: file.name(), needed_bytes: 0 });
-        }
-        let others = self.manifest.checkpoints.iter().filter(|c| c.shard != file.shard).copied();
-        let mut checkpoints: Vec<_> = others.collect();
-        checkpoints.push(file);
-        checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
-        let next = Manifest { checkpoints, ..self.manifest.clone() };
-        if let Err(error) = manifest::store(&*self.disk, &next) {
-            // After any other error the new manifest may count, which names the file.
-            if matches!(error, Error::Full { .. }) {
-                self.remove_unpublished([file].into_iter());
-            }
-            return Err(error);
-        }
-        let before = std::mem::replace(&mut self.manifest, next);
-        self.remove_unpublished(before.checkpoints.into_iter());
-        // Cut while the manifest was written.
-        self.cover_halves(hub)
-    }
-
-    /// Before a snapshot takes the place of a shard's checkpoint: what right halves have begun with
-    /// may be nowhere but in what the log makes of that. A round has all of them, unless the disk
-    /// is full.
-    ///
-    /// # Errors
-    /// All are fatal.
-    pub fn cover_halves(&mut self, hub: &Hub) -> Result<(), Error> {
-        if self.lacks_halves(hub) {
-            self.round(hub)?;
-        }
-        Ok(())
-    }
-
-    /// Whether what some right half has begun with is in no checkpoint that counts yet.
-    fn lacks_halves(&self, hub: &Hub) -> bool {
-        let is_kept = |id| self.manifest.checkpoints.iter().any(|file| file.shard == id);
-        let is_bare = |shard: &Shard| shard.began_as_half() && !is_kept(shard.id());
-        let mut lanes = hub.lanes.iter();
-        lanes.any(|lane| {
-            lane.with(hub, |lane| lane.unborn().next().is_some() || lane.shards().any(is_bare))
-        })
-    }
-
     /// Where the log begins that a restart would read.
     pub fn log_start(&self) -> Lsn {
         self.manifest.log_start
@@ -96,213 +79,235 @@ impl Checkpoints {
     /// # Errors
     /// All are fatal.
     pub fn round(&mut self, hub: &Hub) -> Result<bool, Error> {
-        let mut names: BTreeMap<ShardId, CheckpointRef> =
-            self.manifest.checkpoints.iter().map(|c| (c.shard, *c)).collect();
-        let mut log_start = hub.log.facts().written_end;
-        let mut alive = Vec::new();
-        for lane in &hub.lanes {
-            alive.extend(lane.with(hub, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()));
-        }
-        // The log before goes, and with it what says that a replica has ended: that is in the log
-        // again before its lane is left, and is synced with it before the manifest is written.
-        for lane in &hub.lanes {
-            lane.with(hub, |lane| lane.mark_again());
-        }
-        names.retain(|shard, _| alive.contains(shard));
-        let mut seen: BTreeSet<ShardId> = alive.iter().copied().collect();
-        loop {
-            // Those that were cut off meanwhile begin with what the log before holds.
-            if alive.is_empty() {
-                alive.extend(begun_halves(hub).into_iter().filter(|half| seen.insert(*half)));
-            }
-            if alive.is_empty() {
-                alive.extend(outdated(hub, &mut names));
-            }
-            let Some(shard) = alive.pop() else { break };
-            match self.one(hub, shard, names.get(&shard)) {
-                Ok(Some((reference, from))) => {
-                    names.insert(shard, reference);
-                    log_start = log_start.min(from);
-                }
-                // Dropped while the round was under way.
-                Ok(None) => {
-                    names.remove(&shard);
-                }
-                Err(Error::Full { .. }) => {
-                    self.remove_unpublished(names.into_values());
-                    return Ok(false);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        self.publish(hub, names.into_values().collect(), log_start)
-    }
-
-    /// One shard's checkpoint; again, if the shard is cut in two meanwhile.
-    fn one(
-        &self,
-        hub: &Hub,
-        shard: ShardId,
-        last: Option<&CheckpointRef>,
-    ) -> Result<Option<(CheckpointRef, Lsn)>, Error> {
-        loop {
-            match self.try_one(hub, shard, last)? {
-                Tried::Done(made) => return Ok(made),
-                Tried::Void => {}
-            }
-        }
-    }
-
-    fn try_one(
-        &self,
-        hub: &Hub,
-        shard: ShardId,
-        last: Option<&CheckpointRef>,
-    ) -> Result<Tried, Error> {
         let written_end = hub.log.facts().written_end;
-        let begun = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
-            let shard = lane.shard(shard)?;
-            match last.filter(|last| shard.is_covered_by(last.applied_index)) {
-                Some(last) => Some(Err((*last, shard.log_needed_from(written_end)))),
-                None => Some(Ok(Checkpoint::begin(shard, written_end, BLOCK))),
-            }
-        });
-        let mut checkpoint = match begun {
-            None => return Ok(Tried::Done(None)),
-            Some(Err(unchanged)) => return Ok(Tried::Done(Some(unchanged))),
-            Some(Ok(checkpoint)) => checkpoint,
-        };
-        let (index, log_from) = (checkpoint.index, checkpoint.log_from);
-        let cluster = self.manifest.cluster;
-        let mut writer =
-            CheckpointWriter::create(self.disk.clone(), cluster, shard, index, &checkpoint.meta)?;
-        let mut block = Vec::new();
-        while checkpoint.next_block(&mut block) {
-            if let Err(error) = writer.block(&block) {
-                // Its half of a file is removed here, or at the next start.
-                writer.abandon().ok();
-                return Err(error);
+        let mut shards = Vec::new();
+        for lane in &hub.lanes {
+            shards.extend(lane.with(hub, |lane| lane.shards().map(|s| s.id()).collect::<Vec<_>>()));
+        }
+        let mut round = CheckpointRound::begin(&self.manifest, written_end, shards);
+        let mut file = None;
+        loop {
+            let event = match self.execute(hub, round.next(), &mut file) {
+                Err(Error::Full { .. }) => Event::DiskFull,
+                executed => executed?,
+            };
+            match round.take(event) {
+                Progress::More => {}
+                Progress::Busy => wait(hub),
+                Progress::Done => {
+                    hub.counters.checkpoints.add(1);
+                    hub.counters.checkpoint_millis.set(hub.millis());
+                    return Ok(true);
+                }
+                Progress::Refused => return Ok(false),
             }
         }
-        if checkpoint.is_void() {
-            // Not by a snapshot: those are installed between rounds.
-            writer.abandon().ok();
-            return Ok(Tried::Void);
-        }
-        // A checkpoint holds only entries that are fsynced in the log (SAFETY G16).
-        hub.log.sync_now()?;
-        writer.finish()?;
-        let hard_state = checkpoint.hard_state;
-        hub.lanes[hub.lane_of(shard)].with(hub, |lane| lane.covered(shard, hard_state));
-        Ok(Tried::Done(Some((CheckpointRef { shard, applied_index: index }, log_from))))
     }
 
-    /// Gives back the space of files that no manifest names, so that tries on a full disk do not
-    /// fill it further. What cannot be removed now goes at the next start.
-    fn remove_unpublished(&self, files: impl Iterator<Item = CheckpointRef>) {
-        for file in files.filter(|file| !self.manifest.checkpoints.contains(file)) {
+    fn execute(
+        &mut self,
+        hub: &Hub,
+        effect: Effect,
+        file: &mut Option<File>,
+    ) -> Result<Event, Error> {
+        match effect {
+            // It is in the log before its lane is left.
+            Effect::MarkEnded => each_lane(hub, |lane| lane.mark_again()),
+            Effect::BeginFile { shard, last } => return self.begin_file(hub, shard, last, file),
+            Effect::WriteBlock => {
+                let File { checkpoint, writer, block } = file.as_mut().expect("it has begun");
+                if !checkpoint.next_block(block) {
+                    return Ok(Event::BlocksEnded { is_void: checkpoint.is_void() });
+                }
+                writer.block(block)?;
+            }
+            Effect::AbandonFile => {
+                let File { writer, checkpoint, .. } = file.take().expect("it has begun");
+                abandon(writer, checkpoint.shard);
+            }
+            Effect::SyncLog => hub.log.sync_now()?,
+            Effect::FinishFile => {
+                let File { checkpoint, writer, .. } = file.take().expect("it has begun");
+                writer.finish()?;
+                let Checkpoint { shard, hard_state, .. } = checkpoint;
+                hub.lanes[hub.lane_of(shard)].with(hub, |lane| lane.covered(shard, hard_state));
+            }
+            Effect::ListHalves => return Ok(Event::Halves(halves(hub))),
+            Effect::ConfirmHalves(halves) => {
+                each_lane(hub, |lane| halves.iter().for_each(|half| lane.confirm(*half)));
+            }
+            Effect::ListMerged => {
+                let mut merged = Vec::new();
+                each_lane(hub, |lane| merged.extend(facts::merged(lane)));
+                return Ok(Event::Merged(merged));
+            }
+            Effect::InspectLeft(shard) => {
+                let lane = &hub.lanes[hub.lane_of(shard)];
+                return Ok(Event::Left(lane.with(hub, |lane| facts::left_replica(lane, shard))));
+            }
+            Effect::InspectMarks => {
+                let mut are_durable = true;
+                each_lane(hub, |lane| are_durable &= lane.marks_are_durable());
+                return Ok(Event::Marks(are_durable));
+            }
+            Effect::StoreManifest(next) => self.store(next)?,
+            Effect::TruncateLog(before) => hub.log.truncate_before(before)?,
+            Effect::RemoveFiles(files) => self.remove(&files),
+        }
+        Ok(Event::Done)
+    }
+
+    fn begin_file(
+        &self,
+        hub: &Hub,
+        shard: ShardId,
+        last: Option<CheckpointRef>,
+        file: &mut Option<File>,
+    ) -> Result<Event, Error> {
+        let written_end = hub.log.facts().written_end;
+        let start = hub.lanes[hub.lane_of(shard)]
+            .with(hub, |lane| facts::begin_file(lane, shard, last, written_end, BLOCK));
+        let checkpoint = match start {
+            FileStart::NoReplica => return Ok(Event::NoReplica),
+            FileStart::Unchanged(log_from) => return Ok(Event::Unchanged(log_from)),
+            FileStart::Begun(checkpoint) => *checkpoint,
+        };
+        let (applied_index, log_from) = (checkpoint.index, checkpoint.log_from);
+        let (disk, cluster) = self.place();
+        let writer =
+            CheckpointWriter::create(disk, cluster, shard, applied_index, &checkpoint.meta)?;
+        *file = Some(File { checkpoint, writer, block: Vec::new() });
+        Ok(Event::FileBegun { applied_index, log_from })
+    }
+
+    fn store(&mut self, next: Manifest) -> Result<(), Error> {
+        manifest::store(&*self.disk, &next)?;
+        self.manifest = next;
+        Ok(())
+    }
+
+    /// What cannot be removed now goes at the next start.
+    fn remove(&self, files: &[CheckpointRef]) {
+        for file in files {
             if let Err(error) = self.disk.remove(&file.name()) {
                 tracing::warn!("cannot remove the checkpoint {}: {error}", file.name());
             }
         }
     }
 
-    fn publish(
-        &mut self,
-        hub: &Hub,
-        checkpoints: Vec<CheckpointRef>,
-        log_start: Lsn,
-    ) -> Result<bool, Error> {
-        let next = Manifest { checkpoints, log_start, ..self.manifest.clone() };
-        hub.log.sync_now()?;
-        match manifest::store(&*self.disk, &next) {
-            Ok(()) => {}
-            Err(Error::Full { .. }) => {
-                self.remove_unpublished(next.checkpoints.into_iter());
-                return Ok(false);
-            }
-            Err(error) => return Err(error),
-        }
-        let before = std::mem::replace(&mut self.manifest, next);
-        hub.log.truncate_before(log_start)?;
-        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
-            if let Err(error) = self.disk.remove(&old.name()) {
-                tracing::warn!("cannot remove the old checkpoint {}: {error}", old.name());
-            }
-        }
-        hub.counters.checkpoints.add(1);
-        hub.counters.checkpoint_millis.set(hub.millis());
-        Ok(true)
-    }
-}
-
-/// What came of a checkpoint.
-enum Tried {
-    /// It is there, and the shard needs the log from there on; none: the shard is gone.
-    Done(Option<(CheckpointRef, Lsn)>),
-    /// The shard was cut in two while it was written.
-    Void,
-}
-
-/// Whether it was handed out, has not begun, and nobody has said that it will not.
-fn is_unborn(hub: &Hub, half: ShardId) -> bool {
-    let is_waited_for =
-        |lane: &super::LaneCell| lane.with(hub, |lane| lane.unborn().any(|other| other == half));
-    let has_begun = || hub.lanes[hub.lane_of(half)].with(hub, |lane| lane.has_had(half));
-    hub.lanes.iter().any(is_waited_for) && !has_begun()
-}
-
-/// Checkpoints of shards that are gone do not count, nor do those of who has taken them in that are
-/// from before that: which are to be made again.
-fn outdated(hub: &Hub, names: &mut BTreeMap<ShardId, CheckpointRef>) -> BTreeSet<ShardId> {
-    let absorbed =
-        |lane: &super::LaneCell| lane.with(hub, |lane| lane.absorbed().collect::<Vec<_>>());
-    let mut again = BTreeSet::new();
-    for (right, absorbed) in hub.lanes.iter().flat_map(absorbed) {
-        names.remove(&right);
-        let (left, Some(at)) = (absorbed.left, absorbed.at) else { continue };
-        let is_older = |file: &CheckpointRef| file.applied_index < at;
-        if !names.get(&left).is_some_and(is_older) {
-            continue;
-        }
-        let state = || {
-            let lane = &hub.lanes[hub.lane_of(left)];
-            let state = |lane: &node::lane::Lane| {
-                lane.shard(left).map(|shard| (shard.applied_index(), shard.awaits_right()))
-            };
-            lane.with(hub, |lane| state(lane))
-        };
+    /// Makes a snapshot's file its shard's checkpoint, and gives the state to the replica. Whether
+    /// it did: not if the replica has no use for it any more.
+    ///
+    /// # Errors
+    /// [`Error::Full`]: the snapshot is given up, and nothing has changed. All others are fatal
+    /// here.
+    pub fn install(&mut self, hub: &Hub, received: Received) -> Result<bool, Error> {
+        let Received { shard, head, index, vote, state, writer } = received;
+        let mut install = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
+        let lane = &hub.lanes[hub.lane_of(shard)];
+        let (mut writer, mut state) = (Some(writer), Some(state));
+        let mut refused = None;
         loop {
-            match state() {
-                // Whoever stepped the right one's lane hands over what it held next.
-                Some((index, true)) if index < at => {
-                    hub.spread_news();
-                    std::thread::sleep(Duration::from_millis(1));
+            let event = match install.next(&self.manifest) {
+                install::Effect::InspectHalves => install::Event::Bare(self.has_bare_halves(hub)),
+                install::Effect::RunRound => {
+                    self.round(hub).unwrap_or_else(|error| hub.fatal("a checkpoint", &error));
+                    install::Event::Done
                 }
-                // Another replica has taken the place of the one that was given that: it has its
-                // state from a leader, or waits for it.
-                Some((index, false)) if index < at => break,
-                _ => {
-                    again.insert(left);
-                    break;
+                install::Effect::InspectReplica => {
+                    let fits = |lane: &mut _| facts::fits(lane, shard, &head, vote);
+                    install::Event::Fits(lane.with(hub, fits))
                 }
+                install::Effect::Decline => {
+                    let head = Box::new(head.clone());
+                    hub.submit(shard, Input::Declined { shard, head });
+                    abandon(writer.take().expect("it is not finished"), shard);
+                    install::Event::Done
+                }
+                install::Effect::FinishFile => {
+                    let finished = writer.take().expect("once").finish();
+                    unless_full(hub, finished.map(drop), &mut refused)
+                }
+                install::Effect::StoreManifest(next) => {
+                    unless_full(hub, self.store(next), &mut refused)
+                }
+                install::Effect::RemoveFiles(files) => {
+                    self.remove(&files);
+                    install::Event::Done
+                }
+                install::Effect::InstallState => {
+                    give_state(hub, &head, state.take().expect("once"));
+                    install::Event::Done
+                }
+                install::Effect::AwaitReplica => {
+                    let waits = |lane: &mut _| facts::wants(lane, shard, &head);
+                    install::Event::Waits(lane.with(hub, waits))
+                }
+            };
+            match install.take(event) {
+                Progress::More => {}
+                Progress::Busy => wait(hub),
+                Progress::Done => return Ok(true),
+                Progress::Refused => return refused.map_or(Ok(false), Err),
             }
         }
     }
-    again
+
+    fn has_bare_halves(&self, hub: &Hub) -> bool {
+        let has = |lane: &mut _| facts::has_bare_halves(lane, &self.manifest);
+        hub.lanes.iter().any(|lane| lane.with(hub, has))
+    }
 }
 
-/// Right halves that lanes have handed out by now, when all of them have begun.
-fn begun_halves(hub: &Hub) -> Vec<ShardId> {
-    let unborn = |lane: &super::LaneCell| lane.with(hub, |lane| lane.unborn().collect::<Vec<_>>());
-    let halves: Vec<ShardId> = hub.lanes.iter().flat_map(unborn).collect();
-    for half in &halves {
-        // Whoever stepped the left half's lane begins it next.
-        while is_unborn(hub, *half) {
-            hub.spread_news();
-            std::thread::sleep(Duration::from_millis(1));
+/// Whether it was done; that the disk is full is remembered, all other errors are fatal.
+fn unless_full(
+    hub: &Hub,
+    result: Result<(), Error>,
+    refused: &mut Option<Error>,
+) -> install::Event {
+    match result {
+        Ok(()) => install::Event::Done,
+        Err(error @ Error::Full { .. }) => {
+            *refused = Some(error);
+            install::Event::DiskFull
         }
-        hub.lanes.iter().for_each(|lane| lane.with(hub, |lane| lane.confirm(*half)));
+        Err(error) => hub.fatal("installing a snapshot", &error),
     }
-    halves
+}
+
+fn give_state(hub: &Hub, head: &Message, state: Recovering) {
+    let state = state.into_state();
+    let shard = state.descriptor.shard;
+    if let Content::System(system) = &state.content {
+        // Nobody announces the changes that the snapshot has jumped over.
+        hub.post_news([News::Jumped(Arc::new(system.catalogue.clone()))]);
+    }
+    let (index, head) = (state.applied_index, Box::new(head.clone()));
+    hub.submit(shard, Input::Install { head, state: Box::new(state) });
+    tracing::info!("shard {shard} is here, as of entry {index}");
+}
+
+/// Gives back the space of a file that will not be whole.
+pub fn abandon(writer: CheckpointWriter, shard: ShardId) {
+    if let Err(error) = writer.abandon() {
+        tracing::warn!("half a checkpoint of shard {shard} stays until a restart: {error}");
+    }
+}
+
+fn each_lane(hub: &Hub, mut look: impl FnMut(&mut node::lane::Lane)) {
+    hub.lanes.iter().for_each(|lane| lane.with(hub, &mut look));
+}
+
+/// Right halves that lanes have handed out, each with whether it has begun.
+fn halves(hub: &Hub) -> Vec<(ShardId, bool)> {
+    let mut halves = Vec::new();
+    each_lane(hub, |lane| halves.extend(lane.unborn()));
+    let has_begun = |half| hub.lanes[hub.lane_of(half)].with(hub, |lane| lane.has_had(half));
+    halves.into_iter().map(|half| (half, has_begun(half))).collect()
+}
+
+/// Whoever steps an executor hands over next what another one waits for.
+fn wait(hub: &Hub) {
+    hub.spread_news();
+    std::thread::sleep(PAUSE);
 }

@@ -110,6 +110,7 @@ mod tests {
     use replication::Follower;
 
     use super::*;
+    use node::control::snapshots::Destination;
 
     fn seen(shard: u64, keyspace: Option<&str>, behind: Vec<Behind>) -> Seen {
         let ids = [1, 2, 3].map(ReplicaId);
@@ -206,8 +207,7 @@ mod tests {
             durability: Durability::Sync,
         };
         let stream = |shard, to| Progress {
-            shard: ShardId(shard),
-            to: ReplicaId(to),
+            to: Destination { shard: ShardId(shard), replica: ReplicaId(to) },
             sent_bytes: 30,
             about_bytes: 100,
         };

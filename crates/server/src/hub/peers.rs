@@ -279,7 +279,6 @@ impl Hub {
             if ticks.is_multiple_of(SPREAD_TICKS) && !peers.placement.balances() {
                 self.spread_leaders(peers);
             }
-            peers.snapshots.expire(self);
             if !self.postponed.lock().is_empty() {
                 // By way of the news, so that all of it goes in its order.
                 self.post_news([News::Late]);

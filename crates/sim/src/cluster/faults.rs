@@ -445,6 +445,9 @@ impl World {
         machine.unsynced_ack = self.options.plant == Some(Plant::UnsyncedVote);
         machine.is_deaf = self.options.plant == Some(Plant::ForgottenReplica);
         machine.leaves_records = self.options.plant == Some(Plant::LeftRecord);
+        if self.options.plant == Some(Plant::GoneReplica) {
+            machine.streams.plant_gone_replica();
+        }
         machine.coordinates.planted = self.options.plant.and_then(Plant::in_coordinators);
         machine.may_lose = seat.has_lost;
         let node = machine.manifest.node;

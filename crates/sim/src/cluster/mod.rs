@@ -631,8 +631,9 @@ impl World {
         let sync_ends = machine.log.is_syncing() && self.now_ms >= seat.sync_ends_at;
         let streams = machine.due_streams();
         // A state that has come whole waits for a round to end, and the next round for it.
-        let may_begin = self.now_ms >= seat.round_at && !machine.streams.has_whole();
+        let may_begin = self.now_ms >= seat.round_at && !machine.streams.has_complete();
         let rounds = self.mood.checkpoints && (machine.is_checkpointing() || may_begin);
+        let rounds = rounds || machine.is_installing();
         let on = |possible: bool, weight: u64| if possible { weight } else { 0 };
         let weights = [
             on(!busy.is_empty(), 40),
@@ -703,9 +704,16 @@ impl World {
             6 => self.ask(at),
             8 => machine.step_digest(),
             9 => self.keep_versions(at),
-            10 => machine.step_stream(*self.rng.pick(&streams)),
+            10 => {
+                machine.step_stream(*self.rng.pick(&streams));
+                if let Some(stray) = machine.streams.strays.pop() {
+                    let text = format!("a block of a state goes to {stray:?}, which is no member");
+                    return Err(Violation::new("R12 snapshots go to members", text).into());
+                }
+            }
             11 => self.go_on_wide(at, &wide),
             12 => self.ask_wide(at),
+            _ if machine.is_installing() => machine.install_arrived(&mut self.trace)?,
             _ => match machine.step_round()? {
                 Progress::Full => seat.round_at = self.now_ms + ROUND_AGAIN_MS,
                 Progress::Done => seat.round_at = self.now_ms + self.mood.round_every_ms,

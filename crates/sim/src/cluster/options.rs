@@ -14,7 +14,8 @@ use crate::options::{Fault, Faults};
 use crate::rng::Rng;
 use crate::trace::Trace;
 
-/// A fault planted in the driver, to see whether the checkers find it (SAFETY, last paragraph).
+/// A fault planted in the driver, or by it in a core, to see whether the checkers find it (SAFETY,
+/// last paragraph).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
     /// A node's boot clock does not count pauses, so that a leader trusts its lease after one (G5).
@@ -67,11 +68,13 @@ pub enum Plant {
     SingleLook,
     /// A shard that is cut keeps the records of keys that go (G8).
     LeftRecord,
+    /// A snapshot goes on to a replica that its group has removed (R12).
+    GoneReplica,
 }
 
 impl Plant {
     /// All of them.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::StaleLease,
         Self::LeaseByRole,
         Self::ForgetfulVote,
@@ -96,6 +99,7 @@ impl Plant {
         Self::Unranged,
         Self::SingleLook,
         Self::LeftRecord,
+        Self::GoneReplica,
     ];
 
     /// Whether it shows in transactions over several shards only.
@@ -149,6 +153,7 @@ impl Plant {
             Self::Unranged => "unranged",
             Self::SingleLook => "single-look",
             Self::LeftRecord => "left-record",
+            Self::GoneReplica => "gone-replica",
         }
     }
 }
@@ -160,7 +165,7 @@ impl Plant {
      unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe, \
      replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads, \
      forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, unranged, \
-     single-look and left-record can be planted"
+     single-look, left-record and gone-replica can be planted"
 )]
 pub struct NoSuchPlant(pub String);
 

@@ -103,7 +103,6 @@ fn skip_id(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
 
 #[cfg(test)]
 mod tests {
-    use command::limits;
     use command::{Step as Command, Transaction, Write};
     use keyspace::{KeyHasher, Timestamp};
     use node::locks::apply::{Owns, apply};

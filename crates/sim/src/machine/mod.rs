@@ -56,7 +56,7 @@ use coordinates::Coordinates;
 use image::Image;
 use log_room::LogRoom;
 use peers::{Packet, Post};
-use rounds::Round;
+use rounds::{Installation, Round};
 use streams::Streams;
 
 /// The origin of work that nobody waits for.
@@ -118,6 +118,7 @@ pub struct Machine {
     pub routes: BTreeMap<Box<str>, Arc<Route>>,
     news: VecDeque<News>,
     round: Option<Round>,
+    installation: Option<Installation>,
     /// The cluster's level, as far as this node knows.
     pub level: Level,
     /// Planted: syncs are said to be done when they are not.
@@ -126,6 +127,8 @@ pub struct Machine {
     pub is_deaf: bool,
     /// Planted: the last block of a checkpoint of several is forgotten.
     pub short_checkpoint: bool,
+    /// Planted: rounds of checkpoints forget a shard.
+    pub forgets_shards: bool,
     /// Planted: records stay where their shards were cut off.
     pub leaves_records: bool,
     /// States that are being digested.
@@ -421,9 +424,14 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether a round of checkpoints is under way.
+    /// Whether a round of checkpoints is under way, or the installation of a snapshot.
     pub fn is_checkpointing(&self) -> bool {
-        self.round.is_some()
+        self.round.is_some() || self.installation.is_some()
+    }
+
+    /// Whether a snapshot is being installed.
+    pub fn is_installing(&self) -> bool {
+        self.installation.is_some()
     }
 
     /// Whether there are news to be spread.

@@ -19,13 +19,11 @@ use node::state::{Content, ShardState};
 use parking_lot::RwLock;
 use replication::Message;
 use storage::Error;
-use storage::manifest::{self, CheckpointRef, Manifest};
 
 use super::Machine;
 use super::lookup::Word;
 use super::open::Cluster;
-use super::rounds::Progress;
-use super::streams::{Frame, Incoming, vote_of};
+use super::streams::Frame;
 use crate::trace::Trace;
 
 /// What goes from node to node.
@@ -185,61 +183,6 @@ impl Machine {
         self.catalogue().is_some_and(|catalogue| catalogue.has_dropped(keyspace))
     }
 
-    /// Installs the snapshots that have come, unless a round of checkpoints is under way: both
-    /// write the manifest.
-    ///
-    /// # Errors
-    /// All are fatal.
-    pub fn install_arrived(&mut self, trace: &mut Trace) -> Result<(), Error> {
-        let waits = self.has_bare_halves() || self.is_checkpointing();
-        if waits && !self.streams.whole.is_empty() {
-            // A round comes first, and has all of them.
-            let progress = self.step_round()?;
-            if matches!(progress, Progress::More | Progress::Busy) {
-                return Ok(());
-            }
-        }
-        for (name, incoming) in self.take_whole() {
-            let is_installed = match self.install(incoming, trace) {
-                Err(Error::Full { .. }) => false,
-                installed => installed?,
-            };
-            self.tell_installed(name, is_installed);
-        }
-        Ok(())
-    }
-
-    /// Whether it is installed: what is not wanted any more is not.
-    fn install(&mut self, incoming: Incoming, trace: &mut Trace) -> Result<bool, Error> {
-        let Incoming { shard: id, head, index, vote, state, writer } = incoming;
-        // The file must not say less than the checkpoint whose place it takes (decision 0014).
-        let fits = |here: &Shard| here.wants(&head) && vote_of(here) == vote;
-        if !self.shard(id).is_some_and(fits) {
-            self.submit(id, Input::Declined { shard: id, head: Box::new(head) });
-            writer.abandon()?;
-            return Ok(false);
-        }
-        // A right half may hold nothing but what the log makes of the left one's checkpoint.
-        if self.has_bare_halves() {
-            writer.abandon()?;
-            return Ok(false);
-        }
-        trace.event(format_args!("snapshot of shard {id} at {index}"));
-        writer.finish()?;
-        self.keep_snapshot(CheckpointRef { shard: id, applied_index: index })?;
-        let state = state.into_state();
-        let catalogue = match &state.content {
-            Content::System(system) => Some(system.catalogue.clone()),
-            Content::Keys(_) => None,
-        };
-        self.submit(id, Input::Install { head: Box::new(head), state: Box::new(state) });
-        // Nobody announces the changes that the snapshot has jumped over.
-        if let Some(catalogue) = catalogue {
-            self.jump(&catalogue);
-        }
-        Ok(true)
-    }
-
     /// The catalogue has become this one at once.
     pub(super) fn jump(&mut self, catalogue: &Catalogue) {
         self.allow(catalogue.level());
@@ -271,29 +214,6 @@ impl Machine {
         for keyspace in catalogue.iter() {
             self.route(keyspace.clone());
         }
-    }
-
-    /// Makes a file the checkpoint of its shard.
-    fn keep_snapshot(&mut self, file: CheckpointRef) -> Result<(), Error> {
-        let shard = file.shard;
-        let others = self.manifest.checkpoints.iter().filter(|c| c.shard != shard).copied();
-        let mut checkpoints: Vec<_> = others.collect();
-        checkpoints.push(file);
-        checkpoints.sort_by_key(|checkpoint| checkpoint.shard);
-        let next = Manifest { checkpoints, ..self.manifest.clone() };
-        if let Err(error) = manifest::store(&*self.handle, &next) {
-            // After any other error the new manifest may count, which names the file.
-            let is_old = matches!(error, Error::Full { .. });
-            if is_old && !self.manifest.checkpoints.contains(&file) {
-                self.handle.remove(&file.name()).ok();
-            }
-            return Err(error);
-        }
-        let before = std::mem::replace(&mut self.manifest, next);
-        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
-            self.handle.remove(&old.name()).ok();
-        }
-        Ok(())
     }
 }
 

@@ -1,47 +1,50 @@
-//! A round of checkpoints, one small step at a time.
+//! Rounds of checkpoints and installations of snapshots, one effect a step: the second driver of
+//! [`node::control::checkpoints`].
 //!
-//! The order is the server's: per shard begin, blocks, sync of the log, finish; then a manifest
-//! that names them all; then the log before them and the old files go. Lanes go on between any two
-//! steps, and the power may go in any.
-
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+//! Lanes go on between any two effects, and the power may go in any.
 
 use keyspace::ShardId;
 use node::checkpoint::Checkpoint;
+use node::control::checkpoints::Progress as Step;
+use node::control::checkpoints::facts::{self, FileStart};
+use node::control::checkpoints::install::{self, SnapshotInstall};
+use node::control::checkpoints::round::{CheckpointRound, Effect, Event};
+use node::lane::{Input, Lane};
+use node::recovery::Recovering;
+use node::state::Content;
+use replication::Message;
 use storage::Error;
 use storage::checkpoint::CheckpointWriter;
-use storage::log::Lsn;
 use storage::manifest::{self, CheckpointRef, Manifest};
 
 use super::Machine;
+use super::streams::Incoming;
+use crate::trace::Trace;
 
 /// A round under way.
 pub struct Round {
-    names: BTreeMap<ShardId, CheckpointRef>,
-    left: VecDeque<ShardId>,
-    /// All that were ever left.
-    seen: BTreeSet<ShardId>,
-    log_start: Lsn,
-    /// Whether what must be remembered was written again.
-    marked: bool,
-    current: Option<Current>,
+    core: CheckpointRound,
+    file: Option<File>,
 }
 
-struct Current {
+/// A checkpoint that is being written.
+struct File {
     checkpoint: Checkpoint,
     writer: CheckpointWriter,
     /// Whether it has a block.
     begun: bool,
     /// Planted: the block that may be the last.
     held: Option<Vec<u8>>,
-    phase: Phase,
 }
 
-#[derive(Clone, Copy)]
-enum Phase {
-    Blocks,
-    Sync,
-    Finish,
+/// A snapshot that is being installed.
+pub struct Installation {
+    core: SnapshotInstall,
+    shard: ShardId,
+    head: Message,
+    vote: facts::Vote,
+    state: Option<Recovering>,
+    writer: Option<CheckpointWriter>,
 }
 
 /// How far a step brought the round.
@@ -49,7 +52,7 @@ enum Phase {
 pub enum Progress {
     /// There is more to do.
     More,
-    /// The lane of the next shard is in the middle of something: try again.
+    /// A lane is in the middle of something: try again.
     Busy,
     /// The round is done.
     Done,
@@ -57,168 +60,259 @@ pub enum Progress {
     Full,
 }
 
+impl From<Step> for Progress {
+    fn from(step: Step) -> Self {
+        match step {
+            Step::More => Self::More,
+            Step::Busy => Self::Busy,
+            Step::Done => Self::Done,
+            Step::Refused => Self::Full,
+        }
+    }
+}
+
 impl Machine {
-    /// Begins a round, or takes it one step further.
+    /// Begins a round, or takes it one step further; not while a snapshot is being installed, which
+    /// steps the rounds that it wants.
     ///
     /// # Errors
     /// All are fatal.
     pub fn step_round(&mut self) -> Result<Progress, Error> {
         let mut round = match self.round.take() {
             Some(round) => round,
+            // Between two steps of a lane the server never looks at it.
             None if self.lanes.iter().any(|seat| seat.unappended) => return Ok(Progress::Busy),
-            None => {
-                let left: VecDeque<ShardId> =
-                    self.lanes.iter().flat_map(|seat| seat.lane.shards().map(|s| s.id())).collect();
-                let known = self.manifest.checkpoints.iter();
-                let names = known.filter(|c| left.contains(&c.shard)).map(|c| (c.shard, *c));
-                let log_start = self.log.log.written_end();
-                let (names, seen) = (names.collect(), left.iter().copied().collect());
-                Round { names, left, seen, log_start, marked: false, current: None }
-            }
+            None => Round { core: self.begin_round(), file: None },
         };
-        match self.advance(&mut round)? {
-            Progress::Done => Ok(Progress::Done),
-            Progress::Full => {
-                self.remove_unpublished(&round);
-                Ok(Progress::Full)
-            }
-            under_way => {
-                self.round = Some(round);
-                Ok(under_way)
-            }
+        let event = match self.execute(round.core.next(), &mut round.file) {
+            Err(Error::Full { .. }) => Some(Event::DiskFull),
+            executed => executed?,
+        };
+        let progress = event.map_or(Step::Busy, |event| round.core.take(event));
+        if matches!(progress, Step::More | Step::Busy) {
+            self.round = Some(round);
         }
+        Ok(progress.into())
     }
 
-    /// Gives back the space of files that no manifest names, so that tries on a full disk do not
-    /// fill it further.
-    fn remove_unpublished(&self, round: &Round) {
-        let known = &self.manifest.checkpoints;
-        for file in round.names.values().filter(|file| !known.contains(file)) {
+    fn begin_round(&self) -> CheckpointRound {
+        let shards = self.shard_ids();
+        let written_end = self.log.log.written_end();
+        let mut round = CheckpointRound::begin(&self.manifest, written_end, shards);
+        if self.forgets_shards {
+            round.plant_forgotten_shard();
+        }
+        round
+    }
+
+    /// What came of it; nothing if the lane in question is in the middle of something.
+    fn execute(&mut self, effect: Effect, file: &mut Option<File>) -> Result<Option<Event>, Error> {
+        match effect {
+            Effect::MarkEnded => {
+                for seat in &mut self.lanes {
+                    seat.lane.mark_again();
+                    seat.again = true;
+                }
+            }
+            Effect::BeginFile { shard, last } => return self.begin_file(shard, last, file),
+            Effect::WriteBlock => {
+                let file = file.as_mut().expect("it has begun");
+                return file.write_block(self.short_checkpoint).map(Some);
+            }
+            Effect::AbandonFile => {
+                // Left behind, it takes space until the next start removes it.
+                file.take().expect("it has begun").writer.abandon().ok();
+            }
+            Effect::SyncLog => self.log.sync_now()?,
+            Effect::FinishFile => {
+                let File { checkpoint, writer, .. } = file.take().expect("it has begun");
+                writer.finish()?;
+                let lane = self.lane_of(checkpoint.shard);
+                self.lanes[lane].lane.covered(checkpoint.shard, checkpoint.hard_state);
+            }
+            Effect::ListHalves => {
+                let halves: Vec<ShardId> = self.cores().flat_map(Lane::unborn).collect();
+                let has_begun = |half| self.lanes[self.lane_of(half)].lane.has_had(half);
+                let halves = halves.into_iter().map(|half| (half, has_begun(half)));
+                return Ok(Some(Event::Halves(halves.collect())));
+            }
+            Effect::ConfirmHalves(halves) => {
+                let lanes = self.lanes.iter_mut().map(|seat| &mut seat.lane);
+                lanes.for_each(|lane| halves.iter().for_each(|half| lane.confirm(*half)));
+            }
+            Effect::ListMerged => {
+                return Ok(Some(Event::Merged(self.cores().flat_map(facts::merged).collect())));
+            }
+            Effect::InspectLeft(shard) => {
+                let lane = &self.lanes[self.lane_of(shard)].lane;
+                return Ok(Some(Event::Left(facts::left_replica(lane, shard))));
+            }
+            Effect::InspectMarks => {
+                return Ok(Some(Event::Marks(self.cores().all(Lane::marks_are_durable))));
+            }
+            Effect::StoreManifest(next) => self.store(next)?,
+            Effect::TruncateLog(before) => self.log.log.truncate_before(before)?,
+            Effect::RemoveFiles(files) => self.remove(&files),
+        }
+        Ok(Some(Event::Done))
+    }
+
+    fn begin_file(
+        &mut self,
+        shard: ShardId,
+        last: Option<CheckpointRef>,
+        file: &mut Option<File>,
+    ) -> Result<Option<Event>, Error> {
+        let seat = &self.lanes[self.lane_of(shard)];
+        if seat.unappended {
+            return Ok(None);
+        }
+        let end = self.log.log.written_end();
+        let checkpoint = match facts::begin_file(&seat.lane, shard, last, end, self.limits.block) {
+            FileStart::NoReplica => return Ok(Some(Event::NoReplica)),
+            FileStart::Unchanged(log_from) => return Ok(Some(Event::Unchanged(log_from))),
+            FileStart::Begun(checkpoint) => *checkpoint,
+        };
+        let (applied_index, log_from) = (checkpoint.index, checkpoint.log_from);
+        let (disk, cluster) = (self.handle.clone(), self.manifest.cluster);
+        let meta = &checkpoint.meta;
+        let writer = CheckpointWriter::create(disk, cluster, shard, applied_index, meta)?;
+        *file = Some(File { checkpoint, writer, begun: false, held: None });
+        Ok(Some(Event::FileBegun { applied_index, log_from }))
+    }
+
+    fn cores(&self) -> impl Iterator<Item = &Lane> {
+        self.lanes.iter().map(|seat| &seat.lane)
+    }
+
+    fn store(&mut self, next: Manifest) -> Result<(), Error> {
+        manifest::store(&*self.handle, &next)?;
+        self.manifest = next;
+        Ok(())
+    }
+
+    fn remove(&self, files: &[CheckpointRef]) {
+        for file in files {
             // Left behind, it takes space until the next start removes it.
             self.handle.remove(&file.name()).ok();
         }
     }
+}
 
-    fn advance(&mut self, round: &mut Round) -> Result<Progress, Error> {
-        match self.try_advance(round) {
-            Err(Error::Full { .. }) => Ok(Progress::Full),
-            other => other,
+impl File {
+    fn write_block(&mut self, is_short: bool) -> Result<Event, Error> {
+        let mut block = Vec::new();
+        if !self.checkpoint.next_block(&mut block) {
+            return Ok(Event::BlocksEnded { is_void: self.checkpoint.is_void() });
         }
-    }
-
-    fn try_advance(&mut self, round: &mut Round) -> Result<Progress, Error> {
-        if let Some(mut current) = round.current.take() {
-            match current.phase {
-                Phase::Blocks => {
-                    let mut block = Vec::new();
-                    let block = match current.checkpoint.next_block(&mut block) {
-                        false => {
-                            current.phase = Phase::Sync;
-                            None
-                        }
-                        // Planted: what follows the first block waits for one more, in vain.
-                        true if self.short_checkpoint && current.begun => {
-                            current.held.replace(block)
-                        }
-                        true => Some(block),
-                    };
-                    current.begun = true;
-                    if let Some(block) = block
-                        && let Err(error) = current.writer.block(&block)
-                    {
-                        // Its half of a file is removed here, or at the next start.
-                        current.writer.abandon().ok();
-                        return Err(error);
-                    }
-                    round.current = Some(current);
-                }
-                Phase::Sync => {
-                    self.log.sync_now()?;
-                    current.phase = Phase::Finish;
-                    round.current = Some(current);
-                }
-                _ if current.checkpoint.is_void() => {
-                    // The shard was cut in two meanwhile: again.
-                    round.left.push_front(current.checkpoint.shard);
-                    current.writer.abandon()?;
-                }
-                Phase::Finish => {
-                    let Checkpoint { shard, index, log_from, hard_state, .. } = current.checkpoint;
-                    current.writer.finish()?;
-                    let lane = self.lane_of(shard);
-                    self.lanes[lane].lane.covered(shard, hard_state);
-                    round.names.insert(shard, CheckpointRef { shard, applied_index: index });
-                    round.log_start = round.log_start.min(log_from);
-                }
-            }
-            return Ok(Progress::More);
-        }
-        if !std::mem::replace(&mut round.marked, true) {
-            for seat in &mut self.lanes {
-                seat.lane.mark_again();
-                seat.again = true;
-            }
-            return Ok(Progress::More);
-        }
-        if round.left.is_empty() {
-            // Those that were cut off meanwhile begin with what the log before holds.
-            let Some(halves) = self.begun_halves() else { return Ok(Progress::Busy) };
-            round.left.extend(halves.into_iter().filter(|half| round.seen.insert(*half)));
-        }
-        if round.left.is_empty() {
-            let Some(again) = self.outdated(&mut round.names) else { return Ok(Progress::Busy) };
-            round.left.extend(again);
-        }
-        let Some(id) = round.left.front().copied() else {
-            if !self.lanes.iter().all(|seat| seat.lane.marks_are_durable()) {
-                return Ok(Progress::Busy);
-            }
-            return self.publish(round);
+        let block = match is_short && self.begun {
+            // What follows the first block waits for one more, in vain.
+            true => self.held.replace(block),
+            false => Some(block),
         };
-        let written_end = self.log.log.written_end();
-        let seat = &self.lanes[self.lane_of(id)];
-        if seat.unappended {
-            return Ok(Progress::Busy);
-        }
-        round.left.pop_front();
-        match seat.lane.shard(id) {
-            None => {
-                round.names.remove(&id);
+        self.begun = true;
+        block.map_or(Ok(()), |block| self.writer.block(&block)).map(|()| Event::Done)
+    }
+}
+
+impl Machine {
+    /// Begins to install the oldest snapshot that has come, unless a round of checkpoints is under
+    /// way, or takes its installation one step further. A round that is under way goes on first.
+    ///
+    /// # Errors
+    /// All are fatal.
+    pub fn install_arrived(&mut self, trace: &mut Trace) -> Result<(), Error> {
+        if self.installation.is_none() {
+            if !self.streams.has_complete() {
+                return Ok(());
             }
-            Some(shard) => {
-                let index = shard.view().read().applied_index;
-                let last = round.names.get(&id);
-                if last.is_some_and(|last| shard.is_covered_by(last.applied_index)) {
-                    round.log_start = round.log_start.min(shard.log_needed_from(written_end));
-                } else {
-                    let checkpoint = Checkpoint::begin(shard, written_end, self.limits.block);
-                    let writer = CheckpointWriter::create(
-                        self.handle.clone(),
-                        self.manifest.cluster,
-                        id,
-                        index,
-                        &checkpoint.meta,
-                    )?;
-                    let (begun, held) = (false, None);
-                    let phase = Phase::Blocks;
-                    round.current = Some(Current { checkpoint, writer, begun, held, phase });
-                }
+            if self.round.is_some() {
+                return self.step_round().map(drop);
             }
+            self.installation = self.streams.take_complete().map(Installation::begin);
         }
-        Ok(Progress::More)
+        let Some(mut installation) = self.installation.take() else { return Ok(()) };
+        let Some(event) = self.step_installation(&mut installation, trace)? else {
+            self.installation = Some(installation);
+            return Ok(());
+        };
+        match installation.core.take(event) {
+            Step::More | Step::Busy => self.installation = Some(installation),
+            ended => self.installed(ended == Step::Done),
+        }
+        Ok(())
     }
 
-    fn publish(&mut self, round: &Round) -> Result<Progress, Error> {
-        let checkpoints = round.names.values().copied().collect();
-        let next = Manifest { checkpoints, log_start: round.log_start, ..self.manifest.clone() };
-        self.log.sync_now()?;
-        manifest::store(&*self.handle, &next)?;
-        let before = std::mem::replace(&mut self.manifest, next);
-        self.log.log.truncate_before(round.log_start)?;
-        for old in before.checkpoints.iter().filter(|c| !self.manifest.checkpoints.contains(c)) {
-            // Left behind, it takes space until the next start removes it.
-            self.handle.remove(&old.name()).ok();
+    /// What came of the next effect; nothing if it takes longer.
+    fn step_installation(
+        &mut self,
+        installation: &mut Installation,
+        trace: &mut Trace,
+    ) -> Result<Option<install::Event>, Error> {
+        let Installation { core, shard, head, vote, state, writer } = installation;
+        let shard = *shard;
+        let lane = &self.lanes[self.lane_of(shard)].lane;
+        let done = match core.next(&self.manifest) {
+            install::Effect::InspectHalves => {
+                let is_bare = |lane| facts::has_bare_halves(lane, &self.manifest);
+                let is_bare = self.cores().any(is_bare);
+                return Ok(Some(install::Event::Bare(is_bare)));
+            }
+            install::Effect::RunRound => {
+                let progress = self.step_round()?;
+                let is_over = matches!(progress, Progress::Done | Progress::Full);
+                return Ok(is_over.then_some(install::Event::Done));
+            }
+            install::Effect::InspectReplica => {
+                let fits = facts::fits(lane, shard, head, *vote);
+                return Ok(Some(install::Event::Fits(fits)));
+            }
+            install::Effect::Decline => {
+                self.submit(shard, Input::Declined { shard, head: Box::new(head.clone()) });
+                writer.take().expect("it is not finished").abandon()
+            }
+            install::Effect::FinishFile => writer.take().expect("once").finish().map(drop),
+            install::Effect::StoreManifest(next) => self.store(next),
+            install::Effect::RemoveFiles(files) => {
+                self.remove(&files);
+                Ok(())
+            }
+            install::Effect::InstallState => {
+                self.give_state(head, state.take().expect("once"), trace);
+                Ok(())
+            }
+            install::Effect::AwaitReplica => {
+                return Ok(Some(install::Event::Waits(facts::wants(lane, shard, head))));
+            }
+        };
+        match done {
+            Ok(()) => Ok(Some(install::Event::Done)),
+            Err(Error::Full { .. }) => Ok(Some(install::Event::DiskFull)),
+            Err(error) => Err(error),
         }
-        Ok(Progress::Done)
+    }
+
+    fn give_state(&mut self, head: &Message, state: Recovering, trace: &mut Trace) {
+        let state = state.into_state();
+        let (shard, index) = (state.descriptor.shard, state.applied_index);
+        trace.event(format_args!("snapshot of shard {shard} at {index}"));
+        let catalogue = match &state.content {
+            Content::System(system) => Some(system.catalogue.clone()),
+            Content::Keys(_) => None,
+        };
+        let head = Box::new(head.clone());
+        self.submit(shard, Input::Install { head, state: Box::new(state) });
+        // Nobody announces the changes that the snapshot has jumped over.
+        if let Some(catalogue) = catalogue {
+            self.jump(&catalogue);
+        }
+    }
+}
+
+impl Installation {
+    fn begin(incoming: Incoming) -> Self {
+        let Incoming { shard, head, index, vote, state, writer } = incoming;
+        let core = SnapshotInstall::begin(CheckpointRef { shard, applied_index: index });
+        Self { core, shard, head, vote, state: Some(state), writer: Some(writer) }
     }
 }

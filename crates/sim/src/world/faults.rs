@@ -234,6 +234,7 @@ impl World {
         self.ledger.restarted(&recovered, guaranteed)?;
         machine.unsynced_ack = self.has_bug(Bug::UnsyncedAck);
         machine.short_checkpoint = self.has_bug(Bug::ShortCheckpoint);
+        machine.forgets_shards = self.has_bug(Bug::ForgottenShard);
         self.machine = Some(machine);
         self.events += 1;
         let back = self.events;

@@ -32,11 +32,8 @@
 //! be kept for its sake (old versions here, entries for the replica to catch up with) stays little.
 //! Waiting for the rate counts against nobody's patience (`outgoing`).
 //!
-//! A stream is *urgent* as long as nothing is committed in its shard without it: too few of its
-//! other voters take entries. Clients wait for each of its blocks, so it does not wait for the
-//! rate, its bytes do not count against that of others, and only other urgent ones take its place.
-//!
-//! What is sent and kept when, and the bytes, are said by [`node::stream`].
+//! Which streams begin, go on and end is decided by [`node::control::snapshots`]; what one of them
+//! sends when, and the bytes, by [`node::stream`]. Here are the threads, the links and the files.
 //!
 //! # Invariants
 //! 1. What is installed are all blocks of one checkpoint, each once, in their order (`coming`).
@@ -45,10 +42,8 @@
 //! 3. Memory is bounded by the table, and by the states of shards that come in, of each one.
 //!
 //! # What ends a stream
-//! Its shard is dropped or led by another, here or in a later term; a newer snapshot for the same
-//! replica; another snapshot has taken the place of the state here; its receiver does not want it
-//! or cannot write it; nothing is confirmed for long. A process that starts again knows nothing of
-//! its streams: they begin anew.
+//! The sender's core lists that ([`node::control::snapshots::sender`]). Its receiver may also not be
+//! able to write it. A process that starts again knows nothing of its streams: they begin anew.
 //!
 //! # Caveats
 //! While a stream lasts, what its checkpoint may read is not collected. A process that is killed
@@ -59,15 +54,16 @@ mod receiver;
 mod sender;
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use keyspace::{NodeId, ReplicaId, ShardId};
-use node::lane::{Envelope, Input};
+use keyspace::NodeId;
+pub use node::control::snapshots::sender::Progress;
+use node::control::snapshots::sender::{Limits, Request};
+use node::lane::Envelope;
 use node::stream::frame::{self, Said};
 use parking_lot::{Condvar, Mutex};
-
-use super::Hub;
+use replication::BootNanos;
 
 /// Blocks that the receiver has not confirmed, of one stream: beyond, the next waits.
 const KEPT_BYTES_MAX: usize = 4 << 20;
@@ -84,19 +80,32 @@ const WAITING_BYTES_MAX: usize = 256 << 20;
 /// What receivers have said and the sender has not seen. What is beyond is lost, and asked for.
 const NEWS_MAX: usize = 4096;
 /// How long the receiver's lane has to install what it was sent, and to say so to its leader.
-const INSTALL: Duration = Duration::from_secs(2);
+const INSTALL_NANOS: BootNanos = 2_000_000_000;
+/// How long a leader waits before it tries again what the receiver does not take.
+const RETRY_NANOS: BootNanos = 1_000_000_000;
+/// How often the sender looks whether this node still leads what it sends, and for which shards
+/// that is urgent, and says how far it is.
+const CHECK_NANOS: BootNanos = 500_000_000;
 /// How long the threads sleep if nobody wakes them.
 const IDLE: Duration = Duration::from_millis(200);
 
+/// What the sender is held to.
+const LIMITS: Limits = Limits {
+    kept_bytes_max: KEPT_BYTES_MAX,
+    streams_to_node_max: STREAMS_MAX,
+    streams_max: STREAMS_OUT_MAX,
+    install_nanos: INSTALL_NANOS,
+    retry_nanos: RETRY_NANOS,
+    check_nanos: CHECK_NANOS,
+};
+
 /// See the front page.
 pub struct Snapshots {
-    /// The sender's.
+    /// What the sender has not seen yet.
     outbound: Mutex<Outbound>,
     is_outbound: Condvar,
-    /// Streams on their way from here, as of a moment ago.
-    progress: Mutex<Vec<Progress>>,
-    /// Over, as far as streams go: shard, replica, when the leader may try again.
-    over: Mutex<Vec<(ShardId, ReplicaId, Instant)>>,
+    /// As of a moment ago.
+    state: Mutex<SenderState>,
     /// The receiver's.
     come: Mutex<Come>,
     has_come: Condvar,
@@ -104,47 +113,19 @@ pub struct Snapshots {
     first_stream: u64,
 }
 
-/// How far a stream has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// Of this shard.
-    pub shard: ShardId,
-    /// To this replica.
-    pub to: ReplicaId,
-    /// Bytes of blocks sent; those sent again count again.
-    pub sent_bytes: u64,
-    /// Bytes there are, about: what the shard's versions took in memory when it began.
-    pub about_bytes: u64,
-}
-
-impl Progress {
-    /// Whether it is of this shard, to this replica.
-    pub fn goes_to(&self, shard: ShardId, replica: ReplicaId) -> bool {
-        (self.shard, self.to) == (shard, replica)
-    }
-
-    /// Bytes still to be sent, about.
-    pub fn left_bytes(&self) -> u64 {
-        self.about_bytes.saturating_sub(self.sent_bytes)
-    }
+#[derive(Default)]
+struct SenderState {
+    progress: Vec<Progress>,
+    waiting: usize,
 }
 
 #[derive(Default)]
 struct Outbound {
-    asked: VecDeque<Envelope>,
-    news: Heard,
+    requests: Vec<Request>,
+    news: VecDeque<(NodeId, News)>,
 }
 
-/// Where a state goes: of which shard, to which of its replicas.
-type Goal = (ShardId, ReplicaId);
-
-fn goal(asked: &Envelope) -> Goal {
-    (asked.shard, asked.message.to())
-}
-
-/// What the sender hears, of which node.
-type Heard = VecDeque<(NodeId, News)>;
-
+/// What the sender hears, of some node.
 enum News {
     Link { is_up: bool },
     Said { stream: u64, said: Said },
@@ -159,32 +140,25 @@ struct Come {
 impl Snapshots {
     /// `first_stream` was drawn at random.
     pub fn new(first_stream: u64) -> Self {
-        let (outbound, is_outbound, progress, over) = Default::default();
+        let (outbound, is_outbound, state) = Default::default();
         let (come, has_come, stopping) = Default::default();
-        Self { outbound, is_outbound, progress, over, come, has_come, stopping, first_stream }
+        Self { outbound, is_outbound, state, come, has_come, stopping, first_stream }
     }
 
     /// A message heads a snapshot whose state is to be sent beside it.
     pub fn ask(&self, envelope: Envelope) {
-        let mut outbound = self.outbound.lock();
-        outbound.asked.retain(|other| goal(other) != goal(&envelope));
-        outbound.asked.push_back(envelope);
+        self.outbound.lock().requests.push(Request::of(envelope));
         self.is_outbound.notify_one();
     }
 
-    /// Those of which the states wait to be sent, to whom.
-    fn asked(&self) -> Vec<Goal> {
-        self.outbound.lock().asked.iter().map(goal).collect()
-    }
-
-    /// Streams that wait until others are over.
+    /// Streams that wait until others are over, as of half a second ago at most.
     pub fn waiting(&self) -> usize {
-        self.outbound.lock().asked.len()
+        self.state.lock().waiting
     }
 
     /// Streams on their way from here, as of half a second ago at most.
     pub fn progress(&self) -> Vec<Progress> {
-        self.progress.lock().clone()
+        self.state.lock().progress.clone()
     }
 
     /// A frame has come.
@@ -229,16 +203,5 @@ impl Snapshots {
 
     fn is_stopping(&self) -> bool {
         *self.stopping.lock()
-    }
-
-    /// Tells leaders of states that have not arrived in time. What has arrived is not affected.
-    pub fn expire(&self, hub: &Hub) {
-        let now = Instant::now();
-        let mut over = self.over.lock();
-        let late: Vec<_> = over.extract_if(.., |(_, _, until)| *until <= now).collect();
-        drop(over);
-        for (shard, to, _) in late {
-            hub.submit(shard, Input::SnapshotLost { shard, to });
-        }
     }
 }

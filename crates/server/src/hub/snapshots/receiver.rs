@@ -1,51 +1,38 @@
-//! The thread that takes streams in: to disk and into memory, and installs those that are whole.
+//! The thread that takes streams in: the driver of [`node::control::snapshots::receiver`]. It writes
+//! blocks to disk and restores them in memory, and installs states that are complete.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
+use node::control::checkpoints::facts;
+use node::control::snapshots::receiver::{Beginning, Effect, SnapshotReceiver};
 use node::lane::Input;
 use node::recovery::Recovering;
-use node::shard::Shard;
-use node::state::Content;
-use node::stream::coming::{Coming, Ended, Name};
-use node::stream::frame::{self, Said, Sent};
+use node::stream::coming::Name;
+use node::stream::frame::{self, Said};
 use parking_lot::Mutex;
-use replication::BootNanos;
-use replication::Message;
 use storage::checkpoint::CheckpointWriter;
-use storage::manifest::CheckpointRef;
 
 use super::{IDLE, Snapshots};
-use crate::hub::checkpoints::Checkpoints;
+use crate::hub::checkpoints::{Checkpoints, Received, abandon};
 use crate::hub::peers::{KIND_SNAPSHOT, Peers};
 use crate::hub::tallies::Tally;
-use crate::hub::{Hub, News, boot_nanos};
-
-/// What a stream is taken into.
-struct Incoming {
-    shard: ShardId,
-    head: Message,
-    index: u64,
-    /// Term and vote that the file says, since its beginning.
-    vote: (u64, u64),
-    state: Recovering,
-    writer: CheckpointWriter,
-}
+use crate::hub::{Hub, boot_nanos};
 
 /// What the thread has.
 struct Receiver<'a> {
     hub: &'a Hub,
     peers: &'a Peers,
     checkpoints: &'a Mutex<Checkpoints>,
-    coming: Coming<Incoming>,
+    core: SnapshotReceiver<Received>,
 }
 
 impl Snapshots {
     /// The receiver's thread, until [`Self::stop`].
     pub fn run_receiver(&self, hub: &Hub, peers: &Peers, checkpoints: &Mutex<Checkpoints>) {
-        let mut receiver = Receiver { hub, peers, checkpoints, coming: Coming::default() };
+        let core = SnapshotReceiver::default();
+        let mut receiver = Receiver { hub, peers, checkpoints, core };
         let mut looked = Instant::now();
         while !self.is_stopping() {
             if let Some((from, body)) = self.next_frame() {
@@ -55,7 +42,7 @@ impl Snapshots {
             let now = Instant::now();
             if now >= looked + IDLE {
                 looked = now;
-                receiver.expire(boot_nanos());
+                receiver.expire();
                 receiver.count();
             }
         }
@@ -75,159 +62,124 @@ impl Snapshots {
 
 impl Receiver<'_> {
     fn count(&self) {
-        self.peers.tallies.snapshots_coming.set(self.coming.count() as u64);
+        self.peers.tallies.snapshots_coming.set(self.core.count() as u64);
     }
 
     fn frame(&mut self, from: NodeId, body: Bytes) {
-        let (stream, taken) = match frame::take_sent(body) {
-            Ok((stream, sent)) => (Some(stream), self.take((from, stream), sent)),
-            Err((stream, why)) => (stream, Err(why)),
-        };
-        let said = match taken {
-            Ok(said) => said,
-            Err(why) => {
-                self.peers.tallies.snapshots_broken.add(1);
-                tracing::warn!("a snapshot from node {:016x} is given up: {why}", from.0);
-                let half = stream.and_then(|stream| self.coming.give_up((from, stream)));
-                half.into_iter().for_each(|half| self.abandon(half));
-                Some(Said::Gone)
-            }
-        };
-        if let (Some(stream), Some(said)) = (stream, said) {
-            // If there is no link or no room, the sender asks.
-            let bytes = frame::said_of(stream, said);
-            let _asks_again = self.peers.cluster.send(from, KIND_SNAPSHOT, &[&bytes]);
-            self.peers.cluster.flush();
+        match frame::take_sent(body) {
+            Ok((stream, sent)) => self.core.frame((from, stream), sent, boot_nanos()),
+            Err((Some(stream), why)) => self.failed((from, stream), &why),
+            Err((None, why)) => self.broken(from, &why),
+        }
+        self.execute();
+        while let Some(received) = self.core.take_complete() {
+            self.install(received);
+            self.execute();
         }
     }
 
-    /// What to answer; if it cannot be taken, the stream is given up.
-    fn take(&mut self, name: Name, sent: Sent) -> Result<Option<Said>, String> {
-        let now = boot_nanos();
-        match sent {
-            Sent::Begin { shard, head, meta } => {
-                let begun = self.begin(name, shard, *head, &meta)?;
-                Ok((!begun).then_some(Said::Gone))
-            }
-            Sent::Block { number, block } => {
-                let Some(incoming) = self.coming.block(name, number, now) else { return Ok(None) };
-                incoming.block(&block)?;
-                self.peers.tallies.snapshot_blocks_received.add(1);
-                self.peers.tallies.snapshot_bytes_received.add(block.len() as u64);
-                // The number 0 answers no question.
-                Ok(Some(self.coming.answer(name, 0, now)))
-            }
-            Sent::Ask { ask } => Ok(Some(self.coming.answer(name, ask, now))),
-            Sent::End { blocks } => {
-                let Ended::Whole(incoming) = self.coming.end(name, blocks) else { return Ok(None) };
-                if !install(self.hub, self.checkpoints, incoming)? {
-                    return Ok(Some(Said::Gone));
+    fn broken(&self, from: NodeId, why: &str) {
+        self.peers.tallies.snapshots_broken.add(1);
+        tracing::warn!("a snapshot from node {:016x} is given up: {why}", from.0);
+    }
+
+    fn failed(&mut self, name: Name, why: &str) {
+        self.broken(name.0, why);
+        self.core.failed(name);
+    }
+
+    fn execute(&mut self) {
+        while let Some(effect) = self.core.next_effect() {
+            match effect {
+                Effect::Inspect(name, shard, beginning) => self.inspect(name, shard, beginning),
+                Effect::Create(name, shard, beginning) => {
+                    match self.create(shard, beginning) {
+                        Ok(Some(half)) => self.core.created(name, shard, half, boot_nanos()),
+                        Ok(None) => self.core.failed(name),
+                        Err(why) => self.failed(name, &why),
+                    };
                 }
-                self.peers.tallies.snapshots_received.add(1);
-                self.coming.done(name);
-                Ok(Some(Said::Done))
+                Effect::Decline(shard, Beginning { head, .. }) => {
+                    self.hub.submit(shard, Input::Declined { shard, head });
+                }
+                Effect::Write(name, block) => self.write(name, &block),
+                Effect::Abandon(half) => abandon(half.writer, half.shard),
+                Effect::Answer(name, said) => self.answer(name, said),
             }
         }
     }
 
-    /// Begins to take a stream in, if the shard wants it.
-    fn begin(
-        &mut self,
-        name: Name,
-        shard: ShardId,
-        head: Message,
-        meta: &[u8],
-    ) -> Result<bool, String> {
+    fn answer(&self, (node, stream): Name, said: Said) {
+        // If there is no link or no room, the sender asks.
+        let bytes = frame::said_of(stream, said);
+        let _asks_again = self.peers.cluster.send(node, KIND_SNAPSHOT, &[&bytes]);
+        self.peers.cluster.flush();
+    }
+
+    fn inspect(&mut self, name: Name, shard: ShardId, beginning: Beginning) {
         let hub = self.hub;
-        let state = Recovering::from_checkpoint(shard, meta, hub.hasher);
+        let wants = |lane: &mut _| facts::wants(lane, shard, &beginning.head);
+        let is_wanted = hub.lanes[hub.lane_of(shard)].with(hub, wants);
+        self.core.inspected(name, shard, beginning, is_wanted);
+    }
+
+    /// Begins a file; none if the replica has ended meanwhile.
+    fn create(&self, shard: ShardId, beginning: Beginning) -> Result<Option<Received>, String> {
+        let Beginning { head, meta } = beginning;
+        let hub = self.hub;
+        let state = Recovering::from_checkpoint(shard, &meta, hub.hasher);
         let state = state.map_err(|error| error.to_string())?;
         let index = state.state().applied_index;
-        let meta = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
-            let here = lane.shard(shard).filter(|here| here.wants(&head))?;
-            Some((here.meta_of(state.state()), vote_of(here)))
+        let here = hub.lanes[hub.lane_of(shard)].with(hub, |lane| {
+            let here = lane.shard(shard)?;
+            Some((here.meta_of(state.state()), facts::vote_of(here)))
         });
-        let Some((meta, vote)) = meta else {
-            hub.submit(shard, Input::Declined { shard, head: Box::new(head) });
-            return Ok(false);
-        };
+        let Some((meta, vote)) = here else { return Ok(None) };
         tracing::debug!("receives shard {shard}, as of entry {index}");
         let mut tally = Tally::default();
         tally.message(&head);
         self.peers.tallies.received.add(&tally);
-        // Before there is a file of, perhaps, the same name and kind.
-        let older = self.coming.make_way(shard);
-        older.into_iter().for_each(|half| self.abandon(half));
         let (disk, cluster) = self.checkpoints.lock().place();
         let writer = CheckpointWriter::create_received(disk, cluster, shard, index, &meta);
         let writer = writer.map_err(|error| error.to_string())?;
-        let incoming = Incoming { shard, head, index, vote, state, writer };
-        self.coming.begin(name, shard, incoming, boot_nanos());
-        Ok(true)
+        Ok(Some(Received { shard, head: *head, index, vote, state, writer }))
     }
 
-    /// Gives back the space of what will not be whole.
-    fn abandon(&self, half: Incoming) {
-        if let Err(error) = half.writer.abandon() {
-            let shard = half.shard;
-            tracing::warn!("half a snapshot of shard {shard} stays until a restart: {error}");
+    fn write(&mut self, name: Name, block: &[u8]) {
+        let half = self.core.half(name).expect("a block of it is taken");
+        let written = half.writer.block(block).map_err(|error| error.to_string());
+        let restored =
+            written.and_then(|()| half.state.restore(block).map_err(|error| error.to_string()));
+        match restored {
+            Ok(()) => {
+                self.peers.tallies.snapshot_blocks_received.add(1);
+                self.peers.tallies.snapshot_bytes_received.add(block.len() as u64);
+                self.core.written(name, boot_nanos());
+            }
+            Err(why) => self.failed(name, &why),
         }
     }
 
-    fn expire(&mut self, now: BootNanos) {
-        for ((from, _), half) in self.coming.expire(now) {
+    fn install(&mut self, received: Received) {
+        let shard = received.shard;
+        let is_installed = match self.checkpoints.lock().install(self.hub, received) {
+            Ok(is_installed) => is_installed,
+            Err(why) => {
+                self.peers.tallies.snapshots_broken.add(1);
+                tracing::warn!("a snapshot of shard {shard} is given up: {why}");
+                false
+            }
+        };
+        self.peers.tallies.snapshots_received.add(u64::from(is_installed));
+        self.core.installed(is_installed);
+    }
+
+    fn expire(&mut self) {
+        for ((from, _), shard) in self.core.expire(boot_nanos()) {
             self.peers.tallies.snapshots_broken.add(1);
-            let (from, shard) = (from.0, half.shard);
+            let from = from.0;
             tracing::info!("node {from:016x} does not go on with a snapshot of shard {shard}");
-            self.abandon(half);
         }
+        self.execute();
     }
-}
-
-impl Incoming {
-    fn block(&mut self, block: &[u8]) -> Result<(), String> {
-        self.writer.block(block).map_err(|error| error.to_string())?;
-        self.state.restore(block).map_err(|error| error.to_string())
-    }
-}
-
-/// All of it is here: it takes the place of what the shard holds, on disk and then in its lane;
-/// unless the shard has no use for it any more.
-fn install(
-    hub: &Hub,
-    checkpoints: &Mutex<Checkpoints>,
-    incoming: Incoming,
-) -> Result<bool, String> {
-    let Incoming { shard, head, index, vote, state, writer } = incoming;
-    // No round of checkpoints goes on meanwhile.
-    let mut checkpoints = checkpoints.lock();
-    // First of all, for a round cuts the log: what is written there of votes is looked at below.
-    if let Err(error) = checkpoints.cover_halves(hub) {
-        hub.fatal("a checkpoint", &error);
-    }
-    let lane = &hub.lanes[hub.lane_of(shard)];
-    // The file must not say less than the checkpoint whose place it takes (decision 0014).
-    let fits = |here: &Shard| here.wants(&head) && vote_of(here) == vote;
-    if !lane.with(hub, |lane| lane.shard(shard).is_some_and(fits)) {
-        hub.submit(shard, Input::Declined { shard, head: Box::new(head) });
-        return writer.abandon().map(|()| false).map_err(|error| error.to_string());
-    }
-    writer.finish().map_err(|error| error.to_string())?;
-    match checkpoints.replace(hub, CheckpointRef { shard, applied_index: index }) {
-        Ok(()) => {}
-        Err(error @ storage::Error::Full { .. }) => return Err(error.to_string()),
-        Err(error) => hub.fatal("installing a snapshot", &error),
-    }
-    let state = state.into_state();
-    if let Content::System(system) = &state.content {
-        // Nobody announces the changes that the snapshot has jumped over.
-        hub.post_news([News::Jumped(Arc::new(system.catalogue.clone()))]);
-    }
-    hub.submit(shard, Input::Install { head: Box::new(head), state: Box::new(state) });
-    tracing::info!("shard {shard} is here, as of entry {index}");
-    Ok(true)
-}
-
-fn vote_of(here: &Shard) -> (u64, u64) {
-    let hard_state = here.hard_state();
-    (hard_state.term, hard_state.vote)
 }

@@ -1,0 +1,98 @@
+//! What do a round of checkpoints and the installation of a snapshot ask executors?
+
+use keyspace::ShardId;
+use replication::Message;
+use storage::engine::PieceLimits;
+use storage::log::Lsn;
+use storage::manifest::{CheckpointRef, Manifest};
+
+use crate::checkpoint::Checkpoint;
+use crate::lane::Lane;
+use crate::shard::Shard;
+
+/// How a shard's file begins.
+pub enum FileStart {
+    /// The shard has no replica here.
+    NoReplica,
+    /// The last file holds all that is applied. The shard needs the log from there on.
+    Unchanged(Lsn),
+    /// A file is to be written.
+    Begun(Box<Checkpoint>),
+}
+
+/// A replica that may have to take in its right neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeftReplica {
+    /// Up to here its log is applied.
+    pub applied: u64,
+    /// Whether it waits for what its right neighbour holds.
+    pub awaits_right: bool,
+}
+
+/// A shard that another one has taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Merged {
+    /// The shard that is gone.
+    pub right: ShardId,
+    /// The shard that has taken it in,
+    pub left: ShardId,
+    /// by this entry, if that happened on this node.
+    pub at: Option<u64>,
+}
+
+/// Begins a shard's file, unless `last` is still good. `written_end` is the end of the log, read
+/// before the executor was held.
+pub fn begin_file(
+    lane: &Lane,
+    shard: ShardId,
+    last: Option<CheckpointRef>,
+    written_end: Lsn,
+    block: PieceLimits,
+) -> FileStart {
+    let Some(shard) = lane.shard(shard) else { return FileStart::NoReplica };
+    match last.filter(|last| shard.is_covered_by(last.applied_index)) {
+        Some(_) => FileStart::Unchanged(shard.log_needed_from(written_end)),
+        None => FileStart::Begun(Box::new(Checkpoint::begin(shard, written_end, block))),
+    }
+}
+
+/// The shards that others have taken in.
+pub fn merged(lane: &Lane) -> impl Iterator<Item = Merged> {
+    lane.absorbed().map(|(right, by)| Merged { right, left: by.left, at: by.at })
+}
+
+/// How far the replica of a shard is that has taken another one in.
+pub fn left_replica(lane: &Lane, shard: ShardId) -> Option<LeftReplica> {
+    lane.shard(shard).map(|shard| LeftReplica {
+        applied: shard.applied_index(),
+        awaits_right: shard.awaits_right(),
+    })
+}
+
+/// Whether some right half has begun, or is about to, that no file of this manifest holds: what it
+/// began with is only in what the log makes of the left half's file.
+pub fn has_bare_halves(lane: &Lane, published: &Manifest) -> bool {
+    let has_file = |id| published.checkpoints.iter().any(|file| file.shard == id);
+    let is_bare = |shard: &Shard| shard.began_as_half() && !has_file(shard.id());
+    lane.unborn().next().is_some() || lane.shards().any(is_bare)
+}
+
+/// Whether the shard's replica has use for a snapshot, and has voted for nobody since its file
+/// began: the file must not say less than the checkpoint that it replaces (decision 0014).
+pub fn fits(lane: &Lane, shard: ShardId, head: &Message, vote: Vote) -> bool {
+    lane.shard(shard).is_some_and(|here| here.wants(head) && vote_of(here) == vote)
+}
+
+/// Whether the shard's replica has use for a snapshot, or has not come to install it yet.
+pub fn wants(lane: &Lane, shard: ShardId, head: &Message) -> bool {
+    lane.shard(shard).is_some_and(|here| here.wants(head))
+}
+
+/// A term and the vote in it.
+pub type Vote = (u64, u64);
+
+/// Term and vote of a replica.
+pub fn vote_of(here: &Shard) -> Vote {
+    let hard_state = here.hard_state();
+    (hard_state.term, hard_state.vote)
+}

@@ -1,0 +1,538 @@
+//! The sending side: which streams begin, what each sends next, and how each ends.
+//!
+//! | limit | when reached |
+//! |---|---|
+//! | streams to one node | other requests wait |
+//! | streams to all nodes to which there is a link | other requests wait |
+//! | unconfirmed bytes of a stream | it waits ([`crate::stream::outgoing`]) |
+//! | bytes a second, of blocks that are not urgent | they wait, in turn ([`crate::stream::pace`]) |
+//!
+//! A stream is *urgent* as long as nothing is committed in its shard without it. Clients wait for
+//! each of its blocks, so it does not wait for the rate, its bytes do not count against that of
+//! others, and only other urgent ones take its place.
+//!
+//! What ends a stream:
+//! - its receiver has installed it, or takes nothing;
+//! - a newer request for the same destination;
+//! - this node does not lead the shard in the stream's term any more;
+//! - the replica is no member of the shard any more;
+//! - another snapshot has taken the place of the state here;
+//! - nothing is confirmed for long.
+//!
+//! Example: a leader asks for a stream to replica 7 and loses the link. The stream stays, takes no
+//! place of others, and goes on when there is a link again. If the leader asks once more meanwhile,
+//! the newer request ends the stream and begins another.
+//!
+//! Invariants:
+//! 1. There is one stream to a destination at most.
+//! 2. Of each request the leader hears that its snapshot is lost ([`SnapshotSender::take_lost`]),
+//!    unless a newer request for the same destination comes first: a group sends nothing to a
+//!    replica while it takes a snapshot to be on its way.
+//! 3. No block leaves for a replica after it is known to be no member.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use keyspace::{NodeId, ReplicaId, ShardId};
+use replication::{BootNanos, Message};
+use storage::engine::PieceLimits;
+use storage::log::Lsn;
+
+use super::Destination;
+use crate::checkpoint::Checkpoint;
+use crate::lane::{Envelope, Lane};
+use crate::shard::Shard;
+use crate::stream::frame::{Said, tag};
+use crate::stream::outgoing::{Due, Nonsense, Outgoing};
+use crate::stream::pace::Pace;
+
+/// Bounds of a sender.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a stream that are kept until they are confirmed.
+    pub kept_bytes_max: usize,
+    /// Streams to one node.
+    pub streams_to_node_max: usize,
+    /// Streams to all nodes to which there is a link.
+    pub streams_max: usize,
+    /// How long the receiver's executor has to install what it was sent, and to tell its leader.
+    pub install_nanos: BootNanos,
+    /// When a leader may try again what the receiver does not take.
+    pub retry_nanos: BootNanos,
+    /// How often the sender wants facts.
+    pub check_nanos: BootNanos,
+}
+
+/// A state that a leader wants sent.
+#[derive(Clone, Debug)]
+pub struct Request<H = Message> {
+    /// Where it goes.
+    pub to: Destination,
+    /// On this node.
+    pub node: NodeId,
+    /// The leader's term.
+    pub term: u64,
+    /// The message that heads it.
+    pub head: H,
+}
+
+impl Request {
+    /// What the head of a snapshot asks for.
+    pub fn of(envelope: Envelope) -> Self {
+        let Envelope { shard, node, message, .. } = envelope;
+        let (replica, term) = (message.to(), message.term());
+        Self { to: Destination { shard, replica }, node, term, head: message }
+    }
+}
+
+/// What the sender has to know of a destination's shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The term in which this node leads it, if it does.
+    pub leads_term: Option<u64>,
+    /// Whether the destination is a member of it.
+    pub is_member: bool,
+    /// Whether nothing is committed in it until its state is there.
+    pub is_urgent: bool,
+}
+
+/// Looks at an executor for [`SnapshotSender::learn`].
+pub fn facts(lane: &Lane, to: Destination, now: BootNanos) -> Facts {
+    let Some(shard) = lane.shard(to.shard) else {
+        return Facts { leads_term: None, is_member: false, is_urgent: false };
+    };
+    Facts {
+        leads_term: shard.is_elected().then(|| shard.term_and_commit().0),
+        is_member: shard.has_member(to.replica),
+        is_urgent: shard.hinges_on(to.replica, now),
+    }
+}
+
+/// What a stream begins with.
+pub struct Source {
+    /// Makes its blocks.
+    pub checkpoint: Checkpoint,
+    /// The message that heads it.
+    pub head: Message,
+    /// Bytes of all its blocks, about.
+    pub about_bytes: u64,
+}
+
+/// Begins the checkpoint that is to be sent, between two turns of the executor.
+pub fn source(shard: &Shard, head: Message, written_end: Lsn, block: PieceLimits) -> Source {
+    let checkpoint = Checkpoint::begin(shard, written_end, block);
+    let view = shard.view();
+    let state = view.read();
+    let at = (state.applied_index, state.applied_term);
+    let usage = state.keys().map(|engine| engine.usage());
+    let about_bytes = usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);
+    Source { checkpoint, head: head.with_snapshot(at, &state.members), about_bytes }
+}
+
+/// Where a stream's blocks come from.
+pub trait Blocks {
+    /// Puts the next block into `out`; false if there is none.
+    fn next_block(&mut self, out: &mut Vec<u8>) -> bool;
+    /// Whether another state has taken the place of the one that the blocks are of.
+    fn is_void(&self) -> bool;
+}
+
+impl Blocks for Checkpoint {
+    fn next_block(&mut self, out: &mut Vec<u8>) -> bool {
+        Checkpoint::next_block(self, out)
+    }
+
+    fn is_void(&self) -> bool {
+        Checkpoint::is_void(self)
+    }
+}
+
+/// How a stream ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// It is installed.
+    Installed,
+    /// The receiver takes nothing.
+    Declined,
+    /// The receiver says what cannot be.
+    Contradicted(Nonsense),
+    /// For this reason.
+    Broken(String),
+}
+
+/// A stream that has ended, or did not begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    /// Where it went.
+    pub to: Destination,
+    /// How.
+    pub ending: Ending,
+    /// The node, bytes of blocks that were sent, and when it began; unless it did not.
+    pub sent: Option<(NodeId, u64, BootNanos)>,
+}
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Where it goes.
+    pub to: Destination,
+    /// Bytes of blocks sent; those sent again count again.
+    pub sent_bytes: u64,
+    /// Bytes there are, about.
+    pub about_bytes: u64,
+}
+
+impl Progress {
+    /// Whether it is of this shard, to this replica.
+    pub fn goes_to(&self, shard: ShardId, replica: ReplicaId) -> bool {
+        self.to == Destination { shard, replica }
+    }
+
+    /// Bytes still to be sent, about.
+    pub fn left_bytes(&self) -> u64 {
+        self.about_bytes.saturating_sub(self.sent_bytes)
+    }
+}
+
+/// What a stream sends next.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Next<'a> {
+    /// Nothing at present.
+    Nothing,
+    /// Nothing before this time: a block is ready, and the rate holds it.
+    Held(BootNanos),
+    /// A frame; say [`SnapshotSender::sent`] when it has left.
+    Frame(Frame<'a>),
+    /// Nothing: it has ended.
+    Ended,
+}
+
+/// A frame of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame<'a> {
+    /// To this node.
+    pub node: NodeId,
+    /// Its tag.
+    pub tag: u8,
+    /// The stream's number.
+    pub stream: u64,
+    /// The number that it carries.
+    pub number: u32,
+    /// The block, if it carries one.
+    pub block: &'a [u8],
+    /// Whether clients wait for it.
+    pub is_urgent: bool,
+}
+
+struct Stream<B> {
+    number: u64,
+    to: Destination,
+    node: NodeId,
+    term: u64,
+    /// Until its last block is made.
+    blocks: Option<B>,
+    begun: BootNanos,
+    sent_bytes: u64,
+    about_bytes: u64,
+    out: Outgoing,
+    /// The frame that is to leave.
+    due: Due,
+}
+
+/// See the front page.
+pub struct SnapshotSender<H = Message, B = Checkpoint> {
+    limits: Limits,
+    pace: Pace,
+    requests: VecDeque<Request<H>>,
+    /// In the order in which they may send their next blocks.
+    streams: Vec<Stream<B>>,
+    next_number: u64,
+    urgent: BTreeSet<Destination>,
+    /// When facts were given last.
+    learned_at: Option<BootNanos>,
+    /// Leaders hear at these times that their snapshots are lost.
+    lost: Vec<(Destination, BootNanos)>,
+    ended: Vec<Ended>,
+    /// Planted: members are not looked at.
+    ignores_members: bool,
+}
+
+impl<H, B: Blocks> SnapshotSender<H, B> {
+    /// A sender without streams, whose first one has this number.
+    pub fn new(limits: Limits, pace: Pace, first_number: u64) -> Self {
+        Self {
+            limits,
+            pace,
+            requests: VecDeque::new(),
+            streams: Vec::new(),
+            next_number: first_number,
+            urgent: BTreeSet::new(),
+            learned_at: None,
+            lost: Vec::new(),
+            ended: Vec::new(),
+            ignores_members: false,
+        }
+    }
+
+    /// For the simulator, which has to find it: streams to replicas that are gone go on.
+    pub fn plant_gone_replica(&mut self) {
+        self.ignores_members = true;
+    }
+
+    /// A leader wants a state sent.
+    pub fn ask(&mut self, request: Request<H>) {
+        self.requests.retain(|other| other.to != request.to);
+        self.requests.push_back(request);
+    }
+
+    /// There is a link to a node, or none any more.
+    pub fn linked(&mut self, node: NodeId, is_up: bool) {
+        let there = self.streams.iter_mut().filter(|stream| stream.node == node);
+        there.for_each(|stream| stream.out.linked(is_up));
+    }
+
+    /// Whether it is time for facts of all [`Self::destinations`].
+    pub fn wants_facts(&self, now: BootNanos) -> bool {
+        self.learned_at.is_none_or(|at| now >= at + self.limits.check_nanos)
+    }
+
+    /// Of streams, and of requests that wait.
+    pub fn destinations(&self) -> impl Iterator<Item = Destination> {
+        let requested = self.requests.iter().map(|request| request.to);
+        self.streams.iter().map(|stream| stream.to).chain(requested)
+    }
+
+    /// What is known of destinations now. Those that have become urgent.
+    pub fn learn(&mut self, facts: &[(Destination, Facts)], now: BootNanos) -> Vec<Destination> {
+        self.learned_at = Some(now);
+        for (to, facts) in facts {
+            let Some(place) = self.streams.iter().position(|stream| stream.to == *to) else {
+                continue;
+            };
+            if let Err(why) = self.check(self.streams[place].term, facts) {
+                self.end(place, Ending::Broken(why.to_owned()), now);
+            }
+        }
+        let urgent = facts.iter().filter(|(_, facts)| facts.is_urgent).map(|(to, _)| *to);
+        let urgent: BTreeSet<Destination> = urgent.collect();
+        let new = urgent.difference(&self.urgent).copied().collect();
+        self.urgent = urgent;
+        new
+    }
+
+    /// Whether a stream of this term may be sent; if not, why.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn check(&self, term: u64, facts: &Facts) -> Result<(), &'static str> {
+        if facts.leads_term != Some(term) {
+            return Err("this node does not lead it any more");
+        }
+        match facts.is_member || self.ignores_members {
+            true => Ok(()),
+            false => Err("the replica is no member of it any more"),
+        }
+    }
+
+    /// The request whose stream begins now, if there is a place for one: an urgent one, if there is
+    /// any. It ends an older stream to the same destination. Say [`Self::begin`] or
+    /// [`Self::refuse`].
+    pub fn take_request(&mut self) -> Option<Request<H>> {
+        let is_urgent = |request: &Request<H>| self.urgent.contains(&request.to);
+        let mut waiting = self.requests.iter();
+        let first = waiting.position(|asked| is_urgent(asked) && self.has_place(asked, true));
+        let first = first.or_else(|| {
+            let mut waiting = self.requests.iter();
+            waiting.position(|asked| self.has_place(asked, false))
+        });
+        let request = self.requests.remove(first?)?;
+        self.streams.retain(|stream| stream.to != request.to);
+        self.lost.retain(|(to, _)| *to != request.to);
+        Some(request)
+    }
+
+    /// Whether a stream may begin beside the others; or beside urgent ones only.
+    fn has_place(&self, request: &Request<H>, only_urgent: bool) -> bool {
+        let (mut to_node, mut linked) = (0, 0);
+        let others = self.streams.iter().filter(|stream| stream.to != request.to);
+        for other in others.filter(|other| !only_urgent || self.urgent.contains(&other.to)) {
+            to_node += usize::from(other.node == request.node);
+            linked += usize::from(other.out.is_linked());
+        }
+        to_node < self.limits.streams_to_node_max && linked < self.limits.streams_max
+    }
+
+    /// A stream begins; its number.
+    pub fn begin<G>(
+        &mut self,
+        request: &Request<G>,
+        blocks: B,
+        about_bytes: u64,
+        now: BootNanos,
+    ) -> u64 {
+        let Request { to, node, term, .. } = *request;
+        let number = self.next_number;
+        self.next_number = number.wrapping_add(1);
+        let out = Outgoing::new(self.limits.kept_bytes_max, now);
+        self.streams.push(Stream {
+            number,
+            to,
+            node,
+            term,
+            blocks: Some(blocks),
+            begun: now,
+            sent_bytes: 0,
+            about_bytes,
+            out,
+            due: Due::Nothing,
+        });
+        number
+    }
+
+    /// A stream does not begin, or its beginning could not be sent.
+    pub fn refuse(&mut self, to: Destination, why: String, now: BootNanos) {
+        match self.streams.iter().position(|stream| stream.to == to) {
+            Some(place) => self.end(place, Ending::Broken(why), now),
+            None => self.over(Ended { to, ending: Ending::Broken(why), sent: None }, now),
+        }
+    }
+
+    /// Streams on their way.
+    pub fn count(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// What the stream at a place sends next.
+    pub fn next_frame(&mut self, place: usize, now: BootNanos) -> Next<'_> {
+        let is_urgent = self.urgent.contains(&self.streams[place].to);
+        let held_until = self.pace.held_until(now).filter(|_| !is_urgent);
+        let stream = &mut self.streams[place];
+        let mut due = stream.out.due(held_until.is_some(), now);
+        if due == Due::Make {
+            if !stream.make() {
+                let why = "another snapshot has taken its place".to_owned();
+                self.end(place, Ending::Broken(why), now);
+                return Next::Ended;
+            }
+            due = stream.out.due(held_until.is_some(), now);
+        }
+        let (tag, number) = match due {
+            Due::Nothing | Due::Make => return Next::Nothing,
+            Due::Held => return held_until.map_or(Next::Nothing, Next::Held),
+            Due::GiveUp => {
+                let why = "the receiver has confirmed nothing for long".to_owned();
+                self.end(place, Ending::Broken(why), now);
+                return Next::Ended;
+            }
+            Due::Block(number) => (tag::BLOCK, number),
+            Due::End(blocks) => (tag::END, blocks),
+            Due::Ask(ask) => (tag::ASK, ask),
+        };
+        let stream = &mut self.streams[place];
+        stream.due = due;
+        let block = if tag == tag::BLOCK { stream.out.block(number) } else { &[] };
+        let (node, stream) = (stream.node, stream.number);
+        Next::Frame(Frame { node, tag, stream, number, block, is_urgent })
+    }
+
+    /// The next frame of the stream at a place has left. If it was a block, all others may send one
+    /// before it sends its next: those behind it move up.
+    pub fn sent(&mut self, place: usize, now: BootNanos) {
+        let stream = &mut self.streams[place];
+        stream.out.sent(&stream.due, now);
+        let Due::Block(number) = stream.due else { return };
+        let bytes = stream.out.block(number).len();
+        stream.sent_bytes += bytes as u64;
+        if !self.urgent.contains(&stream.to) {
+            self.pace.sent(bytes, now);
+        }
+        self.streams[place..].rotate_left(1);
+    }
+
+    /// The next frame of the stream at a place finds no link.
+    pub fn unlinked(&mut self, place: usize) {
+        self.streams[place].out.linked(false);
+    }
+
+    /// The next frame of the stream at a place cannot be sent, for good.
+    pub fn unsendable(&mut self, place: usize, why: String, now: BootNanos) {
+        self.end(place, Ending::Broken(why), now);
+    }
+
+    /// What a receiver says of a stream. Whether that goes on after a loss.
+    pub fn hear(&mut self, node: NodeId, number: u64, said: Said, now: BootNanos) -> bool {
+        let is_it = |stream: &Stream<B>| (stream.node, stream.number) == (node, number);
+        // Of streams that are over, answers may still come.
+        let Some(place) = self.streams.iter().position(is_it) else { return false };
+        let ending = match said {
+            Said::Done => Ending::Installed,
+            Said::Gone => Ending::Declined,
+            Said::Has { ask, blocks } => match self.streams[place].out.has(ask, blocks, now) {
+                Ok(has_lost) => return has_lost,
+                Err(nonsense) => Ending::Contradicted(nonsense),
+            },
+        };
+        self.end(place, ending, now);
+        false
+    }
+
+    fn end(&mut self, place: usize, ending: Ending, now: BootNanos) {
+        // The others stay in their order.
+        let Stream { to, node, sent_bytes, begun, .. } = self.streams.remove(place);
+        self.over(Ended { to, ending, sent: Some((node, sent_bytes, begun)) }, now);
+    }
+
+    fn over(&mut self, ended: Ended, now: BootNanos) {
+        let pause = match ended.ending {
+            Ending::Installed => self.limits.install_nanos,
+            Ending::Declined => self.limits.retry_nanos,
+            Ending::Contradicted(_) | Ending::Broken(_) => 0,
+        };
+        self.lost.push((ended.to, now + pause));
+        self.ended.push(ended);
+    }
+
+    /// Destinations whose leaders are to hear that their snapshots are lost. One that has arrived
+    /// is not affected.
+    pub fn take_lost(&mut self, now: BootNanos) -> Vec<Destination> {
+        self.lost.extract_if(.., |(_, at)| *at <= now).map(|(to, _)| to).collect()
+    }
+
+    /// When there is the next one, if there is any.
+    pub fn next_lost(&self) -> Option<BootNanos> {
+        self.lost.iter().map(|(_, at)| *at).min()
+    }
+
+    /// Streams that have ended since this was called last.
+    pub fn take_ended(&mut self) -> Vec<Ended> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// How far the streams are.
+    pub fn progress(&self) -> impl Iterator<Item = Progress> {
+        self.streams.iter().map(|stream| {
+            let Stream { to, sent_bytes, about_bytes, .. } = *stream;
+            Progress { to, sent_bytes, about_bytes }
+        })
+    }
+
+    /// Requests that wait until streams are over.
+    pub fn waiting(&self) -> usize {
+        self.requests.len()
+    }
+}
+
+impl<B: Blocks> Stream<B> {
+    /// Makes the next block; false if the state is not there any more.
+    fn make(&mut self) -> bool {
+        let mut block = self.out.buffer();
+        let blocks = self.blocks.as_mut().expect("blocks are due until the last is made");
+        if blocks.next_block(&mut block) {
+            self.out.made(block);
+            return true;
+        }
+        let is_void = blocks.is_void();
+        self.out.no_more();
+        self.blocks = None;
+        !is_void
+    }
+}
