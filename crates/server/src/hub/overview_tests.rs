@@ -169,7 +169,7 @@ fn long_lists_are_cut_and_say_so() {
 
 #[test]
 fn a_message_that_a_peer_does_not_take_is_told_for_a_minute() {
-    let counters = [(NodeId(7), Arc::new(PeerCounters::default()))];
+    let counters = [(NodeId(7), std::sync::Arc::new(PeerCounters::default()))];
     let told = |now_ms| {
         let mut reasons = Reasons::default();
         judge_messages(&counters, &[], now_ms, &mut reasons);
