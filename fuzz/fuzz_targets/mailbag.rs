@@ -20,8 +20,9 @@ fn again(mut frame: Bytes) -> Vec<u8> {
             }
             Item::Letter(letter) => bags.letter(node, &letter, &mut send),
         }
+        // Each by itself: what is urgent would go into a bag of its own.
+        bags.send(&mut send);
     }
-    bags.send(&mut send);
     sent
 }
 

@@ -15,9 +15,17 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const MIB: usize = 1 << 20;
 /// More than any frame between nodes had before long messages went in pieces.
 const LONG: usize = 70 * MIB;
-/// A node that takes such values.
-const WIDE: [&str; 6] =
-    ["--value-bytes-max", "512MiB", "--input-bytes-max", "1GiB", "--output-bytes-max", "1GiB"];
+/// A node that takes such values, however slow the machine is.
+const WIDE: [&str; 8] = [
+    "--value-bytes-max",
+    "512MiB",
+    "--input-bytes-max",
+    "1GiB",
+    "--output-bytes-max",
+    "1GiB",
+    "--request-timeout-ms",
+    "60s",
+];
 
 /// Nodes with a directory, killed and removed when they are dropped.
 struct Nodes {

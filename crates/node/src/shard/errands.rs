@@ -21,6 +21,7 @@ use bytes::Bytes;
 use keyspace::{NodeId, ShardId};
 use replication::BootNanos;
 
+use super::forward::RESEND_BYTE_NANOS;
 use crate::entry::Waiter;
 use crate::lane::{Answer, Effects, NotDone, Origin};
 use crate::letter::Letter;
@@ -89,8 +90,9 @@ impl Errands {
     ) -> impl Iterator<Item = (u64, Bytes)> {
         let is_paused = now < self.pause_until;
         self.all.iter_mut().filter(move |_| !is_paused).filter_map(move |errand| {
+            let resend = RESEND_NANOS + errand.step.len() as u64 * RESEND_BYTE_NANOS;
             let is_with = |(to, at): (Option<NodeId>, BootNanos)| {
-                to == leader && (to.is_none() || now < at.saturating_add(RESEND_NANOS))
+                to == leader && (to.is_none() || now < at.saturating_add(resend))
             };
             if errand.sent.is_some_and(is_with) {
                 return None;

@@ -41,8 +41,11 @@ const HELD_BYTES_MAX: usize = 64 << 20;
 const SENT_MAX: usize = 256;
 /// Questions of readers under way at one time.
 const ASKS_MAX: usize = 4;
-/// When nothing is heard for so long, it is sent again.
+/// When nothing is heard for so long, it is sent again …
 const RESEND_NANOS: u64 = 500_000_000;
+/// … and for each byte as long as it may take to get there and to be replicated, so that a long
+/// value is not sent again and again while it is on its way (31 MB/s).
+pub const RESEND_BYTE_NANOS: u64 = 32;
 /// How long to wait when who was asked does not lead, or its clock has not come so far yet.
 pub const MISLED_NANOS: u64 = 5_000_000;
 /// An idle session is not gone on with after that long: the shard may have forgotten it. Nor is a
@@ -265,7 +268,7 @@ impl Forward {
         }
         let session = self.session;
         let Some(floor) = self.sent.front().map(|sent| sent.sequence) else { return };
-        let mut any = false;
+        let (mut any, mut sent_bytes) = (false, 0);
         let unanswered = self.sent.iter_mut().filter(|sent| !sent.answered);
         let count = if self.confirmed { SENT_MAX } else { 1 };
         for sent in unanswered.take(count).filter(|sent| sent.due) {
@@ -275,11 +278,17 @@ impl Forward {
             let id = BatchId { session, sequence, floor, sent_ms };
             let count = sent.held.waiters.len() as u32;
             let commands = bytes::Bytes::copy_from_slice(&sent.held.bytes[HEADER_BYTES..]);
+            sent_bytes += commands.len() as u64;
             let letter = Letter::Write { shard: post.shard, id, count, commands };
             effects.letters.push((leader, letter));
         }
         if any {
-            self.resend_at = post.now + RESEND_NANOS;
+            let at = post.now + RESEND_NANOS + sent_bytes * RESEND_BYTE_NANOS;
+            self.resend_at = match self.resend_at {
+                BootNanos::MAX => at,
+                // What was sent before may be longer on its way.
+                before => before.max(at),
+            };
         }
     }
 

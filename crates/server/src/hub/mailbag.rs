@@ -195,6 +195,35 @@ mod tests {
         assert!(take(&mut Bytes::from_static(&[9, 0, 0, 0, 0])).is_err());
     }
 
+    /// A heartbeat does not wait behind a letter, however the two were put in.
+    #[test]
+    fn what_leaders_are_known_alive_by_has_a_bag_of_its_own() {
+        let seed =
+            concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/corpus/mailbag/good-heartbeats");
+        let (mut frame, node) = (Bytes::from(std::fs::read(seed).unwrap()), NodeId(2));
+        let (mut bags, mut sent) = (Mailbags::default(), Vec::new());
+        let mut send = |_: NodeId, bag: Bag<'_>| sent.push((bag.is_urgent, bag.bytes.to_vec()));
+        while let Some(item) = take(&mut frame).unwrap() {
+            let Item::Message { shard, birth, message } = item else { continue };
+            let birth = birth.map(|birth| birth.to_vec());
+            bags.message(&Envelope { shard, node, birth, message }, &mut send);
+        }
+        let letter = Letter::Read { shard: ShardId(7), number: 1, at: Timestamp(1) };
+        bags.letter(node, &letter, &mut send);
+        bags.send(&mut send);
+        let mut heartbeats = 0;
+        for (is_urgent, bag) in sent {
+            let mut frame = Bytes::from(bag);
+            while let Some(item) = take(&mut frame).unwrap() {
+                let may =
+                    matches!(&item, Item::Message { message, .. } if super::is_urgent(message));
+                assert_eq!(may, is_urgent, "{item:?}");
+                heartbeats += u32::from(may);
+            }
+        }
+        assert!(heartbeats > 0);
+    }
+
     /// All items of a frame, put into a bag again; whether it is whole.
     fn again(mut frame: Bytes) -> (Vec<u8>, bool) {
         let (mut bags, mut sent, node) = (Mailbags::default(), Vec::new(), NodeId(2));
@@ -209,8 +238,9 @@ mod tests {
                 Ok(None) => break true,
                 Err(_) => break false,
             }
+            // Each by itself: what is urgent would go into a bag of its own.
+            bags.send(&mut send);
         };
-        bags.send(&mut send);
         (sent, is_whole)
     }
 

@@ -137,7 +137,7 @@ fn both_sides_learn_who_the_other_is_and_the_judge_gives_the_number() {
     for (dialler, acceptor, number) in [(1, 2, 40), (2, 1, 41)] {
         let run = run((local(dialler), Some(acceptor)), local(acceptor), 5, no_forger);
         let (peer, commit) = run.dialler.unwrap().unwrap();
-        assert_eq!((peer.node, peer.process, peer.version), (NodeId(acceptor), acceptor + 100, 1));
+        assert_eq!((peer.node, peer.process, peer.version), (NodeId(acceptor), acceptor + 100, 2));
         assert_eq!(peer.facts, format!("facts of {acceptor}"));
         assert_eq!((peer.cluster_id, peer.join), (Some(CLUSTER.id), None));
         let (peer, same) = run.acceptor.unwrap().unwrap();
@@ -177,9 +177,9 @@ fn refusals_name_both_sides_on_both_sides() {
     assert_eq!(dialler.to_string(), format!("the other node refuses: {text}"));
     assert_eq!(acceptor.to_string(), format!("refused: {text}"));
 
-    let later = Local { versions: Versions { lowest: 2, highest: 3 }, ..local(2) };
+    let later = Local { versions: Versions { lowest: 3, highest: 4 }, ..local(2) };
     let [dialler, _] = refusals((later, None), local(1));
-    assert!(dialler.to_string().contains("speaks 1 to 1, the other 2 to 3"), "{dialler}");
+    assert!(dialler.to_string().contains("speaks 1 to 2, the other 3 to 4"), "{dialler}");
 
     let [dialler, acceptor] = refusals((local(1), Some(5)), local(2));
     let wrong = Refusal::WrongNode { expected: NodeId(5), found: NodeId(2) };
@@ -283,10 +283,12 @@ fn both_learn_which_levels_the_other_speaks() {
 
 #[test]
 fn neighbouring_versions_speak_the_older() {
-    let later = Local { versions: Versions { lowest: 1, highest: 2 }, ..local(2) };
-    let run = run((later, None), local(1), 64, no_forger);
-    assert_eq!(run.dialler.unwrap().unwrap().0.version, 1);
-    assert_eq!(run.acceptor.unwrap().unwrap().0.version, 1);
+    for (lowest, highest, common) in [(1, 1, 1), (2, 3, 2)] {
+        let neighbour = Local { versions: Versions { lowest, highest }, ..local(2) };
+        let run = run((neighbour, None), local(1), 64, no_forger);
+        assert_eq!(run.dialler.unwrap().unwrap().0.version, common);
+        assert_eq!(run.acceptor.unwrap().unwrap().0.version, common);
+    }
 }
 
 #[test]

@@ -15,8 +15,8 @@
 //! Invariants:
 //! 1. Bytes leave in the order in which they were pushed, frames whole; but what is urgent
 //!    overtakes long messages, and all that waits behind them.
-//! 2. Never more than `bytes_max` are held, and one longer message; of short frames never more than
-//!    `bytes_max`, however long the others are. What would not fit is not taken.
+//! 2. Never more than `bytes_max` are held, and one longer message; of short frames and the
+//!    piece that leaves never more than `bytes_max`, however long the others are. What would not fit is not taken.
 //! 3. When nobody writes and the socket is not blocked, nothing is left that was flushed.
 //!
 //! It knows no sockets, only [`Write`].
@@ -422,7 +422,7 @@ mod tests {
 
     #[test]
     fn what_is_urgent_overtakes_long_messages_and_all_else_stays_in_order() {
-        let outbox = Outbox::new(100_000, Vec::new());
+        let outbox = Outbox::new(700_000, Vec::new());
         let mut socket = Socket { taken: Vec::new(), room: 0 };
         let long = |n: u8| vec![n; 1 << 20];
         outbox.push(Order::Next, 1, &[b"before"]).unwrap();
@@ -430,8 +430,8 @@ mod tests {
         outbox.push(Order::Next, 3, &[b"behind"]).unwrap();
         assert_eq!(outbox.push(Order::Pieces, 4, &[&long(4)]), Err(PushError::Full));
         // Room for short ones is theirs alone.
-        outbox.push(Order::Next, 5, &[&[5; 90_000]]).unwrap();
-        assert_eq!(outbox.push(Order::Next, 6, &[&[6; 90_000]]), Err(PushError::Full));
+        outbox.push(Order::Next, 5, &[&[5; 400_000]]).unwrap();
+        assert_eq!(outbox.push(Order::Next, 6, &[&[6; 400_000]]), Err(PushError::Full));
         socket.room = 400_000;
         outbox.flush(&mut socket, |_| {}).unwrap();
         outbox.push(Order::Urgent, 7, &[b"urgent"]).unwrap();
@@ -455,7 +455,7 @@ mod tests {
             found.extend(whole.map(|frame| (frame.kind, frame.body.len())));
         }
         let long = 1 << 20;
-        assert_eq!(found, [(1, 6), (7, 6), (2, long), (3, 6), (5, 90_000), (8, long)]);
+        assert_eq!(found, [(1, 6), (7, 6), (2, long), (3, 6), (5, 400_000), (8, long)]);
     }
 
     #[test]

@@ -236,6 +236,20 @@ fn until_a_leader_has_answered_only_the_first_is_sent_again() {
 }
 
 #[test]
+fn a_long_write_is_not_sent_again_while_it_may_be_on_its_way() {
+    let mut one = One::new();
+    one.write(1, &vec![b'x'; 32 << 20]);
+    let sent = one.send();
+    assert_eq!(sent.len(), 1);
+    one.now += 2 * RESEND_NANOS;
+    assert!(one.send().is_empty(), "it may be on its way for a second and a half");
+    one.now += RESEND_NANOS + RESEND_NANOS / 2;
+    assert_eq!(one.send(), sent);
+    one.forward.link_lost(LEADER);
+    assert_eq!(one.send(), sent, "without a link it is not");
+}
+
+#[test]
 fn who_waits_for_a_shard_that_is_dropped_is_told_so() {
     let mut one = One::new();
     one.write(1, b"x");
