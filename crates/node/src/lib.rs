@@ -69,8 +69,8 @@
 //! What is of several shards at once is a transaction's: [`locks`], [`coordinator`]; a client that
 //! goes through one step by step has an [`interactive`] one.
 //!
-//! What a node decides about its shards as a whole is in [`control`], stepped like a lane: the order
-//! of a round of checkpoints, and the snapshots that it sends and receives.
+//! What a node decides about its shards as a whole is in [`control`], stepped like a lane: the
+//! order of a round of checkpoints, and the snapshots that it sends and receives.
 //!
 //! # Invariants
 //! 1. What a lane does follows from its inputs, in their order, and the clock it was given. No

@@ -14,7 +14,7 @@ pub const STEPS_DEFAULT: u32 = 2_000;
 pub const CLIENTS_DEFAULT: u8 = 8;
 
 /// A fault that is planted to see whether the checkers find it (SAFETY, last paragraph). All but
-/// [`Bug::ForgottenShard`] are planted in the simulator's driver: the cores have no switch for them.
+/// [`Bug::ForgottenShard`] are planted in the simulator's driver: cores have no switch for them.
 /// What it plants in a core, no other driver may (`crates/node/tests/layers.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bug {

@@ -2,6 +2,7 @@
 //! wants done. `UPDATE_GOLDEN=1` writes the answers anew.
 
 mod checkpoints;
+mod places;
 mod snapshots;
 
 use std::fmt::Write as _;

@@ -26,9 +26,8 @@ use bytes::Bytes;
 use keyspace::{NodeId, ReplicaId, ShardId};
 use node::control::snapshots::Destination;
 use node::control::snapshots::receiver::{Effect, SnapshotReceiver};
-use node::control::snapshots::sender::{
-    Blocks, Ended, Ending, Facts, Limits, Next, Request, SnapshotSender,
-};
+use node::control::snapshots::sender::{Ended, Ending, Limits, Next, Request, SnapshotSender};
+use node::control::snapshots::source::{Blocks, Facts};
 use node::stream::coming::Name;
 use node::stream::frame::{Said, tag};
 use node::stream::pace::Pace;

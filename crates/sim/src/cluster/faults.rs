@@ -79,7 +79,7 @@ impl World {
             on(Fault::Link, 6),
             // Rarely possible.
             if self.mood.tails { 60 } else { 0 },
-            of_disks(Fault::Move, 9),
+            of_disks(Fault::Move, if self.has(Plant::GoneReplica) { 60 } else { 9 }),
             // An ordered keyspace begins with one shard.
             on(Fault::Split, if cuts || self.mood.is_ordered { 30 } else { 6 }),
         ];

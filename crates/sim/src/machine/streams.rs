@@ -16,9 +16,8 @@ use keyspace::{NodeId, ShardId};
 use node::control::checkpoints::facts;
 use node::control::snapshots::Destination;
 use node::control::snapshots::receiver::{Beginning, Effect, SnapshotReceiver};
-use node::control::snapshots::sender::{
-    self, Ending, Facts, Limits, Next, Request, SnapshotSender,
-};
+use node::control::snapshots::sender::{Ending, Limits, Next, Request, SnapshotSender};
+use node::control::snapshots::source::{self, Facts};
 use node::lane::{Envelope, Input};
 use node::recovery::Recovering;
 use node::stream::coming::Name;
@@ -154,7 +153,7 @@ impl Machine {
     }
 
     fn facts(&self, to: Destination) -> Facts {
-        sender::facts(&self.lanes[self.lane_of(to.shard)].lane, to, self.boot)
+        source::facts(&self.lanes[self.lane_of(to.shard)].lane, to, self.boot)
     }
 
     /// Tells the sender what is known, begins streams that have a place, and tells leaders.
@@ -182,11 +181,11 @@ impl Machine {
         }
         let here = self.shard(to.shard).expect("it leads");
         let (end, block) = (self.log.log.written_end(), self.limits.block);
-        let source = sender::source(here, request.head.clone(), end, block);
-        let begin = frame::begin_of(to.shard, &source.head);
-        let meta = source.checkpoint.meta.clone();
-        let about_bytes = source.about_bytes;
-        let number = self.streams.sender.begin(&request, source.checkpoint, about_bytes, now);
+        let begun = source::source(here, request.head.clone(), end, block);
+        let begin = frame::begin_of(to.shard, &begun.head);
+        let meta = begun.checkpoint.meta.clone();
+        let about_bytes = begun.about_bytes;
+        let number = self.streams.sender.begin(&request, begun.checkpoint, about_bytes, now);
         self.send_frame(node, [&head_of(tag::BEGIN, number)[..], &begin, &meta].concat());
     }
 

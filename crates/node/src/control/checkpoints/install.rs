@@ -1,4 +1,4 @@
-//! The installation of a snapshot: its file becomes its shard's checkpoint, its state the replica's.
+//! The installation of a snapshot: its file becomes the checkpoint, its state the replica's.
 //!
 //! ```text
 //!   bare halves? ─► a round ─► does it fit? ─► file finished ─► bare halves? ─► manifest stored

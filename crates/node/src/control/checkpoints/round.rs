@@ -18,8 +18,8 @@
 //! 2. The log is cut where no shard needs it any more: neither one that was there when the round
 //!    began, nor a right half that was cut off meanwhile.
 //! 3. A file holds only entries that are fsynced in the log (SAFETY G16).
-//! 4. The manifest names no file of a shard that has been merged, and no file of the shard that took
-//!    it in from before that.
+//! 4. The manifest names no file of a shard that has been merged, and no file of the shard that
+//!    took it in from before that.
 //! 5. A round that finds the disk full removes the files that no manifest names.
 //!
 //! Pure: the driver executes effects.

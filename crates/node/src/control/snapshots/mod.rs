@@ -15,6 +15,7 @@
 
 pub mod receiver;
 pub mod sender;
+pub mod source;
 
 use keyspace::{ReplicaId, ShardId};
 

@@ -34,13 +34,11 @@ use std::collections::{BTreeSet, VecDeque};
 
 use keyspace::{NodeId, ReplicaId, ShardId};
 use replication::{BootNanos, Message};
-use storage::engine::PieceLimits;
-use storage::log::Lsn;
 
 use super::Destination;
+use super::source::{Blocks, Facts};
 use crate::checkpoint::Checkpoint;
-use crate::lane::{Envelope, Lane};
-use crate::shard::Shard;
+use crate::lane::Envelope;
 use crate::stream::frame::{Said, tag};
 use crate::stream::outgoing::{Due, Nonsense, Outgoing};
 use crate::stream::pace::Pace;
@@ -81,68 +79,6 @@ impl Request {
         let Envelope { shard, node, message, .. } = envelope;
         let (replica, term) = (message.to(), message.term());
         Self { to: Destination { shard, replica }, node, term, head: message }
-    }
-}
-
-/// What the sender has to know of a destination's shard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Facts {
-    /// The term in which this node leads it, if it does.
-    pub leads_term: Option<u64>,
-    /// Whether the destination is a member of it.
-    pub is_member: bool,
-    /// Whether nothing is committed in it until its state is there.
-    pub is_urgent: bool,
-}
-
-/// Looks at an executor for [`SnapshotSender::learn`].
-pub fn facts(lane: &Lane, to: Destination, now: BootNanos) -> Facts {
-    let Some(shard) = lane.shard(to.shard) else {
-        return Facts { leads_term: None, is_member: false, is_urgent: false };
-    };
-    Facts {
-        leads_term: shard.is_elected().then(|| shard.term_and_commit().0),
-        is_member: shard.has_member(to.replica),
-        is_urgent: shard.hinges_on(to.replica, now),
-    }
-}
-
-/// What a stream begins with.
-pub struct Source {
-    /// Makes its blocks.
-    pub checkpoint: Checkpoint,
-    /// The message that heads it.
-    pub head: Message,
-    /// Bytes of all its blocks, about.
-    pub about_bytes: u64,
-}
-
-/// Begins the checkpoint that is to be sent, between two turns of the executor.
-pub fn source(shard: &Shard, head: Message, written_end: Lsn, block: PieceLimits) -> Source {
-    let checkpoint = Checkpoint::begin(shard, written_end, block);
-    let view = shard.view();
-    let state = view.read();
-    let at = (state.applied_index, state.applied_term);
-    let usage = state.keys().map(|engine| engine.usage());
-    let about_bytes = usage.map_or(0, |usage| usage.live_bytes + usage.old_bytes);
-    Source { checkpoint, head: head.with_snapshot(at, &state.members), about_bytes }
-}
-
-/// Where a stream's blocks come from.
-pub trait Blocks {
-    /// Puts the next block into `out`; false if there is none.
-    fn next_block(&mut self, out: &mut Vec<u8>) -> bool;
-    /// Whether another state has taken the place of the one that the blocks are of.
-    fn is_void(&self) -> bool;
-}
-
-impl Blocks for Checkpoint {
-    fn next_block(&mut self, out: &mut Vec<u8>) -> bool {
-        Checkpoint::next_block(self, out)
-    }
-
-    fn is_void(&self) -> bool {
-        Checkpoint::is_void(self)
     }
 }
 

@@ -42,8 +42,8 @@
 //! 3. Memory is bounded by the table, and by the states of shards that come in, of each one.
 //!
 //! # What ends a stream
-//! The sender's core lists that ([`node::control::snapshots::sender`]). Its receiver may also not be
-//! able to write it. A process that starts again knows nothing of its streams: they begin anew.
+//! The sender's core lists that ([`node::control::snapshots::sender`]). Its receiver may also not
+//! be able to write it. A process that starts again knows nothing of its streams: they begin anew.
 //!
 //! # Caveats
 //! While a stream lasts, what its checkpoint may read is not collected. A process that is killed

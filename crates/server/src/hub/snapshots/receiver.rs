@@ -1,5 +1,6 @@
-//! The thread that takes streams in: the driver of [`node::control::snapshots::receiver`]. It writes
-//! blocks to disk and restores them in memory, and installs states that are complete.
+//! The thread that takes streams in: the driver of [`node::control::snapshots::receiver`].
+//!
+//! It writes blocks to disk and restores them in memory, and installs states that are complete.
 
 use std::time::Instant;
 

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use node::checkpoint::BLOCK;
 use node::control::snapshots::Destination;
-use node::control::snapshots::sender::{
-    self, Ended, Ending, Facts, Frame, Next, Request, SnapshotSender,
-};
+use node::control::snapshots::sender::{Ended, Ending, Frame, Next, Request, SnapshotSender};
+use node::control::snapshots::source::{self, Facts};
 use node::lane::Input;
 use node::stream::frame::{begin_of, head_of, tag};
 use node::stream::pace::Pace;
@@ -105,7 +104,7 @@ impl Sender<'_> {
 
     fn facts(&self, to: Destination, now: BootNanos) -> Facts {
         let lane = &self.hub.lanes[self.hub.lane_of(to.shard)];
-        lane.with(self.hub, |lane| sender::facts(lane, to, now))
+        lane.with(self.hub, |lane| source::facts(lane, to, now))
     }
 
     fn learn(&mut self) {
@@ -131,20 +130,20 @@ impl Sender<'_> {
         let Destination { shard, .. } = request.to;
         let end = self.hub.log.facts().written_end;
         let now = boot_nanos();
-        let source = self.hub.lanes[self.hub.lane_of(shard)].with(self.hub, |lane| {
-            self.core.check(request.term, &sender::facts(lane, request.to, now))?;
+        let begun = self.hub.lanes[self.hub.lane_of(shard)].with(self.hub, |lane| {
+            self.core.check(request.term, &source::facts(lane, request.to, now))?;
             let here = lane.shard(shard).expect("it leads");
-            Ok::<_, &str>(sender::source(here, request.head.clone(), end, BLOCK))
+            Ok::<_, &str>(source::source(here, request.head.clone(), end, BLOCK))
         })?;
-        let (node, index) = (request.node, source.checkpoint.index);
-        let about_bytes = source.about_bytes;
+        let (node, index) = (request.node, begun.checkpoint.index);
+        let about_bytes = begun.about_bytes;
         tracing::info!(
             "sends shard {shard}, as of entry {index}, about {about_bytes} bytes, to node {:016x}",
             node.0
         );
-        let meta = source.checkpoint.meta.clone();
-        let begin = begin_of(shard, &source.head);
-        let number = self.core.begin(&request, source.checkpoint, about_bytes, now);
+        let meta = begun.checkpoint.meta.clone();
+        let begin = begin_of(shard, &begun.head);
+        let number = self.core.begin(&request, begun.checkpoint, about_bytes, now);
         let parts = [&head_of(tag::BEGIN, number)[..], &begin, &meta];
         let sent = self.peers.cluster.send(node, KIND_SNAPSHOT, &parts);
         sent.map_err(|error| error.to_string())?;
