@@ -202,6 +202,7 @@ impl EventLoop {
                 }
                 self.refuse(connection, session, &text, muted)
             }
+            Request::Kill(kill) => self.kill_clients(at, connection, session, kill, muted),
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
             Request::LastWays => self.last_ways(connection, session, muted),
             request

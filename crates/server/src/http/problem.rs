@@ -107,7 +107,8 @@ impl From<ApiError> for Problem {
                 S::NOT_FOUND,
                 "no-node",
                 "No such node",
-                "See ids and names with `carillon nodes` (GET /v1/nodes).",
+                "See ids and names with `carillon nodes` (GET /v1/nodes). An id that no node here \
+                 knows is taken with --unknown ({\"unknown\": true}).",
             ),
             ApiError::AmbiguousNode { .. } => (
                 S::CONFLICT,
