@@ -127,7 +127,8 @@ mod tests {
     #[test]
     fn a_rate_is_of_the_last_second() {
         let (begin, mut rate) = (Instant::now(), Rate::default());
-        let mut at = |millis: u64, value| rate.observe(begin + Duration::from_millis(millis), value);
+        let mut at =
+            |millis: u64, value| rate.observe(begin + Duration::from_millis(millis), value);
         assert_eq!(at(0, 5), 0);
         assert_eq!(at(100, 105), 1000);
         assert_eq!(at(1_000, 105), 100);

@@ -181,11 +181,7 @@ fn whole(from: impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// One request.
-fn at_once(
-    client: &Client,
-    args: &TxnArgs,
-    script: AtOnce,
-) -> Result<Exit, ClientError> {
+fn at_once(client: &Client, args: &TxnArgs, script: AtOnce) -> Result<Exit, ClientError> {
     let AtOnce { mut txn, has_else, lines } = script;
     txn["keyspace"] = args.keyspace.as_str().into();
     let answer = client.transact(&txn).map_err(|error| by_line(error, &lines))?;

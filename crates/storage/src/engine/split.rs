@@ -13,7 +13,6 @@
 //!
 //! Whoever reads piece by piece (a dump) has to begin again: its pin is gone with the rest.
 
-
 use keyspace::{Cut, Placement};
 
 use super::collect::Queue;
