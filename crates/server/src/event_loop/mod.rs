@@ -41,6 +41,7 @@ mod native;
 mod plain;
 mod reads;
 mod resp;
+mod scans;
 mod serve;
 mod sockets;
 mod takes;

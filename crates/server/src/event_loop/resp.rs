@@ -247,7 +247,7 @@ impl EventLoop {
             }
             Request::Keyspace(request) => {
                 let now = put_off_at.unwrap_or_else(|| self.moment());
-                self.run_whole(at, connection, session, &request, (now, fetched), muted)
+                self.scan_keyspace(at, connection, session, &request, (now, fetched), muted)
             }
             Request::Wait(wait) => self.wait_for_replicas(at, connection, session, wait, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
