@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn the_longest_outputs_go_first_and_spared_ones_last() {
         let unread = Unread::default();
-        let mut set = |id, bytes, is_spared| {
+        let set = |id, bytes, is_spared| {
             unread.set(id, Output { event_loop: id as usize % 2, bytes, is_spared }, 100)
         };
         assert_eq!(set(1, 40, false), (40, vec![]));
