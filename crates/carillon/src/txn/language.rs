@@ -457,7 +457,7 @@ mod tests {
         ]);
         let put = json!({ "put": { "key": "a", "value": "1" } });
         let txn = json!({ "compare": compare, "then": [put], "else": [{ "get": "c" }] });
-        let lines = [vec![7], vec![9]];
+        let lines = [vec![8], vec![10]];
         assert_eq!(script(text), Ok(Script::AtOnce(AtOnce { txn, has_else: true, lines })));
         let get = json!({ "get": "a" });
         assert_eq!(script(b"\nget a\n"), Ok(Script::Steps(vec![(2, get.clone())], true)));

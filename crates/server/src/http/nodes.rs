@@ -1,6 +1,7 @@
 //! What is done to nodes: `POST /v1/nodes/{node}/cordon`, `uncordon`, `drain`, `remove`.
 //!
-//! The body is JSON, `{}` as a rule: a page of another origin in somebody's browser cannot send that.
+//! The body is JSON, `{}` as a rule: a page of another origin in somebody's browser cannot send
+//! that.
 
 use axum::Json;
 use axum::body::Body;
