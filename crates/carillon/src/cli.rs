@@ -209,7 +209,9 @@ start it on an empty one with --join.
 
 Examples:
   carillon drain b && carillon nodes remove b
-  carillon nodes remove 3f2a90c41b7de856       a dead one, whose name another has now")]
+  carillon nodes remove 3f2a90c41b7de856       a dead one, whose name another has now
+  carillon nodes remove --unknown 3f2a90c41b7de856
+                                               one that no node has heard of since it was started")]
     Remove(OneNodeArgs),
 }
 
@@ -219,6 +221,9 @@ pub struct OneNodeArgs {
     /// The node's name, or its id.
     #[arg(value_name = "NODE")]
     pub which: String,
+    /// The id is right, although the cluster knows no node of it.
+    #[arg(long)]
+    pub unknown: bool,
     #[command(flatten)]
     pub node: NodeArgs,
 }
@@ -243,6 +248,9 @@ pub struct DrainArgs {
     /// The node's name, or its id.
     #[arg(value_name = "NODE")]
     pub which: String,
+    /// The id is right, although the cluster knows no node of it.
+    #[arg(long)]
+    pub unknown: bool,
     /// Begin it, and do not wait.
     #[arg(long, conflicts_with = "timeout")]
     pub no_wait: bool,

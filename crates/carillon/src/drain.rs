@@ -23,13 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Cordons, uncordons or removes a node.
 pub fn act(command: &NodesCommand) -> Exit {
-    let (OneNodeArgs { which, node }, action) = match command {
+    let (OneNodeArgs { which, unknown, node }, action) = match command {
         NodesCommand::Cordon(args) => (args, "cordon"),
         NodesCommand::Uncordon(args) => (args, "uncordon"),
         NodesCommand::Remove(args) => (args, "remove"),
     };
     with_node(node, |client| {
-        let answer = client.node_act(which, action)?;
+        let answer = client.node_act(which, action, *unknown)?;
         Ok(match node.json {
             true => output::json(&answer),
             false => output::line(&stands(&answer)),
@@ -40,7 +40,7 @@ pub fn act(command: &NodesCommand) -> Exit {
 /// Drains a node, and waits until it is empty.
 pub fn drain(args: &DrainArgs) -> Exit {
     with_node(&args.node, |client| {
-        let begun = client.node_act(&args.which, "drain")?;
+        let begun = client.node_act(&args.which, "drain", args.unknown)?;
         if args.no_wait {
             return Ok(match args.node.json {
                 true => output::json(&begun),

@@ -14,7 +14,8 @@ use crate::output;
 const EXAMPLES: &str = "\
 Every setting is also an environment variable and a line of the file of --config:
   --memory-max 2GiB   CARILLON_MEMORY_MAX=2GiB   memory_max = \"2GiB\"
-Flags win over the environment, the environment over the file, the file over defaults.
+Flags win over the environment, the environment over the file, the file over defaults. Of a flag
+that is given twice the last one counts.
 
 Examples:
   carillon start                                     on ./carillon-data, for this machine only
@@ -68,6 +69,8 @@ fn flag(setting: &'static Setting) -> Arg {
         .help(format!("{help}{default}"))
         .long_help(format!("{help}{default}\nTakes {accepts}. Environment: {variable}"))
         .value_name(value_name(setting));
+    // The last one wins, as in other tools: a script may add to what it was given.
+    let arg = arg.overrides_with(setting.name);
     match setting.toml {
         // `--insecure` alone means true.
         Toml::Switch => arg
@@ -88,6 +91,7 @@ fn value_name(setting: &Setting) -> &'static str {
         "peer_secret_file" => "FILE",
         "replicas" => "N",
         "name" => "NAME",
+        "resp_advertise_port" => "PORT",
         name if name.ends_with("_ms") => "TIME",
         name if name.ends_with("_bytes") || name.contains("_bytes_") => "SIZE",
         "memory_max" => "SIZE",
@@ -103,6 +107,7 @@ impl Args for StartArgs {
             .long("config")
             .value_name("FILE")
             .value_parser(value_parser!(PathBuf))
+            .overrides_with("config")
             .help("TOML file with settings")
             .long_help(format!("TOML file with settings\nEnvironment: {}", config::FILE_VARIABLE));
         command.after_help(EXAMPLES).arg(file).args(SETTINGS.iter().map(flag))
@@ -170,6 +175,15 @@ mod tests {
         assert_eq!(args.flags, [pair("dir", "d"), pair("insecure", "true")]);
         assert_eq!(args.config, Some("c.toml".into()));
         assert!(parse(&["start"]).unwrap().flags.is_empty());
+    }
+
+    #[test]
+    fn the_last_of_a_repeated_flag_wins() {
+        let line = "start --dir a --insecure --config c --dir b --insecure=false --config d";
+        let args = parse(&line.split(' ').collect::<Vec<_>>()).unwrap();
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(args.flags, [pair("dir", "b"), pair("insecure", "false")]);
+        assert_eq!(args.config, Some("d".into()));
     }
 
     #[test]

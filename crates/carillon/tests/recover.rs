@@ -149,7 +149,7 @@ fn the_last_of_three_goes_on_and_grows_again() {
     names(KEYS).for_each(|key| put(&cluster, 2, &key));
     has_all(&cluster, 1, names(0).chain(names(KEYS)));
     for lost in &ids[1..] {
-        cluster.done(0, &format!("nodes remove {lost}"), "is removed, for good");
+        cluster.done(0, &format!("nodes remove --unknown {lost}"), "is removed, for good");
     }
 
     fs::rename(kept_back, cluster.dir_of(EMPTY)).unwrap();

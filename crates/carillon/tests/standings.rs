@@ -26,6 +26,13 @@ fn nodes_stand_as_people_say_and_a_removed_one_is_out_for_good() {
     cluster.done(0, "nodes uncordon n0", "n0 is a member");
     cluster.refused(2, "nodes remove n0", "n0 still has 9 replicas");
     cluster.refused(2, "nodes remove nobody", "there is no node");
+    // A mistyped id: nothing is done, and who there is is said.
+    let mistyped = "00000000000000a9";
+    for command in ["nodes remove", "nodes cordon", "nodes uncordon", "drain"] {
+        cluster.refused(2, &format!("{command} {mistyped}"), "known are n0 (");
+        cluster.refused(2, &format!("{command} {mistyped}"), &format!("n3 ({id})"));
+    }
+    assert!(cluster.nodes(1)["removed"].as_array().unwrap().is_empty());
 
     // Nothing has to move: it is done at once.
     cluster.done(1, "drain n3", "n3 is empty");

@@ -483,6 +483,11 @@ fn what_a_node_refuses_of_a_file_was_sent() {
     let key = "k".repeat(65 << 10);
     let (code, _, err) = node.txn(&[], format!("put a 1\nput {key} 1\n").as_bytes());
     assert!(code == 1 && err.contains("line 2: nothing was done"), "{code} {err}");
+    // What it names is a line of the file, by a pipe as by its name.
+    let (code, _, err) = node.txn(&[], b"# first\nput a x\n\nincr a\n");
+    assert!(code == 1 && err.contains("line 4: ") && !err.contains("operation 1"), "{code} {err}");
+    let (code, _, err) = node.txn(&[], b"if not exists a\nthen\nput b x\nincr b\n");
+    assert!(code == 1 && err.contains("line 4: ") && !err.contains("operation 1"), "{code} {err}");
     let many = format!("if not exists a\nthen\n{}", "put a 1\n".repeat(1025));
     let (code, _, err) = node.txn(&[], many.as_bytes());
     assert_eq!(code, 2, "{err}");

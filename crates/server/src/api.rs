@@ -99,8 +99,16 @@ pub trait Api: Send + Sync + 'static {
     fn status(&self) -> Status;
     /// All members of the cluster, this node among them.
     fn nodes(&self) -> Nodes;
-    /// Has a node, by its id or name, stand otherwise in the cluster.
-    fn set_standing(&self, id: RequestId, node: &str, standing: Standing, done: Done<NodeStanding>);
+    /// Has a node, by its id or name, stand otherwise in the cluster; one that nobody here knows
+    /// only if that is `unknown_too`.
+    fn set_standing(
+        &self,
+        id: RequestId,
+        node: &str,
+        standing: Standing,
+        unknown_too: bool,
+        done: Done<NodeStanding>,
+    );
     /// Shards that this node knows, a page of them; [`ApiError::NoKeyspace`] if there is no
     /// keyspace of that name.
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError>;

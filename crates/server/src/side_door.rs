@@ -306,9 +306,10 @@ impl Api for NodeApi {
         id: RequestId,
         node: &str,
         standing: Standing,
+        unknown_too: bool,
         done: Done<NodeStanding>,
     ) {
-        self.ask_standing(id, node, standing, done);
+        self.ask_standing(id, node, standing, unknown_too, done);
     }
 
     fn shards(&self, asked: &ShardsAsked<'_>) -> Result<Shards, ApiError> {

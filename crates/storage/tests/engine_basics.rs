@@ -310,3 +310,26 @@ fn garbage_is_refused_by_name() {
     let order = flush_then(&[9, 0, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(order, Err(RestoreError::Order { offset: 13 }));
 }
+
+#[test]
+fn keys_that_end_by_their_expiry_are_counted_once() {
+    both(|mut engine| {
+        for (key, expiry_ms) in [("a", 20), ("b", 20), ("c", 0), ("d", 1_000)] {
+            engine.put(&HASHER.key(key.as_bytes()), &[b"v"], expiry_ms, ts(10));
+        }
+        let usage = |engine: &Engine, now| {
+            let usage = engine.expiry_usage(ts(now));
+            (usage.keys, usage.expired, usage.ttl_sum_ms)
+        };
+        assert_eq!(usage(&engine, 15), (3, 0, 5 + 5 + 985));
+        assert_eq!(usage(&engine, 30), (1, 2, 970));
+        assert_eq!(engine.expiry_usage(ts(30)).average_ttl_ms(), 970);
+        put(&mut engine, "a", "again", 30);
+        assert_eq!((usage(&engine, 30), engine.expired_keys()), ((1, 1, 970), 1));
+        engine.raise_safe_point(ts(50));
+        while engine.collect(1_000) {}
+        assert_eq!((usage(&engine, 50), engine.take_expired_keys()), ((1, 0, 950), 2));
+        assert!(engine.delete(&HASHER.key(b"d"), ts(60)));
+        assert_eq!((usage(&engine, 60), engine.expired_keys()), ((0, 0, 0), 0));
+    });
+}

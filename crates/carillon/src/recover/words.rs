@@ -133,7 +133,7 @@ pub fn applied(applied: &Applied, plan: &Plan) -> String {
         out += "next: start it, with the flags it always had\n";
     }
     for lost in &plan.lost {
-        out += &format!("when it serves: carillon nodes remove {:016x}\n", lost.0);
+        out += &format!("when it serves: carillon nodes remove --unknown {:016x}\n", lost.0);
     }
     out
 }

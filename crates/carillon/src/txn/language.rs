@@ -46,12 +46,22 @@ pub enum Line {
 /// A file, understood.
 #[derive(Debug, PartialEq)]
 pub enum Script {
-    /// All of it in one request, which is this, but for the keyspace; and whether it says what is
-    /// done if the conditions do not hold.
-    AtOnce(Value, bool),
+    /// All of it in one request.
+    AtOnce(AtOnce),
     /// Operations one after the other, each with the number of its line; and whether all is done at
     /// the end.
     Steps(Vec<(usize, Value)>, bool),
+}
+
+/// A transaction with conditions.
+#[derive(Debug, PartialEq)]
+pub struct AtOnce {
+    /// The request, but for the keyspace.
+    pub txn: Value,
+    /// Whether it says what is done if the conditions do not hold.
+    pub has_else: bool,
+    /// The numbers of the lines of its operations, of `then` and of `else`.
+    pub lines: [Vec<usize>; 2],
 }
 
 /// A word, and whether it was quoted.
@@ -200,7 +210,7 @@ fn condition(tokens: &[Token]) -> Result<Value, String> {
 /// The number of a line, the first being 1, and why it cannot be understood.
 pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
     let (mut compare, mut branches) = (Vec::new(), [Vec::new(), Vec::new()]);
-    let mut steps = Vec::new();
+    let (mut steps, mut lines) = (Vec::new(), [Vec::new(), Vec::new()]);
     // Behind `then` or `else`.
     let mut branch = None;
     let mut ended = None;
@@ -244,7 +254,10 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
                         ),
                     ));
                 }
-                Some(branch) => branches[branch].push(op),
+                Some(branch) => {
+                    branches[branch].push(op);
+                    lines[branch].push(at);
+                }
                 None if is_at_once => return Err((at, "`then` is missing before it".into())),
                 None => steps.push((at, op)),
             },
@@ -264,7 +277,7 @@ pub fn script(text: &[u8]) -> Result<Script, (usize, String)> {
     }
     let [then, otherwise] = branches;
     let txn = json!({ "compare": compare, "then": then, "else": otherwise });
-    Ok(Script::AtOnce(txn, has_else))
+    Ok(Script::AtOnce(AtOnce { txn, has_else, lines }))
 }
 
 fn tokens(text: &[u8]) -> Result<Vec<Token>, String> {
@@ -444,7 +457,8 @@ mod tests {
         ]);
         let put = json!({ "put": { "key": "a", "value": "1" } });
         let txn = json!({ "compare": compare, "then": [put], "else": [{ "get": "c" }] });
-        assert_eq!(script(text), Ok(Script::AtOnce(txn, true)));
+        let lines = [vec![8], vec![10]];
+        assert_eq!(script(text), Ok(Script::AtOnce(AtOnce { txn, has_else: true, lines })));
         let get = json!({ "get": "a" });
         assert_eq!(script(b"\nget a\n"), Ok(Script::Steps(vec![(2, get.clone())], true)));
         assert_eq!(script(b"get a\nrollback"), Ok(Script::Steps(vec![(1, get)], false)));

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 use crate::cli::NodeArgs;
 use crate::exit::Exit;
 use crate::output::{self, with_node};
-use language::{Line, Script, quoted};
+use language::{AtOnce, Line, Script, quoted};
 
 /// No file may be longer: a request takes no more.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -125,8 +125,8 @@ pub fn txn(args: &TxnArgs) -> Exit {
             output::refuse(&args.node, &format!("{name}, line {line}: {why}; nothing was sent"));
             Exit::Usage
         }
-        Ok(Script::AtOnce(txn, has_else)) => {
-            with_node(&args.node, |client| at_once(client, args, txn, has_else).map_err(sent))
+        Ok(Script::AtOnce(script)) => {
+            with_node(&args.node, |client| at_once(client, args, script).map_err(sent))
         }
         Ok(Script::Steps(steps, commits)) => with_node(&args.node, |client| {
             stepwise(client, args, &name, &steps, commits).map_err(sent)
@@ -142,6 +142,38 @@ fn sent(error: ClientError) -> ClientError {
     }
 }
 
+/// A node counts the operations of a request; people count the lines of their file. `lines` has
+/// those of the operations of `then` and of `else`; nothing on a terminal, where there is one.
+fn by_line(error: ClientError, lines: &[Vec<usize>; 2]) -> ClientError {
+    match error {
+        ClientError::BadRequest(mut problem) => {
+            problem.detail = in_lines(&problem.detail, lines).unwrap_or(problem.detail);
+            ClientError::BadRequest(problem)
+        }
+        ClientError::Refused(mut problem) => {
+            problem.detail = in_lines(&problem.detail, lines).unwrap_or(problem.detail);
+            ClientError::Refused(problem)
+        }
+        other => other,
+    }
+}
+
+/// `operation 2 of then: …` as `line 4: …`; none if it names no operation. Which of `then` and
+/// `else` was done is not always said.
+fn in_lines(detail: &str, lines: &[Vec<usize>; 2]) -> Option<String> {
+    let (operation, why) = detail.strip_prefix("operation ")?.split_once(": ")?;
+    let (number, list) = operation.split_once(' ').unwrap_or((operation, ""));
+    let place = number.parse::<usize>().ok()?.checked_sub(1)?;
+    let meant = ["of then", "of else"].into_iter().zip(lines);
+    let meant = meant.filter(|(name, _)| list.is_empty() || list == *name);
+    let meant: Vec<String> =
+        meant.filter_map(|(_, lines)| Some(lines.get(place)?.to_string())).collect();
+    Some(match meant.is_empty() {
+        true => why.to_owned(),
+        false => format!("line {}: {why}", meant.join(" or ")),
+    })
+}
+
 fn whole(from: impl Read) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     from.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
@@ -149,14 +181,10 @@ fn whole(from: impl Read) -> io::Result<Vec<u8>> {
 }
 
 /// One request.
-fn at_once(
-    client: &Client,
-    args: &TxnArgs,
-    mut txn: Value,
-    has_else: bool,
-) -> Result<Exit, ClientError> {
+fn at_once(client: &Client, args: &TxnArgs, script: AtOnce) -> Result<Exit, ClientError> {
+    let AtOnce { mut txn, has_else, lines } = script;
     txn["keyspace"] = args.keyspace.as_str().into();
-    let answer = client.transact(&txn)?;
+    let answer = client.transact(&txn).map_err(|error| by_line(error, &lines))?;
     let succeeded = answer["succeeded"] == true;
     let exit = if succeeded || has_else { Exit::Done } else { Exit::Refused };
     if args.node.json {
@@ -192,7 +220,7 @@ fn stepwise(
                 if !json {
                     output::complain(&format!("{name}, line {line}: nothing was done"));
                 }
-                return Err(error);
+                return Err(by_line(error, &[vec![*line], Vec::new()]));
             }
         }
         if !json {
@@ -271,7 +299,10 @@ fn terminal(client: &Client, args: &TxnArgs) -> Result<Exit, ClientError> {
                     results.iter().for_each(|result| show(result, &mut text));
                     output::raw(text.as_bytes());
                 }
-                Err(error) if goes_on(&error) => output::refuse(&args.node, &error.to_string()),
+                Err(error) if goes_on(&error) => {
+                    let error = by_line(error, &[Vec::new(), Vec::new()]);
+                    output::refuse(&args.node, &error.to_string());
+                }
                 Err(error) => {
                     let _ended = client.txn_rollback(&txn);
                     return Err(error);
@@ -309,5 +340,26 @@ fn show(result: &Value, out: &mut String) {
     } else {
         out.push_str(&said(&result["value"]));
         out.push('\n');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_lines;
+
+    #[test]
+    fn operations_are_named_by_their_lines() {
+        let lines = [vec![3, 5], vec![8]];
+        for (detail, expected) in [
+            ("operation 2 of then: no", Some("line 5: no")),
+            ("operation 1 of else: it has: two", Some("line 8: it has: two")),
+            ("operation 1: no", Some("line 3 or 8: no")),
+            ("operation 2: no", Some("line 5: no")),
+            ("operation 9: no", Some("no")),
+            ("operation x: no", None),
+            ("the keyspace is gone", None),
+        ] {
+            assert_eq!(in_lines(detail, &lines).as_deref(), expected, "{detail}");
+        }
     }
 }

@@ -236,13 +236,21 @@ impl Client {
     }
 
     /// Does something to a node of the cluster, named by its id or its name: `cordon`, `uncordon`,
-    /// `drain` or `remove`. How it stands then, and what it still has.
+    /// `drain` or `remove`. How it stands then, and what it still has. An id that no node there
+    /// knows is refused, unless `unknown` says that it is meant.
     ///
     /// # Errors
     /// See [`ClientError::outcome`]; what was done may be asked for again.
-    pub fn node_act(&self, node: &str, action: &str) -> Result<serde_json::Value, ClientError> {
+    pub fn node_act(
+        &self,
+        node: &str,
+        action: &str,
+        unknown: bool,
+    ) -> Result<serde_json::Value, ClientError> {
         let path = format!("/v1/nodes/{}/{action}", encode(node.as_bytes()));
-        let request = Request { body: b"{}", json: true, ..Request::write("POST", &path) };
+        // Nodes of the version before take nothing else than {}.
+        let body: &[u8] = if unknown { br#"{"unknown": true}"# } else { b"{}" };
+        let request = Request { body, json: true, ..Request::write("POST", &path) };
         self.json(&self.ask(request)?)
     }
 

@@ -46,9 +46,6 @@ pub trait Context {
 
     /// Shows each connection but the one that asks; from other threads as they last were.
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>));
-
-    /// Closes another connection; false if it is gone.
-    fn kill_client(&self, id: u64) -> bool;
 }
 
 /// Numbers and words about the process. Whatever is not known stays at its default.
@@ -64,8 +61,6 @@ pub struct Facts<'a> {
     pub port: u16,
     /// The addresses listened on, with spaces between.
     pub bind: &'a str,
-    /// The configuration file, or nothing.
-    pub config_file: &'a str,
     /// Where the log lies.
     pub data_dir: &'a str,
     /// "sync", "interval" or "memory": the durability of keyspace "0".
@@ -74,13 +69,17 @@ pub struct Facts<'a> {
     pub started_millis: u64,
     /// Connections now.
     pub clients: u64,
+    /// Of these, such that wait for replicas.
+    pub clients_blocked: u64,
+    /// Connections ever closed because replies that nobody read were too many.
+    pub clients_evicted: u64,
     /// Connections at most; 0 if there is no limit.
     pub clients_max: u64,
     /// Seconds after which an idle connection is closed; 0 for never.
     pub idle_timeout_secs: u64,
     /// Bytes of keys and values, with what keeps them.
     pub memory_used_bytes: u64,
-    /// The most that ever was.
+    /// The most that they ever were, since the process started.
     pub memory_peak_bytes: u64,
     /// Bytes the process holds.
     pub memory_rss_bytes: u64,
@@ -102,7 +101,7 @@ pub struct Facts<'a> {
     pub hits: u64,
     /// Reads that found none.
     pub misses: u64,
-    /// Keys removed because their time had come.
+    /// Keys that ended by their expiry, since the process started.
     pub expired_keys: u64,
     /// Error replies sent.
     pub error_replies: u64,
@@ -114,7 +113,11 @@ pub struct Facts<'a> {
     pub log_bytes: u64,
     /// When the last checkpoint was finished, milliseconds since 1970; 0 if there was none.
     pub checkpoint_millis: u64,
-    /// Whether the disk had no room for the last write.
+    /// Whether a checkpoint is being written.
+    pub checkpoint_running: bool,
+    /// Whether the last checkpoint failed for want of room.
+    pub checkpoint_failed: bool,
+    /// Whether the log has no room on the disk.
     pub disk_full: bool,
     /// The cluster's id.
     pub cluster_id: u64,
@@ -168,6 +171,8 @@ pub struct KeyspaceFacts<'a> {
     pub keys: u64,
     /// Keys that have an expiry.
     pub expires: u64,
+    /// How long these live on, on average, in milliseconds.
+    pub average_ttl_ms: u64,
 }
 
 /// Another connection, for CLIENT LIST and KILL.

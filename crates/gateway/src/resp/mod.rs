@@ -47,7 +47,7 @@ pub use glob::{glob_matches, glob_matches_nocase};
 pub use number::{parse_i64, push_i64, push_u64};
 pub use parser::{LINE_BYTES_MAX, Limits, Parsed, ProtocolError, parse};
 pub use request::{
-    Bound, Explain, Gather, KeyspaceRequest, RANGE_NEEDS_ORDER, Range, Request, Wait,
+    Bound, Explain, Gather, KeyspaceRequest, Kill, RANGE_NEEDS_ORDER, Range, Request, Wait,
 };
 pub use session::{FIRST_KEYSPACE, Peer, Session};
 pub use topology::{Health, Mode, Node, Shard, Topology};

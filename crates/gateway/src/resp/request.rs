@@ -41,6 +41,8 @@ pub enum Request<'a> {
     LastWays,
     /// Reply how many other replicas have all writes of this connection, when it is enough.
     Wait(Wait),
+    /// Close other connections, and reply how many it were once none of them is there any more.
+    Kill(Kill),
     /// Make this keyspace the session's: reply OK after [`Session::selected`]. It is "0" to "15",
     /// to be created if it does not exist, or a name that existed a moment ago.
     ///
@@ -62,6 +64,17 @@ pub struct Wait {
     pub replicas: u64,
     /// Until then, in milliseconds; 0: for ever.
     pub timeout_ms: u64,
+}
+
+/// CLIENT KILL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Kill {
+    /// The connections, without the one that asks.
+    pub others: Vec<u64>,
+    /// Whether the one that asks is to be closed, too, once it has its reply.
+    pub own: bool,
+    /// What the reply is.
+    pub gather: Gather,
 }
 
 /// EXPLAIN ROUTE: how a key would be looked up.

@@ -320,6 +320,11 @@ impl Session {
         self.translate_by_table(args, ctx, out)
     }
 
+    /// Whether its connection is closed after all others where memory for replies runs out.
+    pub fn is_spared(&self) -> bool {
+        self.no_evict
+    }
+
     /// A command has been run beside [`Self::translate`].
     #[inline]
     pub fn note_command(&mut self, name: &'static str) {

@@ -74,10 +74,6 @@ impl Context for Three {
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
         Still.each_other_client(show);
     }
-
-    fn kill_client(&self, id: u64) -> bool {
-        Still.kill_client(id)
-    }
 }
 
 fn ask(mode: Mode, session: &mut Session, line: &str) -> (String, String) {

@@ -42,17 +42,13 @@ impl Context for Still {
     }
 
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
-        show(KeyspaceFacts { name: "0", keys: 3, expires: 1 });
-        show(KeyspaceFacts { name: "1", keys: 0, expires: 0 });
-        show(KeyspaceFacts { name: "orders", keys: 0, expires: 0 });
+        show(KeyspaceFacts { name: "0", keys: 3, expires: 1, average_ttl_ms: 7 });
+        show(KeyspaceFacts { name: "1", keys: 0, expires: 0, average_ttl_ms: 0 });
+        show(KeyspaceFacts { name: "orders", keys: 0, expires: 0, average_ttl_ms: 0 });
     }
 
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
         show(ClientFacts { id: 3, addr: "10.0.0.3:5", laddr: "10.0.0.1:6379", line: "id=3 other" });
-    }
-
-    fn kill_client(&self, id: u64) -> bool {
-        id == 3
     }
 }
 

@@ -31,10 +31,6 @@ impl Context for Starting {
     fn each_other_client(&self, show: &mut dyn FnMut(ClientFacts<'_>)) {
         Still.each_other_client(show);
     }
-
-    fn kill_client(&self, id: u64) -> bool {
-        Still.kill_client(id)
-    }
 }
 
 fn reply(session: &mut Session, line: &str) -> String {
@@ -180,11 +176,18 @@ fn clients_are_listed_and_killed() {
     assert!(list.contains("id=3 other\nid=7 addr="), "{list}");
     assert_eq!(reply(&mut session, "CLIENT LIST ID 3 9"), "$11\r\nid=3 other\n\r\n");
     assert_eq!(reply(&mut session, "CLIENT LIST TYPE pubsub"), "$0\r\n\r\n");
-    assert_eq!(reply(&mut session, "CLIENT KILL ID 3"), ":1\r\n");
+    let mut kills = |line: &str| {
+        let (request, out) = send(&mut session, line.as_bytes());
+        assert!(out.is_empty(), "it is answered when they are gone");
+        request
+    };
+    let kill = |own, gather| format!("Kill(Kill {{ others: [3], own: {own}, gather: {gather} }})");
+    assert_eq!(kills("CLIENT KILL ID 3"), kill(false, "Sum"));
+    assert_eq!(kills("CLIENT KILL TYPE normal"), kill(false, "Sum"));
+    assert_eq!(kills("CLIENT KILL TYPE normal SKIPME no"), kill(true, "Sum"));
+    assert_eq!(kills("CLIENT KILL 10.0.0.3:5"), kill(false, "Ok"));
     assert_eq!(reply(&mut session, "CLIENT KILL ID 4"), ":0\r\n");
     assert_eq!(reply(&mut session, "CLIENT KILL ID 7"), ":0\r\n");
-    assert_eq!(reply(&mut session, "CLIENT KILL TYPE normal"), ":1\r\n");
-    assert_eq!(reply(&mut session, "CLIENT KILL 10.0.0.3:5"), "+OK\r\n");
     let own = send(&mut session, b"CLIENT KILL ID 7 SKIPME no");
     assert_eq!(own, ("Close".to_owned(), b":1\r\n".to_vec()));
     let own = send(&mut session, b"CLIENT KILL 10.0.0.7:5");

@@ -251,7 +251,7 @@ fn info_has_what_client_libraries_read() {
         "loading:0\r\n",
         "uptime_in_seconds:5\r\n",
         "# CPU\r\n",
-        "db0:keys=3,expires=1,avg_ttl=0\r\n",
+        "db0:keys=3,expires=1,avg_ttl=7\r\n",
         "keyspace_orders:keys=0",
         "used_memory_human:1.00M",
         "cluster_enabled:0\r\n",

@@ -38,10 +38,12 @@ pub enum ApiError {
         why: String,
     },
     /// No node has this id or name. Nothing was done.
-    #[error("there is no node {node:?}")]
+    #[error("there is no node {node:?}; known are {}", known.join(", "))]
     NoNode {
         /// As it was asked for.
         node: String,
+        /// Names and ids of those that there are.
+        known: Vec<String>,
     },
     /// Several nodes have this name. Nothing was done: say which by its id.
     #[error("several nodes are called {node:?}: {}", ids.join(", "))]

@@ -49,7 +49,7 @@ impl Options {
             host,
             peer,
             domain: config.domain.clone(),
-            resp: port(config.resp),
+            resp: config.resp_port_advertised(),
             native: port(config.native),
             http: port(config.http),
             seeds: config.join.clone(),

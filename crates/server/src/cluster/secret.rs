@@ -1,5 +1,6 @@
 //! Where does the secret of a cluster come from? A file that only its owner may read.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -9,6 +10,10 @@ use crate::peer::Secret;
 
 /// No secret is longer.
 const SECRET_BYTES_MAX: u64 = 4096;
+/// … or shorter: whoever hears one handshake can try short ones without asking anybody.
+const SECRET_BYTES_MIN: usize = 16;
+/// A secret of fewer different bytes is a pattern, such as one letter repeated.
+const DISTINCT_BYTES_MIN: usize = 5;
 /// Bits of a file's mode that let others than its owner at it.
 const OTHERS: u32 = 0o077;
 
@@ -47,6 +52,31 @@ pub enum SecretError {
         /// The file.
         path: PathBuf,
     },
+    /// It can be guessed.
+    #[error(
+        "the secret of the cluster in {} can be guessed: it has {bytes} bytes, {distinct} of them \
+         different, and needs at least {SECRET_BYTES_MIN}, {DISTINCT_BYTES_MIN} of them different. \
+         Make one with `{RECIPE}` and copy it to every node", path.display()
+    )]
+    Weak {
+        /// The file.
+        path: PathBuf,
+        /// Bytes of the secret, without white space at its ends.
+        bytes: usize,
+        /// How many different bytes are among them.
+        distinct: usize,
+    },
+    /// The secret repeats a short piece.
+    #[error(
+        "the secret of the cluster in {} can be guessed: it is a piece of {piece} bytes, repeated. \
+         Make one with `{RECIPE}` and copy it to every node", path.display()
+    )]
+    Repeated {
+        /// The file.
+        path: PathBuf,
+        /// How long the piece is.
+        piece: usize,
+    },
     /// The file is something else.
     #[error(
         "{} is longer than {SECRET_BYTES_MAX} bytes, which no secret of a cluster is",
@@ -74,8 +104,24 @@ pub fn read(path: &Path) -> Result<Secret, SecretError> {
     if text.len() as u64 > SECRET_BYTES_MAX {
         return Err(SecretError::TooLong { path: path.into() });
     }
-    let secret = Secret::new(&text);
-    if secret.is_empty() { Err(SecretError::Empty { path: path.into() }) } else { Ok(secret) }
+    if text.trim_ascii().is_empty() {
+        return Err(SecretError::Empty { path: path.into() });
+    }
+    check_strength(path, text.trim_ascii())?;
+    Ok(Secret::new(&text))
+}
+
+/// Refuses what somebody would try first. It cannot tell whether the rest was drawn at random.
+fn check_strength(path: &Path, secret: &[u8]) -> Result<(), SecretError> {
+    let (bytes, distinct) = (secret.len(), secret.iter().collect::<BTreeSet<_>>().len());
+    if bytes < SECRET_BYTES_MIN || distinct < DISTINCT_BYTES_MIN {
+        return Err(SecretError::Weak { path: path.into(), bytes, distinct });
+    }
+    let repeats = |piece: &usize| secret.iter().skip(*piece).eq(&secret[..bytes - piece]);
+    match (1..SECRET_BYTES_MIN).find(repeats).filter(|piece| 2 * piece <= bytes) {
+        Some(piece) => Err(SecretError::Repeated { path: path.into(), piece }),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -95,18 +141,28 @@ mod tests {
             read(&path)
         };
         assert!(read(&path).unwrap_err().to_string().contains("/dev/urandom"));
-        assert!(write(b" of ours\n", 0o600).unwrap() == Secret::new(b"of ours"));
+        let ours = b" a secret of ours\n";
+        assert!(write(ours, 0o600).unwrap() == Secret::new(b"a secret of ours"));
         assert!(matches!(write(b" \n", 0o600), Err(SecretError::Empty { .. })));
         assert!(matches!(write(&[b'x'; 5000], 0o600), Err(SecretError::TooLong { .. })));
         for mode in [0o644, 0o640, 0o604, 0o622] {
-            let error = write(b"of ours", mode).unwrap_err().to_string();
+            let error = write(ours, mode).unwrap_err().to_string();
             assert!(error.contains("chmod 600") && error.contains(&format!("{mode:o}")), "{error}");
         }
-        assert!(write(b"of ours", 0o400).is_ok());
+        assert!(write(ours, 0o400).is_ok());
         assert!(matches!(
             read(&dir),
             Err(SecretError::Exposed { .. } | SecretError::Unreadable { .. })
         ));
+        let weak: [&[u8]; 5] =
+            [b"x", &[0; 3], b"fifteen letters\n", &[b'x'; 64], b" abcabcabcabcabcabcabc "];
+        for text in weak {
+            let error = write(text, 0o600).unwrap_err();
+            assert!(matches!(error, SecretError::Weak { .. }), "{error}");
+            assert!(error.to_string().contains("/dev/urandom"), "{error}");
+        }
+        let error = write(b"passwordpassword\n", 0o600).unwrap_err().to_string();
+        assert!(error.contains("a piece of 8 bytes, repeated"), "{error}");
         fs::remove_dir_all(dir).unwrap();
     }
 }

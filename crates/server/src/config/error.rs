@@ -137,6 +137,16 @@ pub enum ConfigError {
         /// The listener's address.
         address: SocketAddr,
     },
+    /// A port of Redis clients is advertised, but nobody listens.
+    #[error(
+        "resp_advertise_port = {port} is set, but resp is off: clients would be sent to a port \
+         that nobody serves. Turn resp on, such as --resp 127.0.0.1:6379, or leave \
+         resp_advertise_port out"
+    )]
+    PortOfNobody {
+        /// The port.
+        port: u64,
+    },
     /// Two listeners at one address.
     #[error("{first} and {second} both listen on {address}: give one of them another port, or off")]
     SameAddress {

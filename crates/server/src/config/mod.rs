@@ -247,6 +247,20 @@ impl Config {
         Some((host, peer))
     }
 
+    /// The port of Redis clients that others are told; none if nobody listens there.
+    pub fn resp_port_advertised(&self) -> Option<u16> {
+        let listened = self.resp.address()?.port();
+        match self.resp_advertise_port {
+            0 => Some(listened),
+            port => u16::try_from(port).ok(),
+        }
+    }
+
+    /// Bytes that all connections together may leave unread.
+    pub fn unread_bytes_max(&self) -> u64 {
+        self.output_bytes_total_max.max(self.output_bytes_max)
+    }
+
     /// Event loops: `threads`, or if that is 0 one for each core but one, which fsyncs and the
     /// rest of the machine need (docs/decisions/0002).
     pub fn threads_count(&self) -> usize {
@@ -279,6 +293,9 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_listeners()?;
         self.check_peers()?;
+        if self.resp_advertise_port != 0 && self.resp.address().is_none() {
+            return Err(ConfigError::PortOfNobody { port: self.resp_advertise_port });
+        }
         let bytes_min = self.key_bytes_max + self.value_bytes_max + FRAME_BYTES;
         let buffers = [
             ("input_bytes_max", self.input_bytes_max),

@@ -111,6 +111,10 @@ settings! {
     /// Host under which other nodes and clients reach this node, and the port for other nodes, if
     /// not those of the peer listener.
     advertise: Option<Advertised> = "", Advertise, Advertise;
+    /// Port under which other nodes and clients reach the listener of Redis clients, on the host of
+    /// advertise, where that is not the port listened on: behind a mapping of ports. MOVED, CLUSTER
+    /// SLOTS and their like name it; 0 = the port listened on.
+    resp_advertise_port: u64 = "0", Number(0..=65_535), Number;
     /// File with the secret that all nodes of a cluster share; needed with a peer listener.
     peer_secret_file: Option<PathBuf> = "", MaybePath, MaybePath;
     /// What this node shares a fate with: a rack, a room. Replicas of a key avoid sharing one.
@@ -193,6 +197,9 @@ settings! {
     /// Bytes of replies that one connection may leave unread; beyond, its further commands wait,
     /// and a single longer reply is replaced by an error.
     output_bytes_max: u64 = "128MiB", Size(64 * KIB..=16 * GIB), Size;
+    /// Bytes of replies that all connections together may leave unread; beyond, those are closed
+    /// that have left most. Never less than output_bytes_max.
+    output_bytes_total_max: u64 = "1GiB", Size(64 * KIB..=1024 * GIB), Size;
     /// Write the reason of a native error reply (GER, PER, DER) as its value. Off: the value is
     /// empty, as the original clients know it; then a missing key cannot be told from a failure.
     native_error_reason: bool = "false", Switch, Switch;

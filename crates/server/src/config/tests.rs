@@ -90,6 +90,8 @@ fn other(setting: &Setting) -> (&'static str, String) {
         "split_rate" | "split_keys" => "7000",
         "segment_bytes" => "128 MiB",
         "checkpoint_log_bytes" | "input_bytes_max" | "output_bytes_max" => "1GiB",
+        "output_bytes_total_max" => "2GiB",
+        "resp_advertise_port" => "6380",
         _ if setting.name.ends_with("_ms") => "1234",
         name => panic!("{name} has no value to try here"),
     };
@@ -355,4 +357,15 @@ fn the_corpus_is_read_without_panic() {
         }
     }
     assert!(good >= 3 && bad >= 5, "{good} good and {bad} bad files");
+}
+
+#[test]
+fn an_advertised_port_needs_a_listener() {
+    let at = |flags: &[(&str, &str)]| from("", &[], flags);
+    assert_eq!(at(&[]).unwrap().resp_port_advertised(), Some(6379));
+    let mapped = at(&[("resp-advertise-port", "7001")]).unwrap();
+    assert_eq!(mapped.resp_port_advertised(), Some(7001));
+    let refused = at(&[("resp-advertise-port", "7001"), ("resp", "off")]).unwrap_err();
+    assert!(refused.to_string().contains("resp is off"), "{refused}");
+    assert!(at(&[("resp-advertise-port", "65536")]).is_err());
 }

@@ -53,6 +53,8 @@ pub struct Connection {
     pub output: Vec<u8>,
     /// How much of `output` was sent.
     pub sent: usize,
+    /// As how many bytes `output` counts among those that nobody reads (`event_loop::unread`).
+    pub unread_bytes: usize,
     /// Replies owed, oldest first.
     pub pending: VecDeque<Slot>,
     /// The number of the oldest; numbers count up and wrap.
@@ -194,6 +196,23 @@ impl State {
     }
 }
 
+impl State {
+    /// How many errors it is. Who makes bytes counts those in them.
+    fn errors(&self) -> u64 {
+        let is_refused = |reply: &&Reply| matches!(reply, Reply::Refused(_));
+        match self {
+            State::Failed(_) | State::Done(Reply::Refused(_)) => 1,
+            State::Executed(executed) => match &**executed {
+                (_, Reply::Array(all)) => all.iter().filter(is_refused).count() as u64,
+                (_, Reply::Refused(_)) => 1,
+                (parts, Reply::Changed(_)) => u64::from(matches!(**parts, [Part::Committed])),
+                _ => 0,
+            },
+            _ => 0,
+        }
+    }
+}
+
 impl Slot {
     fn new(state: State, frame: Frame) -> Self {
         Self { state, frame, before: Vec::new(), only_reads: false }
@@ -247,6 +266,7 @@ impl Connection {
             input: Vec::new(),
             output: Vec::new(),
             sent: 0,
+            unread_bytes: 0,
             pending: VecDeque::new(),
             first_number: 0,
             route: None,
@@ -347,10 +367,13 @@ impl Connection {
         Some((told.again, matches!(frame, Frame::Resp { muted: true, .. })))
     }
 
-    /// Writes the replies that are there, in order, up to the first that is not.
-    pub fn write_replies(&mut self, reason: native::Reason) {
+    /// Writes the replies that are there, in order, up to the first that is not; how many of them
+    /// are errors that nobody has counted yet.
+    pub fn write_replies(&mut self, reason: native::Reason) -> u64 {
+        let mut errors = 0;
         while self.pending.front().is_some_and(Slot::is_done) {
-            let Some(slot) = self.pending.pop_front() else { return };
+            let Some(slot) = self.pending.pop_front() else { break };
+            errors += slot.state.errors();
             self.takes.is_answered(self.first_number);
             self.first_number = self.first_number.wrapping_add(1) & NUMBER_MASK;
             if !self.broken {
@@ -361,6 +384,7 @@ impl Connection {
             self.barrier = false;
             self.takes.all_are_answered();
         }
+        errors
     }
 
     fn write(&mut self, slot: Slot, reason: native::Reason) {

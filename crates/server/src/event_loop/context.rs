@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use keyspace::{Durability, Feature, Timestamp};
 use parking_lot::Mutex;
+use storage::engine::ExpiryUsage;
 
 use super::topology;
+use super::unread::Unread;
 use crate::config::Config;
 use crate::hub::Hub;
-use crate::hub::mail::Mail;
 use gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topology};
 
 /// All Redis clients of the process, for CLIENT LIST and KILL.
@@ -17,6 +18,8 @@ use gateway::resp::{ClientFacts, Context, Facts, KeyspaceFacts, Mode, Peer, Topo
 pub struct Clients {
     next: AtomicU64,
     all: Mutex<BTreeMap<u64, Client>>,
+    /// Of these and of native ones.
+    pub(super) unread: Unread,
 }
 
 struct Client {
@@ -37,6 +40,11 @@ impl Clients {
         let (addr, laddr) = (peer.addr.clone(), peer.laddr.clone());
         let client = Client { event_loop, addr, laddr, line: String::new() };
         self.all.lock().insert(id, client);
+    }
+
+    /// Which loop serves a client; nothing if it is gone.
+    pub(super) fn event_loop(&self, id: u64) -> Option<usize> {
+        self.all.lock().get(&id).map(|client| client.event_loop)
     }
 
     pub(super) fn remove(&self, id: u64) {
@@ -81,6 +89,21 @@ pub(super) struct CommandContext<'a> {
     pub id: u64,
 }
 
+impl CommandContext<'_> {
+    /// Those whose memory is free again, and those that only look as if they were gone.
+    fn expired_keys(&self) -> u64 {
+        let mut expired = self.hub.counters.expired_keys.get();
+        for route in self.hub.routes().iter() {
+            for view in &route.views {
+                if let Some(engine) = view.read().keys() {
+                    expired += engine.expired_keys() + engine.expiry_usage(self.now).expired;
+                }
+            }
+        }
+        expired
+    }
+}
+
 impl Context for CommandContext<'_> {
     fn now_millis(&self) -> u64 {
         self.now.millis()
@@ -119,29 +142,34 @@ impl Context for CommandContext<'_> {
             },
             started_millis: self.hub.started_millis(),
             clients: counters.connections.get(),
+            clients_blocked: counters.connections_blocked.get(),
+            clients_evicted: counters.connections_evicted.get(),
             clients_max: self.config.connections_max,
             idle_timeout_secs: self.config.idle_timeout_ms / 1000,
             memory_used_bytes: self.hub.memory_used_bytes.load(Ordering::Relaxed),
-            memory_peak_bytes: process.rss_peak_bytes,
+            memory_peak_bytes: counters.memory_peak_bytes.get(),
             memory_rss_bytes: process.rss_bytes,
             memory_max_bytes: self.hub.memory_bytes_max,
             connections_received: counters.connections_accepted.get(),
             connections_rejected: counters.connections_rejected.get(),
             commands_processed: counters.commands.get(),
+            commands_per_second: counters.commands_per_second.get(),
             input_bytes: counters.input_bytes.get(),
             output_bytes: counters.output_bytes.get(),
             hits: counters.hits.get(),
             misses: counters.misses.get(),
+            expired_keys: self.expired_keys(),
             error_replies: counters.errors.get(),
             cpu_system_micros: process.cpu_system_micros,
             cpu_user_micros: process.cpu_user_micros,
             log_bytes: log.bytes_on_disk,
             checkpoint_millis: counters.checkpoint_millis.get(),
+            checkpoint_running: counters.checkpoint_running.get() > 0,
+            checkpoint_failed: counters.checkpoint_failed.get() > 0,
             disk_full: log.full,
             cluster_id: self.hub.cluster_id,
             // As the keeper saw it: a loop waits for no lane but its own.
             cluster: self.hub.overview.load().facts(),
-            ..Facts::default()
         }
     }
 
@@ -159,14 +187,19 @@ impl Context for CommandContext<'_> {
 
     fn each_keyspace(&self, show: &mut dyn FnMut(KeyspaceFacts<'_>)) {
         for route in self.hub.routes().iter() {
-            let mut facts = KeyspaceFacts { name: &route.keyspace.name, keys: 0, expires: 0 };
+            let (mut keys, mut expiring) = (0, ExpiryUsage::default());
             for view in &route.views {
                 if let Some(engine) = view.read().keys() {
-                    facts.keys += engine.len(self.now);
-                    facts.expires += engine.expiring();
+                    keys += engine.len(self.now);
+                    expiring.add(engine.expiry_usage(self.now));
                 }
             }
-            show(facts);
+            show(KeyspaceFacts {
+                name: &route.keyspace.name,
+                keys,
+                expires: expiring.keys,
+                average_ttl_ms: expiring.average_ttl_ms(),
+            });
         }
     }
 
@@ -175,13 +208,5 @@ impl Context for CommandContext<'_> {
             let Client { addr, laddr, line, .. } = client;
             show(ClientFacts { id: *id, addr, laddr, line });
         }
-    }
-
-    fn kill_client(&self, id: u64) -> bool {
-        let event_loop = self.clients.all.lock().get(&id).map(|client| client.event_loop);
-        if let Some(event_loop) = event_loop {
-            let _gone_otherwise = self.hub.mailboxes[event_loop].post(Mail::Kill(id));
-        }
-        event_loop.is_some()
     }
 }

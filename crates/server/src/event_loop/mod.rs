@@ -21,6 +21,7 @@
 //! | stored values in them | 1 MiB and a value | its writes that reply values wait for the others |
 //! | output of one | 1 MiB and a reply | its commands wait until it has read |
 //! | one reply | `output_bytes_max` | replaced by an error |
+//! | output of all together | `output_bytes_total_max` | the longest ones' connections are closed |
 //! | connections | `connections_max` | refused with an error |
 
 mod capped;
@@ -33,17 +34,20 @@ mod executes;
 mod far;
 mod gets;
 mod interacts;
+mod kills;
 mod lines;
 mod looks_up;
 mod native;
 mod plain;
 mod reads;
 mod resp;
+mod scans;
 mod serve;
 mod sockets;
 mod takes;
 mod topology;
 mod transactions;
+mod unread;
 mod waits;
 mod whole;
 mod wide;
@@ -58,6 +62,7 @@ use std::time::{Duration, Instant};
 
 use balancer::hot::Sampler;
 use command::Read;
+use command::Reply;
 use keyspace::{ShardId, Timestamp};
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
@@ -400,8 +405,11 @@ impl EventLoop {
     /// Takes the last mail: what lanes are told in it nobody else will tell them.
     fn end(&mut self) {
         for mail in self.hub.mailboxes[self.number].close() {
-            if let Mail::Durable { lane, ticket } = mail {
-                self.durable(lane, ticket);
+            match mail {
+                Mail::Durable { lane, ticket } => self.durable(lane, ticket),
+                // Other loops may go on for a while.
+                Mail::Kill(kill) => self.kill_for(&kill),
+                _ => {}
             }
         }
     }
@@ -411,7 +419,9 @@ impl EventLoop {
             Mail::Answer(answer) => self.answered(answer),
             Mail::Durable { lane, ticket } => self.durable(lane, ticket),
             Mail::Connection(new) => self.adopt(new),
-            Mail::Kill(id) => self.kill(id),
+            Mail::Kill(kill) => self.kill_for(&kill),
+            Mail::Evict(id) => self.evict(id),
+            Mail::Killed(waiter, count) => self.fill(waiter, Ok(Reply::Int(count))),
             Mail::Stuck(stuck) => self.finish(stuck),
             Mail::Traced(at, trace) => self.traced(at, *trace),
             Mail::Transact(asked) => self.transact(*asked),

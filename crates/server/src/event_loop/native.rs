@@ -57,7 +57,8 @@ impl EventLoop {
             let slot = connection.next_number();
             connection.pending.push_back(Slot::waiting(frame()));
             connection.fill(slot, Err(text));
-            connection.write_replies(self.native_reason());
+            let errors = connection.write_replies(self.native_reason());
+            self.hub.counters.errors.add(errors);
             self.tally.commands += 1;
             return consumed;
         }
@@ -82,7 +83,8 @@ impl EventLoop {
                     Err(text) => {
                         connection.pending.push_back(Slot::waiting(frame()));
                         connection.fill(number, Err(text.into()));
-                        connection.write_replies(self.native_reason());
+                        let errors = connection.write_replies(self.native_reason());
+                        self.hub.counters.errors.add(errors);
                     }
                 }
             }

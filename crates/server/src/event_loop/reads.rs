@@ -58,6 +58,9 @@ impl EventLoop {
             }
             Ok(_) => {
                 self.note_read(route, read);
+                if connection.output.get(before) == Some(&b'-') {
+                    self.hub.counters.errors.add(1);
+                }
                 if let Read::Get(_) = read {
                     let found =
                         connection.output.get(before + 1).is_some_and(|b| b.is_ascii_digit());

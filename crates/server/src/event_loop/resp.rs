@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use keyspace::{CatalogueOp, Feature, is_made_on_use};
+use node::fetch::Fetched;
 use node::lane::{Input, Origin};
+use node::read::Now;
 
 use super::EventLoop;
 use super::connection::{Connection, Protocol, Slot};
@@ -41,6 +43,19 @@ pub(super) fn limits(config: &Config) -> Limits {
         request_bytes_max: config.input_bytes_max.min(REQUEST_BYTES_MAX) as usize,
         ..Limits::default()
     }
+}
+
+/// A command that was understood, and what it was put off with, if it was.
+struct Command<'a> {
+    args: Args<'a>,
+    request: Request<'a>,
+    muted: bool,
+    /// It is answered with this error instead of being run.
+    refused: Option<Box<str>>,
+    /// The time that it is tried again with.
+    put_off_at: Option<Now>,
+    /// What was fetched for it.
+    fetched: Fetched,
 }
 
 /// What became of a command.
@@ -135,6 +150,38 @@ impl EventLoop {
         session: &mut Session,
         args: Args<'_>,
     ) -> Done {
+        let replies = (connection.output.len(), connection.pending.len());
+        let mut later = Vec::new();
+        let command = self.translate_command(connection, session, args, &mut later);
+        let muted = command.muted;
+        let done = self.dispatch(at, connection, session, command);
+        if !later.is_empty() {
+            connection.pending.push_back(Slot::bytes(later));
+        }
+        if matches!(done, Done::Yes) && connection.told().is_none() {
+            self.leaves_line(at);
+        }
+        match done {
+            Done::PutOff => connection.put_off_muted = Some(muted),
+            Done::Yes if connection.ways.is_some() => {
+                let attribute = self.attribute(connection, session, muted);
+                connection.precede(attribute, replies);
+            }
+            Done::Yes => {}
+        }
+        done
+    }
+
+    /// Translates a command, and takes what it was put off with, if it was. A reply that is known
+    /// at once goes to the output or, behind replies that are owed, to `later`.
+    #[inline]
+    fn translate_command<'a>(
+        &mut self,
+        connection: &mut Connection,
+        session: &mut Session,
+        args: Args<'a>,
+        later: &mut Vec<u8>,
+    ) -> Command<'a> {
         let context = CommandContext {
             hub: &self.hub,
             config: &self.config,
@@ -143,11 +190,8 @@ impl EventLoop {
             now: self.now,
             id: connection.id,
         };
-        let replies = (connection.output.len(), connection.pending.len());
-        // Behind replies that are owed, what is known now must wait for its turn.
         let behind = !connection.pending.is_empty();
-        let mut later = Vec::new();
-        let out = if behind { &mut later } else { &mut connection.output };
+        let out = if behind { later } else { &mut connection.output };
         let before = out.len();
         let request = session.translate(args, &context, out);
         let muted = connection.put_off_muted.take().unwrap_or(session.is_muted());
@@ -169,37 +213,35 @@ impl EventLoop {
             // It stands between WATCH and what reads, even if nobody is told what it says.
             connection.watches_anew = false;
         }
-        let done = match request {
+        Command { args, request, muted, refused, put_off_at, fetched }
+    }
+
+    /// Runs what concerns the connection and its transaction, and has the rest run.
+    #[inline]
+    fn dispatch(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        mut command: Command<'_>,
+    ) -> Done {
+        let muted = command.muted;
+        match std::mem::replace(&mut command.request, Request::Answered) {
             Request::Answered => {
-                if args.is(0, "client") || args.is(0, "hello") {
+                if command.args.is(0, "client") || command.args.is(0, "hello") {
                     self.describe(connection, session);
                 }
                 Done::Yes
             }
-            Request::Reset => {
-                connection.last_ways.clear();
-                connection.route_version = u64::MAX;
-                match connection.pending.is_empty() {
-                    true => self.route_of(connection, session),
-                    // What is on its way may come back: see `refresh_route`.
-                    false => connection.barrier = true,
-                }
-                Done::Yes
-            }
+            Request::Reset => self.reset(connection, session),
             Request::Close => {
                 connection.closing = true;
                 Done::Yes
             }
-            request if let Some(text) = refused => {
-                (connection.looked, connection.copy) = (None, None);
-                if request == Request::Exec {
-                    session.end_transaction();
-                }
-                if request == Request::Commit {
-                    session.take_begun();
-                }
-                self.refuse(connection, session, &text, muted)
+            request if let Some(text) = command.refused.take() => {
+                self.refuse_command(connection, session, &request, &text, muted)
             }
+            Request::Kill(kill) => self.kill_clients(at, connection, session, kill, muted),
             Request::Explain(explain) => self.explain(at, connection, session, &explain, muted),
             Request::LastWays => self.last_ways(connection, session, muted),
             request
@@ -212,58 +254,91 @@ impl EventLoop {
             Request::Begin => self.begin(at, connection, session, muted),
             Request::Commit => self.commit(at, connection, session, muted),
             request if session.is_begun() => {
-                let now = put_off_at.unwrap_or_else(|| self.moment());
-                self.interact(at, connection, session, request, (now, fetched), muted)
+                let now = command.put_off_at.unwrap_or_else(|| self.moment());
+                self.interact(at, connection, session, request, (now, command.fetched), muted)
             }
             ref request if let Some(text) = self.elsewhere(connection, session, request) => {
                 self.refuse(connection, session, &text, muted)
             }
+            request => self.run_request(at, connection, session, request, command),
+        }
+    }
+
+    /// Runs a request for keys, which this node is to answer, outside of BEGIN.
+    #[inline]
+    fn run_request(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &mut Session,
+        request: Request<'_>,
+        command: Command<'_>,
+    ) -> Done {
+        let Command { args, muted, put_off_at, fetched, .. } = command;
+        let now = |this: &Self| put_off_at.unwrap_or_else(|| this.moment());
+        match request {
             Request::Read(read) => {
-                let now = put_off_at.unwrap_or_else(|| self.moment());
+                let now = now(self);
                 self.read(at, connection, session, &read, (now, fetched), muted)
             }
             Request::Write(write)
                 if connection.route.as_ref().is_some_and(|route| moves(&write, route))
                     && self.hub.may_use(Feature::Transactions) =>
             {
-                let now = put_off_at.unwrap_or_else(|| self.moment());
-                let what = (write, args);
-                self.move_value(at, connection, session, what, (now, fetched), muted)
+                let now = now(self);
+                self.move_value(at, connection, session, (write, args), (now, fetched), muted)
             }
             Request::Write(write) => self.write(at, connection, session, &write, muted),
             Request::WriteEach { gather, writes } => {
                 self.write_each(at, connection, session, gather, &writes, muted)
             }
             Request::Watch(keys) => {
-                let now = put_off_at.unwrap_or_else(|| self.moment());
+                let now = now(self);
                 self.watch(at, connection, session, &keys, (now, fetched), muted)
             }
             Request::Exec => {
-                let now = put_off_at.unwrap_or_else(|| self.moment());
+                let now = now(self);
                 self.exec(at, connection, session, (now, fetched), muted)
             }
             Request::Keyspace(request) => {
-                let now = put_off_at.unwrap_or_else(|| self.moment());
-                self.run_whole(at, connection, session, &request, (now, fetched), muted)
+                let now = now(self);
+                self.scan_keyspace(at, connection, session, &request, (now, fetched), muted)
             }
             Request::Wait(wait) => self.wait_for_replicas(at, connection, session, wait, muted),
             Request::Select(name) => self.select(at, connection, session, name, muted),
-        };
-        if !later.is_empty() {
-            connection.pending.push_back(Slot::bytes(later));
+            other => unreachable!("{other:?} is no request for keys"),
         }
-        if matches!(done, Done::Yes) && connection.told().is_none() {
-            self.leaves_line(at);
+    }
+
+    /// The session begins anew.
+    fn reset(&mut self, connection: &mut Connection, session: &Session) -> Done {
+        connection.last_ways.clear();
+        connection.route_version = u64::MAX;
+        match connection.pending.is_empty() {
+            true => self.route_of(connection, session),
+            // What is on its way may come back: see `refresh_route`.
+            false => connection.barrier = true,
         }
-        match done {
-            Done::PutOff => connection.put_off_muted = Some(muted),
-            Done::Yes if connection.ways.is_some() => {
-                let attribute = self.attribute(connection, session, muted);
-                connection.precede(attribute, replies);
-            }
-            Done::Yes => {}
+        Done::Yes
+    }
+
+    /// A command that was put off cannot be run.
+    fn refuse_command(
+        &mut self,
+        connection: &mut Connection,
+        session: &mut Session,
+        request: &Request<'_>,
+        text: &str,
+        muted: bool,
+    ) -> Done {
+        (connection.looked, connection.copy) = (None, None);
+        if *request == Request::Exec {
+            session.end_transaction();
         }
-        done
+        if *request == Request::Commit {
+            session.take_begun();
+        }
+        self.refuse(connection, session, text, muted)
     }
 
     /// The session's keyspace is not there: one of 0 to 15 is made, any other is an error.

@@ -54,6 +54,7 @@ impl EventLoop {
         let mut buffer = std::mem::take(&mut self.buffer);
         self.read_and_run(at, &mut connection, &mut buffer);
         self.buffer = buffer;
+        self.count_long_output(&mut connection);
         connection.paused |= connection.unsent() >= OUTPUT_PAUSE_BYTES;
         // A client that has sent its last is answered everything it asked.
         connection.closing |= connection.ended && self.may_run(&connection);
@@ -70,6 +71,7 @@ impl EventLoop {
                 self.connections[at].take().expect("a connection is touched once a turn");
             connection.touched = false;
             self.flush(&mut connection);
+            self.count_unsent_output(&mut connection);
             let resumes = connection.paused && connection.unsent() < OUTPUT_PAUSE_BYTES;
             connection.paused &= !resumes;
             let reads = connection.readable && self.may_read(&connection) && !connection.broken;
@@ -305,12 +307,15 @@ impl EventLoop {
     fn filled(&mut self, at: usize) {
         let reason = self.native_reason();
         let connection = self.connection_at(at);
-        connection.write_replies(reason);
+        let errors = connection.write_replies(reason);
         let added_bytes = connection.takes.take_added();
         let waits_for_more =
             connection.input.is_empty() && !connection.readable && !connection.ended;
         if added_bytes > 0 {
             self.hub.growth.done(added_bytes);
+        }
+        if errors > 0 {
+            self.hub.counters.errors.add(errors);
         }
         if waits_for_more { self.touch(at) } else { self.enqueue(at) }
     }

@@ -121,20 +121,9 @@ impl EventLoop {
     pub(super) fn forget(&mut self, at: usize, connection: &Connection) {
         self.connections.remove(at);
         self.leaves_line(at);
+        self.forget_output(connection);
         self.clients.remove(connection.id);
         self.hub.counters.connections.sub(1);
-    }
-
-    /// Closes a connection, as soon as what it is owed is sent.
-    pub(super) fn kill(&mut self, id: u64) {
-        let found = self.connections.iter_mut().find_map(|(at, slot)| {
-            let connection = slot.as_mut().filter(|connection| connection.id == id)?;
-            connection.broken = true;
-            Some(at)
-        });
-        if let Some(at) = found {
-            self.enqueue(at);
-        }
     }
 
     /// Closes connections that were silent for too long.

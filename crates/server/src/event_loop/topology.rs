@@ -76,7 +76,7 @@ fn alone(hub: &Hub, config: &Config) -> Node {
     Node {
         id: hub.node_id.0,
         host: said.or(bound.map(|ip| ip.to_string())).unwrap_or_default(),
-        port: resp.map_or(0, |address| address.port()),
+        port: config.resp_port_advertised().unwrap_or(0),
         is_linked: true,
         since_millis: hub.started_millis(),
         ..Node::default()

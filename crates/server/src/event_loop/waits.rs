@@ -175,6 +175,7 @@ impl EventLoop {
         connection.awaiting = true;
         self.ask_leaders(&mut waiting, now);
         self.waits.all.push(waiting);
+        self.hub.counters.connections_blocked.add(1);
         self.waits.look_at.get_or_insert(now + LOOK_SOON);
         Done::Yes
     }
@@ -202,6 +203,7 @@ impl EventLoop {
             let slot = self.connections[waiting.at].take();
             let mut connection = slot.expect("a connection that waits stays");
             if self.is_enough(&waiting, known, &connection) {
+                self.hub.counters.connections_blocked.sub(1);
                 // Taken out, so that the rest of the connection can be used meanwhile.
                 let protocol = std::mem::replace(&mut connection.protocol, Protocol::Native);
                 if let Protocol::Resp(session, _) = &protocol {

@@ -5,32 +5,48 @@
 //! expires meanwhile is judged by one time, which the shards have logged a horizon for if it
 //! matters (see [`node::whole`]).
 
-use command::{Sink as _, Write};
+use command::Write;
 use keyspace::Placement;
 use node::fetch::Fetched;
 use node::read::{Blocked, Now};
 use node::route::Route;
-use node::whole::{self, PIECE_KEYS, Stretch};
+use node::whole::{self, Asked, Stretch};
 
 use super::EventLoop;
-use super::capped::TOO_LONG;
 use super::connection::{Connection, Frame, Slot};
 use super::far::{Far, scanned_place, want_of};
 use super::resp::{Done, NO_KEYSPACE};
+use super::scans::{Ends, KeyspaceScan};
 use super::serve::{go_waiter, waiter};
 use crate::hub::heat::Heat;
-use gateway::resp::{
-    Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session, glob_matches,
-};
+use gateway::resp::{Bound, Gather, KeyspaceRequest, Mode, RANGE_NEEDS_ORDER, Range, Session};
 
 /// SCAN of an ordered keyspace.
-const SCAN_NEEDS_HASH: &str = "ERR SCAN needs a keyspace with hashed placement; use RANGE";
+pub(super) const SCAN_NEEDS_HASH: &str =
+    "ERR SCAN needs a keyspace with hashed placement; use RANGE";
 
 /// CLUSTER COUNTKEYSINSLOT and GETKEYSINSLOT of a keyspace without slots.
-const SLOTS_NEED_HASH: &str = "ERR slots need a keyspace with hashed placement";
+pub(super) const SLOTS_NEED_HASH: &str = "ERR slots need a keyspace with hashed placement";
+
+/// The shards that a command looks at, by their places.
+struct Scope {
+    /// Whether each of them is looked at.
+    wanted: Vec<bool>,
+    /// Those that are fetched.
+    away: Vec<usize>,
+    /// The only one, where one alone is looked at.
+    only: Option<usize>,
+}
+
+impl Scope {
+    fn is_here(&self, place: usize) -> bool {
+        self.wanted[place] && !self.away.contains(&place)
+    }
+}
 
 impl EventLoop {
-    pub(super) fn run_whole(
+    /// Runs a command on a keyspace as a whole.
+    pub(super) fn scan_keyspace(
         &mut self,
         at: usize,
         connection: &mut Connection,
@@ -42,14 +58,13 @@ impl EventLoop {
         if connection.route.is_none() {
             return self.without_keyspace(at, connection, session, muted);
         }
-        match request {
-            KeyspaceRequest::Flush => {
-                return self.flush_keys(at, connection, session, false, muted);
-            }
-            KeyspaceRequest::FlushAll => {
-                return self.flush_keys(at, connection, session, true, muted);
-            }
-            _ => {}
+        let is_flush_of_all = match request {
+            KeyspaceRequest::Flush => Some(false),
+            KeyspaceRequest::FlushAll => Some(true),
+            _ => None,
+        };
+        if let Some(all) = is_flush_of_all {
+            return self.flush_keys(at, connection, session, all, muted);
         }
         if connection.waits_its_turn() {
             return Done::PutOff;
@@ -58,34 +73,8 @@ impl EventLoop {
         if let Some(text) = needs_other_layout(request, &route) {
             return self.refuse(connection, session, text, muted);
         }
-        let mine = self.mine(&route);
-        // Looked at once: a replica here may catch up meanwhile.
-        let all_away: Vec<bool> =
-            (0..route.views.len()).map(|place| self.hub.must_fetch(&route, place)).collect();
-        let of_slot = match request {
-            KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
-                Some(route.place_of_slot(*slot))
-            }
-            // Where some shards are away, a page is of one shard.
-            KeyspaceRequest::Scan { cursor, .. } if all_away.contains(&true) => {
-                scanned_place(&route, *cursor)
-            }
-            _ => None,
-        };
-        let of_range = match request {
-            KeyspaceRequest::Range(range) => {
-                let Stretch { low, high, .. } = stretch(range);
-                whole::places_of(&route, low, high)
-            }
-            _ => 0..=route.views.len(),
-        };
-        let wanted = |place: usize| {
-            of_range.contains(&place) && of_slot.map_or(mine[place], |of_slot| of_slot == place)
-        };
-        let mut away: Vec<usize> = (0..route.views.len()).filter(|place| wanted(*place)).collect();
-        away.retain(|place| all_away[*place]);
-        let places = |place: usize| wanted(place) && !away.contains(&place);
-        let asked = match whole::admit(&route, &places, now) {
+        let scope = self.scope(request, &route);
+        let asked = match whole::admit(&route, &|place| scope.is_here(place), now) {
             Ok(asked) => asked,
             Err(blocked) => {
                 connection.fetched = fetched;
@@ -94,169 +83,25 @@ impl EventLoop {
             }
         };
         let random = self.random();
-        let found = |place: &usize| {
-            let want = want_of(request, &route, *place, random);
-            fetched.of(route.shard(*place), &want)
-        };
-        if away.iter().any(|place| found(place).is_none()) {
-            let wants = away
-                .iter()
-                .map(|place| (route.shard(*place), want_of(request, &route, *place, random)));
-            let wants = wants.collect();
-            self.fetch(at, connection, wants, now);
+        let want = |place: &usize| want_of(request, &route, *place, random);
+        let found = |place: &usize| fetched.of(route.shard(*place), &want(place));
+        if scope.away.iter().any(|place| found(place).is_none()) {
+            let wants = scope.away.iter().map(|place| (route.shard(*place), want(place)));
+            self.fetch(at, connection, wants.collect(), now);
             return Done::PutOff;
         }
-        let far = Far::gather(away.iter().filter_map(found));
+        let scan = KeyspaceScan {
+            route: &route,
+            asked: &asked,
+            far: Far::gather(scope.away.iter().filter_map(found)),
+            has_far: !scope.away.is_empty(),
+            place: scope.only,
+            random,
+            bytes_max: self.config.output_bytes_max as usize,
+        };
         let before = connection.output.len();
-        let mut writer = session.writer(&mut connection.output);
-        let bytes_max = self.config.output_bytes_max as usize;
-        match request {
-            KeyspaceRequest::Size => {
-                writer.int((whole::size(&route, &asked) + far.size) as i64);
-            }
-            KeyspaceRequest::RandomKey => {
-                // By size, so that keys of neither side are favoured.
-                let near = if far.size > 0 { whole::size(&route, &asked) } else { 0 };
-                let is_far = random.rotate_left(13).checked_rem(near + far.size) >= Some(near);
-                let here = || whole::random_key(&route, &asked, random);
-                let key = if far.size > 0 && is_far { far.random(random) } else { here() };
-                match key.or_else(|| far.random(random)) {
-                    Some(key) => writer.bulk(&key),
-                    None => writer.nil(),
-                }
-            }
-            KeyspaceRequest::Keys { pattern } => {
-                let mut keys = Vec::new();
-                let mut bytes = 0;
-                let mut show = |key: &[u8]| {
-                    if bytes <= bytes_max && glob_matches(pattern, key) {
-                        bytes += key.len();
-                        keys.push(Box::<[u8]>::from(key));
-                    }
-                };
-                far.keys.iter().for_each(|key| show(key));
-                whole::each_key(&route, &asked, PIECE_KEYS, &mut show);
-                if bytes > bytes_max || far.is_cut {
-                    writer.error(TOO_LONG);
-                } else {
-                    writer.array(keys.len());
-                    keys.iter().for_each(|key| writer.bulk(key));
-                }
-            }
-            KeyspaceRequest::Scan { cursor, count, pattern, type_filter } => {
-                let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
-                let mut keys = Vec::new();
-                let mut show = |key: &[u8]| {
-                    if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
-                        keys.push(Box::<[u8]>::from(key));
-                    }
-                };
-                far.keys.iter().for_each(|key| show(key));
-                let scanned = match away.is_empty() {
-                    true => whole::scan(&route, &asked, *cursor, *count as usize, &mut show),
-                    false => Ok(far.next.unwrap_or(0)),
-                };
-                // The end of one shard is the beginning of the next.
-                let behind = |next| match (next, of_slot) {
-                    (0, Some(place)) if place < route.views.len() => {
-                        whole::cursor_behind(&route, place)
-                    }
-                    (next, _) => next,
-                };
-                if self.sampler.notes() {
-                    note_page(&self.hub.heat, &route, *cursor);
-                }
-                match scanned.map(behind) {
-                    Ok(next) => {
-                        writer.array(2);
-                        writer.bulk(next.to_string().as_bytes());
-                        writer.array(keys.len());
-                        keys.iter().for_each(|key| writer.bulk(key));
-                    }
-                    Err(_) => writer.error(SCAN_NEEDS_HASH),
-                }
-            }
-            KeyspaceRequest::CountInSlot { slot } => {
-                let mut count = far.keys.len() as i64;
-                let show = &mut |_: &[u8]| count += 1;
-                match whole::each_key_of_slot(&route, &asked, *slot, usize::MAX, PIECE_KEYS, show) {
-                    Ok(()) if far.is_cut => writer.error(TOO_LONG),
-                    Ok(()) => writer.int(count),
-                    Err(_) => writer.error(SLOTS_NEED_HASH),
-                }
-            }
-            KeyspaceRequest::KeysInSlot { slot, count } => {
-                let mut keys = Vec::new();
-                let mut bytes = 0;
-                let show = &mut |key: &[u8]| {
-                    bytes += key.len();
-                    if bytes <= bytes_max {
-                        keys.push(Box::<[u8]>::from(key));
-                    }
-                };
-                far.keys.iter().take(*count).for_each(|key| show(key));
-                match whole::each_key_of_slot(&route, &asked, *slot, *count, PIECE_KEYS, show) {
-                    Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
-                    Ok(()) => {
-                        writer.array(keys.len());
-                        keys.iter().for_each(|key| writer.bulk(key));
-                    }
-                    Err(_) => writer.error(SLOTS_NEED_HASH),
-                }
-            }
-            KeyspaceRequest::Range(range) => {
-                let mut found = Vec::new();
-                let mut bytes = 0;
-                let mut show = |key: &[u8], value: &[u8]| {
-                    bytes += key.len() + if range.with_values { value.len() } else { 0 };
-                    if bytes > bytes_max {
-                        found.clear();
-                        return;
-                    }
-                    let value = range.with_values.then(|| Box::<[u8]>::from(value));
-                    found.push((Box::<[u8]>::from(key), value));
-                };
-                far.pairs.iter().for_each(|(key, value)| show(key, value));
-                let bounds = stretch(range);
-                let result = whole::range(&route, &asked, &bounds, PIECE_KEYS, &mut show);
-                if !away.is_empty() {
-                    // What is here and what is not, in one order.
-                    found.sort_unstable_by(|(one, _), (other, _)| match bounds.reverse {
-                        false => one.cmp(other),
-                        true => other.cmp(one),
-                    });
-                    found.truncate(bounds.keys_max);
-                }
-                if self.sampler.notes() {
-                    let ends = found.first().zip(found.last());
-                    if let Some(((one, _), (other, _))) = ends {
-                        note_range(&self.hub.heat, &route, (one, other));
-                    }
-                }
-                match result {
-                    Ok(()) if bytes > bytes_max => writer.error(TOO_LONG),
-                    Ok(()) if range.with_values => {
-                        writer.pairs(found.len());
-                        for (key, value) in &found {
-                            writer.pair();
-                            writer.bulk(key);
-                            writer.bulk(value.as_deref().unwrap_or_default());
-                        }
-                    }
-                    Ok(()) => {
-                        writer.array(found.len());
-                        found.iter().for_each(|(key, _)| writer.bulk(key));
-                    }
-                    Err(_) => writer.error(RANGE_NEEDS_ORDER),
-                }
-            }
-            KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => unreachable!("handled above"),
-        }
-        let is_large = matches!(request, KeyspaceRequest::Keys { .. });
-        if is_large && self.sampler.notes() {
-            let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
-            places.for_each(|place| self.hub.heat.note_stretch(route.shard(place), &[], None));
-        }
+        let ends = scan.answer(request, &mut session.writer(&mut connection.output));
+        self.note_scan(request, &route, &asked, ends);
         if !whole::stood(&route, &asked) {
             // A shard was cut in two meanwhile.
             connection.output.truncate(before);
@@ -264,10 +109,74 @@ impl EventLoop {
             self.wait_for(connection, &route, somewhere, now, go_waiter(at));
             return Done::PutOff;
         }
+        if connection.output.get(before) == Some(&b'-') {
+            self.hub.counters.errors.add(1);
+        }
         if muted {
             connection.output.truncate(before);
         }
         Done::Yes
+    }
+
+    /// Which shards a command looks at. Those that are away are found at once: a replica here may
+    /// catch up meanwhile.
+    fn scope(&self, request: &KeyspaceRequest<'_>, route: &Route) -> Scope {
+        let places = 0..route.views.len();
+        let all_away: Vec<bool> =
+            places.clone().map(|place| self.hub.must_fetch(route, place)).collect();
+        let only = match request {
+            KeyspaceRequest::CountInSlot { slot } | KeyspaceRequest::KeysInSlot { slot, .. } => {
+                Some(route.place_of_slot(*slot))
+            }
+            // Where some shards are away, a page is of one shard.
+            KeyspaceRequest::Scan { cursor, .. } if all_away.contains(&true) => {
+                scanned_place(route, *cursor)
+            }
+            _ => None,
+        };
+        let of_range = match request {
+            KeyspaceRequest::Range(range) => {
+                let Stretch { low, high, .. } = stretch(range);
+                whole::places_of(route, low, high)
+            }
+            _ => 0..=route.views.len(),
+        };
+        let mine = self.mine(route);
+        let is_wanted = |place: &usize| {
+            of_range.contains(place) && only.map_or(mine[*place], |only| only == *place)
+        };
+        let wanted: Vec<bool> = places.clone().map(|place| is_wanted(&place)).collect();
+        let away = places.filter(|place| wanted[*place] && all_away[*place]).collect();
+        Scope { wanted, away, only }
+    }
+
+    /// Notes which shards were asked, if it is their turn.
+    fn note_scan(
+        &mut self,
+        request: &KeyspaceRequest<'_>,
+        route: &Route,
+        asked: &Asked,
+        ends: Ends,
+    ) {
+        let is_noted = matches!(
+            request,
+            KeyspaceRequest::Scan { .. } | KeyspaceRequest::Range(_) | KeyspaceRequest::Keys { .. }
+        );
+        if !is_noted || !self.sampler.notes() {
+            return;
+        }
+        match request {
+            KeyspaceRequest::Scan { cursor, .. } => note_page(&self.hub.heat, route, *cursor),
+            KeyspaceRequest::Keys { .. } => {
+                let places = (0..route.views.len()).filter(|place| asked.time(*place).is_some());
+                places.for_each(|place| self.hub.heat.note_stretch(route.shard(place), &[], None));
+            }
+            _ => {
+                if let Some((one, other)) = ends {
+                    note_range(&self.hub.heat, route, (&one, &other));
+                }
+            }
+        }
     }
 
     /// One flush for each shard; the reply is that of all. In mode `cluster`, for each that this

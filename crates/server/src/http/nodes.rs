@@ -1,6 +1,7 @@
 //! What is done to nodes: `POST /v1/nodes/{node}/cordon`, `uncordon`, `drain`, `remove`.
 //!
-//! The body is `{}`, as JSON: a page of another origin in somebody's browser cannot send that.
+//! The body is JSON, `{}` as a rule: a page of another origin in somebody's browser cannot send
+//! that.
 
 use axum::Json;
 use axum::body::Body;
@@ -16,10 +17,14 @@ use super::problem::Problem;
 use super::uri::{decode_text, parameters};
 use crate::api::Standing;
 
-/// An object that has nothing in it yet.
+/// What may be said beside the path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct ActBody {
+    /// An id is meant that no node here knows.
+    #[serde(default)]
+    unknown: bool,
+}
 
 /// Has a node stand otherwise.
 pub async fn act(
@@ -35,10 +40,10 @@ pub async fn act(
     };
     let node = decode_text(node)?;
     let [] = parameters(uri.query(), [])?;
-    let Nothing {} = json(&context, &headers, body).await?;
+    let ActBody { unknown } = json(&context, &headers, body).await?;
     let id = context.next_id();
-    let done =
-        context.write(id, |done| context.api.set_standing(id, &node, standing, done)).await?;
+    let act = |done| context.api.set_standing(id, &node, standing, unknown, done);
+    let done = context.write(id, act).await?;
     Ok(Json(done).into_response())
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use hlc::safe_point;
 use keyspace::{ShardId, Timestamp};
@@ -12,11 +12,13 @@ use node::lane::Input;
 use node::route::Route;
 use node::shard::Raise;
 use parking_lot::{Condvar, Mutex};
-use storage::engine::Usage;
+use storage::Error;
+use storage::engine::{Engine, Usage};
 
 use super::checkpoints::Checkpoints;
 use super::{Hub, View, boot_nanos};
 use crate::cluster::addresses::AddressFile;
+use crate::counters::Rate;
 
 /// How often the keeper looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -71,7 +73,10 @@ pub fn run(
     let mut usage = Usage::default();
     let mut look_in = 0u32;
     let mut looked_at = 0u64;
+    let mut rate = Rate::default();
     while !stop.wait() {
+        let counters = &hub.counters;
+        counters.commands_per_second.set(rate.observe(Instant::now(), counters.commands.get()));
         hub.clock.observe_millis(hub.millis());
         hub.open_txns.sweep(boot_nanos());
         let grown = hub.growth.begin_to_measure();
@@ -111,7 +116,7 @@ pub fn run(
         // Keys and values, all versions, are about what a checkpoint writes.
         let limit = log_bytes_max.max((usage.live_bytes + usage.old_bytes) / 2);
         if grown > limit && retry_in == 0 {
-            match checkpoints.lock().round(hub) {
+            match checkpoint(hub, checkpoints) {
                 Ok(true) => tracing::debug!(grown, "checkpoint"),
                 Ok(false) => {
                     tracing::warn!("no space for a checkpoint; the log grows until there is");
@@ -132,11 +137,21 @@ fn save_addresses(hub: &Hub, file: Option<&mut AddressFile>) {
     }
 }
 
+/// A checkpoint round, which INFO tells of.
+fn checkpoint(hub: &Hub, checkpoints: &Mutex<Checkpoints>) -> Result<bool, Error> {
+    hub.counters.checkpoint_running.set(1);
+    let made = checkpoints.lock().round(hub);
+    hub.counters.checkpoint_running.set(0);
+    hub.counters.checkpoint_failed.set(u64::from(!matches!(made, Ok(true))));
+    made
+}
+
 /// Refuses or admits writes, by what all shards take. Whether old versions take more than their
 /// share.
 fn limit_memory(hub: &Hub, usage: &Usage) -> bool {
     let used = used_bytes(usage);
     hub.memory_used_bytes.store(used, Ordering::Relaxed);
+    hub.counters.memory_peak_bytes.raise(used);
     hub.memory_old_bytes.store(usage.old_bytes, Ordering::Relaxed);
     hub.out_of_memory.store(used > hub.memory_bytes_max, Ordering::Relaxed);
     usage.old_bytes > hub.memory_bytes_max / OLD_SHARE || used > hub.memory_bytes_max
@@ -176,6 +191,7 @@ fn keep_versions(
             !look.is_done && collect(view, look)
         };
         is_busy |= more;
+        count_expired(hub, view);
         let state = view.read();
         let Some(engine) = state.keys() else { continue };
         let usage = engine.usage();
@@ -199,6 +215,14 @@ fn keep_versions(
         hub.submit(ShardId(0), Input::RaiseKeyspace(raise));
     }
     is_busy
+}
+
+/// Adds a shard's expired keys that left its index to the node's.
+fn count_expired(hub: &Hub, view: &View) {
+    if view.read().keys().is_some_and(|engine| engine.expired_keys() > 0) {
+        let expired = view.write().keys_mut().map_or(0, Engine::take_expired_keys);
+        hub.counters.expired_keys.add(expired);
+    }
 }
 
 /// How a shard was when it was last looked at.

@@ -28,13 +28,27 @@ pub enum Mail {
         ticket: u64,
     },
     /// A connection to be closed (CLIENT KILL).
-    Kill(u64),
+    Kill(Kill),
+    /// It is, and the reply counts so many.
+    Killed(Waiter, i64),
+    /// A connection to be closed, for its output is the longest of too many.
+    Evict(u64),
     /// A transaction over several shards that somebody must finish.
     Stuck(Stuck),
     /// The way to a key of the next command of the connection at this place.
     Traced(usize, Box<Trace>),
     /// A transaction of somebody outside the loops.
     Transact(Box<Transact>),
+}
+
+/// Which connection is to be closed, and who waits for it.
+pub struct Kill {
+    /// Its number in the process.
+    pub id: u64,
+    /// The loop of the connection that asks.
+    pub asks: usize,
+    /// Its reply there.
+    pub waiter: Waiter,
 }
 
 /// A transaction for the coordinator of a loop, whichever shards it is about.

@@ -71,6 +71,11 @@ impl NodeApi {
         let help =
             "Commands that came to the wrong half of a shard that was cut, and were sent on.";
         count("carillon_commands_moved_total", help, counters.moved.get());
+        count(
+            "carillon_connections_evicted_total",
+            "Connections closed because the replies that nobody read were too many in all.",
+            counters.connections_evicted.get(),
+        );
         count("carillon_get_hits_total", "GETs that found a value.", counters.hits.get());
         count("carillon_get_misses_total", "GETs that found none.", counters.misses.get());
         count("carillon_input_bytes_total", "Bytes received.", counters.input_bytes.get());
@@ -102,6 +107,8 @@ impl NodeApi {
         out.histograms("carillon_fsync_seconds", help, vec![self.hub.log.sync_times().histogram()]);
         let mut gauge = |name, help, value| out.gauge(name, help, value as f64);
         gauge("carillon_connections", "Connections now.", counters.connections.get());
+        let help = "Bytes of replies that nobody has read, of connections that have many.";
+        gauge("carillon_unread_reply_bytes", help, counters.unread_bytes.get());
         let open = &self.hub.open_txns;
         let help = "Transactions by HTTP that are open: begun, and not yet ended.";
         gauge("carillon_transactions_open", help, open.count() as u64);

@@ -28,6 +28,7 @@ impl NodeApi {
         id: RequestId,
         node: &str,
         to: Standing,
+        unknown_too: bool,
         done: Done<NodeStanding>,
     ) {
         if self.hub.stopping.load(Ordering::Acquire) {
@@ -36,10 +37,12 @@ impl NodeApi {
         match (self.node_of(node), id_of(node)) {
             (Ok(node), _) if to == Standing::Removed => self.remove(id, node, done),
             (Ok(node), _) => self.stand(id, node, to, done),
-            // Nobody has heard of it since all were started, and it is not to come back.
-            (Err(ApiError::NoNode { .. }), Some(node)) if to == Standing::Removed => {
-                self.remove(id, node, done);
-            }
+            // Nobody has heard of it since all were started: whoever asks must be sure of the id,
+            // since a mistyped one would be removed for good as readily.
+            (Err(ApiError::NoNode { .. }), Some(node)) if unknown_too => match to {
+                Standing::Removed => self.remove(id, node, done),
+                _ => self.stand(id, node, to, done),
+            },
             (Err(error), _) => done(Err(error)),
         }
     }
@@ -47,13 +50,17 @@ impl NodeApi {
     /// Which node is meant: by its id, or by a name that one member alone has.
     fn node_of(&self, asked: &str) -> Result<NodeId, ApiError> {
         let members = self.hub.members();
-        let removed = self.hub.standings();
+        let standings = self.hub.standings();
         let mut known: Vec<(NodeId, &str)> =
             members.iter().map(|member| (member.node, &*member.name)).collect();
         if known.is_empty() {
             known.push((self.hub.node_id, &self.config.name));
         }
-        find(asked, &known, removed.removed())
+        // Those of whom nobody has heard since all were started, but that have replicas, or of
+        // which the catalogue knows how they stand: draining, removed.
+        let held = self.hub.survey().held_by_nodes();
+        let nameless = held.into_keys().chain(standings.iter().map(|(node, _)| node));
+        find(asked, &known, nameless)
     }
 
     /// Removes a node that has nothing. If it was not draining, it drains first: for a moment, or,
@@ -181,22 +188,33 @@ fn id_of(asked: &str) -> Option<NodeId> {
     u64::from_str_radix(asked, 16).ok().filter(|_| is_id).map(NodeId)
 }
 
-/// Which of these nodes is meant by an id of 16 hexadecimal digits, or by a name. Removed ones have
-/// no names any more.
+/// So many nodes are named to who asks for one that there is not.
+const SHOWN_MAX: usize = 32;
+
+/// Which of these nodes is meant by an id of 16 hexadecimal digits, or by a name, which not all
+/// have.
 fn find(
     asked: &str,
     known: &[(NodeId, &str)],
-    removed: impl Iterator<Item = NodeId>,
+    nameless: impl Iterator<Item = NodeId>,
 ) -> Result<NodeId, ApiError> {
-    if let Some(id) = id_of(asked) {
-        let mut ids = known.iter().map(|(node, _)| *node).chain(removed);
-        if let Some(node) = ids.find(|node| *node == id) {
-            return Ok(node);
-        }
+    let named: BTreeSet<NodeId> = known.iter().map(|(node, _)| *node).collect();
+    let nameless: BTreeSet<NodeId> = nameless.filter(|node| !named.contains(node)).collect();
+    if let Some(id) = id_of(asked)
+        && (named.contains(&id) || nameless.contains(&id))
+    {
+        return Ok(id);
     }
+    let shown = || {
+        let named = known.iter().map(|(node, name)| format!("{name} ({:016x})", node.0));
+        let all = named.chain(nameless.iter().map(|node| format!("{:016x}", node.0)));
+        let count = known.len() + nameless.len();
+        let more = (count > SHOWN_MAX).then(|| format!("and {} more", count - SHOWN_MAX));
+        all.take(SHOWN_MAX).chain(more).collect()
+    };
     let named = known.iter().filter(|(_, name)| *name == asked).map(|(node, _)| *node);
     match named.collect::<Vec<NodeId>>()[..] {
-        [] => Err(ApiError::NoNode { node: asked.to_owned() }),
+        [] => Err(ApiError::NoNode { node: asked.to_owned(), known: shown() }),
         [node] => Ok(node),
         ref several => {
             let ids = several.iter().map(|node| format!("{:016x}", node.0)).collect();
@@ -217,7 +235,11 @@ mod tests {
         assert_eq!(ask("00000000000000a2"), Ok(NodeId(0xa2)));
         assert_eq!(ask("00000000000000A9"), Ok(NodeId(0xa9)), "a removed one");
         for none in ["", "n3", "a1", "+0000000000000a1", "00000000000000a4"] {
-            assert_eq!(ask(none), Err(ApiError::NoNode { node: none.into() }));
+            let Err(ApiError::NoNode { node, known }) = ask(none) else { panic!("{none}") };
+            assert_eq!(node, none);
+            let ids = ["n1 (00000000000000a1)", "n2 (00000000000000a2)", "n2 (00000000000000a3)"];
+            assert_eq!(known[..3], ids);
+            assert_eq!(known[3..], ["00000000000000a9"], "a removed one has no name");
         }
         let Err(ApiError::AmbiguousNode { ids, .. }) = ask("n2") else { panic!("{:?}", ask("n2")) };
         assert_eq!(ids, ["00000000000000a2", "00000000000000a3"]);

@@ -357,6 +357,7 @@ impl Api for Fake {
         id: RequestId,
         node: &str,
         standing: Standing,
+        unknown_too: bool,
         done: Done<NodeStanding>,
     ) {
         let mut state = self.state.lock().unwrap();
@@ -373,7 +374,11 @@ impl Api for Fake {
                 return done(Err(ApiError::AmbiguousNode { node: node.into(), ids }));
             }
             "lost" => return done(Err(ApiError::Unknown { id })),
-            _ => return done(Err(ApiError::NoNode { node: node.into() })),
+            "00000000000000a9" if unknown_too => 0xa9,
+            _ => {
+                let known = vec!["n1 (0000000000000001)".into()];
+                return done(Err(ApiError::NoNode { node: node.into(), known }));
+            }
         };
         let left = if number == 2 { 9 - moved } else { 9 };
         if standing == Standing::Removed && left > 0 {

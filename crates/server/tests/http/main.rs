@@ -399,6 +399,12 @@ fn nodes_are_told_to_stand_otherwise() {
         let reply = act(node, action);
         assert_eq!((reply.status, reply.problem().as_str()), (status, kind), "{node} {action}");
     }
+    // An id that nobody knows, by mistake and on purpose.
+    let unknown = |body| ask_json(&server, "POST", "/v1/nodes/00000000000000a9/cordon", body);
+    let refused = unknown("{}");
+    assert_eq!((refused.status, refused.problem().as_str()), (404, "no-node"));
+    assert!(refused.text().contains("known are n1 (0000000000000001)"), "{}", refused.text());
+    assert_eq!(unknown("{\"unknown\": true}").status, 200);
     // What a page of another origin can send.
     let page = ask(&server, "POST", "/v1/nodes/n1/uncordon", b"{}");
     assert_eq!((page.status, page.problem().as_str()), (415, "not-json"));

@@ -193,6 +193,7 @@ impl Engine {
                 return true;
             }
             left -= 1;
+            self.expired_keys += 1;
             self.remove_if_head(first.record);
         }
         self.collect_eras(limit, left)

@@ -201,6 +201,111 @@ impl PartialEq for Expiring {
 
 impl Eq for Expiring {}
 
+/// The live heads of an era that expire, ordered by when, and the sum of their times.
+#[derive(Default)]
+pub(super) struct ExpiryIndex {
+    heads: BTreeSet<Expiring>,
+    /// Milliseconds since 1970, of all of them.
+    sum_ms: u128,
+}
+
+impl ExpiryIndex {
+    fn insert(&mut self, head: Expiring) -> bool {
+        self.sum_ms += u128::from(head.expiry_ms());
+        self.heads.insert(head)
+    }
+
+    fn remove(&mut self, head: &Expiring) -> bool {
+        self.sum_ms -= u128::from(head.expiry_ms());
+        self.heads.remove(head)
+    }
+
+    pub(super) fn first(&self) -> Option<&Expiring> {
+        self.heads.first()
+    }
+
+    pub(super) fn pop_first(&mut self) -> Option<Expiring> {
+        let first = self.heads.pop_first()?;
+        self.sum_ms -= u128::from(first.expiry_ms());
+        Some(first)
+    }
+
+    pub(super) fn append(&mut self, other: &mut Self) {
+        self.heads.append(&mut other.heads);
+        self.sum_ms += std::mem::take(&mut other.sum_ms);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.heads.is_empty()
+    }
+
+    /// Empties it, in order.
+    pub(super) fn take(&mut self) -> Vec<Expiring> {
+        self.sum_ms = 0;
+        std::mem::take(&mut self.heads).into_iter().collect()
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Expiring> {
+        self.heads.iter()
+    }
+
+    /// How many have expired at `now`.
+    pub(super) fn expired(&self, now: Timestamp) -> u64 {
+        self.expired_heads(now).count() as u64
+    }
+
+    fn expired_heads(&self, now: Timestamp) -> impl Iterator<Item = &Expiring> {
+        self.heads.iter().take_while(move |head| head.expiry_ms() <= now.millis())
+    }
+
+    /// What it has at `now`.
+    pub(super) fn usage(&self, now: Timestamp) -> ExpiryUsage {
+        let (mut expired, mut sum_ms) = (0, self.sum_ms);
+        for head in self.expired_heads(now) {
+            expired += 1;
+            sum_ms -= u128::from(head.expiry_ms());
+        }
+        let keys = self.heads.len() as u64 - expired;
+        ExpiryUsage { keys, expired, ttl_sum_ms: sum_ms - u128::from(keys * now.millis()) }
+    }
+}
+
+impl FromIterator<Expiring> for ExpiryIndex {
+    fn from_iter<T: IntoIterator<Item = Expiring>>(heads: T) -> Self {
+        let mut sum_ms = 0;
+        let heads = heads.into_iter();
+        let heads = heads.inspect(|head| sum_ms += u128::from(head.expiry_ms())).collect();
+        Self { heads, sum_ms }
+    }
+}
+
+/// The keys with an expiry at some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExpiryUsage {
+    /// Keys that have a value then, and an expiry.
+    pub keys: u64,
+    /// Keys that have expired by then and are not collected.
+    pub expired: u64,
+    /// How long the former live from then on, all together, in milliseconds.
+    pub ttl_sum_ms: u128,
+}
+
+impl ExpiryUsage {
+    /// Adds another shard's.
+    pub fn add(&mut self, other: Self) {
+        self.keys += other.keys;
+        self.expired += other.expired;
+        self.ttl_sum_ms += other.ttl_sum_ms;
+    }
+
+    /// How long a key with an expiry lives on, on average, in milliseconds; 0 if there is none.
+    pub fn average_ttl_ms(&self) -> u64 {
+        u64::try_from(self.ttl_sum_ms.checked_div(u128::from(self.keys)).unwrap_or(0))
+            .unwrap_or(u64::MAX)
+    }
+}
+
 /// The keys written since one flush and before the next.
 pub(super) struct Era {
     /// Counts up from 0; names the era in a dump's cursor.
@@ -215,7 +320,7 @@ pub(super) struct Era {
     /// Their bytes.
     pub(super) live_bytes: u64,
     /// Those of them that expire.
-    pub(super) expiring: BTreeSet<Expiring>,
+    pub(super) expiring: ExpiryIndex,
 }
 
 impl Era {
@@ -227,7 +332,7 @@ impl Era {
             index: Index::new(layout),
             live_keys: 0,
             live_bytes: 0,
-            expiring: BTreeSet::new(),
+            expiring: ExpiryIndex::default(),
         }
     }
 
@@ -255,10 +360,6 @@ impl Era {
         if head.expiry_ms() != 0 {
             assert!(self.expiring.remove(&Expiring::of(head)), "an expiring head is indexed");
         }
-    }
-
-    pub(super) fn expired(&self, now: Timestamp) -> u64 {
-        self.expiring.iter().take_while(|entry| entry.expiry_ms() <= now.millis()).count() as u64
     }
 }
 

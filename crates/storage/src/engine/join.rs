@@ -67,6 +67,7 @@ impl Engine {
         self.safe_point = self.safe_point.max(right.safe_point);
         self.versions += std::mem::take(&mut right.versions);
         self.version_bytes += std::mem::take(&mut right.version_bytes);
+        self.expired_keys += right.take_expired_keys();
     }
 
     /// Takes all it holds away: what is left is empty, owns no slot, and is to be asked for
@@ -89,6 +90,7 @@ impl Engine {
             pins: Vec::new(),
             versions: 0,
             version_bytes: 0,
+            expired_keys: 0,
         };
         std::mem::replace(self, nothing)
     }
@@ -104,6 +106,9 @@ impl Engine {
             let empty = Era::new(self.layout, 0, Timestamp::ZERO);
             let newest = std::mem::replace(&mut self.current, empty);
             for Retired { era, end } in std::mem::take(&mut self.retired) {
+                // The flush counted them, and they will be collected from here.
+                let counted = era.expiring.expired(end);
+                self.expired_keys = self.expired_keys.saturating_sub(counted);
                 self.graft(era);
                 self.flush_in_place(end, |_| true);
             }

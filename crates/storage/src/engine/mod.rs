@@ -66,6 +66,7 @@ use std::collections::VecDeque;
 use keyspace::{Cut, HashedKey, KeyHasher, Placement, Slot, Timestamp};
 
 pub use dump::{DumpCursor, PieceLimits, RestoreError, cut_dump, retime_dump};
+pub use era::ExpiryUsage;
 pub use record::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use scan::{Range, ScanCursor};
 
@@ -190,6 +191,8 @@ pub struct Engine {
     pins: Vec<Timestamp>,
     versions: u64,
     version_bytes: u64,
+    /// Keys that ended by their expiry and left the index, since somebody took the number.
+    expired_keys: u64,
 }
 
 // SAFETY: records are owned by the engine alone. Under `&Engine` they, and the cells in the tree,
@@ -218,6 +221,7 @@ impl Engine {
             pins: Vec::new(),
             versions: 0,
             version_bytes: 0,
+            expired_keys: 0,
         }
     }
 
@@ -402,7 +406,8 @@ impl Engine {
     }
 
     /// Hides every key from `timestamp` on. Writes that follow with the same timestamp are seen.
-    /// Constant time: what is hidden goes later, with [`Engine::collect`].
+    /// Takes a step for each key that has expired and is not collected, and is constant time else:
+    /// what is hidden goes later, with [`Engine::collect`].
     ///
     /// Panics on a timestamp below any write before.
     pub fn flush(&mut self, timestamp: Timestamp) {
@@ -411,6 +416,7 @@ impl Engine {
         if self.current.index.len() <= self.flush_in_place_keys_max {
             return self.flush_in_place(timestamp, |_| true);
         }
+        self.expired_keys += self.current.expiring.expired(timestamp);
         let next = Era::new(self.layout, self.current.number + 1, timestamp);
         let era = std::mem::replace(&mut self.current, next);
         self.retired.push_back(Retired { era, end: timestamp });
@@ -454,6 +460,7 @@ impl Engine {
             return;
         };
         self.current.discount(head);
+        self.expired_keys += u64::from(head.has_expired(timestamp));
         if timestamp > head.timestamp() {
             let new = self.make(key, body, timestamp, Some(head));
             self.current.index.set_head(key, place, new);
@@ -519,7 +526,7 @@ impl Engine {
 
     /// How many keys have a value at `now`, which is at or above every timestamp written.
     pub fn len(&self, now: Timestamp) -> u64 {
-        self.current.live_keys - self.current.expired(now)
+        self.current.live_keys - self.current.expiring.expired(now)
     }
 
     /// Whether no key has a value at `now`.
@@ -527,9 +534,19 @@ impl Engine {
         self.len(now) == 0
     }
 
-    /// How many keys have a value with an expiry, expired or not, that is not collected.
-    pub fn expiring(&self) -> u64 {
-        self.current.expiring.len() as u64
+    /// The keys with an expiry at `now`, which is at or above every timestamp written.
+    pub fn expiry_usage(&self, now: Timestamp) -> ExpiryUsage {
+        self.current.expiring.usage(now)
+    }
+
+    /// How many keys ended by their expiry and left the index since this was last taken.
+    pub fn take_expired_keys(&mut self) -> u64 {
+        std::mem::take(&mut self.expired_keys)
+    }
+
+    /// What [`Engine::take_expired_keys`] would give.
+    pub fn expired_keys(&self) -> u64 {
+        self.expired_keys
     }
 
     /// When the next value expires, or did and is not collected yet: milliseconds since 1970.

@@ -374,8 +374,11 @@ impl Engine {
         let live = || heads.iter().filter(|head| !head.is_tombstone());
         assert_eq!(live().count() as u64, era.live_keys);
         assert_eq!(live().map(|head| head.bytes()).sum::<u64>(), era.live_bytes);
-        let expiring = live().filter(|head| head.expiry_ms() != 0).count();
-        assert_eq!(expiring, era.expiring.len());
+        let expiring = live().filter(|head| head.expiry_ms() != 0);
+        let times: Vec<u64> = expiring.map(|head| head.expiry_ms()).collect();
+        let usage = era.expiring.usage(Timestamp::ZERO);
+        assert_eq!((times.len() as u64, 0), (usage.keys, usage.expired));
+        assert_eq!(times.into_iter().map(u128::from).sum::<u128>(), usage.ttl_sum_ms);
         assert!(era.expiring.iter().all(|e| e.expiry_ms() == e.record.expiry_ms()));
     }
 }

@@ -226,8 +226,14 @@ impl Record {
     /// Has no value at `at`, whatever it had before: deleted or expired.
     #[inline]
     pub(super) fn is_dead(self, at: Timestamp) -> bool {
+        self.has_expired(at) || self.is_tombstone()
+    }
+
+    /// Had a value that has expired at `at`.
+    #[inline]
+    pub(super) fn has_expired(self, at: Timestamp) -> bool {
         let expiry_ms = self.expiry_ms();
-        (expiry_ms != 0 && expiry_ms <= at.millis()) || self.is_tombstone()
+        expiry_ms != 0 && expiry_ms <= at.millis()
     }
 
     /// Bytes asked of the allocator.

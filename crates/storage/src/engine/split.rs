@@ -13,12 +13,10 @@
 //!
 //! Whoever reads piece by piece (a dump) has to begin again: its pin is gone with the rest.
 
-use std::collections::BTreeSet;
-
 use keyspace::{Cut, Placement};
 
 use super::collect::Queue;
-use super::era::{Era, Expiring, Index, Retired};
+use super::era::{Era, Expiring, ExpiryIndex, Index, Retired};
 use super::record::Record;
 use super::{Engine, Layout, WrongLayout};
 
@@ -103,6 +101,7 @@ impl Engine {
             pins: Vec::new(),
             versions: versions.count,
             version_bytes: versions.bytes,
+            expired_keys: 0,
         })
     }
 }
@@ -155,8 +154,8 @@ impl Era {
 }
 
 /// Cuts off those of keys from `at` on.
-fn part_expiring(all: &mut BTreeSet<Expiring>, at: &Cut) -> BTreeSet<Expiring> {
-    let entries: Vec<Expiring> = std::mem::take(all).into_iter().collect();
+fn part_expiring(all: &mut ExpiryIndex, at: &Cut) -> ExpiryIndex {
+    let entries = all.take();
     let is_right: Vec<bool> = match at {
         Cut::Slot(at) => entries.iter().map(|entry| entry.slot() >= *at).collect(),
         Cut::Key(_) | Cut::Number(_) => {

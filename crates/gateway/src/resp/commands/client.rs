@@ -7,7 +7,7 @@ use crate::resp::args::Args;
 use crate::resp::context::ClientFacts;
 use crate::resp::error::{self, CommandError, SYNTAX};
 use crate::resp::number::parse_i64;
-use crate::resp::request::Request;
+use crate::resp::request::{Gather, Kill, Request};
 use crate::resp::session::ReplyMode;
 
 /// Bytes of a connection's name, and of its library's: they are kept for every connection.
@@ -150,12 +150,14 @@ pub fn kill<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
             victims.push(client.id);
         }
     });
-    let others = victims.into_iter().filter(|id| call.ctx.kill_client(*id)).count();
     let own = !skip_me && filter.takes_own(call);
-    let killed = others + usize::from(own);
+    if !victims.is_empty() {
+        let gather = if old_form { Gather::Ok } else { Gather::Sum };
+        return Ok(Request::Kill(Kill { others: victims, own, gather }));
+    }
     if !old_form {
-        call.writer().int(killed as i64);
-    } else if killed > 0 {
+        call.writer().int(i64::from(own));
+    } else if own {
         call.writer().ok();
     } else {
         return Err(CommandError::Fixed("ERR No such client"));

@@ -1,4 +1,7 @@
 //! `INFO`: the server in numbers, in the lines that client libraries and monitors of Redis read.
+//!
+//! A line whose number Carillon does not have is left out: a constant would be taken for a reading.
+//! What stays at 0 for ever is so: nothing is evicted, forked, subscribed to or tracked.
 
 use std::fmt::Write as _;
 
@@ -65,9 +68,6 @@ fn server(out: &mut String, report: &Report<'_>) {
     let uptime_secs = report.now_millis.saturating_sub(facts.started_millis) / 1000;
     line(out, "redis_version", REDIS_VERSION);
     line(out, "carillon_version", facts.carillon_version);
-    line(out, "redis_git_sha1", "00000000");
-    line(out, "redis_git_dirty", 0);
-    line(out, "redis_build_id", 0);
     line(
         out,
         "redis_mode",
@@ -85,16 +85,13 @@ fn server(out: &mut String, report: &Report<'_>) {
     line(out, "server_time_usec", report.now_millis.saturating_mul(1000));
     line(out, "uptime_in_seconds", uptime_secs);
     line(out, "uptime_in_days", uptime_secs / 86_400);
-    line(out, "config_file", facts.config_file);
-    line(out, "io_threads_active", 0);
 }
 
 fn clients(out: &mut String, report: &Report<'_>) {
     let facts = &report.facts;
     line(out, "connected_clients", facts.clients);
-    line(out, "cluster_connections", 0);
     line(out, "maxclients", facts.clients_max);
-    line(out, "blocked_clients", 0);
+    line(out, "blocked_clients", facts.clients_blocked);
     line(out, "tracking_clients", 0);
 }
 
@@ -112,11 +109,10 @@ fn human(bytes: u64) -> String {
 
 fn memory(out: &mut String, report: &Report<'_>) {
     let facts = &report.facts;
-    let peak = facts.memory_peak_bytes.max(facts.memory_used_bytes);
     let sizes = [
         ("used_memory", facts.memory_used_bytes),
         ("used_memory_rss", facts.memory_rss_bytes),
-        ("used_memory_peak", peak),
+        ("used_memory_peak", facts.memory_peak_bytes.max(facts.memory_used_bytes)),
         ("maxmemory", facts.memory_max_bytes),
     ];
     for (name, bytes) in sizes {
@@ -127,21 +123,18 @@ fn memory(out: &mut String, report: &Report<'_>) {
     line(out, "maxmemory_policy", "noeviction");
     line(out, "mem_fragmentation_ratio", format_args!("{fragmentation:.2}"));
     line(out, "mem_allocator", "mimalloc");
-    line(out, "lazyfree_pending_objects", 0);
 }
 
 fn persistence(out: &mut String, report: &Report<'_>) {
     let facts = &report.facts;
-    let status = if facts.disk_full { "err" } else { "ok" };
-    line(out, "loading", 0);
-    line(out, "async_loading", 0);
-    line(out, "rdb_changes_since_last_save", 0);
-    line(out, "rdb_bgsave_in_progress", 0);
+    let status = |failed| if failed { "err" } else { "ok" };
+    line(out, "loading", i32::from(!report.ctx.knows_keyspaces()));
+    line(out, "rdb_bgsave_in_progress", i32::from(facts.checkpoint_running));
     line(out, "rdb_last_save_time", facts.checkpoint_millis / 1000);
-    line(out, "rdb_last_bgsave_status", status);
+    line(out, "rdb_last_bgsave_status", status(facts.checkpoint_failed));
     line(out, "aof_enabled", 1);
     line(out, "aof_rewrite_in_progress", 0);
-    line(out, "aof_last_write_status", status);
+    line(out, "aof_last_write_status", status(facts.disk_full));
     line(out, "aof_current_size", facts.log_bytes);
     line(out, "carillon_durability", facts.durability);
 }
@@ -157,6 +150,7 @@ fn stats(out: &mut String, report: &Report<'_>) {
         ("rejected_connections", facts.connections_rejected),
         ("expired_keys", facts.expired_keys),
         ("evicted_keys", 0),
+        ("evicted_clients", facts.clients_evicted),
         ("keyspace_hits", facts.hits),
         ("keyspace_misses", facts.misses),
         ("pubsub_channels", 0),
@@ -176,7 +170,6 @@ fn replication(out: &mut String, report: &Report<'_>) {
     line(out, "connected_slaves", report.facts.cluster.companions);
     line(out, "master_failover_state", "no-failover");
     line(out, "master_replid", report.facts.node_id);
-    line(out, "master_repl_offset", 0);
     line(out, "repl_backlog_active", 0);
 }
 
@@ -212,8 +205,8 @@ fn keyspace(out: &mut String, report: &Report<'_>) {
         }
         let before = if numbered { "db" } else { "keyspace_" };
         let name = format!("{before}{}", keyspace.name);
-        let (keys, expires) = (keyspace.keys, keyspace.expires);
-        line(out, &name, format_args!("keys={keys},expires={expires},avg_ttl=0"));
+        let (keys, expires, ttl) = (keyspace.keys, keyspace.expires, keyspace.average_ttl_ms);
+        line(out, &name, format_args!("keys={keys},expires={expires},avg_ttl={ttl}"));
     });
 }
 

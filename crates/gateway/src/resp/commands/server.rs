@@ -4,7 +4,7 @@ use command::Sink;
 
 use super::{Call, Outcome};
 use crate::resp::args::Args;
-use crate::resp::error::CommandError;
+use crate::resp::error::{CommandError, unknown_command};
 use crate::resp::topology::Mode;
 
 /// `TIME`: seconds since 1970, and microseconds. The node's clock counts milliseconds.
@@ -17,12 +17,12 @@ pub fn time<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
     })
 }
 
-/// `SWAPDB`
-pub fn swapdb<'a>(call: &mut Call<'_>, _: Args<'a>) -> Outcome<'a> {
-    Err(CommandError::Fixed(match call.ctx.mode() {
-        Mode::Any => "ERR SWAPDB is not supported",
-        Mode::Cluster => "ERR SWAPDB is not allowed in cluster mode",
-    }))
+/// `SWAPDB`, which Carillon does not have. A Redis Cluster has a reason of its own to refuse it.
+pub fn swapdb<'a>(call: &mut Call<'_>, args: Args<'a>) -> Outcome<'a> {
+    Err(match call.ctx.mode() {
+        Mode::Any => unknown_command(args),
+        Mode::Cluster => CommandError::Fixed("ERR SWAPDB is not allowed in cluster mode"),
+    })
 }
 
 /// A command that has only subcommands, without one: the arity check comes first and refuses it.

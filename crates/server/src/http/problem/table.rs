@@ -41,7 +41,8 @@ const NO_NODE: Row = row(
     S::NOT_FOUND,
     "no-node",
     "No such node",
-    "See ids and names with `carillon nodes` (GET /v1/nodes).",
+    "See ids and names with `carillon nodes` (GET /v1/nodes). An id that no node here knows is \
+     taken with --unknown ({\"unknown\": true}).",
 );
 const AMBIGUOUS_NODE: Row = row(
     S::CONFLICT,

@@ -1,0 +1,306 @@
+//! The real program towards tools of Redis: what INFO tells, who is closed, what is advertised.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use testbed::ports::unused;
+
+/// Longer than anything here takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A node of its own directory, killed and removed when it is dropped.
+struct Node {
+    child: Child,
+    dir: PathBuf,
+    resp: SocketAddr,
+}
+
+impl Node {
+    fn start(name: &str, flags: &[&str]) -> Self {
+        let dir =
+            std::env::temp_dir().join(format!("carillon-redis-{name}-{}", std::process::id()));
+        let resp = unused();
+        let child = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(["start", "--native", "off", "--http", "off", "--log-level", "error", "--dir"])
+            .arg(&dir)
+            .args(["--resp", &resp.to_string()])
+            .args(flags)
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let node = Self { child, dir, resp };
+        until("it serves", || node.serves().then_some(()));
+        node
+    }
+
+    /// A node that could have others, with a secret of its own.
+    fn start_with_peer(name: &str, flags: &[&str]) -> Self {
+        let secret =
+            std::env::temp_dir().join(format!("carillon-secret-{name}-{}", std::process::id()));
+        write_secret(&secret, "0123456789abcdef0123456789abcdef");
+        let peer = unused().to_string();
+        let secret_file = secret.display().to_string();
+        let own = ["--peer", &peer, "--peer-secret-file", &secret_file, "--replicas", "1"];
+        let node = Self::start(name, &[&own, flags].concat());
+        std::fs::remove_file(secret).unwrap();
+        node
+    }
+
+    fn serves(&self) -> bool {
+        let Ok(stream) = TcpStream::connect(self.resp) else { return false };
+        Talk(BufReader::new(stream)).ask("DEL none") == ":0"
+    }
+
+    fn talk(&self) -> Talk {
+        let stream = TcpStream::connect(self.resp).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Talk(BufReader::new(stream))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.child.kill();
+        let _waited = self.child.wait();
+        let _removed = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+fn write_secret(path: &std::path::Path, text: &str) {
+    std::fs::write(path, text).unwrap();
+    let path = path.display().to_string();
+    assert!(Command::new("chmod").args(["600", &path]).status().unwrap().success());
+}
+
+fn until<T>(what: &str, look: impl Fn() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "not in time: {what}");
+        thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// A connection.
+struct Talk(BufReader<TcpStream>);
+
+impl Talk {
+    fn send(&mut self, line: &str) {
+        self.0.get_mut().write_all(format!("{line}\r\n").as_bytes()).unwrap();
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.0.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// A line, and its reply: of a bulk the text, of an array its flat elements.
+    fn ask(&mut self, line: &str) -> String {
+        self.send(line);
+        self.reply()
+    }
+
+    fn reply(&mut self) -> String {
+        let head = self.line();
+        let count = |text: &str| text.parse::<usize>().unwrap_or(0);
+        match head.split_at_checked(1) {
+            Some(("$", len)) if len != "-1" => {
+                let mut text = vec![0; count(len) + 2];
+                self.0.read_exact(&mut text).unwrap();
+                String::from_utf8_lossy(&text[..count(len)]).into_owned()
+            }
+            Some(("*", len)) => (0..count(len)).map(|_| self.reply()).collect::<Vec<_>>().join(" "),
+            _ => head,
+        }
+    }
+
+    /// A number that INFO tells.
+    fn info(&mut self, name: &str) -> u64 {
+        let value = self.info_text(name);
+        value.parse().unwrap_or_else(|_| panic!("{name}:{value}"))
+    }
+
+    fn info_text(&mut self, name: &str) -> String {
+        let all = self.ask("INFO");
+        let line = all.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap_or_else(|| panic!("no {name} in {all}")).to_owned()
+    }
+}
+
+#[test]
+fn info_counts_keys_that_expire_and_keys_that_did() {
+    let node = Node::start("expiry", &[]);
+    let mut talk = node.talk();
+    for line in ["SET a 1 PX 20", "SET again 1 PX 20", "SET b 1", "SET c 1 EX 1000"] {
+        assert_eq!(talk.ask(line), "+OK");
+    }
+    thread::sleep(Duration::from_millis(60));
+    let db = talk.info_text("db0");
+    let ttl = db.strip_prefix("keys=2,expires=1,avg_ttl=").unwrap_or_else(|| panic!("{db}"));
+    let ttl: u64 = ttl.parse().unwrap();
+    assert!((900_000..=1_000_000).contains(&ttl), "{ttl}");
+    assert_eq!(talk.info("expired_keys"), 2);
+    // What is written again, or flushed, has expired all the same, and once.
+    assert_eq!(talk.ask("SET again 2"), "+OK");
+    assert_eq!(talk.info("expired_keys"), 2);
+    assert_eq!(talk.ask("FLUSHALL"), "+OK");
+    assert_eq!(talk.info("expired_keys"), 2);
+}
+
+#[test]
+fn info_tells_what_is_asked_refused_and_waited_for() {
+    let node = Node::start_with_peer("waits", &[]);
+    let mut talk = node.talk();
+    let errors = talk.info("total_error_replies");
+    for (line, reply) in [("SET n x", "+OK"), ("INCR n", "-ERR"), ("NOSUCH", "-ERR")] {
+        assert!(talk.ask(line).starts_with(reply), "{line}");
+    }
+    assert!(talk.ask("MULTI").starts_with("+OK"));
+    assert_eq!(
+        (talk.ask("INCR n"), talk.ask("NOSUCH 1").starts_with('-')),
+        ("+QUEUED".into(), true)
+    );
+    assert!(talk.ask("EXEC").starts_with("-EXECABORT"));
+    assert!(talk.ask("MULTI").starts_with("+OK"));
+    assert_eq!((talk.ask("INCR n"), talk.ask("INCR m")), ("+QUEUED".into(), "+QUEUED".into()));
+    assert!(talk.ask("EXEC").starts_with("-ERR"), "the first of two replies");
+    assert_eq!(talk.info("total_error_replies"), errors + 5);
+
+    // Those that wait for replicas, of which there are none.
+    let mut waiting: Vec<Talk> = (0..30).map(|_| node.talk()).collect();
+    waiting.iter_mut().for_each(|talk| talk.send("WAIT 9 0"));
+    until("30 wait", || (node.talk().info("blocked_clients") == 30).then_some(()));
+    waiting.truncate(10);
+    until("20 are gone", || (node.talk().info("blocked_clients") == 10).then_some(()));
+
+    let busy = until("a rate", || {
+        let mut talk = node.talk();
+        (0..200).for_each(|_| assert_eq!(talk.ask("PING"), "+PONG"));
+        Some(talk.info("instantaneous_ops_per_sec")).filter(|rate| *rate > 0)
+    });
+    assert!(busy < 10_000_000, "{busy}");
+    until("rest", || (node.talk().info("instantaneous_ops_per_sec") < busy.max(50)).then_some(()));
+    assert!(talk.info("used_memory_peak") >= talk.info("used_memory"));
+}
+
+/// A connection that was killed is in no list when the reply is there, whichever loop serves it.
+#[test]
+fn client_kill_is_answered_when_the_connection_is_gone() {
+    let node = Node::start("kill", &["--threads", "4"]);
+    let mut talk = node.talk();
+    for round in 0..60 {
+        let mut other = node.talk();
+        let id = other.ask("CLIENT ID").trim_start_matches(':').to_owned();
+        // Both in one go.
+        talk.send(&format!("CLIENT KILL ID {id}\r\nCLIENT LIST"));
+        assert_eq!(talk.reply(), ":1", "round {round}");
+        let list = talk.reply();
+        assert!(!list.contains(&format!("id={id} ")), "round {round}: {list}");
+        assert_eq!(other.0.read(&mut [0; 8]).unwrap(), 0, "its client sees the end");
+        assert_eq!(talk.ask(&format!("CLIENT KILL ID {id}")), ":0");
+    }
+    let others: Vec<Talk> = (0..7).map(|_| node.talk()).collect();
+    until("they are there", || (node.talk().ask("CLIENT LIST").lines().count() >= 9).then_some(()));
+    let address = others[0].0.get_ref().local_addr().unwrap();
+    assert_eq!(talk.ask(&format!("CLIENT KILL {address}")), "+OK");
+    assert_eq!(talk.ask(&format!("CLIENT KILL {address}")), "-ERR No such client");
+    let all = talk.ask("CLIENT KILL TYPE normal SKIPME no");
+    assert!(all.trim_start_matches(':').parse::<u64>().unwrap() >= 7, "{all}");
+    assert_eq!(talk.0.read(&mut [0; 8]).unwrap(), 0, "its own, too");
+    assert_eq!(node.talk().ask("CLIENT LIST").lines().count(), 1);
+}
+
+/// Twenty clients ask for more than they read: the longest outputs go, and who reads is served.
+#[test]
+fn replies_that_nobody_reads_are_bounded_in_all() {
+    const VALUE_BYTES: usize = 8 << 20;
+    let flags = ["--threads", "2", "--value-bytes-max", "8MiB", "--output-bytes-max", "16MiB"];
+    let node =
+        Node::start("unread", &[&flags[..], &["--output-bytes-total-max", "64MiB"]].concat());
+    let mut talk = node.talk();
+    let value = "v".repeat(VALUE_BYTES);
+    assert_eq!(
+        talk.ask(&format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${VALUE_BYTES}\r\n{value}")),
+        "+OK"
+    );
+    let mut silent: Vec<Talk> = (0..20).map(|_| node.talk()).collect();
+    silent.iter_mut().for_each(|talk| talk.send("GET big\r\nGET big"));
+    until("some are closed", || (talk_info(&node, "evicted_clients") >= 12).then_some(()));
+    assert!(talk_info(&node, "evicted_clients") < 20, "not more than needed");
+    assert_eq!(talk.ask("GET big").len(), VALUE_BYTES, "who reads has its reply");
+    // Those that are left have theirs, whole.
+    let mut whole = 0;
+    for talk in &mut silent {
+        let mut reply = vec![0; VALUE_BYTES + 12];
+        whole += usize::from(talk.0.read_exact(&mut reply).is_ok());
+    }
+    assert!(whole > 0);
+}
+
+fn talk_info(node: &Node, name: &str) -> u64 {
+    node.talk().info(name)
+}
+
+#[test]
+fn wait_is_refused_within_a_transaction_and_swapdb_is_unknown() {
+    let node = Node::start("begin", &[]);
+    let mut talk = node.talk();
+    assert_eq!(talk.ask("WAIT 0 0"), ":0");
+    assert_eq!(talk.ask("BEGIN"), "+OK");
+    for line in ["WAIT 1 10", "WAITAOF 0 0 0"] {
+        assert!(
+            talk.ask(line).starts_with("-ERR the command is not allowed between BEGIN"),
+            "{line}"
+        );
+    }
+    assert_eq!((talk.ask("SET k 1"), talk.ask("COMMIT")), ("+OK".into(), "+OK".into()));
+    let unknown = "-ERR unknown command 'SWAPDB', with args beginning with: '0' '1'";
+    assert_eq!(talk.ask("SWAPDB 0 1"), unknown);
+}
+
+/// Behind a mapping of ports clients are sent to the outer one.
+#[test]
+fn another_port_than_that_listened_on_is_advertised() {
+    let flags = ["--resp-mode", "cluster", "--resp-advertise-port", "7001"];
+    let flags = [&flags[..], &["--advertise", "db.example"]].concat();
+    for node in [Node::start("mapped", &flags), Node::start_with_peer("mapped-peer", &flags)] {
+        let mut talk = node.talk();
+        let listened = node.resp.port().to_string();
+        for line in ["CLUSTER SLOTS", "CLUSTER NODES", "CLUSTER SHARDS"] {
+            let said = talk.ask(line);
+            assert!(said.contains("db.example") && said.contains("7001"), "{line}: {said}");
+            assert!(!said.contains(&listened), "{line}: {said}");
+        }
+        assert_eq!(talk.info("tcp_port"), u64::from(node.resp.port()));
+    }
+}
+
+#[test]
+fn a_secret_that_can_be_guessed_starts_nothing() {
+    let dir = std::env::temp_dir().join(format!("carillon-weak-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let secret = dir.join("secret");
+    for text in ["x", "\0\0\0", "fifteen letters", &"z".repeat(40), "passwordpassword"] {
+        write_secret(&secret, text);
+        let peer = unused().to_string();
+        let output = Command::new(env!("CARGO_BIN_EXE_carillon"))
+            .args(["start", "--native", "off", "--http", "off", "--resp", "off", "--dir"])
+            .arg(dir.join("data"))
+            .args(["--peer", &peer, "--peer-secret-file"])
+            .arg(&secret)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && said.contains("can be guessed"), "{text:?}: {said}");
+        assert!(said.contains("/dev/urandom"), "{said}");
+    }
+    std::fs::remove_dir_all(dir).unwrap();
+}

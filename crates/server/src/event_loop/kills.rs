@@ -1,0 +1,75 @@
+//! CLIENT KILL: closes connections, which other loops may serve.
+//!
+//! ```text
+//!   KILL ──► owed a reply of n parts ──► Kill, to the loop of each ──► it runs nothing any more,
+//!            the next command waits ◄──────────────────── Killed ◄── CLIENT LIST has it not
+//! ```
+
+use std::net::Shutdown;
+
+use super::EventLoop;
+use super::connection::{Connection, Frame, Slot};
+use super::resp::Done;
+use super::serve::waiter;
+use crate::hub::mail::{self, Mail};
+use gateway::resp::{Kill, Session};
+
+impl EventLoop {
+    /// Has connections closed; the reply is there when all are.
+    pub(super) fn kill_clients(
+        &mut self,
+        at: usize,
+        connection: &mut Connection,
+        session: &Session,
+        kill: Kill,
+        muted: bool,
+    ) -> Done {
+        let number = connection.next_number();
+        let frame = Frame::Resp { version: session.version(), muted };
+        let parts = kill.others.len() + usize::from(kill.own);
+        connection.pending.push_back(Slot::gathering(kill.gather, parts as u32, frame));
+        // What follows sees that they are gone.
+        connection.barrier = true;
+        connection.closing |= kill.own;
+        let answers_to = waiter(at, number);
+        for id in kill.others {
+            let ask = mail::Kill { id, asks: self.number, waiter: answers_to };
+            // This connection is not in its place while it is served.
+            let own_loop = &self.hub.mailboxes[self.number];
+            let is_asked = match self.clients.event_loop(id) {
+                Some(event_loop) => self.hub.mailboxes[event_loop].post(Mail::Kill(ask)),
+                None => false,
+            };
+            if !is_asked {
+                own_loop.post(Mail::Killed(answers_to, 0));
+            }
+        }
+        if kill.own {
+            self.hub.mailboxes[self.number].post(Mail::Killed(answers_to, 1));
+        }
+        Done::Yes
+    }
+
+    /// Closes a connection of this loop, and tells who has asked for it.
+    pub(super) fn kill_for(&mut self, kill: &mail::Kill) {
+        let answer = Mail::Killed(kill.waiter, i64::from(self.kill(kill.id)));
+        // A loop that has ended has nobody left who waits.
+        let _nobody_waits = self.hub.mailboxes[kill.asks].post(answer);
+    }
+
+    /// Closes a connection: it runs no further command, and is in no list. Whether it was there.
+    fn kill(&mut self, id: u64) -> bool {
+        let found = self.connections.iter_mut().find_map(|(at, slot)| {
+            let connection = slot.as_mut().filter(|connection| connection.id == id)?;
+            connection.broken = true;
+            // Its client sees the end at once, though replies may be on their way to it.
+            let _gone_already = connection.stream.shutdown(Shutdown::Both);
+            Some(at)
+        });
+        self.clients.remove(id);
+        if let Some(at) = found {
+            self.enqueue(at);
+        }
+        found.is_some()
+    }
+}

@@ -1,0 +1,195 @@
+//! Answers to commands on a keyspace as a whole, from what is here and what was fetched.
+
+use command::Sink as _;
+use node::route::Route;
+use node::whole::{self, Asked, PIECE_KEYS};
+
+use super::capped::TOO_LONG;
+use super::far::Far;
+use super::whole::{SCAN_NEEDS_HASH, SLOTS_NEED_HASH, stretch};
+use gateway::resp::{KeyspaceRequest, RANGE_NEEDS_ORDER, Range, RespWriter, glob_matches};
+
+/// Keys, and values if they are asked for.
+type Pairs = Vec<(Box<[u8]>, Option<Box<[u8]>>)>;
+
+/// The first and the last key that a RANGE has shown.
+pub(super) type Ends = Option<(Box<[u8]>, Box<[u8]>)>;
+
+/// A keyspace as one command sees it.
+pub(super) struct KeyspaceScan<'a> {
+    pub route: &'a Route,
+    /// The shards that are looked at here, and when.
+    pub asked: &'a Asked,
+    /// What the others hold, which lie on other nodes or lag here.
+    pub far: Far,
+    /// Whether there are such.
+    pub has_far: bool,
+    /// The only shard that is looked at, by its place, where one alone is.
+    pub place: Option<usize>,
+    pub random: u64,
+    /// Longest reply.
+    pub bytes_max: usize,
+}
+
+impl KeyspaceScan<'_> {
+    /// Writes the reply; of RANGE, between which keys it lies.
+    pub fn answer(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) -> Ends {
+        match request {
+            KeyspaceRequest::Size => {
+                writer.int((whole::size(self.route, self.asked) + self.far.size) as i64);
+            }
+            KeyspaceRequest::RandomKey => match self.random_key() {
+                Some(key) => writer.bulk(&key),
+                None => writer.nil(),
+            },
+            KeyspaceRequest::Keys { pattern } => self.write_keys(pattern, writer),
+            KeyspaceRequest::Scan { .. } => self.write_page(request, writer),
+            KeyspaceRequest::CountInSlot { slot } => self.write_slot_count(*slot, writer),
+            KeyspaceRequest::KeysInSlot { slot, count } => {
+                self.write_slot_keys(*slot, *count, writer);
+            }
+            KeyspaceRequest::Range(range) => return self.write_range(range, writer),
+            KeyspaceRequest::Flush | KeyspaceRequest::FlushAll => {
+                unreachable!("flushes are writes")
+            }
+        }
+        None
+    }
+
+    /// By size, so that keys of neither side are favoured.
+    fn random_key(&self) -> Option<Box<[u8]>> {
+        let Self { route, asked, far, random, .. } = self;
+        let near = if far.size > 0 { whole::size(route, asked) } else { 0 };
+        let is_far = random.rotate_left(13).checked_rem(near + far.size) >= Some(near);
+        let key = match far.size > 0 && is_far {
+            true => far.random(*random),
+            false => whole::random_key(route, asked, *random),
+        };
+        key.or_else(|| far.random(*random))
+    }
+
+    fn write_keys(&self, pattern: &[u8], writer: &mut RespWriter<'_>) {
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        let mut show = |key: &[u8]| {
+            if bytes <= self.bytes_max && glob_matches(pattern, key) {
+                bytes += key.len();
+                keys.push(Box::<[u8]>::from(key));
+            }
+        };
+        self.far.keys.iter().for_each(|key| show(key));
+        whole::each_key(self.route, self.asked, PIECE_KEYS, &mut show);
+        match bytes > self.bytes_max || self.far.is_cut {
+            true => writer.error(TOO_LONG),
+            false => write_all(&keys, writer),
+        }
+    }
+
+    /// A page of SCAN.
+    fn write_page(&self, request: &KeyspaceRequest<'_>, writer: &mut RespWriter<'_>) {
+        let KeyspaceRequest::Scan { cursor, count, pattern, type_filter } = request else { return };
+        let of_type = type_filter.is_none_or(|t| t.eq_ignore_ascii_case(b"string"));
+        let mut keys = Vec::new();
+        let mut show = |key: &[u8]| {
+            if of_type && pattern.is_none_or(|pattern| glob_matches(pattern, key)) {
+                keys.push(Box::<[u8]>::from(key));
+            }
+        };
+        self.far.keys.iter().for_each(|key| show(key));
+        let scanned = match self.has_far {
+            true => Ok(self.far.next.unwrap_or(0)),
+            false => whole::scan(self.route, self.asked, *cursor, *count as usize, &mut show),
+        };
+        // The end of one shard is the beginning of the next.
+        let behind = |next| match (next, self.place) {
+            (0, Some(place)) if place < self.route.views.len() => {
+                whole::cursor_behind(self.route, place)
+            }
+            (next, _) => next,
+        };
+        match scanned.map(behind) {
+            Ok(next) => {
+                writer.array(2);
+                writer.bulk(next.to_string().as_bytes());
+                write_all(&keys, writer);
+            }
+            Err(_) => writer.error(SCAN_NEEDS_HASH),
+        }
+    }
+
+    fn write_slot_count(&self, slot: keyspace::Slot, writer: &mut RespWriter<'_>) {
+        let Self { route, asked, far, .. } = self;
+        let mut count = far.keys.len() as i64;
+        let show = &mut |_: &[u8]| count += 1;
+        match whole::each_key_of_slot(route, asked, slot, usize::MAX, PIECE_KEYS, show) {
+            Ok(()) if far.is_cut => writer.error(TOO_LONG),
+            Ok(()) => writer.int(count),
+            Err(_) => writer.error(SLOTS_NEED_HASH),
+        }
+    }
+
+    fn write_slot_keys(&self, slot: keyspace::Slot, count: usize, writer: &mut RespWriter<'_>) {
+        let Self { route, asked, far, .. } = self;
+        let (mut keys, mut bytes) = (Vec::new(), 0);
+        let show = &mut |key: &[u8]| {
+            bytes += key.len();
+            if bytes <= self.bytes_max {
+                keys.push(Box::<[u8]>::from(key));
+            }
+        };
+        far.keys.iter().take(count).for_each(|key| show(key));
+        match whole::each_key_of_slot(route, asked, slot, count, PIECE_KEYS, show) {
+            Ok(()) if bytes > self.bytes_max => writer.error(TOO_LONG),
+            Ok(()) => write_all(&keys, writer),
+            Err(_) => writer.error(SLOTS_NEED_HASH),
+        }
+    }
+
+    fn write_range(&self, range: &Range<'_>, writer: &mut RespWriter<'_>) -> Ends {
+        let (mut found, mut bytes): (Pairs, _) = (Vec::new(), 0);
+        let mut show = |key: &[u8], value: &[u8]| {
+            bytes += key.len() + if range.with_values { value.len() } else { 0 };
+            if bytes > self.bytes_max {
+                found.clear();
+                return;
+            }
+            let value = range.with_values.then(|| Box::<[u8]>::from(value));
+            found.push((Box::<[u8]>::from(key), value));
+        };
+        self.far.pairs.iter().for_each(|(key, value)| show(key, value));
+        let bounds = stretch(range);
+        let result = whole::range(self.route, self.asked, &bounds, PIECE_KEYS, &mut show);
+        if self.has_far {
+            // What is here and what is not, in one order.
+            found.sort_unstable_by(|(one, _), (other, _)| match bounds.reverse {
+                false => one.cmp(other),
+                true => other.cmp(one),
+            });
+            found.truncate(bounds.keys_max);
+        }
+        match result {
+            Ok(()) if bytes > self.bytes_max => writer.error(TOO_LONG),
+            Ok(()) if range.with_values => write_pairs(&found, writer),
+            Ok(()) => {
+                writer.array(found.len());
+                found.iter().for_each(|(key, _)| writer.bulk(key));
+            }
+            Err(_) => writer.error(RANGE_NEEDS_ORDER),
+        }
+        let (first, last) = found.first().zip(found.last())?;
+        Some((first.0.clone(), last.0.clone()))
+    }
+}
+
+fn write_all(keys: &[Box<[u8]>], writer: &mut RespWriter<'_>) {
+    writer.array(keys.len());
+    keys.iter().for_each(|key| writer.bulk(key));
+}
+
+fn write_pairs(pairs: &Pairs, writer: &mut RespWriter<'_>) {
+    writer.pairs(pairs.len());
+    for (key, value) in pairs {
+        writer.pair();
+        writer.bulk(key);
+        writer.bulk(value.as_deref().unwrap_or_default());
+    }
+}
