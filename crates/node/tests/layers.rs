@@ -3,8 +3,7 @@
 //! ```text
 //!   carillon ─► server ─► node ─► txn ─► replication ─► storage ─► keyspace
 //!       │          sim ───┘  │                └──────────────────────┘
-//!       │           │        └──► membership, overlay ─► keyspace
-//!       │           └──► balancer ─► keyspace
+//!       │           │        └──► membership, overlay, balancer ─► keyspace
 //!       ├─► client ─► keyspace
 //!       └─► sim             bench ─► anything; nobody ─► bench
 //!   tests of carillon, bench ─► testbed
@@ -31,7 +30,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("storage", &["keyspace"]),
     ("replication", &["keyspace"]),
     ("txn", &["keyspace", "storage", "replication"]),
-    ("node", &["keyspace", "overlay", "membership", "storage", "replication", "txn"]),
+    ("node", &["keyspace", "overlay", "balancer", "membership", "storage", "replication", "txn"]),
     ("client", &["keyspace"]),
     (
         "server",

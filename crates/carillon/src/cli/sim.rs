@@ -68,8 +68,8 @@ pub struct SimArgs {
     /// Plant a bug in a cluster: stale-lease, lease-by-role, forgetful-vote, burst-ticks,
     /// unsynced-vote, fresh-leader-reads, rotten-state, own-clock, wrong-age, no-dedupe,
     /// replayed-half, thaw, forgotten-replica, early-level, unwatched, unlocked-reads,
-    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look or
-    /// left-record.
+    /// forgetful-prevent, record-dropped, resolve-by-key, early-retry, unvalidated, single-look,
+    /// left-record, early-split, old-route or second-turn.
     #[arg(long, value_name = "NAME", requires = "nodes")]
     pub plant: Option<sim::cluster::Plant>,
     /// Of a cluster: transactions over shards are of this kind only: list-append, register, bank,

@@ -15,7 +15,7 @@ use storage::engine::Usage;
 use txn::safe_point;
 
 use super::checkpoints::Checkpoints;
-use super::{Hub, View, boot_nanos};
+use super::{Hub, News, View, boot_nanos};
 
 /// How often the keeper looks.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -92,13 +92,10 @@ pub fn run(
         if around_in == 0 {
             hub.look_around();
             hub.limit_kept();
-            hub.split_large();
-            hub.grow_files();
-            hub.merge_small();
-            hub.raise_when_ripe();
-            hub.split_hot();
+            hub.tell_control(News::LookAround(hub.loads()));
+            hub.tell_control(News::RaiseVersion(hub.what_all_speak()));
         }
-        hub.tend_files();
+        hub.tell_control(News::TendTables);
         around_in = around_in.checked_sub(1).unwrap_or(AROUND_PERIODS - 1);
         retry_in = retry_in.saturating_sub(1);
         let log_start = checkpoints.lock().log_start();

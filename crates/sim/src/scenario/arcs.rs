@@ -173,8 +173,8 @@ fn cut_first(world: &mut World) -> Option<usize> {
 /// The shard of the first key takes in its neighbour, or that of the next key, …; who leads it.
 fn take_in_first(world: &mut World) -> Option<usize> {
     let led = (0..4).filter_map(|key| world.led_key(key)).collect::<Vec<_>>();
-    let pair = |(left, at): &(_, usize)| Some((*at, *left, world.right_of(*at, *left)?));
-    let (at, left, (right, theirs)) = led.iter().find_map(pair)?;
-    world.take_in(at, left, right, theirs);
+    let pair = |(left, at): &(_, usize)| world.right_of(*at, *left).map(|_| (*at, *left));
+    let (at, left) = led.iter().find_map(pair)?;
+    world.take_in(at, left);
     Some(at)
 }
