@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use balancer::Policy;
+use balancer::{Policy, Told};
 use keyspace::{
     Arc as RingArc, Catalogue, CatalogueOp, Descriptor, Durability, Generation, KeyHasher,
-    KeyspaceId, KeyspaceOptions, Level, NodeId, ReplicaId, ShardId,
+    KeyspaceId, KeyspaceOptions, Level, NodeId, Placement, ReplicaId, ShardId,
 };
 use node::birth;
 use node::catalogue::Change;
 use node::control::{
-    CONTROL, Control, CutAt, Effect, Executors, Input, Limits, Loads, Members, Pace,
+    CONTROL, Control, CutAt, Effect, Executors, Gossip, Input, Limits, Loads, Members, Pace,
     PlacementSetup, Request, Setup,
 };
 use node::entry::Waiter;
@@ -100,13 +100,25 @@ impl NodeOfOne {
                 let options = KeyspaceOptions { replicas: 1, ..KeyspaceOptions::default() };
                 self.catalogue(&CatalogueOp::Create { name, options });
             }
+            ["create", name, replicas] => {
+                let replicas = number(replicas) as u8;
+                let options = KeyspaceOptions { replicas, ..KeyspaceOptions::default() };
+                self.catalogue(&CatalogueOp::Create { name, options });
+            }
+            ["create-table", name] => {
+                let (replicas, placement) = (1, Placement::LinearHash);
+                let options = KeyspaceOptions { replicas, placement, ..Default::default() };
+                self.catalogue(&CatalogueOp::Create { name, options });
+            }
             ["drop", name] => self.catalogue(&CatalogueOp::Drop { name }),
             ["split", id, at] => {
                 let at = Some(CutAt::Slot(number(at) as u16));
                 self.request(Request::Split { shard: shard(id), at });
             }
+            ["split", id] => self.request(Request::Split { shard: shard(id), at: None }),
             ["merge", id] => self.request(Request::Merge { left: shard(id) }),
-            // learned 9 of 1: 0 2048 generation 4 on 20 30 led by 20
+            // Of which keyspace, its slots, its generation; its nodes, whose first leads. Node 20 has
+            // replica 2 of every shard.
             ["learned", id, keyspace, first, end, generation, ref nodes @ ..] => {
                 let nodes = nodes.iter().map(|node| NodeId(number(node)));
                 let descriptor = Descriptor {
@@ -116,10 +128,12 @@ impl NodeOfOne {
                         number(first) as u16,
                         number(end) as u16,
                     ),
-                    replicas: (1..).map(ReplicaId).zip(nodes).collect(),
+                    replicas: nodes.map(|node| (ReplicaId(node.0 / 10), node)).collect(),
                     generation: Generation(number(generation)),
-                    leader: Some(ReplicaId(1)),
+                    leader: None,
                 };
+                let leader = descriptor.replicas.first().map(|(replica, _)| *replica);
+                let descriptor = Descriptor { leader, ..descriptor };
                 self.inputs.push_back(Input::Learned(vec![Known::new(descriptor, 3)]));
             }
             // A right half that another shard's replica here has handed out.
@@ -160,6 +174,18 @@ impl NodeOfOne {
                 let up = all.clone();
                 self.inputs.push_back(Input::Members(Members { all, up }));
             }
+            // These nodes are up, says gossip: shards that have too few replicas get more.
+            ["add-replicas", ref nodes @ ..] => {
+                let told = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
+                let gossip = Gossip { told, has_told_all: true, ..Gossip::default() };
+                self.inputs.push_back(Input::AddReplicas(Box::new(gossip)));
+            }
+            ["place", ref nodes @ ..] => {
+                let told = nodes.iter().map(|node| told(NodeId(number(node)))).collect();
+                let gossip = Gossip { told, has_told_all: true, ..Gossip::default() };
+                self.inputs.push_back(Input::Place(Box::new(gossip)));
+            }
+            ["tend"] => self.inputs.push_back(Input::TendTables),
             ["tick"] => self.inputs.push_back(Input::Tick),
             ["second"] => {
                 self.now += 1_000_000_000;
@@ -248,6 +274,22 @@ impl NodeOfOne {
             }
         }
         has_done || !self.inputs.is_empty()
+    }
+}
+
+/// A node that is up and carries nothing.
+fn told(id: NodeId) -> Told {
+    Told {
+        id,
+        domain: Box::default(),
+        is_up: true,
+        since: Duration::from_secs(100),
+        is_suspected: false,
+        is_slow: false,
+        replicas: 0,
+        leaders: 0,
+        bytes: 0,
+        requests: 0,
     }
 }
 

@@ -43,6 +43,9 @@ pub fn input(input: &Input) -> String {
         Input::Members(members) => format!("members: {:?}", members.all),
         Input::Request { id, request } => format!("request {id}: {request:?}"),
         Input::Tick => "a tick".into(),
+        Input::AddReplicas(_) => "it is time to add replicas".into(),
+        Input::Place(_) => "it is time to place replicas".into(),
+        Input::TendTables => "it is time to see to tables".into(),
         Input::LookAround(_) => "a second has passed".into(),
         other => format!("{other:?}"),
     }
@@ -88,6 +91,11 @@ fn told(input: &lane::Input) -> String {
         lane::Input::Image { index } => format!("the cache is as of entry {index}"),
         lane::Input::Split { split, .. } => format!("split at {}: {}", split.at, split.right),
         lane::Input::Merge { step, .. } => format!("{step:?}"),
+        lane::Input::Exchange { add, remove, .. } => {
+            let add: Vec<u64> = add.iter().map(|node| node.0).collect();
+            let remove: Vec<u64> = remove.iter().map(|replica| replica.0).collect();
+            format!("replicas come on {add:?}, and {remove:?} go")
+        }
         lane::Input::Letter { .. } => "the word".into(),
         lane::Input::Surrender { left, .. } => format!("surrender to shard {left}"),
         lane::Input::Absorb { state: Some(_), .. } => "absorb".into(),
@@ -113,7 +121,15 @@ fn described(descriptor: &Descriptor) -> String {
 }
 
 fn part(arc: &RingArc) -> String {
-    arc.slots().map_or("all".to_owned(), |(first, end)| format!("[{first}, {end})"))
+    use keyspace::linear_hash::number_at;
+    let number = |end: &[u8]| number_at(end).unwrap_or(0) >> 60;
+    match arc.slots() {
+        Some((first, end)) => format!("[{first}, {end})"),
+        None => {
+            let (start, end) = (number(arc.start().tail()), number(arc.end().tail()));
+            format!("[{start:x}…, {end:x}…)")
+        }
+    }
 }
 
 fn tiles(routes: &Routes) -> String {
