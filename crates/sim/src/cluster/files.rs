@@ -77,10 +77,12 @@ impl World {
     pub(super) fn count_decided(&mut self, event: &Event) {
         match event {
             Event::Cut { shard, right, .. } => {
+                self.reshapes_begun += 1;
                 self.right_halves.insert(*right);
                 self.counts.buckets_cut += u64::from(self.is_bucket(*shard));
             }
             Event::MergeBegins { left, .. } => {
+                self.reshapes_begun += 1;
                 self.counts.buckets_taken_in += u64::from(self.is_bucket(*left));
             }
             Event::ReplicasPlaced { .. } => self.counts.decisions += 1,

@@ -296,6 +296,8 @@ pub struct World {
     pub found_by: Vec<Workload>,
     /// Planted: how often each replica was seen to be cut.
     cuts: BTreeMap<(NodeId, ShardId), u64>,
+    /// Shards that were told to be cut, or to take in a neighbour.
+    pub(crate) reshapes_begun: u64,
     /// Shards that were to begin as right halves.
     right_halves: BTreeSet<ShardId>,
     /// What it has seen.
@@ -346,6 +348,7 @@ impl World {
             wide: None,
             found_by: Vec::new(),
             cuts: BTreeMap::new(),
+            reshapes_begun: 0,
             right_halves: BTreeSet::new(),
             counts: Counts::default(),
         }

@@ -126,9 +126,16 @@ fn in_partition(
                 let other = others(world, leader).nth(round as usize / 2 % 2).expect("of three");
                 world.cut_off(other);
             }
+            let before = world.reshapes_begun;
             let leader = act(world).unwrap_or(0);
             if round % 2 == 1 {
-                // The leader, some milliseconds after it has begun.
+                // The leader, some milliseconds after its shard was told to: an id comes first.
+                for _ in 0..CHANGE_MS {
+                    if world.reshapes_begun > before {
+                        break;
+                    }
+                    world.pass(1)?;
+                }
                 world.pass(1 + 2 * round)?;
                 world.cut_off(leader);
                 world.look_while(leader, BEFORE_MS)?;
