@@ -217,7 +217,7 @@ impl Hub {
             }
             let has_stalled = ticks.is_multiple_of(DISK_TICKS) && self.watch_disk();
             if (has_stalled || ticks.is_multiple_of(DECIDE_TICKS)) && self.may_place() {
-                self.tell_control(News::Place(self.gossip(peers)));
+                self.tell_control(News::Place(self.gossip_with_names(peers)));
             }
             if ticks.is_multiple_of(SPREAD_TICKS) && !peers.balances {
                 self.tell_control(News::SpreadLeaders(self.gossip(peers)));

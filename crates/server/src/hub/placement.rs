@@ -1,7 +1,7 @@
 //! What gossip tells of the nodes, as control wants to know it when it decides where replicas and
 //! leaders should be ([`node::control`]).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -48,13 +48,21 @@ impl Hub {
         Box::new(Gossip {
             linked: of(&|node| peers.cluster.is_connected(node)),
             settled: of(&|node| self.is_settled(node)),
-            names: members.iter().map(|m| (m.node, called(m.node, &members))).collect(),
+            names: BTreeMap::new(),
             // Whoever was forgotten has been down for long; or this node has not been told yet.
             has_told_all: self.started.elapsed() >= peers.dead_after,
             told,
             unfit,
             clock_is_far,
         })
+    }
+
+    /// The same, with what people call nodes: for decisions that they are told of.
+    pub(super) fn gossip_with_names(&self, peers: &Peers) -> Box<Gossip> {
+        let mut gossip = self.gossip(peers);
+        let members = peers.cluster.members();
+        gossip.names = members.iter().map(|m| (m.node, called(m.node, &members))).collect();
+        gossip
     }
 
     /// Whether gossip has had time to tell of the nodes.
@@ -73,7 +81,8 @@ impl Hub {
                 let _is_heard = sender.send(all);
             }
         };
-        self.request(Request::WouldPlace(self.gossip(peers)), Box::new(callback));
+        let gossip = self.gossip_with_names(peers);
+        self.request(Request::WouldPlace(gossip), Box::new(callback));
         let patience = Duration::from_nanos(self.patience_nanos);
         receiver.recv_timeout(patience).unwrap_or_default()
     }
