@@ -96,6 +96,7 @@ pub mod control;
 pub mod coordinator;
 pub mod digest;
 pub mod entry;
+pub mod event;
 pub mod fetch;
 pub mod file;
 

@@ -296,7 +296,7 @@ impl Hub {
                 descriptor,
             });
         };
-        let system = self.views.lock().get(&ShardId(0)).cloned();
+        let system = self.views.get(ShardId(0));
         let away = || self.peers.as_ref()?.lookup.shard(ShardId(0));
         if let Some(view) = system {
             let wanted = replicas_of_system(&view);

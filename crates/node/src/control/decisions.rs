@@ -1,6 +1,6 @@
 //! What has this node decided about its shards lately, why, and what came of it?
 //!
-//! Each decision is a line of the log, and is kept here for people who ask (`carillon shards
+//! Each decision is an event, and is kept here for people who ask (`carillon shards
 //! --why`): the last [`DECISIONS_MAX`] of them. What came of one is looked at each time the node
 //! decides, until it is known:
 //!
@@ -13,11 +13,11 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use balancer::{Effect, Led, Nodes};
 use keyspace::{Cut, Generation, NodeId, ReplicaId, ShardId};
-use parking_lot::Mutex;
+use replication::BootNanos;
 
 /// Decisions that are remembered.
 pub const DECISIONS_MAX: usize = 256;
@@ -87,12 +87,10 @@ pub enum Came {
 }
 
 /// A decision.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
-    /// When, in milliseconds since 1970.
-    pub at_ms: u64,
-    /// The same, to count from.
-    pub since: Instant,
+    /// When, by the node's boot clock.
+    pub since: BootNanos,
     /// About which shard.
     pub shard: ShardId,
     /// What.
@@ -103,51 +101,57 @@ pub struct Decided {
     pub came: Came,
 }
 
+impl Decided {
+    fn age(&self, now: BootNanos) -> Duration {
+        Duration::from_nanos(now.saturating_sub(self.since))
+    }
+}
+
 /// The last decisions of this node, the oldest first.
 #[derive(Debug, Default)]
-pub struct Decisions(Mutex<VecDeque<Decided>>);
+pub(super) struct Decisions(VecDeque<Decided>);
 
 impl Decisions {
     /// Remembers one.
-    pub fn add(&self, decided: Decided) {
-        let mut all = self.0.lock();
-        if all.len() == DECISIONS_MAX {
-            all.pop_front();
+    pub fn add(&mut self, decided: Decided) {
+        if self.0.len() == DECISIONS_MAX {
+            self.0.pop_front();
         }
-        all.push_back(decided);
+        self.0.push_back(decided);
     }
 
     /// The right half of a shard begins here: it has been cut, whatever becomes of it later.
-    pub(super) fn has_begun(&self, half: ShardId) {
+    pub fn has_begun(&mut self, half: ShardId, now: BootNanos) {
         let is_cut = |what: &What| matches!(what, What::Split { right, .. } if *right == half);
-        for decided in self.0.lock().iter_mut() {
+        for decided in &mut self.0 {
             if decided.came == Came::UnderWay && is_cut(&decided.what) {
-                decided.came = Came::Done { took: decided.since.elapsed(), deviation: None };
+                decided.came = Came::Done { took: decided.age(now), deviation: None };
             }
         }
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Decided> {
-        self.0.lock().iter().cloned().collect()
+        self.0.iter().cloned().collect()
     }
 
     /// Looks at what came of those of which that is not known yet. `leader_of` says who leads a
     /// shard that is not led here.
-    pub(super) fn review(
-        &self,
+    pub fn review(
+        &mut self,
+        now: BootNanos,
         led: &[Led],
         nodes: &Nodes,
         leader_of: impl Fn(ShardId) -> Option<NodeId>,
     ) {
-        for decided in self.0.lock().iter_mut() {
+        for decided in &mut self.0 {
             match &mut decided.came {
                 Came::UnderWay => {
                     let led = led.iter().find(|led| led.descriptor.shard == decided.shard);
-                    decided.came = came(decided, led, &leader_of);
+                    decided.came = came(decided, now, led, &leader_of);
                 }
                 Came::Done { took, deviation: unknown @ None }
-                    if decided.since.elapsed() >= *took + TOLD =>
+                    if Duration::from_nanos(now.saturating_sub(decided.since)) >= *took + TOLD =>
                 {
                     *unknown = Some(nodes.deviation());
                 }
@@ -159,10 +163,11 @@ impl Decisions {
 
 fn came(
     decided: &Decided,
+    now: BootNanos,
     led: Option<&Led>,
     leader_of: &impl Fn(ShardId) -> Option<NodeId>,
 ) -> Came {
-    let took = decided.since.elapsed();
+    let took = decided.age(now);
     let is_late = took >= OPEN_MAX;
     let done = || Came::Done { took, deviation: None };
     match (&decided.what, led) {
@@ -234,7 +239,7 @@ mod tests {
 
     fn decided(what: What) -> Decided {
         let (why, came) = (String::new(), Came::UnderWay);
-        Decided { at_ms: 0, since: Instant::now(), shard: ShardId(5), what, why, came }
+        Decided { since: 0, shard: ShardId(5), what, why, came }
     }
 
     fn exchange() -> Decided {
@@ -249,7 +254,7 @@ mod tests {
     #[test]
     fn what_came_of_an_exchange_is_seen_in_the_shard() {
         let nobody = |_| None;
-        let after = |led: Option<Led>| came(&exchange(), led.as_ref(), &nobody);
+        let after = |led: Option<Led>| came(&exchange(), 0, led.as_ref(), &nobody);
         let (before, then) = ([(1, 1), (2, 2), (3, 3)], [(1, 1), (3, 3), (4, 9)]);
         assert_eq!(after(Some(led(&before, 4, true))), Came::UnderWay);
         assert_eq!(after(Some(led(&then, 6, false))), Came::UnderWay, "not settled");
@@ -265,43 +270,43 @@ mod tests {
         let after = |end, generation| {
             let mut led = led(&[(1, 1)], generation, true);
             led.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, end);
-            came(&cut, Some(&led), &|_| None)
+            came(&cut, 0, Some(&led), &|_| None)
         };
         assert_eq!(after(4000, 4), Came::UnderWay);
         assert!(matches!(after(2000, 5), Came::Done { .. }));
         assert_eq!(after(4000, 5), Came::NotDone, "something else was first");
-        assert_eq!(came(&cut, None, &|_| None), Came::HandedOn);
+        assert_eq!(came(&cut, 0, None, &|_| None), Came::HandedOn);
     }
 
     #[test]
     fn what_was_cut_once_stays_so() {
-        let decisions = Decisions::default();
+        let mut decisions = Decisions::default();
         for right in [8, 9] {
             let (at, generation) = (Cut::Slot(2000), Generation(4));
             decisions.add(decided(What::Split { right: ShardId(right), at, generation }));
         }
-        decisions.has_begun(ShardId(9));
+        decisions.has_begun(ShardId(9), 0);
         let mut again = led(&[(1, 1)], 6, true);
         again.descriptor.arc = Arc::of_slots(KeyspaceId(1), 0, 1000);
-        decisions.review(&[again], &Nodes::default(), |_| None);
+        decisions.review(0, &[again], &Nodes::default(), |_| None);
         let came: Vec<Came> = decisions.all().iter().map(|one| one.came).collect();
         assert!(matches!(came[..], [Came::NotDone, Came::Done { .. }]), "{came:?}");
     }
 
     #[test]
     fn the_last_are_remembered() {
-        let decisions = Decisions::default();
+        let mut decisions = Decisions::default();
         for _ in 0..DECISIONS_MAX + 3 {
             decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
         }
         assert_eq!(decisions.all().len(), DECISIONS_MAX);
-        let came = |leader: Option<u64>| {
-            decisions.review(&[], &Nodes::default(), |_| leader.map(NodeId));
+        let came = |decisions: &mut Decisions, leader: Option<u64>| {
+            decisions.review(0, &[], &Nodes::default(), |_| leader.map(NodeId));
             decisions.all().iter().map(|one| one.came).next_back()
         };
-        assert_eq!(came(None), Some(Came::UnderWay));
-        assert!(matches!(came(Some(2)), Some(Came::Done { deviation: None, .. })));
+        assert_eq!(came(&mut decisions, None), Some(Came::UnderWay));
+        assert!(matches!(came(&mut decisions, Some(2)), Some(Came::Done { deviation: None, .. })));
         decisions.add(decided(What::Leader { to: ReplicaId(2), node: NodeId(2) }));
-        assert_eq!(came(Some(3)), Some(Came::HandedOn), "another was elected");
+        assert_eq!(came(&mut decisions, Some(3)), Some(Came::HandedOn), "another was elected");
     }
 }
