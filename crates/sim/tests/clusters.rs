@@ -174,6 +174,14 @@ fn what_was_taken_in_is_not_taken_in_again() {
     run(&options).unwrap_or_else(|text| panic!("{text}"));
 }
 
+/// A table had heard that a keyspace was gone before the catalogue here had: its replicas ended, a
+/// round of checkpoints cut that off, and a restart began them again by the old catalogue.
+#[test]
+fn what_a_table_knows_to_be_gone_does_not_begin_again() {
+    let options = Options { nodes: 3, ..Options::of(5_055) };
+    run(&options).unwrap_or_else(|text| panic!("{text}"));
+}
+
 /// The same by a checkpoint, which began while what replaces the entry was on its way to the disk.
 #[test]
 fn a_checkpoint_knows_of_nothing_beyond_it_to_be_agreed_upon() {
