@@ -35,8 +35,8 @@ use parking_lot::Mutex;
 use super::durations::Durations;
 use super::peers::Peers;
 use super::{Hub, News};
-use crate::api::Histogram;
 use crate::counters::Counter;
+use api::Histogram;
 
 /// Within so many of the node's ticks each table says something once, a part of them at each …
 const RING_TICKS: u64 = 20;

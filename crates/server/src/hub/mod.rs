@@ -60,8 +60,8 @@ pub use node::route::View;
 use parking_lot::Mutex;
 use replication::BootNanos;
 
-use crate::api::Overview;
 use crate::counters::Counters;
+use api::Overview;
 use clocks::Clocks;
 use disk_pace::DiskPace;
 use growth::Growth;

@@ -10,7 +10,7 @@ use node::control::{self, Cut, Merged, NoMerge, NoSplit, Reply, Request};
 use parking_lot::Mutex;
 
 use super::{Hub, News};
-use crate::api::CutAt;
+use api::CutAt;
 
 /// Why a shard is not cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

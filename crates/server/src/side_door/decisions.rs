@@ -5,12 +5,12 @@ use node::control::decisions::{Came, Decided, What};
 
 use super::NodeApi;
 use super::splits::shown;
-use crate::api::{
-    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
-};
 use crate::cluster::MemberInfo;
 use crate::hub::boot_nanos;
 use crate::hub::overview::name_of;
+use api::{
+    DecisionCame, DecisionNode, DecisionStatus, Decisions, Deviation, MergeStatus, SplitStatus,
+};
 
 impl NodeApi {
     /// What was decided lately; or, `dry`, what would be with `balance` on.

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use keyspace::NodeId;
 
 use super::NodeApi;
-use crate::api::{Histogram, Kind, Metrics, Overview};
 use crate::cluster::{MemberInfo, MemberState};
 use crate::counters::Counter;
 use crate::hub::clocks::Clocks;
@@ -20,6 +19,7 @@ use crate::hub::peers::Peers;
 use crate::hub::splits::Whole;
 use crate::hub::tallies::Mail;
 use crate::peer::PeerCounters;
+use api::{Histogram, Kind, Metrics, Overview};
 
 /// Shards with numbers of their own, the lowest ids first: five numbers each, and one a replica.
 pub const SHARDS_MAX: usize = 256;

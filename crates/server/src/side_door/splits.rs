@@ -6,9 +6,9 @@ use keyspace::{Cut as Place, NodeId, ShardId};
 use node::control::{Cut, Merged, NoMerge, NoSplit};
 
 use super::NodeApi;
-use crate::api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 use crate::hub::Hub;
 use crate::hub::overview::name_of;
+use api::{ApiError, CutAt, Done, MergeStatus, SplitStatus};
 
 impl NodeApi {
     /// Has it cut, and tells `done` what it is called then: the shard's log has it soon.

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
+use api::*;
 use bytes::Bytes;
 use keyspace::Timestamp;
 use overlay::LookupChoice;
-use server::api::*;
 
 const START_MILLIS: u64 = 1_700_000_000_000;
 /// Versions of one key: when, and the value with its end, or nothing.
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-impl Api for Fake {
+impl NodeService for Fake {
     fn call(&self, _id: RequestId, keyspace: &str, command: Command, done: Done<Answer>) {
         match command.key() {
             b"silent" => self.state.lock().unwrap().unanswered.push(done),

@@ -12,8 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use server::config::Config;
-use server::http::{Options, Server, start};
+use api::http::{Options, Server, start};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -22,7 +21,7 @@ fn options() -> Options {
         key_bytes_max: 100,
         value_bytes_max: 1 << 20,
         request_timeout: Duration::from_millis(200),
-        ..Options::new(&Config::default(), 0xabc)
+        ..Options::new(0xabc)
     }
 }
 

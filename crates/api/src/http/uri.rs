@@ -5,7 +5,7 @@ use std::ops::Range;
 use keyspace::Timestamp;
 
 use super::problem::Problem;
-use crate::config::nearest;
+use crate::nearest::nearest;
 
 /// The bytes that `text` encodes; `+` is a plus.
 ///

@@ -2,7 +2,7 @@
 
 use axum::http::StatusCode as S;
 
-use crate::api::ApiError;
+use crate::ApiError;
 
 /// What all problems of one kind have in common.
 pub struct Row {

@@ -9,7 +9,7 @@ use super::context::{Context, Shared};
 use super::kv::place_behind;
 use super::problem::Problem;
 use super::uri::parameters;
-use crate::api::RouteStatus;
+use crate::RouteStatus;
 use overlay::LookupChoice;
 
 const ROUTE: HeaderName = HeaderName::from_static("carillon-route");

@@ -1,11 +1,11 @@
 //! What may be asked of a node beside the hot path, and in which words on the wire.
 //!
-//! HTTP, and whatever comes to stand beside it, asks through [`Api`]; the event loops answer it.
+//! HTTP, and whatever comes to stand beside it, asks through [`NodeService`]; the event loops answer it.
 //! The trait is shaped for them: nothing here waits, and every answer that takes a while comes
 //! through a function that is called once.
 //!
 //! ```text
-//!   HTTP thread ── call(id, "orders", Put …, done) ──► Api ──► the loop whose lane owns the key
+//!   HTTP thread ── call(id, "orders", Put …, done) ──► NodeService ──► the loop whose lane owns the key
 //!        ▲                                                              │
 //!        └───────────────── done(Ok(Answer) | Err(ApiError)) ◄──────────┘
 //! ```
@@ -20,8 +20,10 @@ mod cluster;
 mod condition;
 mod decisions;
 mod error;
+pub mod http;
 mod levels;
 mod metrics;
+pub mod nearest;
 mod routes;
 mod txn;
 
@@ -52,7 +54,7 @@ use overlay::LookupChoice;
 pub type Done<T> = Box<dyn FnOnce(Result<T, ApiError>) + Send>;
 
 /// A running node, as its side doors see it.
-pub trait Api: Send + Sync + 'static {
+pub trait NodeService: Send + Sync + 'static {
     /// Does one command. `id` names the request in logs and in [`ApiError::Unknown`].
     fn call(&self, id: RequestId, keyspace: &str, command: Command, done: Done<Answer>);
     /// Does a transaction that is one request.
@@ -388,4 +390,24 @@ pub struct LogStatus {
     pub bytes_since_checkpoint: u64,
     /// When the last checkpoint was finished, in milliseconds since 1970; 0 = never.
     pub checkpoint_at_ms: u64,
+}
+
+impl From<Durability> for keyspace::Durability {
+    fn from(durability: Durability) -> Self {
+        match durability {
+            Durability::Sync => Self::Sync,
+            Durability::Interval => Self::Interval,
+            Durability::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<keyspace::Durability> for Durability {
+    fn from(durability: keyspace::Durability) -> Self {
+        match durability {
+            keyspace::Durability::Sync => Self::Sync,
+            keyspace::Durability::Interval => Self::Interval,
+            keyspace::Durability::Memory => Self::Memory,
+        }
+    }
 }

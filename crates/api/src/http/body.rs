@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::context::{Context, PIECE_BYTES};
 use super::problem::Problem;
-use crate::api::ApiError;
+use crate::ApiError;
 
 /// So much of each body needs no room: there are at most `http_connections_max` of them.
 pub const FREE_BYTES: usize = 64 << 10;

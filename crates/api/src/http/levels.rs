@@ -11,7 +11,7 @@ use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::parameters;
-use crate::api::LevelStatus;
+use crate::LevelStatus;
 
 /// What it is, and what all nodes speak.
 pub async fn show(State(context): State<Shared>, uri: Uri) -> Result<Json<LevelStatus>, Problem> {

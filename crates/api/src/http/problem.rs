@@ -14,7 +14,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use crate::api::{ApiError, Outcome, RequestId};
+use crate::{ApiError, Outcome, RequestId};
 use table::{Row, row_of};
 
 /// What each `type` begins with.

@@ -15,7 +15,7 @@ use super::handlers::unknown_path;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{decode_text, parameters};
-use crate::api::Standing;
+use crate::Standing;
 
 /// What may be said beside the path.
 #[derive(Deserialize)]

@@ -1,7 +1,7 @@
 //! `ETag`, `If-Match`, `If-None-Match`, `Content-Range` (RFC 9110, 8.8.3, 13 and 14.5).
 
 use crate::{Reply, ask, ask_json, options, send, serve};
-use server::http::Server;
+use api::http::Server;
 
 const PATH: &str = "/v1/kv/0/k";
 

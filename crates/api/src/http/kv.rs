@@ -14,7 +14,7 @@ use super::preconditions::{Preconditions, ReadVerdict, tag};
 use super::problem::Problem;
 use super::routes;
 use super::uri::{decode, decode_text, number, parameters, timestamp};
-use crate::api::{Answer, ApiError, Command, Condition};
+use crate::{Answer, ApiError, Command, Condition};
 
 const TIMESTAMP: HeaderName = HeaderName::from_static("carillon-timestamp");
 const AGE_MS: HeaderName = HeaderName::from_static("carillon-age-ms");

@@ -19,10 +19,10 @@ use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor}
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::OPS_MAX;
-use crate::api::{ApiError, Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 use crate::http::Options;
 use crate::http::body::Object;
 use crate::http::problem::Problem;
+use crate::{ApiError, Compare, Test, Txn, TxnDone, TxnOp, TxnPair, TxnResult};
 
 /// Keys that a range shows unless it says how many.
 const RANGE_KEYS: u64 = 1000;
@@ -469,7 +469,7 @@ mod tests {
     use super::*;
 
     fn txn(json: &str) -> Result<Txn, String> {
-        let options = Options::new(&crate::config::Config::default(), 1);
+        let options = Options::new(1);
         let judge = Judge { options: &options, now_ms: 1000 };
         let body = serde_json::from_str(json).map_err(|error| error.to_string())?;
         let Object(body): Object<TxnBody> = body;

@@ -15,7 +15,7 @@ use super::context::Shared;
 use super::problem::{CONTENT_TYPE_OF_PROBLEMS, Problem};
 use super::uri::parameters;
 use super::{cluster, keyspaces, kv, levels, linger, nodes, preconditions, routes, txn};
-use crate::api::Status;
+use crate::Status;
 
 /// What paths of keys begin with.
 const KV: &str = "/v1/kv/";

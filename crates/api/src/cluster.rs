@@ -1,6 +1,5 @@
 //! The cluster in the words of the wire: nodes, shards, and whether all is well.
 
-use gateway::resp::ClusterFacts;
 use serde::{Deserialize, Serialize};
 
 /// How things are, in one word.
@@ -59,22 +58,6 @@ pub struct Overview {
     pub data_bytes: u64,
     /// The worst of all.
     pub verdict: Verdict,
-}
-
-impl Overview {
-    /// What INFO shows of it.
-    pub fn facts(&self) -> ClusterFacts {
-        ClusterFacts {
-            health: self.verdict.word(),
-            members_up: self.members_up,
-            members_down: self.members_down,
-            companions: self.companions,
-            shards: self.shards,
-            shards_led: self.shards_led,
-            shards_without_leader: self.shards_without_leader,
-            shards_under_replicated: self.shards_below_strength,
-        }
-    }
 }
 
 impl Default for Overview {

@@ -5,7 +5,7 @@ use std::net::{Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::http::{Options, Server};
+use api::http::{Options, Server};
 
 use crate::{LONG, ask, ask_json, connect, is_closed, options, read, send, serve};
 

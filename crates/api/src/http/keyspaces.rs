@@ -12,7 +12,7 @@ use super::body::{self, Held, Object};
 use super::context::{Context, Shared};
 use super::problem::Problem;
 use super::uri::{decode_text, parameters};
-use crate::api::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
+use crate::{KeyspaceChange, KeyspaceInfo, KeyspaceSpec};
 
 /// No description of a keyspace is longer.
 const BODY_BYTES_MAX: u64 = 64 << 10;

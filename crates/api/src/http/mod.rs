@@ -45,7 +45,7 @@
 //! # One thread, its tasks, and what happens when something is full
 //!
 //! ```text
-//!   accept ──► connection task ──► handler ── call ──► Api (event loops)
+//!   accept ──► connection task ──► handler ── call ──► NodeService (event loops)
 //!     │            (http_connections_max)      ◄─ done ──┘  (oneshot, request_timeout)
 //!     └ waits while there are as many connections as allowed: the kernel's queue, then refusals
 //! ```
@@ -128,14 +128,15 @@ pub struct Options {
 }
 
 impl Options {
-    /// As a configuration says; `incarnation` is drawn by whoever starts the node.
-    pub fn new(config: &crate::config::Config, incarnation: u64) -> Self {
+    /// The limits of a node without a configuration; `incarnation` is drawn by whoever starts the
+    /// node.
+    pub fn new(incarnation: u64) -> Self {
         Self {
-            connections_max: config.http_connections_max as usize,
-            key_bytes_max: config.key_bytes_max,
-            value_bytes_max: config.value_bytes_max,
-            request_timeout: Duration::from_millis(config.request_timeout_ms),
-            way: config.http_way(),
+            connections_max: 1024,
+            key_bytes_max: 64 << 10,
+            value_bytes_max: 64 << 20,
+            request_timeout: Duration::from_secs(5),
+            way: LookupChoice::default(),
             header_timeout: Duration::from_secs(30),
             body_timeout: BODY_TIMEOUT,
             body_stall_timeout: BODY_STALL_TIMEOUT,

@@ -11,7 +11,7 @@ use super::context::Shared;
 use super::keyspaces::json;
 use super::problem::Problem;
 use super::uri::{number, parameters};
-use crate::api::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
+use crate::{CutAt, Decisions, MergeStatus, Nodes, SHARDS_PAGE_MAX, Shards, ShardsAsked};
 
 /// All members.
 pub async fn nodes(State(context): State<Shared>, uri: Uri) -> Result<Json<Nodes>, Problem> {

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use crate::{ask, ask_json, connect, options, read, send, serve};
 
 /// The reply to bytes that are no request, or none that can be answered.
-fn raw(server: &server::http::Server, request: &[u8]) -> crate::Reply {
+fn raw(server: &api::http::Server, request: &[u8]) -> crate::Reply {
     let mut stream = connect(server);
     let _sent = stream.write_all(request);
     let reply = read(&mut stream, true);

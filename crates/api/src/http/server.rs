@@ -24,7 +24,7 @@ use super::handlers::router;
 use super::library::{Refusing, Replies, ReplyBody};
 use super::linger::linger;
 use super::stall::Stalling;
-use crate::api::Api;
+use crate::NodeService;
 
 /// Head of a request and what is read ahead of its body, per connection.
 const BUFFER_BYTES_MAX: usize = 128 << 10;
@@ -42,7 +42,11 @@ pub struct Server {
 ///
 /// # Errors
 /// If the runtime or the thread cannot be made; nothing is served then.
-pub fn start(listener: StdListener, api: Arc<dyn Api>, options: Options) -> io::Result<Server> {
+pub fn start(
+    listener: StdListener,
+    api: Arc<dyn NodeService>,
+    options: Options,
+) -> io::Result<Server> {
     let address = listener.local_addr()?;
     listener.set_nonblocking(true)?;
     let runtime =

@@ -17,7 +17,7 @@ use axum::http::{HeaderMap, HeaderValue};
 use keyspace::Timestamp;
 
 use super::problem::Problem;
-use crate::api::Condition;
+use crate::Condition;
 
 /// The preconditions of one request.
 #[derive(Debug, PartialEq, Eq)]

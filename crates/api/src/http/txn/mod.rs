@@ -29,7 +29,7 @@ use super::context::{Context, Shared};
 use super::keyspaces::json_within;
 use super::problem::Problem;
 use super::uri::parameters;
-use crate::api::{ApiError, Done, RequestId};
+use crate::{ApiError, Done, RequestId};
 use words::{BeginBody, DoBody, Judge, Results, TxnBody, TxnShown};
 
 /// Operations, or conditions, in one list of a request.

@@ -11,8 +11,7 @@ use tokio::time::timeout;
 
 use super::Options;
 use super::problem::Problem;
-use crate::api::{Api, ApiError, Done, Kind, Metrics, RequestId};
-use crate::config::is_loopback;
+use crate::{ApiError, Done, Kind, Metrics, NodeService, RequestId};
 
 /// Handlers' shared state.
 pub type Shared = Arc<Context>;
@@ -30,7 +29,7 @@ const LAST_WORD: Duration = Duration::from_millis(500);
 /// See [`Shared`].
 pub struct Context {
     /// The node.
-    pub api: Arc<dyn Api>,
+    pub api: Arc<dyn NodeService>,
     /// The limits.
     pub options: Options,
     /// Whether only this machine can reach the listener.
@@ -46,11 +45,11 @@ pub struct Context {
 
 impl Context {
     /// For a listener at `ip`.
-    pub fn new(api: Arc<dyn Api>, options: Options, ip: IpAddr) -> Self {
+    pub fn new(api: Arc<dyn NodeService>, options: Options, ip: IpAddr) -> Self {
         let bytes = (options.value_bytes_max * BODIES_MAX).max(BODIES_BYTES_MIN);
         Self {
             api,
-            loopback: is_loopback(ip),
+            loopback: ip.to_canonical().is_loopback(),
             room: Semaphore::new((bytes / PIECE_BYTES) as usize),
             sequence: AtomicU64::new(0),
             connections: AtomicU64::new(0),
