@@ -43,12 +43,13 @@
 //!    found, and finished as another's.)
 //!
 //! # Why the coordinator may abort what is STAGED
-//! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there, if the
-//! latest of their times is below each lock's deadline (G22; else it is aborted and tried again). Until
-//! somebody has looked, nobody can know that but by the record: values are seen when RESOLVE was
-//! asked for, which follows an explicit outcome, or this coordinator's own DECIDE, which is *sure*;
-//! and the only one who answers the client before that is this coordinator. As long as it has not,
-//! it may have the record say ABORTED; if another has had it say COMMITTED by then, it hears so.
+//! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there, if
+//! the latest of their times is below each lock's deadline (G22; else it is aborted and tried
+//! again). Until somebody has looked, nobody can know that but by the record: values are seen when
+//! RESOLVE was asked for, which follows an explicit outcome, or this coordinator's own DECIDE,
+//! which is *sure*; and the only one who answers the client before that is this coordinator. As
+//! long as it has not, it may have the record say ABORTED; if another has had it say COMMITTED by
+//! then, it hears so.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|

@@ -3,8 +3,8 @@
 //! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
 //! locks, each: key `bytes`, id, record key `bytes`, time u64, `u8` 0 nothing to be written, 1 a
 //! value: expiry u64, `bytes`, 2 none: the key is deleted; `u8` 0 for the key alone, 1 up to
-//! `bytes`, 2 to the end, and 4 more if a deadline u64 comes next; answers. Count of records, each: id,
-//! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
+//! `bytes`, 2 to the end, and 4 more if a deadline u64 comes next; answers. Count of records, each:
+//! id, record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
 //! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
 //! time of the lock u64, time u64, answers. Count of floors, each: whose u64, time u64; in
 //! checkpoints from before there were any, nothing. An id: start u64, by u64, attempt `varint`.
