@@ -414,7 +414,7 @@ mod tests {
     use crate::birth;
     use crate::catalogue::{Change, System};
     use crate::locks::apply::{Owns, apply};
-    use crate::locks::{Keys, Places, Prepare, Role, Said, Step, TxnId};
+    use crate::locks::{Deadline, Keys, Places, Prepare, Role, Said, Step, TxnId};
     use crate::read::{NotThen, read_at};
     use crate::state::Content;
     use command::{Step as Command, Transaction, Write};
@@ -529,9 +529,17 @@ mod tests {
         let part = Transaction { commands, ..Transaction::default() };
         let record = &b"last"[..];
         let (promised, places) = (Keys::from_slice(&[record]), Places::from_slice(&[0]));
-        let role = Role::Votes;
-        let prepare =
-            Prepare { id, is_first: false, kept_as: None, record, promised, role, places, part };
+        let prepare = Prepare {
+            id,
+            is_first: false,
+            kept_as: None,
+            record,
+            promised,
+            role: Role::Votes,
+            deadline: Some(Deadline::NEVER),
+            places,
+            part,
+        };
         let mut state = route.views[0].write();
         let ShardState { locks, content: Content::Keys(engine), .. } = &mut *state else {
             panic!("it has keys");

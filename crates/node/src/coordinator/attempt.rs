@@ -1,6 +1,5 @@
 //! An attempt: PREPARE at its shards, until all have voted or one has refused.
 
-use keyspace::Timestamp;
 use keyspace::codec::Reader;
 
 use super::plan::Plan;
@@ -8,7 +7,7 @@ use super::{
     At, Coordinator, Ended, HEAT_MAX, HEAT_OF_ONE, HOT, LOOK_AGAIN_NANOS, Phase, Routes, Then,
 };
 use crate::lane::NotDone;
-use crate::locks::{Answers, Name, Outcome, Said, Step, Why};
+use crate::locks::{Answers, Deadline, Name, Outcome, Said, Step, Vote, Why, commit_time};
 use crate::route::Route;
 use command::{Reply, Transaction};
 
@@ -56,15 +55,17 @@ impl Coordinator {
         let is_refused = matches!(said, Ok(Said::Refused(_)));
         let is_nothing = is_refused && !rest.is_empty() && votes.iter().all(Option::is_none);
         let then = match said {
-            Ok(Said::Voted(locked_at, answers)) => {
-                votes[part] = Some((locked_at, answers));
+            Ok(Said::Voted(vote)) => {
+                votes[part] = Some(vote);
                 if let Some(mut next) = rest.pop() {
                     if rest.is_empty() {
-                        let after = votes.iter().flatten().map(|(at, _)| *at).max();
-                        let after = after.unwrap_or_default();
+                        let locks = || votes.iter().flatten();
+                        let after = locks().map(|vote| vote.at).max().unwrap_or_default();
+                        let deadline = locks().map(|vote| vote.deadline).min();
+                        let deadline = deadline.unwrap_or(Deadline::NEVER);
                         next.1 = self.sheet.with(|out| {
                             out.extend_from_slice(&next.1);
-                            Step::set_after(out, after);
+                            Step::set_after(out, after, deadline);
                         });
                     }
                     return self.ask(number, part + 1, next);
@@ -91,6 +92,8 @@ impl Coordinator {
                 run.locked.get_or_insert_with(|| run.record.clone());
                 Then::Again(0)
             }
+            // By now the value is found gone.
+            Ok(Said::Refused(Why::Expired)) => Then::Again(0),
             Ok(_) => Then::Again(LOOK_AGAIN_NANOS),
             Err(NotDone::DiskFull) => Then::Tell(Ended::DiskFull),
             // Whatever was locked before, this shard has not answered.
@@ -104,16 +107,17 @@ impl Coordinator {
         self.enter(number, Phase::Deciding(Outcome::Aborted, then), at, routes);
     }
 
-    /// All have voted: it is committed, at the latest time of its locks.
-    pub(super) fn commit(
-        &mut self,
-        number: u64,
-        votes: Vec<(Timestamp, Answers)>,
-        at: At,
-        routes: Routes<'_>,
-    ) {
-        let commit = votes.iter().map(|(at, _)| *at).max().expect("it has parts");
-        let mut answers: Answers = votes.into_iter().flat_map(|(_, answers)| answers).collect();
+    /// All have voted: it is committed, at the latest time of its locks; unless a value that one
+    /// of them has found alive has expired by then. The last of those asked in order has judged
+    /// that.
+    pub(super) fn commit(&mut self, number: u64, votes: Vec<Vote>, at: At, routes: Routes<'_>) {
+        let Some(run) = self.runs.get(&number) else { return };
+        let deadline = |vote: &Vote| if run.in_order { Deadline::NEVER } else { vote.deadline };
+        let Some(commit) = commit_time(votes.iter().map(|vote| (vote.at, deadline(vote)))) else {
+            let aborted = Phase::Deciding(Outcome::Aborted, Then::Again(0));
+            return self.enter(number, aborted, at, routes);
+        };
+        let mut answers: Answers = votes.into_iter().flat_map(|vote| vote.answers).collect();
         answers.sort_by_key(|(place, _)| *place);
         let replies: Vec<Reply> = answers.into_iter().map(|(_, answer)| answer).collect();
         // A shard that was asked again, after another had finished the transaction, has forgotten

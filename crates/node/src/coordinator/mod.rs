@@ -43,11 +43,13 @@
 //!    found, and finished as another's.)
 //!
 //! # Why the coordinator may abort what is STAGED
-//! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there. Until
-//! somebody has looked, nobody can know that but by the record: values are seen when RESOLVE was
-//! asked for, which follows an explicit outcome, or this coordinator's own DECIDE, which is *sure*;
-//! and the only one who answers the client before that is this coordinator. As long as it has not,
-//! it may have the record say ABORTED; if another has had it say COMMITTED by then, it hears so.
+//! SAFETY G8 has a transaction committed as soon as it is STAGED and all its locks are there, if
+//! the latest of their times is below each lock's deadline (G22; else it is aborted and tried
+//! again). Until somebody has looked, nobody can know that but by the record: values are seen when
+//! RESOLVE was asked for, which follows an explicit outcome, or this coordinator's own DECIDE,
+//! which is *sure*; and the only one who answers the client before that is this coordinator. As
+//! long as it has not, it may have the record say ABORTED; if another has had it say COMMITTED by
+//! then, it hears so.
 //!
 //! | limit | bound | beyond |
 //! |---|---|---|
@@ -63,7 +65,7 @@ use replication::BootNanos;
 use smallvec::{SmallVec, smallvec};
 
 use crate::lane::NotDone;
-use crate::locks::{Answers, Finding, Name, Outcome, Said, Step, TxnId};
+use crate::locks::{Finding, Name, Outcome, Said, Step, TxnId, Vote};
 use crate::route::Route;
 use command::{Reply, Transaction};
 
@@ -223,7 +225,7 @@ enum Phase {
     New,
     /// What each part has voted; and the steps of those that are still to be asked, the next one
     /// last.
-    Preparing(Vec<Option<(Timestamp, Answers)>>, Vec<(ShardId, Bytes)>),
+    Preparing(Vec<Option<Vote>>, Vec<(ShardId, Bytes)>),
     /// The record's outcome is asked for.
     Deciding(Outcome, Then),
     /// Keys of each part.

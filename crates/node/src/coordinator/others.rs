@@ -3,6 +3,7 @@
 //! ```text
 //!   LOOK at the record ── an outcome ────────────────────────────► RESOLVE, as for one's own
 //!          └── staged ──► PREVENT every key ── one is prevented ──► DECIDE aborted
+//!                                ├── a value found alive expires ─► DECIDE aborted
 //!                                └── all are locked ──────────────► DECIDE committed
 //! ```
 //!
@@ -10,12 +11,11 @@
 //! is done once.
 
 use bytes::Bytes;
-use keyspace::Timestamp;
 use replication::BootNanos;
 
 use super::{At, Coordinator, Phase, Routes, Run, Then};
 use crate::lane::NotDone;
-use crate::locks::{Finding, Mark, Name, Outcome, Said, Standing};
+use crate::locks::{Deadline, Finding, Mark, Name, Outcome, Said, Standing, commit_time};
 use crate::shard::Stuck;
 
 impl Coordinator {
@@ -100,11 +100,13 @@ impl Coordinator {
             return;
         }
         let locked_at = |finding: &Finding| match finding {
-            Finding::Locked(at, _) | Finding::Marked(Mark::Committed(at, _, _)) => Some(*at),
+            Finding::Locked(vote) => Some((vote.at, vote.deadline)),
+            // The record says so, whatever is found elsewhere.
+            Finding::Marked(Mark::Committed(at, _, _)) => Some((*at, Deadline::NEVER)),
             Finding::Marked(Mark::Aborted) => None,
         };
-        let all: Option<Vec<Timestamp>> = found.iter().flatten().flatten().map(locked_at).collect();
-        let commit = all.and_then(|all| all.into_iter().max());
+        let all: Option<Vec<_>> = found.iter().flatten().flatten().map(locked_at).collect();
+        let commit = all.and_then(commit_time);
         let outcome = commit.map_or(Outcome::Aborted, Outcome::Committed);
         self.enter(number, Phase::Deciding(outcome, Then::Nothing), at, routes);
     }

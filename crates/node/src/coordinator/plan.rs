@@ -7,7 +7,7 @@ use keyspace::{ShardId, Timestamp};
 
 use super::shard_of;
 use super::sheet::Sheet;
-use crate::locks::{Keys, Name, Places, Prepare, Role, Step, TxnId};
+use crate::locks::{Deadline, Keys, Name, Places, Prepare, Role, Step, TxnId};
 use crate::route::Route;
 use command::Transaction;
 use command::transaction::KeyRange;
@@ -99,7 +99,9 @@ impl<'a> Plan<'a> {
                 false => Role::Votes,
             };
             let is_first = in_order && Some(shard) == first;
-            let prepare = Prepare { id, is_first, kept_as, record, promised, role, places, part };
+            let deadline = Some(Deadline::NEVER);
+            let prepare =
+                Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
             (shard, sheet.put(&Step::Prepare(prepare)))
         };
         parts.into_iter().map(step).collect()

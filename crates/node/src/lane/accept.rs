@@ -2,191 +2,223 @@
 //! what stands for a shard that is on other nodes only.
 
 use bytes::Bytes;
-use keyspace::{Cut, Feature, NodeId, ShardId};
+use hlc::Clock;
+use keyspace::{Cut, Durability, Feature, Generation, NodeId, ReplicaId, ShardId, Timestamp};
 use overlay::Known;
-use replication::{Message, Refused};
+use replication::{BootNanos, Message, Refused};
+use storage::log::Lsn;
 
 use super::ended::TELL_TICKS;
 use super::{Answer, Input, Lane, NotDone, Origin, push};
-use crate::entry::{Kind, Waiter, operation};
+use crate::entry::{Batch, Kind, Waiter, operation};
 use crate::fetch::Want;
 use crate::letter::Letter;
 use crate::locks::Said;
+use crate::merge;
 use crate::proxy::Proxy;
 use crate::record;
-use crate::shard::{Raise, SYSTEM, ShardStart, Unfit};
+use crate::shard::{Raise, SYSTEM, Shard, ShardStart, Unfit};
+use crate::split::Split;
+use crate::state::ShardState;
 
 impl Lane {
     /// Takes one input. Its effects come with the next [`Self::turn`].
     pub fn accept(&mut self, input: Input) {
         match input {
-            Input::Propose { shard: id, origin, batch } => {
-                if let Some(shard) = self.touch(id) {
-                    return shard.propose(origin, batch);
-                }
-                let now = self.now;
-                match self.touch_away(id) {
-                    Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
-                    None => self.turn_away(id, origin, batch),
-                }
-            }
+            Input::Propose { shard, origin, batch } => self.propose(shard, origin, batch),
             Input::Fetch { shard, want, bytes_max, origin, waiter } => {
                 self.fetch(shard, *want, bytes_max, (origin, waiter));
             }
-            Input::Step { shard: id, step, origin, waiter } => {
-                self.step(id, step, (origin, waiter));
+            Input::Step { shard, step, origin, waiter } => self.step(shard, step, (origin, waiter)),
+            Input::Await { shard, at, lock, origin, waiter } => {
+                self.await_read(shard, at, lock, (origin, waiter));
             }
-            Input::Await { shard: id, at, lock, origin, waiter } => {
-                let now = self.now;
-                match self.touch(id) {
-                    // Elsewhere, who leads says when there is more to be seen.
-                    Some(shard)
-                        if let Some(released) = lock
-                            && shard.is_leader() =>
-                    {
-                        shard.await_unlocked(released, (origin, waiter), now);
-                    }
-                    Some(shard) => shard.await_read(at, origin, waiter, now),
-                    None => self.refuse(id, origin, vec![waiter]),
-                }
+            Input::Catalogue { op, origin, waiter } => self.catalogue(op, (origin, waiter)),
+            Input::Count { shard, index, origin, waiter } => {
+                self.count(shard, index, (origin, waiter));
             }
             Input::Tick => self.tick(),
             // Those with something to do have their turn.
             Input::Look => {}
             Input::Message { from, shard, message } => self.message(from, shard, *message),
+            Input::Letter { from, letter } => self.letter(from, letter),
+            Input::LinkLost { node } => self.link_lost(node),
+            Input::Linked { node } => self.linked(node),
             Input::Exchange { shard, generation, add, remove } => {
-                let (now, clock) = (self.now, self.clock.clone());
-                if let Some(shard) = self.touch(shard) {
-                    shard.exchange(generation, add, remove, now, &clock);
-                }
+                self.tell(shard, |shard, now, clock| {
+                    shard.exchange(generation, add, remove, now, clock);
+                });
             }
-            Input::Split { shard, split } => {
-                let (now, clock) = (self.now, self.clock.clone());
-                let is_allowed =
-                    matches!(split.at, Cut::Slot(_)) || self.level.allows(Feature::OrderedSplits);
-                if let Some(shard) = self.touch(shard).filter(|_| is_allowed) {
-                    shard.split(split, now, &clock);
-                }
-            }
-            Input::Merge { shard, step } => {
-                let (now, clock) = (self.now, self.clock.clone());
-                let is_allowed = self.level.allows(Feature::Merges);
-                if let Some(shard) = self.touch(shard).filter(|_| is_allowed) {
-                    shard.intend(step, now, &clock);
-                }
-            }
+            Input::Split { shard, split } => self.split(shard, split),
+            Input::Merge { shard, step } => self.intend(shard, step),
             Input::Surrender { left, at, absorb } => {
                 self.has_merged = true;
                 self.surrender(left, at, &absorb);
             }
-            Input::Absorb { left, state } => {
-                if let Some(shard) = self.touch(left) {
-                    shard.is_given(state);
-                }
-            }
+            Input::Absorb { left, state } => self.tell(left, |shard, _, _| shard.is_given(state)),
             Input::Inherit { shard, heir } => self.inherit(shard, heir),
             Input::Superseded { shard, by, generation } => {
-                self.has_merged = true;
-                let mut pending = std::mem::take(&mut self.pending);
-                self.supersede(shard, (by, generation), &mut pending);
-                self.pending = pending;
+                self.superseded(shard, by, generation);
             }
-            Input::Transfer { shard, to } => {
-                if let Some(shard) = self.touch(shard) {
-                    shard.transfer(to);
-                }
-            }
-            Input::Install { head, state } => {
-                let now = self.now;
-                if let Some((shard, pending)) = self.touch_here(state.descriptor.shard) {
-                    shard.install(*head, *state, now, pending);
-                }
-            }
-            Input::Letter { from, letter } => self.letter(from, letter),
-            Input::LinkLost { node } => {
-                let now = self.now;
-                self.losses.lost(node, now);
-                self.each_active(|shard| shard.link_lost(node));
-                self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
-            }
-            Input::Linked { node } => {
-                self.losses.linked(node, self.now);
-                self.each_active(|shard| shard.ask_again(node));
-                self.away.values_mut().for_each(|proxy| proxy.ask_again(node));
-            }
-            Input::Digested { shard: id, replica, index, digest } => {
-                if let Some((shard, pending)) = self.touch_here(id)
-                    && shard.replica() == replica
-                {
-                    shard.digested(index, digest, pending);
-                }
-            }
+            Input::Transfer { shard, to } => self.tell(shard, |shard, _, _| shard.transfer(to)),
+            Input::Install { head, state } => self.install(*head, *state),
             Input::Declined { shard, head } => {
-                let now = self.now;
-                if let Some(shard) = self.touch(shard) {
-                    shard.decline(*head, now);
-                }
+                self.tell(shard, |shard, now, _| shard.decline(*head, now));
             }
             Input::SnapshotLost { shard, to } => {
-                if let Some(shard) = self.touch(shard) {
-                    shard.snapshot_lost(to);
-                }
+                self.tell(shard, |shard, _, _| shard.snapshot_lost(to));
             }
-            Input::Image { index } => {
-                if let Some((proxy, _)) = self.touch_away(ShardId(0)) {
-                    proxy.has_image(index);
-                }
+            Input::Digested { shard, replica, index, digest } => {
+                self.digested(shard, replica, index, digest);
             }
-            Input::Catalogue { op, origin, waiter } => {
-                if self.shards.contains_key(&SYSTEM) {
-                    self.operate(SYSTEM, Kind::Catalogue, &op, Some((origin, waiter)));
-                    return;
-                }
-                // It may not be known yet who might have the catalogue: it waits until it is.
-                self.go_away(SYSTEM, Vec::new());
-                let now = self.now;
-                if let Some((proxy, _)) = self.touch_away(SYSTEM) {
-                    proxy.operate(op, (origin, waiter), now);
-                }
-            }
-            Input::Count { shard, index, origin, waiter } => {
-                self.count(shard, index, (origin, waiter));
-            }
+            Input::Image { index } => self.has_image(index),
             Input::RaiseKeyspace(raise) => self.raise(raise),
             Input::RaiseShard { shard, to } => {
-                let clock = self.clock.clone();
-                if let Some(shard) = self.touch(shard) {
-                    shard.follow_safe_point(to, &clock);
-                }
+                self.tell(shard, |shard, _, clock| shard.follow_safe_point(to, clock));
             }
             Input::Create(start) => self.create(start),
-            Input::Away { shard, nodes } => {
-                if !self.shards.contains_key(&shard) && !self.absorbed.contains_key(&shard) {
-                    self.go_away(shard, nodes);
-                }
-            }
+            Input::Away { shard, nodes } => self.is_elsewhere(shard, nodes),
             Input::Known { known } => self.hears_of(&known),
             Input::Drop { shard } => self.drop_shard(shard),
             Input::Level { level } => self.allow(level),
-            Input::Configure { shard, durability } => {
-                if let Some(shard) = self.shards.get_mut(&shard) {
-                    shard.configure(durability);
-                }
+            Input::Configure { shard, durability } => self.configure(shard, durability),
+            Input::Written { ticket, lsn } => self.written(ticket, lsn),
+            Input::Durable { ticket } => self.durable(ticket),
+        }
+    }
+
+    /// Has a shard that is here do something, and have its turn.
+    fn tell(&mut self, id: ShardId, tell: impl FnOnce(&mut Shard, BootNanos, &Clock)) {
+        let (now, clock) = (self.now, self.clock.clone());
+        if let Some(shard) = self.touch(id) {
+            tell(shard, now, &clock);
+        }
+    }
+
+    fn propose(&mut self, id: ShardId, origin: Origin, batch: Batch) {
+        if let Some(shard) = self.touch(id) {
+            return shard.propose(origin, batch);
+        }
+        let now = self.now;
+        match self.touch_away(id) {
+            Some((proxy, pending)) => proxy.write(origin, batch, now, pending),
+            None => self.turn_away(id, origin, batch),
+        }
+    }
+
+    fn await_read(
+        &mut self,
+        id: ShardId,
+        at: Timestamp,
+        lock: Option<u64>,
+        (origin, waiter): (Origin, Waiter),
+    ) {
+        let now = self.now;
+        match self.touch(id) {
+            // Elsewhere, who leads says when there is more to be seen.
+            Some(shard)
+                if let Some(released) = lock
+                    && shard.is_leader() =>
+            {
+                shard.await_unlocked(released, (origin, waiter), now);
             }
-            Input::Written { ticket, lsn } => {
-                for id in &self.active {
-                    if let Some(shard) = self.shards.get_mut(id) {
-                        shard.written(ticket, lsn);
-                    }
-                }
+            Some(shard) => shard.await_read(at, origin, waiter, now),
+            None => self.refuse(id, origin, vec![waiter]),
+        }
+    }
+
+    fn catalogue(&mut self, op: Vec<u8>, asker: (Origin, Waiter)) {
+        if self.shards.contains_key(&SYSTEM) {
+            return self.operate(SYSTEM, Kind::Catalogue, &op, Some(asker));
+        }
+        // It may not be known yet who might have the catalogue: it waits until it is.
+        self.go_away(SYSTEM, Vec::new());
+        let now = self.now;
+        if let Some((proxy, _)) = self.touch_away(SYSTEM) {
+            proxy.operate(op, asker, now);
+        }
+    }
+
+    fn link_lost(&mut self, node: NodeId) {
+        let now = self.now;
+        self.losses.lost(node, now);
+        self.each_active(|shard| shard.link_lost(node));
+        self.away.values_mut().for_each(|proxy| proxy.link_lost(node, now));
+    }
+
+    fn linked(&mut self, node: NodeId) {
+        self.losses.linked(node, self.now);
+        self.each_active(|shard| shard.ask_again(node));
+        self.away.values_mut().for_each(|proxy| proxy.ask_again(node));
+    }
+
+    fn split(&mut self, id: ShardId, split: Split) {
+        let is_allowed =
+            matches!(split.at, Cut::Slot(_)) || self.level.allows(Feature::OrderedSplits);
+        if is_allowed {
+            self.tell(id, |shard, now, clock| shard.split(split, now, clock));
+        }
+    }
+
+    fn intend(&mut self, id: ShardId, step: merge::Step) {
+        if self.level.allows(Feature::Merges) {
+            self.tell(id, |shard, now, clock| shard.intend(step, now, clock));
+        }
+    }
+
+    fn superseded(&mut self, id: ShardId, by: ShardId, generation: Generation) {
+        self.has_merged = true;
+        let mut pending = std::mem::take(&mut self.pending);
+        self.supersede(id, (by, generation), &mut pending);
+        self.pending = pending;
+    }
+
+    fn install(&mut self, head: Message, state: ShardState) {
+        let now = self.now;
+        if let Some((shard, pending)) = self.touch_here(state.descriptor.shard) {
+            shard.install(head, state, now, pending);
+        }
+    }
+
+    fn digested(&mut self, id: ShardId, replica: ReplicaId, index: u64, digest: Option<u128>) {
+        if let Some((shard, pending)) = self.touch_here(id)
+            && shard.replica() == replica
+        {
+            shard.digested(index, digest, pending);
+        }
+    }
+
+    fn has_image(&mut self, index: u64) {
+        if let Some((proxy, _)) = self.touch_away(SYSTEM) {
+            proxy.has_image(index);
+        }
+    }
+
+    fn is_elsewhere(&mut self, id: ShardId, nodes: Vec<NodeId>) {
+        if !self.shards.contains_key(&id) && !self.absorbed.contains_key(&id) {
+            self.go_away(id, nodes);
+        }
+    }
+
+    fn configure(&mut self, id: ShardId, durability: Durability) {
+        if let Some(shard) = self.shards.get_mut(&id) {
+            shard.configure(durability);
+        }
+    }
+
+    fn written(&mut self, ticket: u64, lsn: Lsn) {
+        for id in &self.active {
+            if let Some(shard) = self.shards.get_mut(id) {
+                shard.written(ticket, lsn);
             }
-            Input::Durable { ticket } => {
-                self.marks_durable(ticket);
-                for id in &self.active {
-                    if let Some(shard) = self.shards.get_mut(id) {
-                        shard.durable(ticket);
-                    }
-                }
+        }
+    }
+
+    fn durable(&mut self, ticket: u64) {
+        self.marks_durable(ticket);
+        for id in &self.active {
+            if let Some(shard) = self.shards.get_mut(id) {
+                shard.durable(ticket);
             }
         }
     }

@@ -13,7 +13,8 @@
 //! 1. A lock never changes, and goes by RESOLVE or DECIDE of its own id only.
 //! 2. A key that has a mark of an id is never locked by it again.
 //! 3. An outcome never changes. One that says COMMITTED was proposed by somebody who had seen
-//!    every promised key locked, or resolved as committed.
+//!    every promised key locked, or resolved as committed, with the commit time below each lock's
+//!    deadline; the entry that commits in the last shard judges that itself.
 //! 4. What is written at a commit time is written below the entry's own.
 
 use keyspace::Timestamp;
@@ -22,12 +23,12 @@ use storage::engine::Engine;
 
 use super::draft::Draft;
 use super::marks::{self, Marks};
-use super::step::{Finding, Keys, Prepare, Role, Said, Standing, Step, Why};
+use super::step::{Finding, Keys, Prepare, Role, Said, Standing, Step, Vote, Why};
 use super::{
-    AGE_MAX_MS, Answers, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks, Mark, Name,
-    Outcome, Reach, Record, TxnId,
+    AGE_MAX_MS, Answers, Deadline, Intent, KEPT_ANSWER_BYTES_MAX, LOCKED_BYTES_MAX, Lock, Locks,
+    Mark, Name, Outcome, Reach, Record, TxnId,
 };
-use command::{Reply, leave_deletion};
+use command::{Reply, Transaction, leave_deletion};
 
 /// Answers of commands, and marks of keys: mostly one.
 type Replies = SmallVec<[Reply; 1]>;
@@ -59,7 +60,7 @@ pub fn apply(
     }
     match step {
         Step::Prepare(prepare) => match locks.prepare(engine, prepare, at) {
-            Ok((at, answers)) => Said::Voted(at, answers),
+            Ok(vote) => Said::Voted(vote),
             Err(why) => Said::Refused(why),
         },
         Step::Decide { id, record, outcome, .. } => {
@@ -129,8 +130,8 @@ impl Locks {
         engine: &mut Engine,
         prepare: &Prepare<'_>,
         at: Timestamp,
-    ) -> Result<(Timestamp, Answers), Why> {
-        let Prepare { id, record, promised, role, part, .. } = prepare;
+    ) -> Result<Vote, Why> {
+        let Prepare { id, promised, role, part, .. } = prepare;
         if self.is_over(*id, at) {
             return Err(Why::TooOld(at));
         }
@@ -141,6 +142,9 @@ impl Locks {
         }
         if (commits || !promised.is_empty()) && self.records.contains_key(id) {
             return Err(Why::Aborted);
+        }
+        if prepare.deadline.is_some_and(|deadline| deadline.is_over(at)) {
+            return Err(Why::Expired);
         }
         if let Some(key) = keys.iter().find(|key| self.stopping(key).is_some()) {
             return Err(Why::Locked((*key).into()));
@@ -155,25 +159,47 @@ impl Locks {
         if let Some(key) = part.came(engine, at) {
             return Err(Why::Changed(key));
         }
-        if let Role::Commits(after) = role {
-            assert!(*after < at, "a transaction is committed above its locks (G8)");
-            let answers: Replies = part.run(engine, at);
-            let (all, of_key) = by_first_key(answers, prepare, &keys);
-            let done = |answers| Mark::Committed(at, at, if_short(answers));
-            let mut marks: News<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
-            self.marks.entry(*id).or_default().put_all(&mut marks);
-            self.put_record(
-                *id,
-                Record {
-                    key: (*record).into(),
-                    outcome: Outcome::Committed(at),
-                    keys: names(promised),
-                },
-            );
-            return Ok((at, all));
+        match role {
+            Role::Commits(after) => {
+                assert!(*after < at, "a transaction is committed above its locks (G8)");
+                Ok(self.commit(engine, prepare, keys, at))
+            }
+            Role::Votes => self.lock(engine, prepare, keys, at),
         }
+    }
+
+    /// Does the commands of a PREPARE that commits, and begins its record as COMMITTED.
+    fn commit(
+        &mut self,
+        engine: &mut Engine,
+        prepare: &Prepare<'_>,
+        keys: Keys<'_>,
+        at: Timestamp,
+    ) -> Vote {
+        let answers: Replies = prepare.part.run(engine, at);
+        let (all, of_key) = by_first_key(answers, prepare, &keys);
+        let done = |answers| Mark::Committed(at, at, if_short(answers));
+        let mut marks: News<'_> = keys.into_iter().zip(of_key.into_iter().map(done)).collect();
+        self.marks.entry(prepare.id).or_default().put_all(&mut marks);
+        let (key, outcome) = (prepare.record.into(), Outcome::Committed(at));
+        let record = Record { key, outcome, keys: names(&prepare.promised) };
+        self.put_record(prepare.id, record);
+        Vote { at, deadline: Deadline::NEVER, answers: all }
+    }
+
+    /// Runs the commands of a PREPARE that votes on a draft, and locks its keys.
+    fn lock(
+        &mut self,
+        engine: &Engine,
+        prepare: &Prepare<'_>,
+        keys: Keys<'_>,
+        at: Timestamp,
+    ) -> Result<Vote, Why> {
+        let Prepare { id, record, promised, part, .. } = prepare;
         let mut draft = Draft::new(engine, part);
         let answers: Replies = part.run(&mut draft, at);
+        let found_alive = draft.deadline().min(watched_until(part, engine, at));
+        let deadline = prepare.deadline.map_or(Deadline::NEVER, |_| found_alive);
         let intents = draft.into_intents();
         let writes = intents.iter().map(|(_, intent)| intent.bytes()).sum::<usize>();
         let named = keys.iter().map(|key| key.len()).sum::<usize>();
@@ -195,14 +221,14 @@ impl Locks {
                 Ok(Some(high)) => Reach::To(high.into()),
             };
             let record = Name::from_slice(&record);
-            let lock = Lock { id: *id, record, at, intent, reach, answers };
+            let lock = Lock { id: *id, record, at, deadline, intent, reach, answers };
             self.put_lock(key, lock);
         }
         if !promised.is_empty() {
             let outcome = Outcome::Staged;
             self.put_record(*id, Record { key: record, outcome, keys: names(promised) });
         }
-        Ok((at, all))
+        Ok(Vote { at, deadline, answers: all })
     }
 
     /// Whether this id has locked one of these keys, or did, or never will.
@@ -232,12 +258,7 @@ impl Locks {
 
     /// What this id was told of these keys before, if it was told anything; none of it stands if
     /// one of them is not locked any more, or never was. What commits has locked none of them.
-    fn said_before(
-        &self,
-        id: TxnId,
-        keys: &[&[u8]],
-        commits: bool,
-    ) -> Option<Option<(Timestamp, Answers)>> {
+    fn said_before(&self, id: TxnId, keys: &[&[u8]], commits: bool) -> Option<Option<Vote>> {
         if !self.knows(id, keys) {
             return None;
         }
@@ -245,15 +266,20 @@ impl Locks {
         let mark = |key: &[u8]| marks::find(&marks, key);
         let lock = |key: &[u8]| self.locks.get(key).filter(|lock| lock.id == id && !commits);
         let found = keys.iter().map(|key| match (lock(key), mark(key)) {
-            (Some(lock), _) => Some((lock.at, lock.answers.clone())),
-            (None, Some(Mark::Committed(at, _, answers))) => Some((at, answers)),
+            (Some(lock), _) => Some(lock.vote()),
+            // It was committed: below whatever deadline there was.
+            (None, Some(Mark::Committed(at, _, answers))) => {
+                Some(Vote { at, deadline: Deadline::NEVER, answers })
+            }
             (None, Some(Mark::Aborted) | None) => None,
         });
-        let Some(found) = found.collect::<Option<Vec<_>>>() else {
+        let Some(found) = found.collect::<Option<Vec<Vote>>>() else {
             return Some(None);
         };
-        let at = found.iter().map(|(at, _)| *at).max().unwrap_or_default();
-        Some(Some((at, found.into_iter().flat_map(|(_, answers)| answers).collect())))
+        let at = found.iter().map(|vote| vote.at).max().unwrap_or_default();
+        let deadline = found.iter().map(|vote| vote.deadline).min().unwrap_or(Deadline::NEVER);
+        let answers = found.into_iter().flat_map(|vote| vote.answers).collect();
+        Some(Some(Vote { at, deadline, answers }))
     }
 
     fn decide(
@@ -366,7 +392,7 @@ impl Locks {
         for key in keys {
             let lock = self.locks.get(*key).filter(|lock| lock.id == id);
             found.push(match (lock, marks::find(&marks, key)) {
-                (Some(lock), _) => Finding::Locked(lock.at, lock.answers.clone()),
+                (Some(lock), _) => Finding::Locked(lock.vote()),
                 (None, Some(mark)) => Finding::Marked(mark),
                 (None, None) => {
                     news.push((*key, Mark::Aborted));
@@ -379,6 +405,13 @@ impl Locks {
         }
         found
     }
+}
+
+/// When the first of the watched values expires; all are there.
+fn watched_until(part: &Transaction<'_>, engine: &Engine, at: Timestamp) -> Deadline {
+    let hasher = engine.hasher();
+    let found = part.watched.iter().filter_map(|(key, _)| engine.newest(&hasher.key(key), at));
+    found.map(|version| Deadline::of(version.expiry_ms)).min().unwrap_or(Deadline::NEVER)
 }
 
 /// What a mark keeps of them.

@@ -3,8 +3,8 @@
 //! Behind the sessions in a checkpoint's first block, if there is anything: count `varint` of
 //! locks, each: key `bytes`, id, record key `bytes`, time u64, `u8` 0 nothing to be written, 1 a
 //! value: expiry u64, `bytes`, 2 none: the key is deleted; `u8` 0 for the key alone, 1 up to
-//! `bytes`, 2 to the end; answers. Count of records, each: id,
-//! record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
+//! `bytes`, 2 to the end, and 4 more if a deadline u64 comes next; answers. Count of records, each:
+//! id, record key `bytes`, `u8` 0 staged, 1 committed: time u64, 2 aborted; keys: count `varint`,
 //! `bytes` each. Count of marks, each: id, key `bytes`, `u8` 0 aborted or prevented, 1 committed:
 //! time of the lock u64, time u64, answers. Count of floors, each: whose u64, time u64; in
 //! checkpoints from before there were any, nothing. An id: start u64, by u64, attempt `varint`.
@@ -16,7 +16,7 @@ use keyspace::codec::{Reader, put_bytes, put_counted, put_varint};
 use keyspace::{DecodeError, Timestamp};
 use smallvec::SmallVec;
 
-use super::{Answers, Intent, Lock, Locks, Mark, Outcome, Reach, Record, TxnId};
+use super::{Answers, Deadline, Intent, Lock, Locks, Mark, Outcome, Reach, Record, TxnId};
 use command::reply;
 
 impl TxnId {
@@ -51,13 +51,18 @@ impl Locks {
                 }
                 Intent::Delete => out.push(2),
             }
-            match &lock.reach {
-                Reach::Key => out.push(0),
-                Reach::To(end) => {
-                    out.push(1);
-                    put_bytes(end, out);
-                }
-                Reach::End => out.push(2),
+            let has_deadline = lock.deadline != Deadline::NEVER;
+            let reach = match &lock.reach {
+                Reach::Key => 0,
+                Reach::To(_) => 1,
+                Reach::End => 2,
+            };
+            out.push(reach | u8::from(has_deadline) << 2);
+            if has_deadline {
+                out.extend_from_slice(&lock.deadline.0.to_le_bytes());
+            }
+            if let Reach::To(end) = &lock.reach {
+                put_bytes(end, out);
             }
             put_answers(&lock.answers, out);
         }
@@ -102,14 +107,17 @@ impl Locks {
                 2 => Intent::Delete,
                 found => return Err(DecodeError::Tag { what: "intent", found }),
             };
-            let reach = match reader.u8()? {
+            let tag = reader.u8()?;
+            let has_deadline = tag & 4 != 0;
+            let deadline = if has_deadline { Deadline(reader.u64()?) } else { Deadline::NEVER };
+            let reach = match tag & !4 {
                 0 => Reach::Key,
                 1 => Reach::To(reader.bytes()?.into()),
                 2 => Reach::End,
-                found => return Err(DecodeError::Tag { what: "reach of a lock", found }),
+                _ => return Err(DecodeError::Tag { what: "reach of a lock", found: tag }),
             };
             let answers = read_answers(reader)?;
-            all.locks.insert(key, Lock { id, record, at, intent, reach, answers });
+            all.locks.insert(key, Lock { id, record, at, deadline, intent, reach, answers });
         }
         for _ in 0..reader.varint()? {
             let (id, key) = (TxnId::decode(reader)?, reader.bytes()?.into());

@@ -1,11 +1,13 @@
 //! What would commands write? They run as on the shard, and see what those before them did, but
 //! what they change is kept beside it: that is what a lock has to write.
 
+use std::cell::Cell;
+
 use keyspace::{HashedKey, KeyHasher, Timestamp};
 use smallvec::SmallVec;
 use storage::engine::{Engine, Version};
 
-use super::Intent;
+use super::{Deadline, Intent};
 use command::{Transaction, Values};
 
 /// What becomes of each key.
@@ -16,6 +18,8 @@ pub(super) struct Draft<'e, 'k> {
     engine: &'e Engine,
     /// All keys that the commands name, in order.
     all: Intents<'k>,
+    /// When the first of the values expires that were found alive.
+    deadline: Cell<Deadline>,
 }
 
 impl<'e, 'k> Draft<'e, 'k> {
@@ -25,7 +29,12 @@ impl<'e, 'k> Draft<'e, 'k> {
         part.each_named(&mut |key| all.push((key, Intent::Keep)));
         all.sort_unstable_by_key(|(key, _)| *key);
         all.dedup_by_key(|(key, _)| *key);
-        Self { engine, all }
+        Self { engine, all, deadline: Cell::new(Deadline::NEVER) }
+    }
+
+    /// When the first of the values expires that the commands have found alive.
+    pub fn deadline(&self) -> Deadline {
+        self.deadline.get()
     }
 
     /// What has become of them, in order. What was made and deleted again is deleted, though it was
@@ -46,13 +55,18 @@ impl Values for Draft<'_, '_> {
     }
 
     fn newest(&self, key: &HashedKey<'_>, at: Timestamp) -> Option<Version<'_>> {
-        match &self.all[self.place(key)].1 {
+        let found = match &self.all[self.place(key)].1 {
             Intent::Keep => self.engine.newest(key, at),
             Intent::Put(value, expiry_ms) => {
                 Some(Version { value, expiry_ms: *expiry_ms, timestamp: at })
             }
             Intent::Delete => None,
+        };
+        if let Some(version) = &found {
+            let expires = Deadline::of(version.expiry_ms);
+            self.deadline.set(self.deadline.get().min(expires));
         }
+        found
     }
 
     fn put(&mut self, key: &HashedKey<'_>, parts: &[&[u8]], expiry_ms: u64, at: Timestamp) {

@@ -49,14 +49,16 @@ use command::transaction::KeyRange;
 
 pub mod apply;
 mod codec;
+mod deadline;
 mod draft;
 mod marks;
 pub mod step;
 #[cfg(test)]
 mod tests;
 
+pub use deadline::{Deadline, commit_time};
 use marks::Marks;
-pub use step::{Finding, Keys, Places, Prepare, Role, Said, Standing, Step, Why};
+pub use step::{Finding, Keys, Places, Prepare, Role, Said, Standing, Step, Vote, Why};
 
 /// How long after its start a transaction may take locks, by the shard's logged clock, in ms; and
 /// how long what became of it is known.
@@ -155,6 +157,9 @@ pub struct Lock {
     pub record: Name,
     /// The time of the entry that locked it.
     pub at: Timestamp,
+    /// When a value expires that its PREPARE has found alive, at this key or another: the
+    /// transaction is committed below that, or not at all.
+    pub deadline: Deadline,
     /// What is to become of the key.
     pub intent: Intent,
     /// How far it reaches.
@@ -164,6 +169,11 @@ pub struct Lock {
 }
 
 impl Lock {
+    /// What its transaction is told of it.
+    pub fn vote(&self) -> Vote {
+        Vote { at: self.at, deadline: self.deadline, answers: self.answers.clone() }
+    }
+
     fn bytes(&self, key: &[u8]) -> usize {
         key.len() + self.intent.bytes()
     }
@@ -172,7 +182,8 @@ impl Lock {
 /// What a record says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Committed if all of the promised keys are locked, or were and are resolved.
+    /// Committed if all of the promised keys are locked, or were and are resolved, and the commit
+    /// time lies below each lock's deadline.
     Staged,
     /// Committed at this time.
     Committed(Timestamp),
@@ -403,10 +414,11 @@ impl Locks {
             return;
         };
         let reach = std::mem::replace(&mut lock.reach, Reach::To(first.into()));
-        let (id, record, at) = (lock.id, lock.record.clone(), lock.at);
+        let (id, record) = (lock.id, lock.record.clone());
+        let (at, deadline) = (lock.at, lock.deadline);
         let of_right = right.locks.entry(first.into()).or_insert_with(|| {
             let (intent, answers) = (Intent::Keep, Answers::new());
-            Lock { id, record, at, intent, reach: Reach::Key, answers }
+            Lock { id, record, at, deadline, intent, reach: Reach::Key, answers }
         });
         of_right.reach = reach;
     }

@@ -18,7 +18,7 @@
 //!
 //! | tag | step | fields |
 //! |---|---|---|
-//! | 1 | PREPARE | `u8`: 1 first, and 2 it commits; if so, time u64; record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
+//! | 1 | PREPARE | `u8`: 1 first, 2 it commits, 4 its keys are kept, 8 it has a deadline; if it commits, time u64, and deadline u64 if it has one; if kept, time u64; record key `bytes`; keys; places: count `varint`, `varint` each; a transaction |
 //! | 2 | DECIDE | record key `bytes`, outcome but STAGED |
 //! | 8 | DECIDE | the same, by who was told of all its locks |
 //! | 3 | RESOLVE | outcome but STAGED, keys |
@@ -31,10 +31,13 @@
 //! Places are those of its commands in the whole; a transaction is as
 //! [`command::transaction`] has it.
 //!
-//! What is said: tag `u8`, then: 1 voted: time u64, answers · 2 refused: why `u8` (0 too old: time
-//! u64 · 1 it is aborted here · 2 another's lock: key `bytes` · 3 changed: key `bytes`) · 3 the
+//! What is said: tag `u8`, then: 1 voted: time u64, answers, or 8 voted: time u64, deadline u64,
+//! answers · 2 refused: why `u8` (0 too old: time
+//! u64 · 1 it is aborted here · 2 another's lock: key `bytes` · 3 changed: key `bytes` · 4 what was
+//! found alive elsewhere has expired) · 3 the
 //! record: `u8` 0 staged · 1 committed: time u64 · 2 aborted · 3 too old; keys · 4 found: count
-//! `varint`, each `u8` 0 locked: time u64, answers · 1 a mark · 5 done · 6 moved · 7 refused: more
+//! `varint`, each `u8` 0 locked: time u64, answers, or 2 locked: time u64, deadline u64,
+//! answers · 1 a mark · 5 done · 6 moved · 7 refused: more
 //! than a transaction may do.
 
 use keyspace::codec::{Reader, put_bytes, put_varint};
@@ -44,7 +47,7 @@ use smallvec::SmallVec;
 use super::codec::{
     put_answers, put_keys, put_mark, put_outcome, read_answers, read_keys, read_mark, read_outcome,
 };
-use super::{Answers, Mark, Name, Outcome, TxnId};
+use super::{Answers, Deadline, Mark, Name, Outcome, TxnId};
 use command::Transaction;
 
 /// Keys of a step: most have one or two in a shard, and need no memory for them.
@@ -123,6 +126,10 @@ pub struct Prepare<'a> {
     pub promised: Keys<'a>,
     /// What becomes of the record.
     pub role: Role,
+    /// If it commits, the earliest deadline of the locks elsewhere; else [`Deadline::NEVER`], and
+    /// its locks get the one that they need. None in entries from before there were deadlines:
+    /// their locks have none.
+    pub deadline: Option<Deadline>,
     /// Where each of the commands stands in the whole transaction.
     pub places: Places,
     /// Its part of the transaction: every key that it names is locked.
@@ -152,6 +159,8 @@ pub enum Why {
     Locked(Box<[u8]>),
     /// This key has changed since it was watched.
     Changed(Box<[u8]>),
+    /// A value that it has found alive in another shard has expired: it can never be committed.
+    Expired,
     /// The shard cannot take it: it would write more than one may.
     TooMuch,
 }
@@ -169,11 +178,22 @@ pub enum Standing {
     TooOld,
 }
 
+/// What a lock promises its transaction.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Vote {
+    /// The time of the lock: the commit time is at or above it.
+    pub at: Timestamp,
+    /// The commit time is below it.
+    pub deadline: Deadline,
+    /// What the commands have answered.
+    pub answers: Answers,
+}
+
 /// What PREVENT has found at a key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Finding {
-    /// It is locked, since then; with the answers of its commands.
-    Locked(Timestamp, Answers),
+    /// It is locked.
+    Locked(Vote),
     /// It was resolved, or is prevented.
     Marked(Mark),
 }
@@ -182,7 +202,7 @@ pub enum Finding {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Said {
     /// All keys are locked, since then; or the transaction was committed then.
-    Voted(Timestamp, Answers),
+    Voted(Vote),
     /// Nothing is.
     Refused(Why),
     /// What the record says by now, and which of its keys are still to be seen to.
@@ -225,12 +245,14 @@ impl<'a> Step<'a> {
         bytes.first() == Some(&PREPARE)
     }
 
-    /// Says in the bytes of a PREPARE that commits when all else was locked.
-    pub(crate) fn set_after(bytes: &mut [u8], after: Timestamp) {
+    /// Says in the bytes of a PREPARE that commits, and has a deadline, when all else was locked,
+    /// and the earliest deadline of that.
+    pub(crate) fn set_after(bytes: &mut [u8], after: Timestamp, deadline: Deadline) {
         let mut reader = Reader::new(&bytes[1..]);
         TxnId::decode(&mut reader).expect("an id follows the tag");
         let flags = bytes.len() - reader.rest().len();
         bytes[flags + 1..flags + 9].copy_from_slice(&after.0.to_le_bytes());
+        bytes[flags + 9..flags + 17].copy_from_slice(&deadline.0.to_le_bytes());
     }
 
     /// Appends its bytes.
@@ -242,22 +264,7 @@ impl<'a> Step<'a> {
         match self {
             Step::Prepare(prepare) => {
                 begin(PREPARE);
-                let Prepare { is_first, kept_as, record, promised, role, places, part, .. } =
-                    prepare;
-                let commits = matches!(role, Role::Commits(_));
-                let is_kept = kept_as.is_some();
-                out.push(u8::from(*is_first) | u8::from(commits) << 1 | u8::from(is_kept) << 2);
-                if let Role::Commits(after) = role {
-                    out.extend_from_slice(&after.0.to_le_bytes());
-                }
-                if let Some(name) = kept_as {
-                    out.extend_from_slice(&name.0.to_le_bytes());
-                }
-                put_bytes(record, out);
-                put_keys(promised, out);
-                put_varint(places.len() as u64, out);
-                places.iter().for_each(|place| put_varint(u64::from(*place), out));
-                part.encode(out);
+                prepare.encode(out);
             }
             Step::Decide { record, outcome, is_sure, .. } => {
                 begin(if *is_sure { 8 } else { 2 });
@@ -304,40 +311,7 @@ impl<'a> Step<'a> {
         let tag = reader.u8()?;
         let id = TxnId::decode(reader)?;
         Ok(match tag {
-            PREPARE => {
-                let (is_first, commits, is_kept) = match reader.u8()? {
-                    flags @ 0..=7 => (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0),
-                    found => return Err(DecodeError::Tag { what: "order of a lock", found }),
-                };
-                let role = match commits {
-                    true => Role::Commits(Timestamp(reader.u64()?)),
-                    false => Role::Votes,
-                };
-                let kept_as = match is_kept {
-                    true => Some(Timestamp(reader.u64()?)),
-                    false => None,
-                };
-                let record = reader.bytes()?;
-                let promised = read_keys(reader)?;
-                let mut places = Places::new();
-                for _ in 0..reader.varint()? {
-                    places.push(reader.varint_max(u32::MAX.into(), "place of a command")? as u32);
-                }
-                let part = Transaction::decode(reader)?;
-                if places.len() != part.commands.len() {
-                    return Err(DecodeError::Field { what: "places of commands" });
-                }
-                Step::Prepare(Prepare {
-                    id,
-                    is_first,
-                    kept_as,
-                    record,
-                    promised,
-                    role,
-                    places,
-                    part,
-                })
-            }
+            PREPARE => Step::Prepare(Prepare::decode(id, reader)?),
             2 | 8 => {
                 let (record, outcome) = (reader.bytes()?, read_end(reader)?);
                 Step::Decide { id, record, outcome, is_sure: tag == 8 }
@@ -362,6 +336,56 @@ impl<'a> Step<'a> {
 }
 
 impl<'a> Prepare<'a> {
+    /// Appends what follows its id.
+    fn encode(&self, out: &mut Vec<u8>) {
+        let Self { is_first, kept_as, record, promised, role, deadline, places, part, .. } = self;
+        let commits = matches!(role, Role::Commits(_));
+        let flags = [*is_first, commits, kept_as.is_some(), deadline.is_some()];
+        out.push(flags.iter().rev().fold(0, |all, flag| all << 1 | u8::from(*flag)));
+        if let Role::Commits(after) = role {
+            out.extend_from_slice(&after.0.to_le_bytes());
+            deadline.iter().for_each(|deadline| out.extend_from_slice(&deadline.0.to_le_bytes()));
+        }
+        if let Some(name) = kept_as {
+            out.extend_from_slice(&name.0.to_le_bytes());
+        }
+        put_bytes(record, out);
+        put_keys(promised, out);
+        put_varint(places.len() as u64, out);
+        places.iter().for_each(|place| put_varint(u64::from(*place), out));
+        part.encode(out);
+    }
+
+    fn decode(id: TxnId, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let flags = match reader.u8()? {
+            flags @ 0..=15 => flags,
+            found => return Err(DecodeError::Tag { what: "order of a lock", found }),
+        };
+        let is_set = |flag: u8| flags & flag != 0;
+        let role = match is_set(2) {
+            true => Role::Commits(Timestamp(reader.u64()?)),
+            false => Role::Votes,
+        };
+        let deadline = match (is_set(8), role) {
+            (false, _) => None,
+            (true, Role::Votes) => Some(Deadline::NEVER),
+            (true, Role::Commits(_)) => Some(Deadline(reader.u64()?)),
+        };
+        let kept_as = if is_set(4) { Some(Timestamp(reader.u64()?)) } else { None };
+        let record = reader.bytes()?;
+        let promised = read_keys(reader)?;
+        let mut places = Places::new();
+        for _ in 0..reader.varint()? {
+            places.push(reader.varint_max(u32::MAX.into(), "place of a command")? as u32);
+        }
+        let part = Transaction::decode(reader)?;
+        if places.len() != part.commands.len() {
+            return Err(DecodeError::Field { what: "places of commands" });
+        }
+        let is_first = is_set(1);
+        Ok(Self { id, is_first, kept_as, record, promised, role, deadline, places, part })
+    }
+
     /// Shows every key that it locks, or writes, some maybe twice.
     pub fn each_key(&self, show: &mut dyn FnMut(&'a [u8])) {
         self.part.each_key(show);
@@ -385,15 +409,30 @@ fn read_end(reader: &mut Reader<'_>) -> Result<Outcome, DecodeError> {
     }
 }
 
+impl Vote {
+    /// Appends a tag, which says whether there is a deadline, and its bytes.
+    fn encode(&self, [without, with]: [u8; 2], out: &mut Vec<u8>) {
+        let has_deadline = self.deadline != Deadline::NEVER;
+        out.push(if has_deadline { with } else { without });
+        out.extend_from_slice(&self.at.0.to_le_bytes());
+        if has_deadline {
+            out.extend_from_slice(&self.deadline.0.to_le_bytes());
+        }
+        put_answers(&self.answers, out);
+    }
+
+    fn decode(has_deadline: bool, reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let at = Timestamp(reader.u64()?);
+        let deadline = if has_deadline { Deadline(reader.u64()?) } else { Deadline::NEVER };
+        Ok(Self { at, deadline, answers: read_answers(reader)? })
+    }
+}
+
 impl Said {
     /// Appends its bytes.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Said::Voted(at, answers) => {
-                out.push(1);
-                out.extend_from_slice(&at.0.to_le_bytes());
-                put_answers(answers, out);
-            }
+            Said::Voted(vote) => vote.encode([1, 8], out),
             Said::Refused(Why::TooMuch) => out.push(7),
             Said::Refused(why) => {
                 out.push(2);
@@ -410,6 +449,7 @@ impl Said {
                         out.push(3);
                         put_bytes(key, out);
                     }
+                    Why::Expired => out.push(4),
                     Why::Aborted | Why::TooMuch => out.push(1),
                 }
             }
@@ -431,11 +471,7 @@ impl Said {
                 put_varint(all.len() as u64, out);
                 for finding in all {
                     match finding {
-                        Finding::Locked(at, answers) => {
-                            out.push(0);
-                            out.extend_from_slice(&at.0.to_le_bytes());
-                            put_answers(answers, out);
-                        }
+                        Finding::Locked(vote) => vote.encode([0, 2], out),
                         Finding::Marked(mark) => {
                             out.push(1);
                             put_mark(mark, out);
@@ -454,12 +490,13 @@ impl Said {
     /// [`DecodeError`] if that is something else.
     pub fn decode(reader: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let said = match reader.u8()? {
-            1 => Said::Voted(Timestamp(reader.u64()?), read_answers(reader)?),
+            tag @ (1 | 8) => Said::Voted(Vote::decode(tag == 8, reader)?),
             2 => Said::Refused(match reader.u8()? {
                 0 => Why::TooOld(Timestamp(reader.u64()?)),
                 1 => Why::Aborted,
                 2 => Why::Locked(reader.bytes()?.into()),
                 3 => Why::Changed(reader.bytes()?.into()),
+                4 => Why::Expired,
                 found => return Err(DecodeError::Tag { what: "refusal of a step", found }),
             }),
             3 => {
@@ -476,7 +513,7 @@ impl Said {
                 let mut all = Vec::new();
                 for _ in 0..reader.varint()? {
                     all.push(match reader.u8()? {
-                        0 => Finding::Locked(Timestamp(reader.u64()?), read_answers(reader)?),
+                        tag @ (0 | 2) => Finding::Locked(Vote::decode(tag == 2, reader)?),
                         1 => Finding::Marked(read_mark(reader)?),
                         found => return Err(DecodeError::Tag { what: "what was found", found }),
                     });
@@ -498,12 +535,12 @@ impl Said {
             answers.iter().map(|(_, reply)| 8 + reply.bytes_about()).sum::<usize>()
         };
         32 + match self {
-            Said::Voted(_, answers) => of(answers),
+            Said::Voted(vote) => of(&vote.answers),
             Said::Record(_, keys) => keys.iter().map(|key| key.len() + 4).sum(),
             Said::Found(all) => all
                 .iter()
                 .map(|found| match found {
-                    Finding::Locked(_, answers)
+                    Finding::Locked(Vote { answers, .. })
                     | Finding::Marked(Mark::Committed(_, _, answers)) => 24 + of(answers),
                     Finding::Marked(Mark::Aborted) => 2,
                 })

@@ -79,9 +79,14 @@ fn prepare(
         record: b"a",
         promised: Keys::from_slice(promised),
         role: Role::Votes,
+        deadline: Some(Deadline::NEVER),
         places,
         part,
     })
+}
+
+fn voted(at_millis: u64, answers: Answers) -> Said {
+    Said::Voted(Vote { at: at(at_millis), deadline: Deadline::NEVER, answers })
 }
 
 fn why(said: Said) -> Why {
@@ -94,8 +99,10 @@ fn last(step: Step<'static>, after: Timestamp) -> Step<'static> {
     let (mut one, mut other) = (Vec::new(), Vec::new());
     Step::Prepare(Prepare { role: Role::Commits(Timestamp::ZERO), ..prepare.clone() })
         .encode(&mut one);
-    Step::set_after(&mut one, after);
-    let step = Step::Prepare(Prepare { role: Role::Commits(after), ..prepare });
+    let deadline = Deadline::of(after.millis() + 1000);
+    Step::set_after(&mut one, after, deadline);
+    let (role, deadline) = (Role::Commits(after), Some(deadline));
+    let step = Step::Prepare(Prepare { role, deadline, ..prepare });
     step.encode(&mut other);
     assert_eq!(one, other, "when all else was locked is told later");
     step
@@ -108,13 +115,13 @@ fn the_last_shard_commits() {
     let commands = vec![set(b"a", b"x"), incr];
     let watched = [(&b"w"[..], Seen::Nothing(at(90)))];
     let step = last(prepare(id(100), &[b"elsewhere"], &watched, commands.clone()), at(150));
-    let Said::Voted(done_at, answers) = shard.step(200, &step) else { panic!() };
+    let Said::Voted(Vote { at: done_at, answers, .. }) = shard.step(200, &step) else { panic!() };
     assert_eq!((done_at, answers[1].clone()), (at(200), (1, Reply::Int(5))));
     assert_eq!((shard.value(b"a"), shard.value(b"n")), (Some(b"x".into()), Some(b"5".into())));
     // What is locked elsewhere is to be seen to.
     assert!(shard.locks.is_free() && !shard.locks.is_quiet());
     // It is done once, and its record says so to all who ask.
-    assert_eq!(shard.step(210, &step), Said::Voted(at(200), answers));
+    assert_eq!(shard.step(210, &step), voted(200, answers));
     let rest = vec![Name::from(b"elsewhere".as_slice())];
     let said = Said::Record(Standing::Committed(at(200)), rest);
     assert_eq!(shard.step(220, &Step::Look { id: id(100), record: b"a" }), said);
@@ -156,7 +163,9 @@ fn what_is_only_read_behind_a_commit_is_kept() {
     let incr = || Command::Write(Write::Increment { key: b"n", by: 5 });
     shard.step(200, &last(prepare(id(100), &[], &[], vec![incr()]), at(150)));
     let read = Command::Read(Read::Get(b"n"));
-    let Said::Voted(_, answers) = shard.step(200, &prepare(id(101), &[], &[], vec![read])) else {
+    let Said::Voted(Vote { answers, .. }) =
+        shard.step(200, &prepare(id(101), &[], &[], vec![read]))
+    else {
         panic!("it votes");
     };
     assert_eq!(answers[..], [(0, Reply::Bulk(b"5".as_slice().into()))]);
@@ -202,14 +211,14 @@ fn a_transaction_is_prepared_decided_and_forgotten() {
     let incr = Command::Write(Write::Increment { key: b"n", by: 5 });
     let commands = vec![set(b"a", b"x"), incr, set(b"a", b"y")];
     let step = prepare(id(100), &[b"a", b"elsewhere", b"n"], &[], commands);
-    let Said::Voted(locked_at, answers) = shard.step(200, &step) else { panic!() };
+    let Said::Voted(Vote { at: locked_at, answers, .. }) = shard.step(200, &step) else { panic!() };
     assert_eq!((locked_at, answers[1].clone()), (at(200), (1, Reply::Int(5))));
     assert!(shard.locks.hides(b"n") && !shard.locks.hides_at(b"n", at(199)));
     assert_eq!(shard.value(b"a"), None, "nothing is written yet");
     // Repeated, it says the same; another meets its locks.
     assert_eq!(
         shard.step(210, &step),
-        Said::Voted(at(200), {
+        voted(200, {
             let mut of_keys = answers.clone();
             of_keys.sort_by_key(|(place, _)| *place == 1);
             of_keys
@@ -304,7 +313,7 @@ fn what_is_prevented_or_aborted_is_never_locked() {
     assert!(matches!(shard.step(220, &step), Said::Voted(..)));
     let prevent = Step::Prevent { id: again, keys: keys(&[b"a"]) };
     let Said::Found(found) = shard.step(230, &prevent) else { panic!() };
-    assert!(matches!(found[..], [Finding::Locked(_, _)]), "the lock is there: {found:?}");
+    assert!(matches!(found[..], [Finding::Locked(_)]), "the lock is there: {found:?}");
     // Only its own id's end is the end of a lock.
     let resolve = |id| Step::Resolve { id, outcome: Outcome::Aborted, keys: keys(&[b"a"]) };
     shard.step(240, &resolve(id(100)));
@@ -385,7 +394,7 @@ fn conditions_are_judged_where_the_keys_are() {
     // Errors of single commands do not undo the others.
     let word = Command::Write(Write::Increment { key: b"k", by: 1 });
     let step = prepare(id(103), &[], &[], vec![word, set(b"b", b"y")]);
-    let Said::Voted(_, answers) = shard.step(240, &step) else { panic!() };
+    let Said::Voted(Vote { answers, .. }) = shard.step(240, &step) else { panic!() };
     assert_eq!(answers[0], (0, Reply::Refused(Refusal::NotInteger)));
     assert_eq!(
         shard.step(250, &prepare(id(104), &[], &[], vec![set(b"elsewhere", b"")])),
@@ -478,4 +487,100 @@ fn a_range_is_parted_with_its_shard() {
     shard.locks.unite(right);
     [&b"b"[..], b"l", b"m", b"x"].iter().for_each(|key| assert!(stops(&shard.locks, key)));
     assert!(!stops(&shard.locks, b"y"));
+}
+
+/// A value of key k that ends at 270 ms.
+fn ending() -> Shard {
+    let mut shard = Shard::new();
+    let (key, end) = (&b"k"[..], Expiry::At(270));
+    let (when, reply) = (SetIf::Always, SetReply::Ok);
+    let set = Write::Set { key, value: b"v", when, expiry: end, reply };
+    command::apply(&mut shard.engine, &set, at(200));
+    shard
+}
+
+fn deadline_of(said: Said) -> Option<u64> {
+    let Said::Voted(vote) = said else { panic!("{said:?}") };
+    vote.deadline.millis()
+}
+
+#[test]
+fn a_lock_has_the_earliest_end_of_what_was_found_alive() {
+    let append = || Command::Write(Write::Append { key: b"k", value: b"x", bytes_max: 100 });
+    let get = || Command::Read(Read::Get(b"k"));
+    let of = |watched: &[(&'static [u8], Seen)], commands| {
+        deadline_of(ending().step(250, &prepare(id(100), &[], watched, commands)))
+    };
+    let seen = [(&b"k"[..], Seen::Version(at(200)))];
+    assert_eq!(of(&[], vec![append()]), Some(270));
+    assert_eq!(of(&[], vec![set(b"a", b"x"), get()]), Some(270), "it was only read");
+    assert_eq!(of(&seen, vec![set(b"a", b"x")]), Some(270), "it was only watched");
+    assert_eq!(of(&[], vec![set(b"k", b"x")]), None, "nothing was looked at");
+    let mut gone = ending();
+    assert_eq!(deadline_of(gone.step(280, &prepare(id(100), &[], &[], vec![append()]))), None);
+    // What the transaction itself has written, and looks at again.
+    let (key, value, reply) = (&b"b"[..], &b"x"[..], SetReply::Ok);
+    let (when, expiry) = (SetIf::Always, Expiry::At(265));
+    let own = || Command::Write(Write::Set { key, value, when, expiry, reply });
+    assert_eq!(of(&[], vec![own()]), None, "it would end at once");
+    assert_eq!(of(&[], vec![own(), Command::Read(Read::Get(b"b")), get()]), Some(265));
+}
+
+#[test]
+fn a_deadline_is_repeated_found_and_kept() {
+    let mut shard = ending();
+    let get = Command::Read(Read::Get(b"k"));
+    let step = prepare(id(100), &[], &[], vec![set(b"a", b"x"), get]);
+    shard.step(250, &step);
+    assert_eq!(deadline_of(shard.step(300, &step)), Some(270), "the same is said again");
+    let prevent = Step::Prevent { id: id(100), keys: keys(&[b"a", b"k"]) };
+    let Said::Found(found) = shard.step(310, &prevent) else { panic!() };
+    for finding in &found {
+        let Finding::Locked(vote) = finding else { panic!("{finding:?}") };
+        assert_eq!((vote.at, vote.deadline), (at(250), Deadline::of(270)), "each lock has it");
+    }
+    let said = Said::Found(found);
+    let (mut bytes, mut of_locks) = (Vec::new(), Vec::new());
+    said.encode(&mut bytes);
+    assert_eq!(Said::decode(&mut Reader::new(&bytes)), Ok(said));
+    shard.locks.encode(&mut of_locks);
+    assert_eq!(Locks::decode(&mut Reader::new(&of_locks)).as_ref(), Ok(&shard.locks));
+}
+
+#[test]
+fn what_is_from_before_deadlines_has_none() {
+    let Step::Prepare(now) = prepare(id(100), &[], &[], vec![Command::Read(Read::Get(b"k"))])
+    else {
+        panic!()
+    };
+    for role in [Role::Votes, Role::Commits(at(240))] {
+        let before = Step::Prepare(Prepare { role, deadline: None, ..now.clone() });
+        let after = Step::Prepare(Prepare { role, ..now.clone() });
+        let [mut old, mut new] = [Vec::new(), Vec::new()];
+        before.encode(&mut old);
+        after.encode(&mut new);
+        let commits = usize::from(role != Role::Votes);
+        assert_eq!(new.len(), old.len() + 8 * commits, "a flag, and the deadline of what commits");
+        for (bytes, step) in [(&old, &before), (&new, &after)] {
+            let read = Step::decode(&mut Reader::new(bytes)).map(|step| format!("{step:?}"));
+            assert_eq!(read, Ok(format!("{step:?}")));
+        }
+        assert_eq!(deadline_of(ending().step(250, &before)), None, "as those who applied it had");
+    }
+}
+
+#[test]
+fn the_last_shard_commits_below_the_deadline_of_the_others() {
+    let mut shard = Shard::new();
+    let Step::Prepare(prepare) = prepare(id(100), &[b"elsewhere"], &[], vec![set(b"a", b"x")])
+    else {
+        panic!()
+    };
+    let (role, deadline) = (Role::Commits(at(250)), Some(Deadline::of(270)));
+    let step = Step::Prepare(Prepare { role, deadline, ..prepare });
+    let mut in_time = Shard::new();
+    assert!(matches!(in_time.step(269, &step), Said::Voted(_)));
+    assert!(matches!(in_time.step(300, &step), Said::Voted(_)), "it was done before");
+    assert_eq!(why(shard.step(270, &step)), Why::Expired);
+    assert_eq!(shard.value(b"a"), None);
 }

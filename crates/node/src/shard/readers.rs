@@ -36,6 +36,28 @@ pub(super) struct Reader {
     settled: Timestamp,
 }
 
+/// What readers that are looked at together go by, and what is wanted for them.
+struct Round {
+    horizon: Timestamp,
+    applied: u64,
+    /// The index that holds all that may be committed.
+    committed: u64,
+    /// Nobody else led up to then.
+    confirmed: BootNanos,
+    /// Who asked before this term began was asked for too early a time.
+    floor: Timestamp,
+    /// Whether keys may be kept for who is told what they have.
+    may_keep: bool,
+    /// The horizon that is to be logged.
+    wanted: Timestamp,
+    /// Whether one came after leadership was confirmed.
+    unconfirmed: bool,
+    /// Nodes whose readers were let go.
+    let_go: BTreeSet<NodeId>,
+    /// Questions about what this shard no longer has.
+    moved: Vec<(NodeId, u64)>,
+}
+
 pub(super) enum Asker {
     /// Here.
     Local { origin: Origin, waiter: Waiter },
@@ -149,7 +171,27 @@ impl Shard {
 
     #[inline(never)]
     fn let_readers_go(&mut self, turn: &Turn<'_>, effects: &mut Effects) {
-        let Turn { now, clock, patience, .. } = *turn;
+        let mut round = self.round_of_readers(turn.now);
+        let mut readers = std::mem::take(&mut self.readers);
+        readers.retain_mut(|reader| !self.serve_reader(reader, &mut round, turn, effects));
+        self.readers = readers;
+        self.steps.wake_if_kept();
+        for (node, number) in round.moved {
+            self.not_led(node, Asked::Fetch { number }, effects);
+        }
+        // They wait there until the index is applied.
+        round.let_go.into_iter().for_each(|node| self.tell_committed(node));
+        if round.wanted > self.horizon_asked.max(round.horizon) {
+            self.horizon_asked = round.wanted;
+            self.operate(Kind::Horizon, operation(&round.wanted.0.to_le_bytes()), None);
+        }
+        if round.unconfirmed && self.confirm_asked < turn.now {
+            self.confirm_asked = turn.now;
+            self.group.confirm();
+        }
+    }
+
+    fn round_of_readers(&self, now: BootNanos) -> Round {
         let (horizon, applied) = {
             let state = self.state.read();
             (state.horizon, state.applied_index)
@@ -160,127 +202,158 @@ impl Shard {
             false if now < self.group.lease_until() => (self.group.committed(), now),
             false => (self.group.committed(), self.group.confirmed_at()),
         };
-        let mut wanted = Timestamp::ZERO;
-        // One that is under way will do, unless it takes so long that it may be lost.
+        Round {
+            horizon,
+            applied,
+            committed,
+            confirmed,
+            floor: self.serving.floor(),
+            may_keep: !self.steps.has_held_for_long(now),
+            wanted: Timestamp::ZERO,
+            unconfirmed: false,
+            let_go: BTreeSet::new(),
+            moved: Vec::new(),
+        }
+    }
+
+    /// Lets a reader go, or refuses it, if that can be said by now. True if it is done with.
+    fn serve_reader(
+        &mut self,
+        reader: &mut Reader,
+        round: &mut Round,
+        turn: &Turn<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        if reader.after == 0 && !self.settle_reader(reader, round, turn) {
+            reader.asker.refuse_for_room(self.id, effects);
+            return true;
+        }
+        let known = reader.since <= round.confirmed;
+        round.unconfirmed |= !known;
+        let may_go = reader.after != 0 && reader.after <= round.applied && known;
+        may_go && self.let_go(reader, round, turn, effects)
+    }
+
+    /// Settles after which index a reader is served, if a promise covers its time, or says which
+    /// horizon is wanted for that. False if the disk is full, and the reader needs one.
+    fn settle_reader(&mut self, reader: &mut Reader, round: &mut Round, turn: &Turn<'_>) -> bool {
+        let is_of_a_time = reader.asker.is_of_a_time();
+        if !is_of_a_time {
+            reader.at = reader.at.max(round.floor);
+            reader.settled = reader.settled.max(round.floor);
+        }
+        if turn.is_full && reader.at > round.horizon {
+            if is_of_a_time {
+                return false;
+            }
+            reader.settled = round.horizon;
+        }
+        // A horizon that is under way will do, unless it takes so long that it may be lost.
         let asked = self.horizon_asked;
         let late = Timestamp::from_millis(asked.millis() + hlc::HORIZON_AHEAD_MILLIS / 2);
-        let mut unconfirmed = false;
-        let may_keep = !self.steps.has_held_for_long(now);
-        let (shard, promise, sought) = (self.id, &mut self.promise, &mut self.steps.sought);
-        let coming = &self.steps.coming;
-        let mut let_go = BTreeSet::new();
-        let mut moved = Vec::new();
-        // Who asked before this term began was asked for too early a time.
-        let floor = self.serving.floor();
-        self.readers.retain_mut(|reader| {
-            if reader.after == 0 {
-                if !reader.asker.is_of_a_time() {
-                    reader.at = reader.at.max(floor);
-                    reader.settled = reader.settled.max(floor);
-                }
-                if turn.is_full && reader.at > horizon {
-                    if reader.asker.is_of_a_time() {
-                        reader.asker.refuse_for_room(shard, effects);
-                        return false;
-                    }
-                    reader.settled = horizon;
-                }
-                match promise.read_at(reader.settled, horizon, clock) {
-                    SnapshotRead::Now => reader.after = applied.max(committed),
-                    SnapshotRead::AfterIndex(index) => reader.after = index.max(committed),
-                    SnapshotRead::NeedsHorizon(ahead) if reader.settled > asked || ahead > late => {
-                        wanted = wanted.max(ahead);
-                    }
-                    SnapshotRead::NeedsHorizon(_) => {}
-                }
+        match self.promise.read_at(reader.settled, round.horizon, turn.clock) {
+            SnapshotRead::Now => reader.after = round.applied.max(round.committed),
+            SnapshotRead::AfterIndex(index) => reader.after = index.max(round.committed),
+            SnapshotRead::NeedsHorizon(ahead) if reader.settled > asked || ahead > late => {
+                round.wanted = round.wanted.max(ahead);
             }
-            let known = reader.since <= confirmed;
-            unconfirmed |= !known;
-            let go = reader.after != 0 && reader.after <= applied && known;
-            if go {
-                match &reader.asker {
-                    &Asker::Local { origin, waiter } => {
-                        effects.answers.push(Answer::Go { origin, waiter });
-                    }
-                    &Asker::Remote { node, number } => {
-                        let (index, now_ms) = (applied, reader.at.millis());
-                        let settled = reader.settled;
-                        let letter = Letter::ReadAt { shard, number, index, now_ms, settled };
-                        effects.letters.push((node, letter));
-                        let_go.insert(node);
-                    }
-                    Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
-                        if sought.keeps_waiting(want, coming, reader.since, now) {
-                            return true;
-                        }
-                        let at = reader.at;
-                        let state = self.state.read();
-                        let is_owned = fetch::is_owned(&state, want);
-                        let committed = |id| sought.committed(id);
-                        let find = || fetch::find(&state, want, at, committed);
-                        let found = is_owned.then(find).flatten();
-                        drop(state);
-                        if is_owned && found.is_none() {
-                            // Settled it is, up to what was promised: else it waits on.
-                            let is_short = reader.settled < at;
-                            if is_short {
-                                reader.asker.refuse_for_room(shard, effects);
-                                return false;
-                            }
-                            let is_late = reader.since.saturating_add(patience) <= now;
-                            if let Asker::Find { origin, waiter, .. } = reader.asker
-                                && is_late
-                            {
-                                let (waiters, why) = (vec![waiter], NotDone::Locked);
-                                effects.answers.push(Answer::NotDone { origin, waiters, why });
-                            }
-                            // A node elsewhere asks again, as long as anyone there waits for it.
-                            return !is_late;
-                        }
-                        if found.is_some() {
-                            sought.told(want, may_keep, now);
-                        }
-                        match (&reader.asker, found) {
-                            (&Asker::Find { origin, waiter, bytes_max, .. }, found) => {
-                                // Who is not told all of it looks by itself.
-                                let is_all = |found: &Found| want.rest(found, bytes_max).is_none();
-                                effects.answers.push(match found.filter(is_all) {
-                                    None => Answer::Go { origin, waiter },
-                                    Some(found) => {
-                                        let want = Box::new(want.clone());
-                                        let found = Box::new(found);
-                                        Answer::Fetched { origin, waiter, shard, at, want, found }
-                                    }
-                                });
-                            }
-                            (&Asker::Fetch { node, number, .. }, Some(found)) => {
-                                let letter = Letter::Fetched { shard, number, at, found };
-                                effects.letters.push((node, letter));
-                            }
-                            // It was cut in two while this waited.
-                            (&Asker::Fetch { node, number, .. }, None) => {
-                                moved.push((node, number));
-                            }
-                            _ => unreachable!("these two want to be told"),
-                        }
-                    }
-                }
+            SnapshotRead::NeedsHorizon(_) => {}
+        }
+        true
+    }
+
+    /// Lets go a reader that may read now, unless what it wants cannot be told yet. True if it is
+    /// done with.
+    fn let_go(
+        &mut self,
+        reader: &Reader,
+        round: &mut Round,
+        turn: &Turn<'_>,
+        effects: &mut Effects,
+    ) -> bool {
+        let shard = self.id;
+        match &reader.asker {
+            &Asker::Local { origin, waiter } => {
+                effects.answers.push(Answer::Go { origin, waiter });
             }
-            !go
-        });
-        self.steps.wake_if_kept();
-        for (node, number) in moved {
-            self.not_led(node, Asked::Fetch { number }, effects);
+            &Asker::Remote { node, number } => {
+                let (index, now_ms) = (round.applied, reader.at.millis());
+                let settled = reader.settled;
+                let letter = Letter::ReadAt { shard, number, index, now_ms, settled };
+                effects.letters.push((node, letter));
+                round.let_go.insert(node);
+            }
+            Asker::Fetch { want, .. } | Asker::Find { want, .. } => {
+                let (steps, at) = (&mut self.steps, reader.at);
+                if steps.sought.keeps_waiting(want, &steps.coming, reader.since, turn.now) {
+                    return false;
+                }
+                let state = self.state.read();
+                let is_owned = fetch::is_owned(&state, want);
+                let committed = |id| steps.sought.committed(id);
+                let find = || fetch::find(&state, want, at, committed);
+                let found = is_owned.then(find).flatten();
+                drop(state);
+                if is_owned && found.is_none() {
+                    return self.refuse_if_late(reader, turn, effects);
+                }
+                if found.is_some() {
+                    steps.sought.told(want, round.may_keep, turn.now);
+                }
+                self.tell(reader, found, round, effects);
+            }
         }
-        // They wait there until the index is applied.
-        let_go.into_iter().for_each(|node| self.tell_committed(node));
-        if wanted > self.horizon_asked.max(horizon) {
-            self.horizon_asked = wanted;
-            self.operate(Kind::Horizon, operation(&wanted.0.to_le_bytes()), None);
+        true
+    }
+
+    /// What a reader wants is hidden by a lock: refuses it if it has waited for too long, or
+    /// needs more room than there is. True if it is refused.
+    fn refuse_if_late(&self, reader: &Reader, turn: &Turn<'_>, effects: &mut Effects) -> bool {
+        // Settled it is, up to what was promised: else it waits on.
+        if reader.settled < reader.at {
+            reader.asker.refuse_for_room(self.id, effects);
+            return true;
         }
-        if unconfirmed && self.confirm_asked < now {
-            self.confirm_asked = now;
-            self.group.confirm();
+        let is_late = reader.since.saturating_add(turn.patience) <= turn.now;
+        if let Asker::Find { origin, waiter, .. } = reader.asker
+            && is_late
+        {
+            let (waiters, why) = (vec![waiter], NotDone::Locked);
+            effects.answers.push(Answer::NotDone { origin, waiters, why });
+        }
+        // A node elsewhere asks again, as long as anyone there waits for it.
+        is_late
+    }
+
+    /// Tells who wants to be told what was found here; nothing is if it is not this shard's.
+    fn tell(
+        &self,
+        reader: &Reader,
+        found: Option<Found>,
+        round: &mut Round,
+        effects: &mut Effects,
+    ) {
+        let (shard, at) = (self.id, reader.at);
+        match (&reader.asker, found) {
+            (Asker::Find { origin, waiter, bytes_max, want }, found) => {
+                let (origin, waiter) = (*origin, *waiter);
+                // Who is not told all of it looks by itself.
+                let is_all = |found: &Found| want.rest(found, *bytes_max).is_none();
+                effects.answers.push(match found.filter(is_all) {
+                    None => Answer::Go { origin, waiter },
+                    Some(found) => {
+                        let (want, found) = (Box::new(want.clone()), Box::new(found));
+                        Answer::Fetched { origin, waiter, shard, at, want, found }
+                    }
+                });
+            }
+            (&Asker::Fetch { node, number, .. }, Some(found)) => {
+                let letter = Letter::Fetched { shard, number, at, found };
+                effects.letters.push((node, letter));
+            }
+            // It was cut in two while this waited.
+            (&Asker::Fetch { node, number, .. }, None) => round.moved.push((node, number)),
+            _ => unreachable!("these two want to be told"),
         }
     }
 

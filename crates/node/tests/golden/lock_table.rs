@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `at 200` | the next entry has this time, in ms |
 //! | `apply "SET k v"` | a command by itself |
-//! | `prepare T100 "INCRBY n 5"` | locks the keys of commands for the transaction that began at 100 ms; `promised=a,n` also stages its record, of key a or `record=`; `watch=k@50` and `range=b..m` are checked; `commits=150` commits it at once, all else having been locked at 150 |
+//! | `prepare T100 "INCRBY n 5"` | locks the keys of commands for the transaction that began at 100 ms; `promised=a,n` also stages its record, of key a or `record=`; `watch=k@50` and `range=b..m` are checked; `commits=150` commits it at once, all else having been locked at 150; `before=270` if that is the earliest deadline there |
 //! | `decide T100 commit=250` | ends the record; without a time it is aborted |
 //! | `resolve T100 commit=250 a n` | gives up locks; without a time nothing is written |
 //! | `prevent T100 a` | keeps keys from being locked |
@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use command::{Step as Command, Transaction};
 use goldenscript::Context;
 use keyspace::Timestamp;
-use node::locks::{Keys, Outcome, Prepare, Role, Step};
+use node::locks::{Deadline, Keys, Outcome, Prepare, Role, Step};
 use node::state::ShardState;
 
 use crate::{shard, words};
@@ -46,6 +46,8 @@ pub enum Verb {
         range: String,
         #[arg(key)]
         commits: Option<u64>,
+        #[arg(key, optional)]
+        before: u64,
         #[arg(optional)]
         commands: Vec<String>,
     },
@@ -120,7 +122,8 @@ impl Runner {
     }
 
     fn prepare(&mut self, shard: &str, verb: &Verb) -> String {
-        let Verb::Prepare { id, promised, record, watch, range, commits, commands } = verb else {
+        let Verb::Prepare { id, promised, record, watch, range, commits, before, commands } = verb
+        else {
             panic!("it is looked at before")
         };
         let commands: Vec<Command<'_>> = commands.iter().map(|text| words::command(text)).collect();
@@ -132,7 +135,9 @@ impl Runner {
         let (record, promised) =
             (record.as_deref().unwrap_or("a").as_bytes(), words::keys(promised).collect());
         let (id, is_first, kept_as) = (words::id(id, BY), false, None);
-        let prepare = Prepare { id, is_first, kept_as, record, promised, role, places, part };
+        let deadline = Some(Deadline::of(*before));
+        let prepare =
+            Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
         self.step(shard, &Step::Prepare(prepare))
     }
 

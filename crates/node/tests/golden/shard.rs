@@ -99,7 +99,8 @@ pub fn shown(locks: &Locks) -> String {
             Reach::End => ", and the range to the end".to_owned(),
         };
         let (key, id, at) = (words::text(key), words::name(lock.id), lock.at.millis());
-        out += &format!("lock {key}: {id} at {at}, {intent}{reach}\n");
+        let before = words::commit_before(lock.deadline);
+        out += &format!("lock {key}: {id} at {at}, {intent}{reach}{before}\n");
     }
     let (_, records, marks) = locks.counts();
     out + &format!("{records} records, {marks} marks\n")

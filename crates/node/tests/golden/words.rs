@@ -7,7 +7,7 @@ use command::{
 };
 use keyspace::Timestamp;
 use node::locks::{
-    Answers, Finding, Mark, Outcome, Prepare, Role, Said, Standing, Step, TxnId, Why,
+    Answers, Deadline, Finding, Mark, Outcome, Prepare, Role, Said, Standing, Step, TxnId, Why,
 };
 
 /// `T100`, or `T100.1` for the second attempt: it began at 100 ms.
@@ -129,10 +129,13 @@ fn of_part(part: &Transaction<'_>) -> String {
 pub fn step(step: &Step<'_>) -> String {
     let id = name(step.id());
     match step {
-        Step::Prepare(Prepare { record, promised, role, part, is_first, .. }) => {
+        Step::Prepare(Prepare { record, promised, role, deadline, part, is_first, .. }) => {
             let first = if *is_first { ", the first" } else { "" };
             let role = match role {
-                Role::Commits(_) => format!(", the last: commits, record {}", text(record)),
+                Role::Commits(_) => {
+                    let before = deadline.map(before).unwrap_or_default();
+                    format!(", the last: commits{before}, record {}", text(record))
+                }
                 Role::Votes if promised.is_empty() => String::new(),
                 Role::Votes => {
                     format!(", record {} STAGED, promised {}", text(record), texts(promised))
@@ -154,9 +157,24 @@ pub fn step(step: &Step<'_>) -> String {
     }
 }
 
+/// Until when it may be committed, if that is not for ever.
+pub fn before(deadline: Deadline) -> String {
+    deadline.millis().map(|end| format!(" before {end}")).unwrap_or_default()
+}
+
+/// The same, of a lock.
+pub fn commit_before(deadline: Deadline) -> String {
+    match before(deadline) {
+        none if none.is_empty() => none,
+        some => format!(", commits{some}"),
+    }
+}
+
 fn finding(finding: &Finding) -> String {
     match finding {
-        Finding::Locked(at, _) => format!("locked at {}", at.millis()),
+        Finding::Locked(vote) => {
+            format!("locked at {}{}", vote.at.millis(), commit_before(vote.deadline))
+        }
         Finding::Marked(Mark::Aborted) => "prevented".to_owned(),
         Finding::Marked(Mark::Committed(_, at, _)) => format!("committed at {}", at.millis()),
     }
@@ -165,11 +183,15 @@ fn finding(finding: &Finding) -> String {
 /// What a shard answers to a step.
 pub fn said(said: &Said) -> String {
     match said {
-        Said::Voted(at, all) => format!("prepared at {}{}", at.millis(), answers(all)),
+        Said::Voted(vote) => {
+            let (at, before) = (vote.at.millis(), commit_before(vote.deadline));
+            format!("prepared at {at}{before}{}", answers(&vote.answers))
+        }
         Said::Refused(Why::TooOld(at)) => format!("refused: too old at {}", at.millis()),
         Said::Refused(Why::Aborted) => "refused: aborted".to_owned(),
         Said::Refused(Why::Locked(key)) => format!("refused: conflict on {}", text(key)),
         Said::Refused(Why::Changed(key)) => format!("refused: {} has changed", text(key)),
+        Said::Refused(Why::Expired) => "refused: a value elsewhere has expired".to_owned(),
         Said::Refused(Why::TooMuch) => "refused: too much".to_owned(),
         Said::Record(standing, rest) => {
             let standing = match standing {

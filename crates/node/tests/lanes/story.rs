@@ -7,7 +7,7 @@ use node::entry::{Batch, Waiter};
 use node::fetch::{Contender, Found, Reserves, Want};
 use node::lane::{Answer, Input, Origin};
 use node::letter::Letter;
-use node::locks::{Outcome, Prepare, Role, Said, Step, TxnId, Why};
+use node::locks::{Deadline, Outcome, Prepare, Role, Said, Step, TxnId, Why};
 use smallvec::smallvec;
 
 use crate::five::{Five, SHARD};
@@ -102,6 +102,7 @@ impl Story {
             record,
             promised,
             role,
+            deadline: Some(Deadline::NEVER),
             places,
             part,
         }))
@@ -113,7 +114,9 @@ impl Story {
         let part = Transaction { commands, ..Transaction::default() };
         let (record, promised) = (keys[0], keys.iter().copied().collect());
         let (places, kept_as) = ((0..keys.len() as u32).collect(), None);
-        let prepare = Prepare { id, is_first, kept_as, record, promised, role, places, part };
+        let deadline = Some(Deadline::NEVER);
+        let prepare =
+            Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
         self.step(&Step::Prepare(prepare))
     }
 
@@ -162,8 +165,8 @@ impl Story {
     /// When a PREPARE has locked the key.
     pub fn voted(&self, asked: u64) -> Option<Timestamp> {
         self.five.letters.iter().find_map(|(_, _, letter)| match letter {
-            Letter::Stepped { number, said: Said::Voted(at, _), .. } if *number == asked => {
-                Some(*at)
+            Letter::Stepped { number, said: Said::Voted(vote), .. } if *number == asked => {
+                Some(vote.at)
             }
             _ => None,
         })

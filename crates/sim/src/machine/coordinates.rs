@@ -239,7 +239,7 @@ impl Machine {
                 let view = self.view(shard)?;
                 let state = view.read();
                 let find = |key: &&[u8]| match state.locks.get(key).filter(|lock| lock.id == id) {
-                    Some(lock) => Finding::Locked(lock.at, lock.answers.clone()),
+                    Some(lock) => Finding::Locked(lock.vote()),
                     None => Finding::Marked(Mark::Aborted),
                 };
                 Some(Ok(Said::Found(keys.iter().map(find).collect())))

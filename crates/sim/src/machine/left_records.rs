@@ -107,7 +107,7 @@ mod tests {
     use command::{Step as Command, Transaction, Write};
     use keyspace::{KeyHasher, Timestamp};
     use node::locks::apply::{Owns, apply};
-    use node::locks::{Prepare, Role, Step, TxnId};
+    use node::locks::{Deadline, Prepare, Role, Step, TxnId};
     use storage::engine::{Engine, Layout};
 
     use super::*;
@@ -123,8 +123,18 @@ mod tests {
         let places = [0, 1].into_iter().collect();
         let record = b"a".as_slice();
         let role = Role::Votes;
-        let prepare =
-            Prepare { id, is_first: false, kept_as: None, record, promised, role, places, part };
+        let (kept_as, deadline) = (None, Some(Deadline::NEVER));
+        let prepare = Prepare {
+            id,
+            is_first: false,
+            kept_as,
+            record,
+            promised,
+            role,
+            deadline,
+            places,
+            part,
+        };
         let step = Step::Prepare(prepare);
         let at = Timestamp::from_millis(start + 1);
         let owns = Owns { key: &|_| true, up_to: &|_| true };

@@ -140,8 +140,10 @@ fn what_was_dropped_with_a_link_is_taken_again() {
         let part = Transaction { commands, ..Transaction::default() };
         let (is_first, record, promised, places) =
             (true, key, Keys::new(), Places::from_slice(&[0]));
-        let role = Role::Votes;
-        Step::Prepare(Prepare { id, is_first, kept_as: None, record, promised, role, places, part })
+        let (role, deadline, kept_as) = (Role::Votes, Some(Deadline::NEVER), None);
+        let prepare =
+            Prepare { id, is_first, kept_as, record, promised, role, deadline, places, part };
+        Step::Prepare(prepare)
     };
     let (outcome, keys) = (Outcome::Aborted, Keys::from_slice(&[key]));
     let resolve = Step::Resolve { id: first, outcome, keys };

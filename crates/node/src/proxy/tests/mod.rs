@@ -16,7 +16,7 @@ use crate::entry::{Batch, Waiter};
 use crate::fetch::{Ends, Fetched, Found, Then, Want};
 use crate::lane::{Answer, Effects, FIRST_REPLICA, Input, Lane, NotDone, Origin};
 use crate::letter::{Asked, Letter};
-use crate::locks::{Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
+use crate::locks::{Deadline, Keys, Outcome, Places, Prepare, Role, Said, Step, TxnId};
 use crate::session::BatchId;
 use crate::shard::ShardStart;
 use crate::shard::forward::{Forward, Post};

@@ -14,7 +14,7 @@ use replication::BootNanos;
 use super::held::{each_key_of, is_flush};
 use super::{FAIR_NANOS, QueuedStep, Steps, WAITING_MAX, YOUNG_NANOS, decoded, holds, withheld};
 use crate::lane::Turn;
-use crate::locks::{Locks, Name, Prepare, Role, Step, TxnId, Why};
+use crate::locks::{Keys, Locks, Name, Prepare, Role, Step, TxnId, Why};
 use crate::shard::Shard;
 use crate::state::ShardState;
 use command::transaction::Seen;
@@ -77,27 +77,29 @@ impl Shard {
         if has_record && state.locks.is_refused(id, &keys) {
             return Verdict::Refused(Why::Aborted);
         }
-        let stopped = self.steps.stopped_by(&state.locks, &scene.going, prepare, &keys);
+        let locked_by = self.steps.stopped_by(&state.locks, &scene.going, prepare, &keys);
         let waited = turn.now.saturating_sub(since);
-        let withholds = stopped.is_some()
+        let withholds = locked_by.is_some()
             && withheld::may_withhold(prepare, &keys, waited)
             && !has_stayed(&state.locks, &scene.going, prepare, &keys, turn.clock.now());
         // It passes all who wait: they are kept from its keys, or will be told that these changed.
         let is_kept_for_it = self.steps.sought.kept.is_for(prepare, &keys);
-        let stopped = stopped.or_else(|| match prepare.role {
+        let withheld_by = || match prepare.role {
             _ if is_kept_for_it => None,
             Role::Votes => self.steps.withheld.stops(prepare, &keys),
             // It locks nothing, and has others give up what it has locked elsewhere.
             Role::Commits(_) => None,
-        });
-        let stopped = stopped.or_else(|| self.steps.sought.kept.stops(prepare, &keys));
+        };
+        let kept_by = || self.steps.sought.kept.stops(prepare, &keys);
+        let stopped = locked_by.or_else(withheld_by).or_else(kept_by);
         let waits_since = |nanos| turn.now < since.saturating_add(nanos);
         let may_wait =
             waits_since(turn.waits_for_locks()) && self.steps.waiting.len() < WAITING_MAX;
-        let is_wanted = scene.flushes || keys.iter().any(|key| scene.wanted.contains(*key));
+        let has_commands_waiting =
+            scene.flushes || keys.iter().any(|key| scene.wanted.contains(*key));
         // What locks nothing passes nobody for long.
-        let is_wanted = is_wanted && prepare.role == Role::Votes && waits_since(FAIR_NANOS);
-        let is_wanted = is_wanted && !is_kept_for_it;
+        let would_pass_them = prepare.role == Role::Votes && waits_since(FAIR_NANOS);
+        let is_wanted = has_commands_waiting && would_pass_them && !is_kept_for_it;
         // It would be in vain, and is refused for that once they are applied.
         let is_early = prepare.part.watched.iter().any(|(key, _)| scene.changing.contains(*key));
         if (stopped.is_some() || is_wanted || is_early) && state.locks.knows(id, &keys) {
@@ -117,6 +119,18 @@ impl Shard {
             None if (is_wanted || is_early) && may_wait => return Verdict::Waits,
             None => {}
         }
+        self.expect(prepare, keys, scene, turn);
+        Verdict::Goes
+    }
+
+    /// Keeps in mind what a PREPARE that goes will lock, or write.
+    fn expect(
+        &mut self,
+        prepare: &Prepare<'_>,
+        keys: Keys<'_>,
+        scene: &mut Scene<'_>,
+        turn: &Turn<'_>,
+    ) {
         match prepare.role {
             Role::Commits(after) => {
                 // The entry's time is above its locks.
@@ -126,15 +140,14 @@ impl Shard {
             Role::Votes => {
                 let index = self.group.last_index() + 1;
                 for key in keys {
-                    self.steps.coming.insert(key.into(), (index, id));
+                    self.steps.coming.insert(key.into(), (index, prepare.id));
                 }
                 for (low, high) in &prepare.part.ranges {
                     let range = ((*low).into(), high.map(Box::from));
-                    self.steps.coming_ranges.push((range, index, id));
+                    self.steps.coming_ranges.push((range, index, prepare.id));
                 }
             }
         }
-        Verdict::Goes
     }
 }
 

@@ -2,7 +2,7 @@
 
 use keyspace::Timestamp;
 
-use crate::locks::{Keys, Places, Prepare, Role, TxnId};
+use crate::locks::{Deadline, Keys, Places, Prepare, Role, TxnId};
 use command::Transaction;
 
 /// A PREPARE that votes, begun at this millisecond, which has read these ranges.
@@ -19,6 +19,7 @@ pub(super) fn prepare(
         kept_as: None,
         record,
         role,
+        deadline: Some(Deadline::NEVER),
         promised,
         part,
         places: Places::new(),

@@ -8,7 +8,7 @@ use keyspace::{NodeId, ShardId, Timestamp};
 use node::fetch::{Contender, Found, Reserves, Want};
 use node::lane::{Input, NotDone};
 use node::letter::Letter;
-use node::locks::{Keys, Outcome, Prepare, Role, Said, Step, TxnId};
+use node::locks::{Deadline, Keys, Outcome, Prepare, Role, Said, Step, TxnId};
 
 use super::world::World;
 use crate::words;
@@ -45,6 +45,7 @@ impl World {
             record,
             promised: keys.iter().copied().collect(),
             role: Role::Votes,
+            deadline: Some(Deadline::NEVER),
             places,
             part,
         };
@@ -103,10 +104,10 @@ impl World {
     pub(super) fn takes_answer(&mut self, letter: &Letter) -> bool {
         let (number, text) = match letter {
             Letter::Stepped { number, said, .. } => {
-                if let (Said::Voted(at, _), Some(id)) = (said, self.asked.by_number.get(number))
+                if let (Said::Voted(vote), Some(id)) = (said, self.asked.by_number.get(number))
                     && let Some((_, locked)) = self.asked.locked.get_mut(id)
                 {
-                    *locked = Some(*at);
+                    *locked = Some(vote.at);
                 }
                 let text = match said {
                     // Times of the virtual clock say nothing here.
