@@ -1,7 +1,8 @@
 //! What does a write do? The only judge of commands, run in log order (SAFETY G3).
 //!
 //! [`apply`] is a pure function of the engine, the command and the entry's timestamp: how long a
-//! value may become is a constant, or the command says it. It answers what Redis 7.0.15 would have answered at that moment.
+//! value may become is a constant, or the command says it. It answers what Redis 7.0.15 would have
+//! answered at that moment.
 //! Checks made before proposing only save work; here all of them are made again.
 //!
 //! ```text
