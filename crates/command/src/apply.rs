@@ -16,7 +16,8 @@
 //! 3. Giving a value an expiry in the past is deleting it, and answers as if it were not. A value
 //!    that is set with one leaves a deletion, though there was none.
 //!
-//! Commands of keys, whatever these hold, are judged here; those of a type in its module (`strings`).
+//! Commands of keys, whatever these hold, are judged here; those of a type in its module
+//! (`strings`).
 //!
 //! # What it does not know
 //! Arcs, generations, locks, duplicates: whoever applies entries judges these before. Memory limits
